@@ -1,0 +1,1 @@
+"""From hms.conf to a running node: configuration, supervision and the command line."""

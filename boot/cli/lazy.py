@@ -1,0 +1,66 @@
+"""A group of commands that imports each one only when it is used, and reports errors one way.
+
+Help is written from the table alone, so that `hms --help` loads nothing. An HmsError ends the
+command with its text on standard error and exit code 1; click ends a wrong command line with 2.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+__all__ = ["LazyGroup"]
+
+
+class LazyGroup(click.Group):
+    """entries: by command name, where the command is ("module:attribute") and its one-line help."""
+
+    def __init__(self, *, entries: Mapping[str, tuple[str, str]], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The commands, in the order of the table."""
+        return list(self._entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command, imported now."""
+        if cmd_name not in self._entries:
+            return None
+        module, _, attribute = self._entries[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Names the nearest command when there is none of that name."""
+        if args and args[0] not in self._entries and not args[0].startswith("-"):
+            from boot.kinds import did_you_mean  # noqa: PLC0415 - only for this
+
+            hint = did_you_mean(args[0], tuple(self._entries))
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of commands in the help."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, said) in self._entries.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what HMS refuses ends with exit code 1."""
+        from field_buffer.errors import HmsError  # noqa: PLC0415 - not for --help
+
+        try:
+            return super().invoke(ctx)
+        except HmsError as error:
+            click.echo(str(error), err=True)
+            ctx.exit(1)
+        except BrokenPipeError:
+            # The reader has gone; standard output is put away so that closing it says nothing more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(1)

@@ -1,0 +1,88 @@
+"""hms boot, hms down and hms status."""
+
+from typing import Any
+
+import click
+
+from boot.cli.target import Target, show_values, target_options
+from boot.entries import Config, Node
+from boot.supervise import boot_node, end_node, find, run_in_foreground
+
+__all__ = ["boot", "down", "status"]
+
+
+@click.command()
+@target_options
+@click.option("--warm", "start", flag_value="WARM", help="Recover everything, whatever BOOT says.")
+@click.option("--cold", "start", flag_value="COLD", help="Delete what the store holds first.")
+@click.option("--foreground", is_flag=True, help="Stay the node's process instead of returning.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=120, show_default=True, help="Seconds to wait."
+)
+def boot(target: Target, start: str | None, foreground: bool, timeout_s: float) -> None:
+    """Start the node and return when it is ready; exit code 1 tells that it is not.
+
+    Without --node every node of the configuration is booted.
+    """
+    _refuse_address(target)
+    config = target.config()
+    nodes = target.nodes(config)
+    if foreground:
+        if len(nodes) > 1:
+            raise click.UsageError("--foreground runs one node: name it with --node")
+        run_in_foreground(config, nodes[0], start)
+    for node in nodes:
+        process = boot_node(config, node, start, timeout_s)
+        said = {"node": node.name, "pid": process.pid, "listen": list(node.listen)}
+        where = ", ".join(node.listen)
+        target.say(f"{node.name} is ready at {where} (process {process.pid})", said)
+
+
+@click.command()
+@target_options
+@click.option("--now", "is_prompt", is_flag=True, help="Stop without draining.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=60, show_default=True, help="Seconds to wait."
+)
+def down(target: Target, is_prompt: bool, timeout_s: float) -> None:
+    """Stop the node: it takes no new work, finishes what it has begun, and ends.
+
+    Without --node every running node of the configuration is stopped.
+    """
+    _refuse_address(target)
+    nodes = target.nodes(target.config())
+    running = [node for node in nodes if find(node)] or nodes[:1]
+    for node in running:
+        process = end_node(node, is_prompt=is_prompt, timeout_s=timeout_s)
+        said = {"node": node.name, "pid": process.pid, "stopped": True}
+        target.say(f"{node.name} is stopped (process {process.pid})", said)
+
+
+@click.command()
+@target_options
+def status(target: Target) -> None:
+    """Show whether the node runs and what it does; exit code 1 tells that it does not."""
+    if target.address:
+        show_values(target, target.administer("status"))
+        return
+    config = target.config()
+    found = [_look_at(config, node) for node in target.nodes(config)]
+    for said in found:
+        show_values(target, said)
+    if not all(said["running"] for said in found):
+        click.get_current_context().exit(1)
+
+
+def _look_at(config: Config, node: Node) -> dict[str, Any]:
+    """What is known of a node from outside, and what it tells itself."""
+    process = find(node)
+    asked = Target(config.path, node.listen[0], node.name, is_json=False)
+    said: dict[str, Any] = {"node": node.name, "running": process is not None}
+    if process is None:
+        return {**said, "log": str(node.log_file)}
+    return {**said, "pid": process.pid, **asked.administer("status")}
+
+
+def _refuse_address(target: Target) -> None:
+    if target.address:
+        raise click.UsageError("processes are started and stopped by --config, not by --connect")

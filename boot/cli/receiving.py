@@ -1,0 +1,163 @@
+"""hms receive, hms subscribe and hms browse: messages to standard output."""
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+from boot.cli.sending import named
+from boot.cli.target import Target, target_options
+
+__all__ = ["browse", "plain", "receive", "subscribe"]
+
+PREFETCH_MAX = 1000
+
+_TAKING_OPTIONS = (
+    click.option("--count", type=click.IntRange(1), default=1, help="The most messages to take."),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(0),
+        default=5,
+        show_default=True,
+        help="Seconds to wait for each.",
+    ),
+    click.option("--selector", help='Only messages that fit, such as "Month > 4".'),
+)
+
+
+def _taking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_TAKING_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@target_options
+@click.argument("queue")
+@_taking_options
+def receive(target: Target, queue: str, count: int, timeout_s: float, selector: str | None) -> None:
+    """Take messages from QUEUE; each is acknowledged when it is printed.
+
+    Exit code 1 tells that there was none within the time.
+    """
+    with target.connection() as connection, _session(connection) as session:
+        consumer = session.consumer(
+            named(queue), selector=selector, prefetch=min(count, PREFETCH_MAX)
+        )
+        _take(target, consumer, count, timeout_s, queue)
+
+
+@click.command()
+@target_options
+@click.argument("topic")
+@_taking_options
+@click.option("--durable", help="The name of a durable subscription; what it missed comes first.")
+@click.option("--client-id", help="Whose durable subscription it is.")
+def subscribe(
+    target: Target,
+    topic: str,
+    count: int,
+    timeout_s: float,
+    selector: str | None,
+    durable: str | None,
+    client_id: str | None,
+) -> None:
+    """Print what is published to TOPIC from now on."""
+    about = {"client_id": client_id} if client_id else {}
+    with target.connection(**about) as connection, _session(connection) as session:
+        wanted = named(f"topic:{topic.removeprefix('topic:')}")
+        subscriber = session.subscriber(wanted, durable=durable, selector=selector)
+        _take(target, subscriber, count, timeout_s, topic)
+
+
+@click.command()
+@target_options
+@click.argument("queue")
+@click.option("--oldest-first", is_flag=True, help="As they will be received; else newest first.")
+@click.option("--selector", help="Only messages that fit.")
+@click.option("--count", type=click.IntRange(1), help="The most messages to show.")
+def browse(
+    target: Target, queue: str, oldest_first: bool, selector: str | None, count: int | None
+) -> None:
+    """Look at the messages that wait in QUEUE; nothing is taken."""
+    with (
+        target.connection() as connection,
+        connection.session() as session,
+        session.browser(named(queue), selector=selector, oldest_first=oldest_first) as browser,
+    ):
+        for _, message in zip(_numbers(count), browser, strict=False):
+            _print(target, message, is_headed=True)
+
+
+def _session(connection: Any) -> Any:
+    """A session that acknowledges only what was printed."""
+    import hms  # noqa: PLC0415 - not for --help
+
+    return connection.session(ack=hms.AckMode.CLIENT)
+
+
+def _take(target: Target, consumer: Any, count: int, timeout_s: float, name: str) -> None:
+    taken = 0
+    while taken < count and (message := consumer.receive(timeout_s=timeout_s)) is not None:
+        _print(target, message, is_headed=False)
+        message.ack()
+        taken += 1
+    if not taken:
+        raise click.ClickException(f"no message from {name} within {timeout_s:g} s")
+
+
+def _numbers(count: int | None) -> Iterable[int]:
+    """As many as are wanted; all of them when no count is given."""
+    return range(count) if count is not None else iter(int, 1)
+
+
+def _print(target: Target, message: Any, *, is_headed: bool) -> None:
+    """The body alone, as it came, or after its id; with --json everything, one on a line."""
+    if target.is_json:
+        click.echo(json.dumps(describe(message), default=str))
+        return
+    if is_headed:
+        click.echo(f"{message.message_id}  ", nl=False)
+    body = message.body
+    click.echo(body if isinstance(body, str | bytes) else json.dumps(plain(body)))
+
+
+def describe(message: Any) -> dict[str, Any]:
+    """A message as JSON shows it; a body that is no text stands in body_base64."""
+    header = {
+        "message_id": message.message_id,
+        "destination": str(message.destination),
+        "timestamp": message.timestamp,
+        "expiration": message.expiration,
+        "priority": message.priority,
+        "persistent": message.persistent,
+        "redelivered": message.redelivered,
+        "delivery_count": message.delivery_count,
+        "correlation_id": message.correlation_id,
+        "reply_to": str(message.reply_to) if message.reply_to else None,
+        "type": message.type,
+    }
+    known = {name: value for name, value in header.items() if value is not None}
+    properties = {name: plain(value) for name, value in message.properties.items()}
+    return {**known, "properties": properties, **_described_body(message.body)}
+
+
+def _described_body(body: Any) -> dict[str, Any]:
+    if not isinstance(body, bytes):
+        return {"body": plain(body)}
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def plain(value: Any) -> Any:
+    """A value with what JSON has no word for spelt out."""
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

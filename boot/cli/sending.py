@@ -1,0 +1,169 @@
+"""hms send and hms publish: messages from arguments, files or standard input."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from boot.cli.target import Target, target_options
+
+__all__ = ["publish", "send"]
+
+PROPERTY_TYPES = ("string", "int", "long", "short", "char", "float", "double", "carray", "bool")
+
+
+def _properties(_: Any, __: Any, words: tuple[str, ...]) -> dict[str, Any]:
+    return dict(_property(word) for word in words)
+
+
+def _property(word: str) -> tuple[str, Any]:
+    """Name and value of NAME=VALUE, a string, or NAME:TYPE=VALUE."""
+    before, equals, said = word.partition("=")
+    name, _, kind = before.partition(":")
+    if not (equals and name):
+        raise click.BadParameter(f"{word!r} is not NAME=VALUE or NAME:TYPE=VALUE")
+    if (kind or "string") not in PROPERTY_TYPES:
+        raise click.BadParameter(f"{kind!r} is no type; use one of {', '.join(PROPERTY_TYPES)}")
+    return name, typed(kind or "string", said)
+
+
+_MESSAGE_OPTIONS = (
+    click.argument("body", required=False),
+    click.option(
+        "--file", "file", type=click.Path(path_type=Path), help="The body; - reads stdin."
+    ),
+    click.option("--text", "is_text", is_flag=True, help="Send a text, not bytes."),
+    click.option(
+        "--property",
+        "properties",
+        multiple=True,
+        callback=_properties,
+        metavar="NAME[:TYPE]=VALUE",
+        help=f"May be repeated; TYPE is one of {', '.join(PROPERTY_TYPES)}.",
+    ),
+    click.option("--correlation-id", help="For the receiver."),
+    click.option("--type", "type_", help="JMSType, for the receiver."),
+    click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True),
+    click.option("--ttl", "ttl_s", type=click.FloatRange(0), default=0, help="Seconds to live."),
+    click.option(
+        "--delay", "delay_s", type=click.FloatRange(0), default=0, help="Seconds to wait."
+    ),
+    click.option("--non-persistent", is_flag=True, help="Do not store it."),
+    click.option("--count", type=click.IntRange(1), default=1, help="Send it so many times."),
+)
+
+
+def _message_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_MESSAGE_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@target_options
+@click.argument("destination")
+@_message_options
+def send(target: Target, destination: str, **message: Any) -> None:
+    """Send BODY to DESTINATION: a queue's name, queue:NAME or topic:NAME.
+
+    Without BODY and --file the message is empty; - reads standard input.
+    """
+    _send(target, destination, **message)
+
+
+@click.command()
+@target_options
+@click.argument("topic")
+@_message_options
+def publish(target: Target, topic: str, **message: Any) -> None:
+    """Publish BODY to TOPIC; its subscribers of this moment get it."""
+    _send(target, f"topic:{topic.removeprefix('topic:')}", **message)
+
+
+def _send(
+    target: Target,
+    destination: str,
+    *,
+    priority: int,
+    ttl_s: float,
+    delay_s: float,
+    non_persistent: bool,
+    count: int,
+    **content: Any,
+) -> None:
+    body = _read_body(content.pop("body"), content.pop("file"))
+    with target.connection() as connection, connection.session() as session:
+        producer = session.producer(
+            named(destination),
+            persistent=not non_persistent,
+            ttl_s=ttl_s,
+            priority=priority,
+            delay_s=delay_s,
+        )
+        receipts = producer.send_many(_message(body, **content) for _ in range(count))
+        ids = [receipt.message_id for receipt in receipts]
+    data = {"destination": destination, "message_ids": ids}
+    target.say("\n".join(str(message_id) for message_id in ids), data)
+
+
+def named(text: str) -> Any:
+    """The queue or topic that a word of the command line names."""
+    import hms  # noqa: PLC0415 - not for --help
+
+    kind, colon, name = text.partition(":")
+    if colon and kind == "topic":
+        return hms.Topic(name)
+    return hms.Queue(name if colon and kind == "queue" else text)
+
+
+def _read_body(body: str | None, file: Path | None) -> bytes:
+    if body is not None and file is not None:
+        raise click.UsageError("give BODY or --file, not both")
+    if "-" in {body, str(file)}:
+        return sys.stdin.buffer.read()
+    if file is None:
+        return (body or "").encode()
+    try:
+        return file.read_bytes()
+    except OSError as fault:
+        raise click.ClickException(f"{file} cannot be read: {fault.strerror}") from fault
+
+
+def _message(
+    body: bytes,
+    *,
+    is_text: bool,
+    properties: dict[str, Any],
+    correlation_id: str | None,
+    type_: str | None,
+) -> Any:
+    import hms  # noqa: PLC0415 - not for --help
+
+    header = {"correlation_id": correlation_id, "type": type_}
+    if not is_text:
+        return hms.Message(body, properties, **header)
+    try:
+        return hms.Message.text(body.decode(), properties, **header)
+    except UnicodeDecodeError as fault:
+        raise click.ClickException(f"the body is no UTF-8 text: {fault}") from fault
+
+
+def typed(kind: str, said: str) -> Any:
+    """A property's value of the type that was typed for it; the library checks its range."""
+    import field_buffer  # noqa: PLC0415 - not for --help
+
+    try:
+        match kind:
+            case "bool":
+                return {"true": True, "false": False}[said.lower()]
+            case "string" | "carray" | "char":
+                value: Any = said if kind == "string" else said.encode()
+            case "float" | "double":
+                value = float(said)
+            case _:
+                value = int(said)
+    except (ValueError, KeyError) as fault:
+        raise click.BadParameter(f"{said!r} is no {kind}") from fault
+    return getattr(field_buffer, kind.capitalize())(value)

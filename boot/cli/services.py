@@ -1,0 +1,52 @@
+"""hms call and hms serve: TP services from the shell."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from boot.cli.receiving import plain
+from boot.cli.target import Target, target_options
+from boot.supervise import environment
+
+__all__ = ["call", "serve"]
+
+
+@click.command()
+@target_options
+@click.argument("service")
+@click.argument("data", required=False)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=30, show_default=True)
+def call(target: Target, service: str, data: str | None, timeout_s: float) -> None:
+    """Call SERVICE with DATA and print its answer; - reads standard input."""
+    sent = sys.stdin.read() if data == "-" else data
+    with target.connection() as connection:
+        answer = connection.call(service, sent, timeout_s=timeout_s)
+    said: Any = plain(answer)
+    target.say(said if isinstance(said, str) else json.dumps(said), {"answer": said})
+
+
+@click.command()
+@target_options
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.option(
+    "--path",
+    "folders",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where modules are looked for, first of all; the current folder by default.",
+)
+def serve(target: Target, modules: tuple[str, ...], folders: tuple[Path, ...]) -> None:
+    """Run the services of MODULEs until a signal ends it.
+
+    It becomes a process of its own, which has loaded nothing of the node: a folder of yours may be
+    named like one of ours.
+    """
+    command = [sys.executable, "-P", "-m", "tpmon.server", "--connect", target.resolve()]
+    for folder in folders or (Path(),):
+        command += ["--path", str(folder.absolute())]
+    sys.stdout.flush()
+    os.execve(command[0], [*command, *modules], environment())  # noqa: S606 - no shell is wanted

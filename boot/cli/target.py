@@ -1,0 +1,123 @@
+"""What every command takes: which node to speak to, and whether to answer in JSON."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from boot.entries import Config, Node
+
+__all__ = ["Target", "show_table", "show_values", "target_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The node that a command is for: by address, or by the configuration."""
+
+    path: Path
+    address: str | None
+    node_name: str | None
+    is_json: bool
+
+    def config(self) -> "Config":
+        """The configuration, checked."""
+        from boot.config import load  # noqa: PLC0415 - not with --connect
+
+        return load(self.path)
+
+    def nodes(self, config: "Config") -> "list[Node]":
+        """The node that was named, or all of the file."""
+        return [config.node(self.node_name)] if self.node_name else list(config.nodes.values())
+
+    def resolve(self) -> str:
+        """The address to connect to; without --connect the node's first in the configuration."""
+        return self.address or self.config().node(self.node_name).listen[0]
+
+    @contextmanager
+    def connection(self, **settings: Any) -> Iterator[Any]:
+        """A connection to the node, closed at the end."""
+        import hms  # noqa: PLC0415 - not for what only reads the configuration
+
+        with hms.connect(self.resolve(), **settings) as connection:
+            yield connection
+
+    def administer(self, verb: str, **arguments: Any) -> Any:
+        """The node's answer to an operator's command, as plain data."""
+        with self.connection() as connection:
+            return connection.administer(verb, arguments)
+
+    def say(self, text: str, data: Any) -> None:
+        """The text, or with --json the data."""
+        click.echo(json.dumps(data, default=str) if self.is_json else text)
+
+
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a Target and pass it as `target`."""
+
+    def run(
+        config_file: Path, address: str | None, node_name: str | None, is_json: bool, **rest: Any
+    ) -> Any:
+        return command(target=Target(config_file, address, node_name, is_json), **rest)
+
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    for option in reversed(_OPTIONS):
+        option(run)
+    return run
+
+
+_OPTIONS = (
+    click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        default="hms.conf",
+        envvar="HMS_CONFIG",
+        show_default=True,
+        help="The configuration; HMS_CONFIG names another one too.",
+    ),
+    click.option("--node", "node_name", help="The node of the configuration; else the first."),
+    click.option("--connect", "address", help="Speak to this address, without a configuration."),
+    click.option("--json", "is_json", is_flag=True, help="Answer in JSON."),
+)
+
+
+def show_table(target: Target, rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
+    """Rows of one kind, in columns, or with --json as a list."""
+    if target.is_json:
+        click.echo(json.dumps(list(rows), default=str))
+        return
+    if not rows:
+        click.echo(empty)
+        return
+    columns = list(rows[0])
+    cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    for line in cells:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def show_values(target: Target, values: Mapping[str, Any]) -> None:
+    """The values of one thing, one on a line."""
+    if target.is_json:
+        click.echo(json.dumps(dict(values), default=str))
+        return
+    width = max((len(name) for name in values), default=0)
+    for name, value in values.items():
+        click.echo(f"{name.ljust(width)}  {_cell(value)}")
+
+
+def _cell(value: Any) -> str:
+    """A value on one line, and without what a terminal would obey."""
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_cell(item)}" for name, item in value.items())
+    text = "-" if value is None else str(value)
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -1,0 +1,159 @@
+"""The configuration of a domain, as loaded from hms.conf.
+
+`load` checks the whole file and raises ConfigError with every fault at once. Attributes are the
+file's keys in lower case; paths are absolute, and what the file leaves out is filled in.
+"""
+
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from boot.check import Found, Report, check_sections
+from boot.entries import Config, Domain, Group, Node, Queue, Server, Service, Topic
+from boot.kinds import spell_size
+from boot.locate import parse
+from boot.references import check_references
+from boot.schema import DOMAIN, NODE, QUEUE, SERVER, SERVICE, SVRGROUP, TOPIC, Section
+from field_buffer.catalogue import ConfigError
+
+__all__ = [
+    "Config",
+    "Domain",
+    "Group",
+    "Node",
+    "Queue",
+    "Server",
+    "Service",
+    "Topic",
+    "effective",
+    "load",
+    "sample",
+]
+
+FILE_BYTES_MAX = 1 << 20
+
+
+def load(path: str | Path) -> Config:
+    """Read and check hms.conf; raises ConfigError whose report has one line for each fault."""
+    parsed = parse(_read(Path(path)))
+    report = Report(parsed, str(path))
+    every = check_sections(parsed, report)
+    if parsed.data or not parsed.faults:
+        check_references(every, report)
+    if lines := report.lines():
+        raise ConfigError(report="\n".join(lines))
+    return _build(every, Path(path).absolute())
+
+
+def sample() -> str:
+    """The commented file that `hms config init` writes: every key, its default and why."""
+    return resources.files("boot").joinpath("sample.conf").read_text(encoding="utf-8")
+
+
+def effective(config: Config) -> dict[str, Any]:
+    """What holds, by section as in the file, defaults filled in. No key of it is a secret.
+
+    What a queue or topic has from its node is filled in where the file has one node only.
+    """
+    only = config.node() if len(config.nodes) == 1 else None
+    return {
+        "domain": _plain(DOMAIN, config.domain),
+        "node": {name: _plain(NODE, node) for name, node in config.nodes.items()},
+        "svrgroup": {name: _plain(SVRGROUP, group) for name, group in config.groups.items()},
+        "server": {name: _plain(SERVER, server) for name, server in config.servers.items()},
+        "service": {name: _plain(SERVICE, service) for name, service in config.services.items()},
+        "hms": {
+            "queue": {q.name: _plain(QUEUE, q.on(only)) for q in config.queues.values()},
+            "topic": {t.name: _plain(TOPIC, t.on(only)) for t in config.topics.values()},
+        },
+    }
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as fault:
+        hint = "hms config init writes one, --config or HMS_CONFIG names another"
+        raise ConfigError(report=f"{path}: there is no such file; {hint}") from fault
+    except OSError as fault:
+        raise ConfigError(report=f"{path}: cannot be read: {fault.strerror}") from fault
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError(report=f"{path}: is larger than {spell_size(FILE_BYTES_MAX)}")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as fault:
+        line = data.count(b"\n", 0, fault.start) + 1
+        raise ConfigError(report=f"{path}:{line}: is not UTF-8 text") from fault
+
+
+def _build(every: list[Found], path: Path) -> Config:
+    base = path.parent
+    domain = next((_make(Domain, found) for found in _of(every, DOMAIN)), None) or _default_domain()
+    node_names = [found.name for found in _of(every, NODE)]
+    groups = {found.name: _group(found, node_names) for found in _of(every, SVRGROUP)}
+    nodes = {f.name: _node(f, base, domain, groups) for f in _of(every, NODE)}
+    return Config(
+        domain=domain,
+        nodes=nodes,
+        groups={**{node.group.name: node.group for node in nodes.values()}, **groups},
+        servers={found.name: _server(found, base) for found in _of(every, SERVER)},
+        services={f.name: Service(f.name, **f.values) for f in _of(every, SERVICE)},
+        queues={f.name: Queue(f.name, **f.values) for f in _of(every, QUEUE)},
+        topics={f.name: Topic(f.name, **f.values) for f in _of(every, TOPIC)},
+        path=path,
+    )
+
+
+def _of(every: list[Found], section: Section) -> list[Found]:
+    return [found for found in every if found.section is section]
+
+
+def _make(kind: type[Domain], found: Found) -> Domain:
+    return kind(**found.values)
+
+
+def _default_domain() -> Domain:
+    return Domain(**{key.attribute: key.default for key in DOMAIN.keys})
+
+
+def _group(found: Found, node_names: list[str]) -> Group:
+    values = dict(found.values)
+    values["nodename"] = values["nodename"] or node_names[0]
+    values["hmsname"] = values["hmsname"] or found.name
+    return Group(found.name, **values)
+
+
+def _default_group(node: str) -> Group:
+    values = {key.attribute: key.default for key in SVRGROUP.keys}
+    return Group(f"{node}-hms", **{**values, "nodename": node, "hmsname": f"{node}-hms"})
+
+
+def _node(found: Found, base: Path, domain: Domain, groups: dict[str, Group]) -> Node:
+    values, name = dict(found.values), found.name
+    own = (g for g in groups.values() if g.nodename == name and g.svgtype == "HMS")
+    values["store"] = base / (values["store"] or Path("var", name, "store"))
+    values["runtime"] = base / (values["runtime"] or values["store"].parent / "run")
+    values["log_file"] = base / (values["log_file"] or values["runtime"] / f"{name}.log")
+    values["maxsession"] = values["maxsession"] or domain.maxsession
+    return Node(name, next(own, None) or _default_group(name), **values)
+
+
+def _server(found: Found, base: Path) -> Server:
+    values = dict(found.values)
+    values["python_path"] = tuple(base / folder for folder in values["python_path"])
+    values["max"] = values["max"] or max(values["min"], 1)
+    return Server(found.name, **values)
+
+
+def _plain(section: Section, what: Any) -> dict[str, Any]:
+    """An entry as the file would say it; keys that are None are left to their default."""
+    values = asdict(what)
+    shown = {key.name: values[key.attribute] for key in section.keys}
+    return {word: _written(value) for word, value in shown.items() if value is not None}
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_written(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,155 @@
+"""The entries of a loaded configuration.
+
+Attributes are the file's keys in lower case; sizes are in bytes, paths absolute.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from field_buffer.catalogue import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The whole."""
+
+    name: str
+    maxsession: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A server group; svgtype is HMS (the broker) or TMAX (application servers)."""
+
+    name: str
+    nodename: str
+    svgtype: str
+    hmsname: str
+    hmsindex: int
+    hmsmaxthr: int
+    hmsmaxdbthr: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. Sizes are in bytes; group is its HMS group."""
+
+    name: str
+    group: Group
+    listen: tuple[str, ...]
+    store: Path
+    runtime: Path
+    boot: str
+    maxsession: int
+    heartbeat_s: float
+    max_message_bytes: int
+    max_transaction_bytes: int
+    segment_bytes: int
+    max_memory_bytes: int
+    max_requests: int
+    max_consumers: int
+    prefetch_max: int
+    redelivery_limit: int
+    log_file: Path
+    log_level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Processes that run the services of a module."""
+
+    name: str
+    module: str
+    svgname: str | None
+    min: int
+    max: int
+    python_path: tuple[Path, ...]
+    restart_delay_s: float
+    maxrstart: int
+    gperiod: int
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What holds for one service; timeout_s 0 leaves the time to the caller."""
+
+    name: str
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue; what is None is as the node has it. max_messages 0: no limit of its own."""
+
+    name: str
+    svgname: str | None
+    boot: str | None
+    redelivery_limit: int | None
+    dead_letter: str
+    max_messages: int
+    limit_behavior: str
+
+    def on(self, node: Node | None) -> "Queue":
+        """The same with what the node decides filled in."""
+        return self if node is None else replace(self, **_from_node(self, node))
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic; what is None is as the node has it. The limit is that of its subscriptions."""
+
+    name: str
+    svgname: str | None
+    boot: str | None
+    redelivery_limit: int | None
+
+    def on(self, node: Node | None) -> "Topic":
+        """The same with what the node decides filled in."""
+        return self if node is None else replace(self, **_from_node(self, node))
+
+
+def _from_node(place: Queue | Topic, node: Node) -> dict[str, Any]:
+    limit = place.redelivery_limit
+    return {
+        "boot": place.boot or node.boot,
+        "redelivery_limit": node.redelivery_limit if limit is None else limit,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All of hms.conf; every mapping is by name, in the order of the file."""
+
+    domain: Domain
+    nodes: dict[str, Node]
+    groups: dict[str, Group]
+    servers: dict[str, Server]
+    services: dict[str, Service]
+    queues: dict[str, Queue]
+    topics: dict[str, Topic]
+    path: Path
+
+    def node(self, name: str | None = None) -> Node:
+        """The node of that name, or the first one."""
+        if name is None:
+            return next(iter(self.nodes.values()))
+        if name not in self.nodes:
+            known = ", ".join(self.nodes)
+            raise ConfigError(report=f"{self.path} has no node {name}; it has {known}")
+        return self.nodes[name]
+
+    def queues_of(self, node: Node) -> list[Queue]:
+        """The queues that live on a node."""
+        return [queue for queue in self.queues.values() if self._is_on(node, queue.svgname)]
+
+    def topics_of(self, node: Node) -> list[Topic]:
+        """The topics that live on a node."""
+        return [topic for topic in self.topics.values() if self._is_on(node, topic.svgname)]
+
+    def servers_of(self, node: Node) -> list[Server]:
+        """The servers that a node runs."""
+        return [server for server in self.servers.values() if self._is_on(node, server.svgname)]
+
+    def _is_on(self, node: Node, svgname: str | None) -> bool:
+        return svgname is None or self.groups[svgname].nodename == node.name

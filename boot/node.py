@@ -1,0 +1,234 @@
+"""The node process: reads its log, starts its threads, moves frames until it is told to stop.
+
+    python -P -m boot.node --config FILE --node NAME [--warm | --cold] [--ready-fd N]
+
+SIGTERM drains: what the node has taken is finished, confirmed and said good-bye to. A second one
+stops at once; nothing confirmed is lost either way. A fault of the store or of the engine stops the
+node with its reason in the log (P7).
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from boot import compose
+from boot.config import Config, Node, load
+from boot.ready import tell_failed, tell_ready
+from boot.servers import Servers
+from field_buffer.errors import HmsError
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from hms.store.journal import Journal
+from tpmon.broker import INTERNAL, TICK, Broker, Lost
+from tpmon.gateway import Gateway, PeerKey
+from tpmon.wire import Frame
+from workers.lanes import LanePool
+from workers.storage import StoragePool
+
+log = logging.getLogger("hms.node")
+
+TICK_S = 1.0
+DRAIN_TIMEOUT_S = 30.0
+PROMPT_TIMEOUT_S = 2.0
+
+
+class NodeProcess:
+    """One running node."""
+
+    def __init__(self, config: Config, node: Node, start: str | None) -> None:
+        self._config = config
+        self._node = node
+        self._start = start
+        self._failed = False
+        self._stops = 0
+        self._journal = Journal.open(
+            node.store, segment_bytes=node.segment_bytes, node_uid=compose.node_uid(config, node)
+        )
+        self._engine = Engine(compose.engine_settings(config, node))
+        self._broker = Broker(
+            self._engine, self._journal, compose.identity(config, node), compose.clock_ms
+        )
+        self._gateway = Gateway(
+            node.listen,
+            on_frames=self._on_frames,
+            on_lost=self._on_lost,
+            limits=compose.gateway_limits(node),
+        )
+        self._scheduler = BackgroundScheduler(timezone="UTC")
+        self._servers = Servers(config, node)
+
+    def run(self, ready_fd: int | None) -> int:
+        """Boot, serve, stop; the process's exit code."""
+        self._recover()
+        addresses = self._gateway.bind()
+        self._start_workers()
+        self._schedule()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        self._servers.start(addresses[0])
+        log.info("node %s is ready at %s", self._node.name, ", ".join(addresses))
+        if ready_fd is not None:
+            tell_ready(ready_fd)
+        self._gateway.run()
+        return 1 if self._failed else 0
+
+    # boot
+
+    def _recover(self) -> None:
+        """Read the log; what boots COLD is emptied, and that is logged too."""
+        recovery = self._engine.recovery()
+        records = 0
+        for _, kind, _, payload in self._journal.recover():
+            recovery.apply(kind, payload)
+            records += 1
+        recovery.finish()
+        fx = Effects()
+        is_warm = None if self._start is None else self._start == "WARM"
+        self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx)
+        self._journal.start(self._dictionary)
+        for record in fx.records:
+            self._journal.append(record.type, record.count, record.parts)
+        self._journal.commit()
+        self._journal.maintain()
+        waiting = sum(p.line.waiting_count for p in self._engine.state.places.values())
+        log.info("recovered %d messages from %d records", waiting, records)
+
+    def _dictionary(self) -> tuple[int, int, Sequence[bytes | memoryview]]:
+        record = self._engine.dictionary()
+        return record.type, record.count, record.parts
+
+    def _start_workers(self) -> None:
+        group = self._node.group
+        self._broker.outlet = self
+        self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
+        self._broker.storage = self._storage
+        self._lanes = LanePool(group.hmsmaxthr, self._broker.handle, on_fault=self._on_fault)
+
+    def _schedule(self) -> None:
+        """Periodic work of the node; a job only hands a command to the workers."""
+        every = {"trigger": "interval", "coalesce": True, "misfire_grace_time": None}
+        self._scheduler.add_job(self._tick, seconds=TICK_S, **every)
+        self._scheduler.start()
+
+    def _tick(self) -> None:
+        self._lanes.put_many(INTERNAL, [TICK])
+        if self._journal.needs_maintenance:
+            self._storage.submit(self._broker.maintain)
+
+    # between gateway and broker
+
+    def put(self, items: Sequence[tuple[Any, Frame]]) -> None:
+        """Frames for peers."""
+        self._gateway.outbox.put_many(items)
+
+    def accept(self, peer: Any) -> None:
+        """A peer was let in."""
+        self._gateway.accept(peer)
+
+    def forget(self, peer: Any) -> None:
+        """A peer is known no more."""
+        self._gateway.forget(peer)
+
+    def _on_frames(self, peer: PeerKey, frames: list[tuple[Any, bytes]]) -> bool:
+        return self._lanes.put_many(peer, frames)
+
+    def _on_lost(self, peer: PeerKey, reason: str) -> None:
+        """Goes behind what the peer sent before; a full lane is no reason to miss it."""
+        log.info("connection %s is lost: %s", peer, reason)
+        lost: Hashable = peer
+        if not self._lanes.put_many(lost, [Lost(reason)]):
+            self._lanes.discard(lost)
+            self._lanes.put_many(lost, [Lost(reason)])
+
+    # stop
+
+    def _on_signal(self, *_: object) -> None:
+        self._stops += 1
+        if self._stops == 1:
+            threading.Thread(target=self._drain, name="hms-stop", daemon=True).start()
+        else:
+            self._gateway.stop()
+
+    def _drain(self) -> None:
+        """Finish what was taken, in the order in which it flows."""
+        log.info("draining")
+        self._broker.is_stopping = True
+        self._servers.stop()
+        self._gateway.stop_reading()
+        self._lanes.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
+        self._broker.submit_alone(lambda fx: self._engine.stopped(compose.clock_ms(), fx))
+        self._storage.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
+        self._broker.farewell()
+        self._gateway.stop()
+
+    def _on_fault(self, fault: BaseException) -> None:
+        """The store failed, or something nobody foresaw: stop, confirm nothing more (P7)."""
+        if not self._failed:
+            self._failed = True
+            said = isinstance(fault, HmsError)
+            log.critical("the node stops: %s", fault, exc_info=None if said else fault)
+        self._gateway.stop()
+
+    def close(self) -> None:
+        """Give back what the process holds; the log stays as it is."""
+        with contextlib.suppress(Exception):
+            self._servers.stop()
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+        if not self._failed:
+            self._journal.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a node in this process; its exit code."""
+    given = _parse(arguments)
+    _log_to_stderr(None)
+    try:
+        config = load(given.config)
+        node = config.node(given.node)
+        _log_to_stderr(node.log_level)
+        process = NodeProcess(config, node, given.start)
+        try:
+            return process.run(given.ready_fd)
+        finally:
+            process.close()
+    except HmsError as error:
+        log.critical("%s", error)
+        if given.ready_fd is not None:
+            with contextlib.suppress(OSError):
+                tell_failed(given.ready_fd, str(error))
+        return 1
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -P -m boot.node")
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--node")
+    boot = parser.add_mutually_exclusive_group()
+    boot.add_argument("--warm", dest="start", action="store_const", const="WARM")
+    boot.add_argument("--cold", dest="start", action="store_const", const="COLD")
+    parser.add_argument("--ready-fd", type=int)
+    return parser.parse_args(arguments)
+
+
+def _log_to_stderr(level: str | None) -> None:
+    logging.basicConfig(
+        level=level or "INFO",
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
+    )
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # a stuck worker must not keep a node that has stopped

@@ -1,0 +1,165 @@
+"""Faults between sections of hms.conf: names that lead nowhere, things that two nodes share."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from boot.check import Found, Report
+from boot.kinds import DEAD_LETTER_QUEUE, did_you_mean, spell_size
+from boot.schema import DOMAIN, NODE, QUEUE, SERVER, SVRGROUP, TOPIC, Section
+
+
+def check_references(every: list[Found], report: Report) -> None:
+    """Report every fault between the sections."""
+    every = [found for found in every if not found.is_repeated]
+    nodes, groups = _of(every, NODE), _of(every, SVRGROUP)
+    if not nodes:
+        report.add((), "there is no node: add a section [node.NAME]")
+    _check_groups(groups, nodes, report)
+    _check_places(every, groups, report)
+    _check_limits(nodes, _of(every, DOMAIN), report)
+    _check_shared(nodes, report)
+    _check_processes(_of(every, SERVER), report)
+    _check_names(_of(every, QUEUE), _of(every, TOPIC), report)
+
+
+def _of(every: list[Found], section: Section) -> list[Found]:
+    return [found for found in every if found.section is section]
+
+
+def _check_groups(groups: list[Found], nodes: list[Found], report: Report) -> None:
+    names = tuple(node.name for node in nodes)
+    for group in groups:
+        _check_node_name(group, names, report)
+        if group.values["svgtype"] == "TMAX":
+            _check_no_broker_keys(group, report)
+    brokers = [group for group in groups if group.values["svgtype"] == "HMS"]
+    of_node = {node.name: [g for g in brokers if _node_of(g, names) == node.name] for node in nodes}
+    for node, found in of_node.items():
+        for group in found[1:]:
+            text = f"{group.title} is a second HMS group on node {node}; {found[0].title} is one"
+            report.add(group.path, text)
+    _check_indexes(nodes, of_node, report)
+
+
+def _check_node_name(group: Found, names: tuple[str, ...], report: Report) -> None:
+    wanted, path = group.values["nodename"], (*group.path, "NODENAME")
+    if wanted is None and len(names) > 1 and group.is_good("nodename"):
+        report.add(group.path, f"{group.title} needs NODENAME: this file has {len(names)} nodes")
+    if wanted is not None and wanted not in names:
+        hint = did_you_mean(wanted, names)
+        report.add(path, f"{group.title} NODENAME: there is no node {wanted!r}{hint}")
+
+
+def _check_no_broker_keys(group: Found, report: Report) -> None:
+    for word in ("HMSNAME", "HMSINDEX", "HMSMAXTHR", "HMSMAXDBTHR"):
+        if word.lower() in group.given:
+            text = f'{group.title} {word}: only a group with SVGTYPE = "HMS" has it'
+            report.add((*group.path, word), text)
+
+
+def _node_of(group: Found, names: tuple[str, ...]) -> str | None:
+    wanted: str | None = group.values["nodename"]
+    return names[0] if wanted is None and len(names) == 1 else wanted
+
+
+def _check_indexes(nodes: list[Found], of_node: dict[str, list[Found]], report: Report) -> None:
+    """Two nodes with one HMSINDEX would give the same message ids."""
+    taken: dict[int, str] = {}
+    for node in nodes:
+        group = next(iter(of_node[node.name]), None)
+        index = group.values["hmsindex"] if group else 1
+        owner = taken.setdefault(index, node.name)
+        if owner != node.name and (group is None or group.is_good("hmsindex")):
+            where = group or node
+            text = f"{where.title} HMSINDEX {index} is that of node {owner} already"
+            report.add((*where.path, "HMSINDEX"), f"{text}; give each node its own")
+
+
+def _check_places(every: list[Found], groups: list[Found], report: Report) -> None:
+    known = {group.name: group.values["svgtype"] for group in groups}
+    for found in every:
+        wanted = found.values.get("svgname")
+        if wanted is None:
+            continue
+        path = (*found.path, "SVGNAME")
+        if wanted not in known:
+            hint = did_you_mean(wanted, tuple(known))
+            report.add(path, f"{found.title} SVGNAME: there is no svrgroup {wanted!r}{hint}")
+        elif found.section in {QUEUE, TOPIC} and known[wanted] != "HMS":
+            report.add(path, f'{found.title} SVGNAME: {wanted} is no group with SVGTYPE = "HMS"')
+
+
+def _check_limits(nodes: list[Found], domains: list[Found], report: Report) -> None:
+    most = domains[0].values["maxsession"] if domains else 1024
+    for node in nodes:
+        _check_sizes(node, report)
+        if (node.values["maxsession"] or 0) > most:
+            text = f"{node.title} MAXSESSION is above MAXSESSION {most} of [domain]"
+            report.add((*node.path, "MAXSESSION"), text)
+
+
+def _check_sizes(node: Found, report: Report) -> None:
+    """A message fits into a transaction, that into half a segment, and a message into memory."""
+    for small, large, share in (
+        ("max_message_bytes", "max_transaction_bytes", 1),
+        ("max_transaction_bytes", "segment_bytes", 2),
+        ("max_message_bytes", "max_memory_bytes", 1),
+    ):
+        if not node.is_good(small, large) or node.values[small] * share <= node.values[large]:
+            continue
+        part = "half of " if share > 1 else ""
+        at = large if large in node.given and small not in node.given else small
+        text = (
+            f"{node.title} {small} {spell_size(node.values[small])} is above {part}"
+            f"{large} {spell_size(node.values[large])}"
+        )
+        report.add((*node.path, at), text)
+
+
+def _check_shared(nodes: list[Found], report: Report) -> None:
+    _check_unique(nodes, "store", lambda node: [node.values["store"]], report)
+    _check_unique(nodes, "listen", lambda node: map(_one_host, node.values["listen"]), report)
+    _check_unique(nodes, "log_file", lambda node: [node.values["log_file"]], report)
+
+
+def _check_unique(
+    nodes: list[Found], key: str, values: Callable[[Found], Iterable[Any]], report: Report
+) -> None:
+    taken: dict[Any, Found] = {}
+    for node in nodes:
+        for value in values(node):
+            owner = taken.setdefault(value, node) if value is not None else node
+            if owner is not node and node.is_good(key):
+                shown = str(Path(value)) if key != "listen" else value
+                text = f"{node.title} {key} {shown!r} is that of {owner.title} already"
+                report.add((*node.path, key), text)
+
+
+def _one_host(address: str) -> str:
+    return address.replace("//localhost:", "//127.0.0.1:")
+
+
+def _check_processes(servers: list[Found], report: Report) -> None:
+    for server in servers:
+        least, most = server.values["min"], server.values["max"]
+        if most is not None and server.is_good("min", "max") and most < least:
+            report.add((*server.path, "MAX"), f"{server.title} MAX {most} is below MIN {least}")
+
+
+def _check_names(queues: list[Found], topics: list[Found], report: Report) -> None:
+    names = {queue.name for queue in queues} | {DEAD_LETTER_QUEUE}
+    for topic in topics:
+        if topic.name in names:
+            report.add(topic.path, f"{topic.title} has the name of a queue; one of them must go")
+    for queue in queues:
+        _check_dead_letter(queue, names, report)
+
+
+def _check_dead_letter(queue: Found, names: set[str], report: Report) -> None:
+    target, path = queue.values["dead_letter"], (*queue.path, "dead_letter")
+    if target not in names:
+        hint = did_you_mean(target, tuple(names))
+        report.add(path, f"{queue.title} dead_letter: there is no queue {target!r}{hint}")
+    if target == queue.name and "dead_letter" in queue.given:
+        report.add(path, f"{queue.title} dead_letter: a queue cannot be its own")

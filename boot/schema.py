@@ -1,0 +1,166 @@
+"""Every section and key of hms.conf: what it may be, its default, and why it is there.
+
+The reader in config.py, the sample file and docs/reference/configuration.md follow this table; a
+test holds them together. `later` names words of Tmax, or of features to come, that are refused
+with a reason instead of being reported as unknown.
+"""
+
+from boot import kinds
+from boot.keys import ABSENT, Key, Section
+from boot.schema_node import CLUSTER, DOMAIN, NODE, SVRGROUP, WARM_COLD
+
+__all__ = [
+    "DOMAIN",
+    "LATER_SECTIONS",
+    "NODE",
+    "QUEUE",
+    "SECTIONS",
+    "SERVER",
+    "SERVICE",
+    "SVRGROUP",
+    "TOPIC",
+    "Key",
+    "Section",
+]
+
+_SVGNAME = Key(
+    "SVGNAME",
+    kinds.name,
+    None,
+    "The server group, and so the node, where it lives.",
+    otherwise="every node of this file",
+)
+
+SERVER = Section(
+    ("server",),
+    "Server processes that run a module's services; booted and watched by the node.",
+    (
+        Key("module", kinds.module, None, "The module with the services.", is_required=True),
+        _SVGNAME,
+        Key("MIN", kinds.integer(0, 256), 1, "Processes started at boot and kept running."),
+        Key(
+            "MAX",
+            kinds.integer(1, 256),
+            None,
+            "The most processes of this server.",
+            otherwise="MIN, at least 1",
+        ),
+        Key(
+            "python_path",
+            kinds.directories,
+            ["."],
+            "Folders where the module is looked for, first of all; relative to this file.",
+        ),
+        Key(
+            "restart_delay_s",
+            kinds.number(0, 3600),
+            1,
+            "Pause before an ended process is started again, so that a fault does not spin.",
+        ),
+        Key(
+            "MAXRSTART",
+            kinds.integer(-1, 10_000),
+            5,
+            "Restarts within GPERIOD before the node gives up; -1 never gives up.",
+        ),
+        Key("GPERIOD", kinds.integer(1, 86_400), 60, "Seconds over which MAXRSTART counts."),
+    ),
+    later={
+        "CLOPT": f"{ABSENT}; a module reads its own settings",
+        "RESTART": f"{ABSENT}; MAXRSTART = 0 never restarts",
+        "CONV": ABSENT,
+    },
+)
+
+SERVICE = Section(
+    ("service",),
+    "What holds for one service by name.",
+    (
+        Key(
+            "timeout_s",
+            kinds.number(0, 86_400),
+            0,
+            "The longest a call of it may take; 0 leaves it to the caller.",
+        ),
+    ),
+    later={
+        "SVCTIME": "is written timeout_s",
+        "SVRNAME": f"is not needed: a server offers the services of its module; {ABSENT}",
+        "AUTOTRAN": ABSENT,
+        "PRIO": ABSENT,
+    },
+)
+
+_QUOTAS = dict.fromkeys(
+    ("max_bytes", "max_message_bytes", "max_producers", "max_consumers"), ABSENT
+)
+_GLOBAL = dict.fromkeys(("GLOBAL", "GQTHR", "GQMAXREQ", "GQFULL"), CLUSTER)
+_TYPE = {"TYPE": "is told by the section: [hms.queue.NAME] or [hms.topic.NAME]"}
+_BOOT = Key(
+    "BOOT", WARM_COLD, None, "WARM or COLD for this one alone.", otherwise="BOOT of the node"
+)
+_REDELIVERY = Key(
+    "redelivery_limit",
+    kinds.integer(-1, 10_000),
+    None,
+    "How often a message that was returned is tried again; -1 for ever.",
+    otherwise="redelivery_limit of the node",
+)
+
+QUEUE = Section(
+    ("hms", "queue"),
+    "A queue: each message goes to one consumer and waits until it is taken.",
+    (
+        _SVGNAME,
+        _BOOT,
+        _REDELIVERY,
+        Key(
+            "dead_letter",
+            kinds.destination,
+            "HMS.DLQ",
+            "The queue that gets a message whose redelivery_limit is passed.",
+        ),
+        Key(
+            "max_messages",
+            kinds.integer(0, 1 << 40),
+            0,
+            "The most messages that wait; 0 sets no limit but the node's memory.",
+        ),
+        Key(
+            "limit_behavior",
+            kinds.choice(
+                "REJECT_NEWEST", later=("FLOW_CONTROL", "REMOVE_OLDEST", "REMOVE_LOW_PRIORITY")
+            ),
+            "REJECT_NEWEST",
+            "What a full queue does: it refuses the message that would be too many.",
+        ),
+    ),
+    later={**_QUOTAS, **_GLOBAL, **_TYPE},
+)
+
+TOPIC = Section(
+    ("hms", "topic"),
+    "A topic: each message goes to every subscriber of that moment.",
+    (_SVGNAME, _BOOT, _REDELIVERY),
+    later={
+        **dict.fromkeys(("max_messages", "limit_behavior", "dead_letter"), ABSENT),
+        **dict.fromkeys(("subscriptions", "multicast"), ABSENT),
+        **_QUOTAS,
+        **_GLOBAL,
+        **_TYPE,
+    },
+)
+
+SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, QUEUE, TOPIC)
+
+LATER_SECTIONS = {
+    "gateway": CLUSTER,
+    "routing": ABSENT,
+    "rq": f"{ABSENT}; use [hms.queue.NAME]",
+    "cluster": CLUSTER,
+    "bridge": f"bridges: {ABSENT}",
+    "user": f"logins are not checked: {ABSENT}",
+    "group": f"logins are not checked: {ABSENT}",
+    "acl": f"logins are not checked: {ABSENT}",
+    "store": "stands in [node.NAME] as a key",
+}

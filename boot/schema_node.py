@@ -1,0 +1,195 @@
+"""The sections of hms.conf that describe nodes: [domain], [node.NAME] and [svrgroup.NAME]."""
+
+from boot import kinds
+from boot.keys import ABSENT, Key, Section
+
+CLUSTER = f"nodes do not form clusters: {ABSENT}"
+WARM_COLD = kinds.choice("WARM", "COLD")
+
+DOMAIN = Section(
+    ("domain",),
+    "The whole that this file describes.",
+    (
+        Key("name", kinds.name, "hms", "The name of the domain in logs and listings."),
+        Key(
+            "MAXSESSION",
+            kinds.integer(1, 65_535),
+            1024,
+            "The most sessions a node of the domain may be told to allow.",
+        ),
+    ),
+    is_named=False,
+)
+
+NODE = Section(
+    ("node",),
+    "One node: where it listens, where it stores, and its limits.",
+    (
+        Key(
+            "listen",
+            kinds.addresses,
+            ["tcp://127.0.0.1:7700"],
+            "Addresses for clients; only loopback and ipc, as links are not encrypted yet.",
+        ),
+        Key(
+            "store",
+            kinds.directory,
+            None,
+            "Directory of the log; relative to this file. One node owns one store.",
+            otherwise="var/NAME/store",
+        ),
+        Key(
+            "runtime",
+            kinds.directory,
+            None,
+            "Directory of the pid file and the node's log.",
+            otherwise="the folder run beside the store",
+        ),
+        Key(
+            "BOOT",
+            WARM_COLD,
+            "WARM",
+            "WARM recovers what the store holds; COLD deletes it at every boot.",
+        ),
+        Key(
+            "MAXSESSION",
+            kinds.integer(1, 65_535),
+            None,
+            "The most sessions open at once, so that a leaking client cannot fill the node.",
+            otherwise="MAXSESSION of [domain]",
+        ),
+        Key(
+            "heartbeat_s",
+            kinds.number(0.1, 3600),
+            10,
+            "How often both sides say that they are there, so that a dead link is noticed.",
+        ),
+        Key(
+            "max_message_bytes",
+            kinds.size(1 << 10, 1 << 30),
+            "16 MiB",
+            "The largest message; a larger one is refused when it is sent.",
+        ),
+        Key(
+            "max_transaction_bytes",
+            kinds.size(1 << 10, 1 << 30),
+            "32 MiB",
+            "The most one transaction sends; it is one record, at most half a segment.",
+        ),
+        Key(
+            "segment_bytes",
+            kinds.size(64 << 10, 2 << 30),
+            "64 MiB",
+            "The size of one file of the log, given to the disk in advance.",
+        ),
+        Key(
+            "max_memory_bytes",
+            kinds.size(1 << 20, 1 << 40),
+            "1 GiB",
+            "The most bytes of waiting messages; beyond it sending is refused.",
+        ),
+        Key(
+            "max_requests",
+            kinds.integer(1, 4096),
+            64,
+            "The most frames of one producer that wait for their confirmation.",
+        ),
+        Key(
+            "max_consumers",
+            kinds.integer(1, 1 << 20),
+            65_536,
+            "The most consumers open at once on the node.",
+        ),
+        Key(
+            "prefetch_max",
+            kinds.integer(1, 65_535),
+            8192,
+            "The most messages a consumer may hold without having acknowledged them.",
+        ),
+        Key(
+            "redelivery_limit",
+            kinds.integer(-1, 10_000),
+            3,
+            "How often a returned message is tried again before HMS.DLQ gets it; -1 for ever.",
+        ),
+        Key(
+            "log_file",
+            kinds.directory,
+            None,
+            "Where the node writes what happens to it.",
+            otherwise="NAME.log in runtime",
+        ),
+        Key(
+            "log_level",
+            kinds.choice("DEBUG", "INFO", "WARNING", "ERROR"),
+            "INFO",
+            "How much it writes there.",
+        ),
+    ),
+    later={
+        "HMSINDEX": "stands in the node's [svrgroup.NAME]",
+        "HMSMAXTHR": "stands in the node's [svrgroup.NAME]",
+        "HMSMAXDBTHR": "stands in the node's [svrgroup.NAME]",
+        "TMAXDIR": f"is not needed: paths are relative to hms.conf; {ABSENT}",
+        "APPDIR": f"is not needed: [server.NAME] has python_path; {ABSENT}",
+        "curve_secret_key": f"links are not encrypted: {ABSENT}",
+        "users": f"logins are not checked: {ABSENT}",
+    },
+)
+
+SVRGROUP = Section(
+    ("svrgroup",),
+    "A server group. The one of type HMS is the node's broker; without one its defaults hold.",
+    (
+        Key(
+            "NODENAME",
+            kinds.name,
+            None,
+            "The node it belongs to.",
+            otherwise="the only node of this file",
+        ),
+        Key(
+            "SVGTYPE",
+            kinds.choice("HMS", "TMAX"),
+            "HMS",
+            "HMS is the broker, one on each node; TMAX holds application servers.",
+        ),
+        Key(
+            "HMSNAME",
+            kinds.name,
+            None,
+            "The name by which a session asks for this broker.",
+            otherwise="the name of the group",
+        ),
+        Key(
+            "HMSINDEX",
+            kinds.integer(1, 255),
+            1,
+            "First part of every message id, so that ids are unique; each node has its own.",
+        ),
+        Key(
+            "HMSMAXTHR",
+            kinds.integer(1, 64),
+            2,
+            "General worker threads, which run what needs no storage.",
+        ),
+        Key(
+            "HMSMAXDBTHR",
+            kinds.integer(1, 64),
+            4,
+            "Storage worker threads, which write and sync the log.",
+        ),
+    ),
+    later={
+        "HMSPORT": CLUSTER,
+        "HMSHEARTBEAT": CLUSTER,
+        "HMSGQINT": CLUSTER,
+        "OPENINFO": f"the store is the log in the node's store directory: {ABSENT}",
+        "HMSMAXBULKTHR": ABSENT,
+        "HMSMAXBULKSIZE": ABSENT,
+        "HMSOPT": ABSENT,
+        "HMSSUBSCFG": ABSENT,
+        "HMSMSGLIVE": f"{ABSENT}; give ttl_s when sending",
+        "RESTART": f"{ABSENT}; MAXRSTART of [server.NAME] rules restarts",
+    },
+)

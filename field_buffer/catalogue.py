@@ -1,0 +1,933 @@
+"""The catalogued errors. Made by scripts/generate-errors from errors.toml: edit that instead."""
+
+from typing import ClassVar
+
+from field_buffer.errors import HmsError
+
+
+class TpBadDescriptor(HmsError):
+    """A descriptor is not valid. (TPEBADDESC)"""
+
+    code: ClassVar[int] = 2
+    symbol: ClassVar[str] = "TPEBADDESC"
+
+
+class TpWouldBlock(HmsError, BlockingIOError):
+    """The call would have to wait and was told not to. (TPEBLOCK)"""
+
+    code: ClassVar[int] = 3
+    symbol: ClassVar[str] = "TPEBLOCK"
+
+
+class TpInvalid(HmsError, ValueError):
+    """An argument is wrong. (TPEINVAL)"""
+
+    code: ClassVar[int] = 4
+    symbol: ClassVar[str] = "TPEINVAL"
+
+
+class TpLimit(HmsError):
+    """A limit is reached. (TPELIMIT)"""
+
+    code: ClassVar[int] = 5
+    symbol: ClassVar[str] = "TPELIMIT"
+
+
+class TpNoEntry(HmsError, LookupError):
+    """A name is not known. (TPENOENT)"""
+
+    code: ClassVar[int] = 6
+    symbol: ClassVar[str] = "TPENOENT"
+
+
+class TpOsError(HmsError, OSError):
+    """The operating system refused. (TPEOS)"""
+
+    code: ClassVar[int] = 7
+    symbol: ClassVar[str] = "TPEOS"
+
+
+class TpProtocol(HmsError):
+    """A call in the wrong state or order. (TPEPROTO)"""
+
+    code: ClassVar[int] = 9
+    symbol: ClassVar[str] = "TPEPROTO"
+
+
+class ServiceError(HmsError):
+    """A server failed while it ran the service. (TPESVCERR)"""
+
+    code: ClassVar[int] = 10
+    symbol: ClassVar[str] = "TPESVCERR"
+
+
+class ServiceFailed(HmsError):
+    """The service itself reported failure. (TPESVCFAIL)"""
+
+    code: ClassVar[int] = 11
+    symbol: ClassVar[str] = "TPESVCFAIL"
+
+
+class TpSystem(HmsError):
+    """The node or its store failed. (TPESYSTEM)"""
+
+    code: ClassVar[int] = 12
+    symbol: ClassVar[str] = "TPESYSTEM"
+
+
+class TpTimeout(HmsError, TimeoutError):
+    """The time is over. (TPETIME)"""
+
+    code: ClassVar[int] = 13
+    symbol: ClassVar[str] = "TPETIME"
+
+
+class TpTransaction(HmsError):
+    """The transaction could not be used or ended otherwise. (TPETRAN)"""
+
+    code: ClassVar[int] = 14
+    symbol: ClassVar[str] = "TPETRAN"
+
+
+class TpInputType(HmsError, TypeError):
+    """The type of the input is not accepted. (TPEITYPE)"""
+
+    code: ClassVar[int] = 17
+    symbol: ClassVar[str] = "TPEITYPE"
+
+
+class TpOutputType(HmsError, TypeError):
+    """The type of the output is not accepted. (TPEOTYPE)"""
+
+    code: ClassVar[int] = 18
+    symbol: ClassVar[str] = "TPEOTYPE"
+
+
+class TpMatch(HmsError):
+    """The name is taken by something else. (TPEMATCH)"""
+
+    code: ClassVar[int] = 23
+    symbol: ClassVar[str] = "TPEMATCH"
+
+
+class TpNotReady(HmsError):
+    """The node or service is not ready yet. (TPENOREADY)"""
+
+    code: ClassVar[int] = 24
+    symbol: ClassVar[str] = "TPENOREADY"
+
+
+class TpSecurity(HmsError, PermissionError):
+    """Not allowed. (TPESECURITY)"""
+
+    code: ClassVar[int] = 25
+    symbol: ClassVar[str] = "TPESECURITY"
+
+
+class TpQueueFull(HmsError):
+    """A destination or the node's store is full. (TPEQFULL)"""
+
+    code: ClassVar[int] = 26
+    symbol: ClassVar[str] = "TPEQFULL"
+
+
+class TpConnectionClosed(HmsError, ConnectionError):
+    """The connection is closed or lost. (TPECLOSE)"""
+
+    code: ClassVar[int] = 28
+    symbol: ClassVar[str] = "TPECLOSE"
+
+
+class TpServerDown(HmsError, ConnectionError):
+    """The server is down. (TPESVRDOWN)"""
+
+    code: ClassVar[int] = 29
+    symbol: ClassVar[str] = "TPESVRDOWN"
+
+
+class ProtocolError(TpProtocol):
+    """HMS-1001: the peer broke the protocol: {detail}."""
+
+    number: ClassVar[int] = 1001
+    text: ClassVar[str] = "the peer broke the protocol: {detail}"
+    cure_text: ClassVar[str] = (
+        "Check that both sides speak HMS and that nothing else uses the port; upgrade the "
+        "older side."
+    )
+
+
+class VersionMismatch(TpProtocol):
+    """HMS-1002: the peer speaks protocol version {theirs}, this side {ours}."""
+
+    number: ClassVar[int] = 1002
+    text: ClassVar[str] = (
+        "the peer speaks protocol version {theirs}, this side {ours}"
+    )
+    cure_text: ClassVar[str] = "Upgrade the older side."
+
+
+class FrameTooLarge(TpLimit):
+    """HMS-1003: {what} of {size} bytes is above the limit of {limit}."""
+
+    number: ClassVar[int] = 1003
+    text: ClassVar[str] = "{what} of {size} bytes is above the limit of {limit}"
+    cure_text: ClassVar[str] = (
+        "Send smaller messages, or raise {key} in hms.conf on the node."
+    )
+
+
+class ConnectionLost(TpConnectionClosed):
+    """HMS-1004: the connection to {address} is lost: {reason}."""
+
+    number: ClassVar[int] = 1004
+    text: ClassVar[str] = "the connection to {address} is lost: {reason}"
+    cure_text: ClassVar[str] = (
+        "Boot the node if it is down (hms status), then connect again; persistent messages "
+        "that were confirmed are safe."
+    )
+
+
+class ConnectionClosed(TpConnectionClosed):
+    """HMS-1005: the {what} is closed."""
+
+    number: ClassVar[int] = 1005
+    text: ClassVar[str] = "the {what} is closed"
+    cure_text: ClassVar[str] = "Open a new one."
+
+
+class ConnectionRefused(TpConnectionClosed):
+    """HMS-1006: no HMS node answers at {address} within {timeout_s} s."""
+
+    number: ClassVar[int] = 1006
+    text: ClassVar[str] = "no HMS node answers at {address} within {timeout_s} s"
+    cure_text: ClassVar[str] = (
+        "Boot the node (hms boot), check the address, or give connect_timeout_s more time."
+    )
+
+
+class RequestTimeout(TpTimeout):
+    """HMS-1007: no answer to {what} within {timeout_s} s."""
+
+    number: ClassVar[int] = 1007
+    text: ClassVar[str] = "no answer to {what} within {timeout_s} s"
+    cure_text: ClassVar[str] = (
+        "The outcome is not known: look before you repeat it. Raise request_timeout_s if the "
+        "node is only slow."
+    )
+
+
+class TooManyRequests(TpLimit):
+    """HMS-1008: {what}: {count} wait and the limit is {limit}."""
+
+    number: ClassVar[int] = 1008
+    text: ClassVar[str] = "{what}: {count} wait and the limit is {limit}"
+    cure_text: ClassVar[str] = "Wait for confirmations before sending more."
+
+
+class NotConnected(TpProtocol):
+    """HMS-1009: {what} needs a connection and there is none."""
+
+    number: ClassVar[int] = 1009
+    text: ClassVar[str] = "{what} needs a connection and there is none"
+    cure_text: ClassVar[str] = "Call tpstart() first."
+
+
+class NotSupported(TpInvalid):
+    """HMS-1010: {feature} is not available in this version."""
+
+    number: ClassVar[int] = 1010
+    text: ClassVar[str] = "{feature} is not available in this version"
+    cure_text: ClassVar[str] = "{instead}"
+
+
+class InvalidArgument(TpInvalid):
+    """HMS-1011: {what}: {detail}."""
+
+    number: ClassVar[int] = 1011
+    text: ClassVar[str] = "{what}: {detail}"
+    cure_text: ClassVar[str] = "Correct the argument."
+
+
+class ClientIdInUse(TpMatch):
+    """HMS-1012: the client id {client_id} is in use by another connection."""
+
+    number: ClassVar[int] = 1012
+    text: ClassVar[str] = "the client id {client_id} is in use by another connection"
+    cure_text: ClassVar[str] = "Choose another client_id or close the other connection."
+
+
+class NodeStopping(TpNotReady):
+    """HMS-1013: the node is stopping and takes no new work."""
+
+    number: ClassVar[int] = 1013
+    text: ClassVar[str] = "the node is stopping and takes no new work"
+    cure_text: ClassVar[str] = "Connect again when it is booted."
+
+
+class NodeFailed(TpSystem):
+    """HMS-1014: the node failed inside: {detail}."""
+
+    number: ClassVar[int] = 1014
+    text: ClassVar[str] = "the node failed inside: {detail}"
+    cure_text: ClassVar[str] = "See the node's log; nothing of this request was applied."
+
+
+class UnknownError(TpSystem):
+    """HMS-1015: the node answered with error {number_sent}, which this version does not know: {detail}."""
+
+    number: ClassVar[int] = 1015
+    text: ClassVar[str] = (
+        "the node answered with error {number_sent}, which this version does not know: "
+        "{detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Upgrade this side; hms errors show {number_sent} on the node's machine explains it."
+    )
+
+
+class PropertyTypeError(TpInputType):
+    """HMS-2001: property {name}: {detail}."""
+
+    number: ClassVar[int] = 2001
+    text: ClassVar[str] = "property {name}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Use one of Char, Short, Int, Long, Float, Double, String, Carray, or bool."
+    )
+
+
+class PropertyRangeError(TpInvalid):
+    """HMS-2002: property {name}: {value} does not fit {type} ({range})."""
+
+    number: ClassVar[int] = 2002
+    text: ClassVar[str] = "property {name}: {value} does not fit {type} ({range})"
+    cure_text: ClassVar[str] = "Use a wider type, such as Long or Double."
+
+
+class ReservedProperty(TpInvalid):
+    """HMS-2003: property {name} is reserved and cannot be set."""
+
+    number: ClassVar[int] = 2003
+    text: ClassVar[str] = "property {name} is reserved and cannot be set"
+    cure_text: ClassVar[str] = (
+        "Choose a name that begins neither with $ nor with JMS; header fields are arguments "
+        "of the message."
+    )
+
+
+class PropertyNameError(TpInvalid):
+    """HMS-2004: property name {name!r}: {detail}."""
+
+    number: ClassVar[int] = 2004
+    text: ClassVar[str] = "property name {name!r}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Use 1 to 255 characters: a letter, _ or $ first, then letters, digits, _ or $."
+    )
+
+
+class MessageReadOnly(TpProtocol):
+    """HMS-2005: a received message is read-only."""
+
+    number: ClassVar[int] = 2005
+    text: ClassVar[str] = "a received message is read-only"
+    cure_text: ClassVar[str] = (
+        "Call message.clear_properties() or message.clear_body() first, or build a new "
+        "Message."
+    )
+
+
+class MessageTooLarge(TpLimit):
+    """HMS-2006: message of {size} bytes is above the limit of {limit}."""
+
+    number: ClassVar[int] = 2006
+    text: ClassVar[str] = "message of {size} bytes is above the limit of {limit}"
+    cure_text: ClassVar[str] = (
+        "Send a smaller message, or raise max_message_bytes in hms.conf on the node."
+    )
+
+
+class MessageFormatError(TpInvalid):
+    """HMS-2007: the message cannot be read: {detail}."""
+
+    number: ClassVar[int] = 2007
+    text: ClassVar[str] = "the message cannot be read: {detail}"
+    cure_text: ClassVar[str] = (
+        "The sender wrote it with another library or version; look at the body as bytes."
+    )
+
+
+class PropertyConversionError(TpInvalid):
+    """HMS-2008: property {name} of type {type} cannot be read as {wanted}."""
+
+    number: ClassVar[int] = 2008
+    text: ClassVar[str] = "property {name} of type {type} cannot be read as {wanted}"
+    cure_text: ClassVar[str] = "Read it with its own type; hms_get_property tells it."
+
+
+class PropertyNotFound(TpNoEntry, KeyError):
+    """HMS-2009: there is no property {name}."""
+
+    number: ClassVar[int] = 2009
+    text: ClassVar[str] = "there is no property {name}"
+    cure_text: ClassVar[str] = "Check the name (names are case-sensitive) or use .get()."
+
+
+class FieldError(TpInvalid):
+    """HMS-2010: field {field}: {detail}."""
+
+    number: ClassVar[int] = 2010
+    text: ClassVar[str] = "field {field}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Load the field table with fdl_load() and use a name or key that it defines."
+    )
+
+
+class BodyKindError(TpInputType):
+    """HMS-2011: a body of kind {kind} {detail}."""
+
+    number: ClassVar[int] = 2011
+    text: ClassVar[str] = "a body of kind {kind} {detail}"
+    cure_text: ClassVar[str] = (
+        "Use the constructor that fits: Message(bytes), Message.text, .map, .stream, .object "
+        "or .file."
+    )
+
+
+class IllegalState(TpProtocol):
+    """HMS-3001: {what}: {detail}."""
+
+    number: ClassVar[int] = 3001
+    text: ClassVar[str] = "{what}: {detail}"
+    cure_text: ClassVar[str] = "Check the kind of the session and the order of the calls."
+
+
+class SelectorSyntaxError(TpInvalid):
+    """HMS-3002: selector, position {position}: {detail}."""
+
+    number: ClassVar[int] = 3002
+    text: ClassVar[str] = "selector, position {position}: {detail}"
+    cure_text: ClassVar[str] = "See docs/reference/selectors.md for the grammar."
+
+
+class SubscriptionNotFound(TpNoEntry):
+    """HMS-3003: there is no durable subscription {name} on topic {destination}."""
+
+    number: ClassVar[int] = 3003
+    text: ClassVar[str] = (
+        "there is no durable subscription {name} on topic {destination}"
+    )
+    cure_text: ClassVar[str] = "hms subscription list shows those that exist."
+
+
+class DurableNameInUse(TpMatch):
+    """HMS-3004: the durable subscription {name} on topic {destination} has an active subscriber."""
+
+    number: ClassVar[int] = 3004
+    text: ClassVar[str] = (
+        "the durable subscription {name} on topic {destination} has an active subscriber"
+    )
+    cure_text: ClassVar[str] = "Close the other subscriber first, or choose another name."
+
+
+class SessionLimit(TpLimit):
+    """HMS-3005: {count} sessions are open and the limit is {limit}."""
+
+    number: ClassVar[int] = 3005
+    text: ClassVar[str] = "{count} sessions are open and the limit is {limit}"
+    cure_text: ClassVar[str] = "Close sessions, or raise MAXSESSION in hms.conf."
+
+
+class HandleUnknown(TpBadDescriptor):
+    """HMS-3006: {what} {handle} is not open on this connection."""
+
+    number: ClassVar[int] = 3006
+    text: ClassVar[str] = "{what} {handle} is not open on this connection"
+    cure_text: ClassVar[str] = (
+        "It was closed, or the connection was lost in between: open it again."
+    )
+
+
+class AcknowledgeLost(TpConnectionClosed):
+    """HMS-3007: message {message_id} was delivered before the connection was lost; its acknowledgement could not be given."""
+
+    number: ClassVar[int] = 3007
+    text: ClassVar[str] = (
+        "message {message_id} was delivered before the connection was lost; its "
+        "acknowledgement could not be given"
+    )
+    cure_text: ClassVar[str] = "It comes again, flagged as redelivered."
+
+
+class ConsumerLimit(TpLimit):
+    """HMS-3008: {what}: {count} are open and the limit is {limit}."""
+
+    number: ClassVar[int] = 3008
+    text: ClassVar[str] = "{what}: {count} are open and the limit is {limit}"
+    cure_text: ClassVar[str] = "Close some, or raise the limit in hms.conf."
+
+
+class DestinationNotFound(TpNoEntry):
+    """HMS-4001: there is no {kind} {destination} on this node."""
+
+    number: ClassVar[int] = 4001
+    text: ClassVar[str] = "there is no {kind} {destination} on this node"
+    cure_text: ClassVar[str] = (
+        "Add [hms.{kind}.{destination}] to hms.conf and boot again, or correct the name; hms "
+        "queue list shows what exists."
+    )
+
+
+class DestinationKindMismatch(TpInvalid):
+    """HMS-4002: {destination} is a {kind}, not a {wanted}."""
+
+    number: ClassVar[int] = 4002
+    text: ClassVar[str] = "{destination} is a {kind}, not a {wanted}"
+    cure_text: ClassVar[str] = "Use hms.Queue or hms.Topic according to what it is."
+
+
+class DestinationNameError(TpInvalid):
+    """HMS-4003: destination name {destination!r}: {detail}."""
+
+    number: ClassVar[int] = 4003
+    text: ClassVar[str] = "destination name {destination!r}: {detail}"
+    cure_text: ClassVar[str] = "Use 1 to 255 printable characters."
+
+
+class QueueFull(TpQueueFull):
+    """HMS-4012: {kind} {destination} is full: {count} of {key} {limit} wait."""
+
+    number: ClassVar[int] = 4012
+    text: ClassVar[str] = (
+        "{kind} {destination} is full: {count} of {key} {limit} wait"
+    )
+    cure_text: ClassVar[str] = "Add consumers, raise {key}, or set limit_behavior."
+
+
+class NodeFull(TpQueueFull):
+    """HMS-4013: the node is full: {used} of {limit} bytes of waiting messages ({key})."""
+
+    number: ClassVar[int] = 4013
+    text: ClassVar[str] = (
+        "the node is full: {used} of {limit} bytes of waiting messages ({key})"
+    )
+    cure_text: ClassVar[str] = "Consume or purge messages, or raise {key} in hms.conf."
+
+
+class UndefinedLimitBehavior(TpInvalid):
+    """HMS-4014: limit behaviour {value} is not known."""
+
+    number: ClassVar[int] = 4014
+    text: ClassVar[str] = "limit behaviour {value} is not known"
+    cure_text: ClassVar[str] = (
+        "Use FLOW_CONTROL, REMOVE_OLDEST, REJECT_NEWEST or REMOVE_LOW_PRIORITY."
+    )
+
+
+class StoreLocked(TpSystem):
+    """HMS-5001: the store {path} is in use by process {pid}."""
+
+    number: ClassVar[int] = 5001
+    text: ClassVar[str] = "the store {path} is in use by process {pid}"
+    cure_text: ClassVar[str] = (
+        "Stop that node first (hms down); two nodes never write one store."
+    )
+
+
+class StoreCorrupt(TpSystem):
+    """HMS-5002: the log is damaged: {file} at offset {offset}, sequence number {lsn}: {detail}."""
+
+    number: ClassVar[int] = 5002
+    text: ClassVar[str] = (
+        "the log is damaged: {file} at offset {offset}, sequence number {lsn}: {detail}"
+    )
+    cure_text: ClassVar[str] = "Restore the file from a backup. Nothing was changed."
+
+
+class StoreFormatUnknown(TpSystem):
+    """HMS-5003: {file} has store format {found}; this version reads up to {known}."""
+
+    number: ClassVar[int] = 5003
+    text: ClassVar[str] = (
+        "{file} has store format {found}; this version reads up to {known}"
+    )
+    cure_text: ClassVar[str] = "Boot with the newer version of HMS that wrote it."
+
+
+class StoreFailed(TpSystem):
+    """HMS-5004: the store failed: {detail}."""
+
+    number: ClassVar[int] = 5004
+    text: ClassVar[str] = "the store failed: {detail}"
+    cure_text: ClassVar[str] = (
+        "The node stops so that nothing is confirmed that is not safe. Mend the disk or the "
+        "directory {path}, then boot WARM."
+    )
+
+
+class StoreFull(TpQueueFull):
+    """HMS-5005: no space for new persistent messages in {path}: {detail}."""
+
+    number: ClassVar[int] = 5005
+    text: ClassVar[str] = "no space for new persistent messages in {path}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Free space on that disk; sending goes on by itself. Receiving and acknowledging "
+        "still work."
+    )
+
+
+class StoreUnavailable(TpSystem):
+    """HMS-5006: the store {path} cannot be opened: {detail}."""
+
+    number: ClassVar[int] = 5006
+    text: ClassVar[str] = "the store {path} cannot be opened: {detail}"
+    cure_text: ClassVar[str] = (
+        "Check that the directory exists, is writable and has space."
+    )
+
+
+class RecordTooLarge(TpLimit):
+    """HMS-5007: {what} of {size} bytes does not fit into a log segment of {limit}."""
+
+    number: ClassVar[int] = 5007
+    text: ClassVar[str] = (
+        "{what} of {size} bytes does not fit into a log segment of {limit}"
+    )
+    cure_text: ClassVar[str] = (
+        "Use smaller transactions or messages, or raise segment_bytes."
+    )
+
+
+class ServiceNotFound(TpNoEntry):
+    """HMS-6001: no server offers the service {service}."""
+
+    number: ClassVar[int] = 6001
+    text: ClassVar[str] = "no server offers the service {service}"
+    cure_text: ClassVar[str] = (
+        "Start a server that has it: hms serve MODULE, or [server.NAME] in hms.conf."
+    )
+
+
+class ServiceTimeout(TpTimeout):
+    """HMS-6002: service {service} did not answer within {timeout_s} s."""
+
+    number: ClassVar[int] = 6002
+    text: ClassVar[str] = "service {service} did not answer within {timeout_s} s"
+    cure_text: ClassVar[str] = (
+        "Give the call more time or look at the server; the service may still finish."
+    )
+
+
+class ServiceCallFailed(ServiceFailed):
+    """HMS-6003: service {service} failed: {detail}."""
+
+    number: ClassVar[int] = 6003
+    text: ClassVar[str] = "service {service} failed: {detail}"
+    cure_text: ClassVar[str] = (
+        "The failure is the application's own: see the server's log."
+    )
+
+
+class ServerLost(ServiceError):
+    """HMS-6004: the server running {service} ended before it answered."""
+
+    number: ClassVar[int] = 6004
+    text: ClassVar[str] = "the server running {service} ended before it answered"
+    cure_text: ClassVar[str] = "See the server's log; the node restarts it."
+
+
+class ServiceTaken(TpMatch):
+    """HMS-6005: the service {service} is already offered by another function."""
+
+    number: ClassVar[int] = 6005
+    text: ClassVar[str] = (
+        "the service {service} is already offered by another function"
+    )
+    cure_text: ClassVar[str] = "Give each service a name of its own."
+
+
+class CallDescriptorUnknown(TpBadDescriptor):
+    """HMS-6006: there is no outstanding call {cd}."""
+
+    number: ClassVar[int] = 6006
+    text: ClassVar[str] = "there is no outstanding call {cd}"
+    cure_text: ClassVar[str] = "Use the number that tpacall() returned, once."
+
+
+class ServiceModuleError(TpSystem):
+    """HMS-6007: the service module {module} cannot be loaded: {detail}."""
+
+    number: ClassVar[int] = 6007
+    text: ClassVar[str] = "the service module {module} cannot be loaded: {detail}"
+    cure_text: ClassVar[str] = "Run it by hand to see the fault: hms serve {module}."
+
+
+class CallWouldBlock(TpWouldBlock):
+    """HMS-6008: no reply to call {cd} is here yet."""
+
+    number: ClassVar[int] = 6008
+    text: ClassVar[str] = "no reply to call {cd} is here yet"
+    cure_text: ClassVar[str] = "Call tpgetrply() again later, or without TPNOBLOCK."
+
+
+class ServiceLimit(TpLimit):
+    """HMS-6009: {count} calls to {service} wait and the limit is {limit}."""
+
+    number: ClassVar[int] = 6009
+    text: ClassVar[str] = "{count} calls to {service} wait and the limit is {limit}"
+    cure_text: ClassVar[str] = (
+        "Start more servers (MAX in [server.NAME]) or call less often."
+    )
+
+
+class TransactionRolledBack(TpTransaction):
+    """HMS-7001: the transaction was rolled back: {reason}."""
+
+    number: ClassVar[int] = 7001
+    text: ClassVar[str] = "the transaction was rolled back: {reason}"
+    cure_text: ClassVar[str] = "Do its work again."
+
+
+class TransactionTooLarge(TpLimit):
+    """HMS-7002: the transaction holds {size} bytes and the limit is {limit} (max_transaction_bytes)."""
+
+    number: ClassVar[int] = 7002
+    text: ClassVar[str] = (
+        "the transaction holds {size} bytes and the limit is {limit} (max_transaction_bytes)"
+    )
+    cure_text: ClassVar[str] = (
+        "Commit more often, or raise max_transaction_bytes in hms.conf. The transaction can "
+        "only be rolled back now."
+    )
+
+
+class ConfigError(TpInvalid):
+    """HMS-8001: {report}."""
+
+    number: ClassVar[int] = 8001
+    text: ClassVar[str] = "{report}"
+    cure_text: ClassVar[str] = (
+        "Correct the file; hms config check reports every fault at once."
+    )
+
+
+class BootFailed(TpSystem):
+    """HMS-8002: the node did not boot: {reason}."""
+
+    number: ClassVar[int] = 8002
+    text: ClassVar[str] = "the node did not boot: {reason}"
+    cure_text: ClassVar[str] = "See {log}."
+
+
+class NodeRunning(TpProtocol):
+    """HMS-8003: node {node} is already running as process {pid}."""
+
+    number: ClassVar[int] = 8003
+    text: ClassVar[str] = "node {node} is already running as process {pid}"
+    cure_text: ClassVar[str] = "Stop it with hms down first."
+
+
+class NodeNotRunning(TpProtocol):
+    """HMS-8004: node {node} is not running."""
+
+    number: ClassVar[int] = 8004
+    text: ClassVar[str] = "node {node} is not running"
+    cure_text: ClassVar[str] = "Start it with hms boot."
+
+
+class NodeStillStopping(TpTimeout):
+    """HMS-8005: node {node} has not ended {timeout_s} s after it was told to stop; it is process {pid}."""
+
+    number: ClassVar[int] = 8005
+    text: ClassVar[str] = (
+        "node {node} has not ended {timeout_s} s after it was told to stop; it is process "
+        "{pid}"
+    )
+    cure_text: ClassVar[str] = (
+        "Give it more time (--timeout), or hms down --now to stop without draining."
+    )
+
+
+class SparkMissing(TpSystem):
+    """HMS-9001: {what} needs {package}."""
+
+    number: ClassVar[int] = 9001
+    text: ClassVar[str] = "{what} needs {package}"
+    cure_text: ClassVar[str] = "pip install 'hybrid-messaging[spark]'"
+
+
+class JavaMissing(TpSystem):
+    """HMS-9002: no Java 17 or newer was found."""
+
+    number: ClassVar[int] = 9002
+    text: ClassVar[str] = "no Java 17 or newer was found"
+    cure_text: ClassVar[str] = (
+        "Install a JRE (Debian: apt-get install openjdk-17-jre-headless) or pip install "
+        "'hybrid-messaging[java]'."
+    )
+
+
+class HistoryError(TpInvalid):
+    """HMS-9003: history: {detail}."""
+
+    number: ClassVar[int] = 9003
+    text: ClassVar[str] = "history: {detail}"
+    cure_text: ClassVar[str] = "See hms history --help."
+
+
+BY_NUMBER: dict[int, type[HmsError]] = {
+    1001: ProtocolError,
+    1002: VersionMismatch,
+    1003: FrameTooLarge,
+    1004: ConnectionLost,
+    1005: ConnectionClosed,
+    1006: ConnectionRefused,
+    1007: RequestTimeout,
+    1008: TooManyRequests,
+    1009: NotConnected,
+    1010: NotSupported,
+    1011: InvalidArgument,
+    1012: ClientIdInUse,
+    1013: NodeStopping,
+    1014: NodeFailed,
+    1015: UnknownError,
+    2001: PropertyTypeError,
+    2002: PropertyRangeError,
+    2003: ReservedProperty,
+    2004: PropertyNameError,
+    2005: MessageReadOnly,
+    2006: MessageTooLarge,
+    2007: MessageFormatError,
+    2008: PropertyConversionError,
+    2009: PropertyNotFound,
+    2010: FieldError,
+    2011: BodyKindError,
+    3001: IllegalState,
+    3002: SelectorSyntaxError,
+    3003: SubscriptionNotFound,
+    3004: DurableNameInUse,
+    3005: SessionLimit,
+    3006: HandleUnknown,
+    3007: AcknowledgeLost,
+    3008: ConsumerLimit,
+    4001: DestinationNotFound,
+    4002: DestinationKindMismatch,
+    4003: DestinationNameError,
+    4012: QueueFull,
+    4013: NodeFull,
+    4014: UndefinedLimitBehavior,
+    5001: StoreLocked,
+    5002: StoreCorrupt,
+    5003: StoreFormatUnknown,
+    5004: StoreFailed,
+    5005: StoreFull,
+    5006: StoreUnavailable,
+    5007: RecordTooLarge,
+    6001: ServiceNotFound,
+    6002: ServiceTimeout,
+    6003: ServiceCallFailed,
+    6004: ServerLost,
+    6005: ServiceTaken,
+    6006: CallDescriptorUnknown,
+    6007: ServiceModuleError,
+    6008: CallWouldBlock,
+    6009: ServiceLimit,
+    7001: TransactionRolledBack,
+    7002: TransactionTooLarge,
+    8001: ConfigError,
+    8002: BootFailed,
+    8003: NodeRunning,
+    8004: NodeNotRunning,
+    8005: NodeStillStopping,
+    9001: SparkMissing,
+    9002: JavaMissing,
+    9003: HistoryError,
+}
+
+__all__ = [
+    "BY_NUMBER",
+    "AcknowledgeLost",
+    "BodyKindError",
+    "BootFailed",
+    "CallDescriptorUnknown",
+    "CallWouldBlock",
+    "ClientIdInUse",
+    "ConfigError",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "ConnectionRefused",
+    "ConsumerLimit",
+    "DestinationKindMismatch",
+    "DestinationNameError",
+    "DestinationNotFound",
+    "DurableNameInUse",
+    "FieldError",
+    "FrameTooLarge",
+    "HandleUnknown",
+    "HistoryError",
+    "IllegalState",
+    "InvalidArgument",
+    "JavaMissing",
+    "MessageFormatError",
+    "MessageReadOnly",
+    "MessageTooLarge",
+    "NodeFailed",
+    "NodeFull",
+    "NodeNotRunning",
+    "NodeRunning",
+    "NodeStillStopping",
+    "NodeStopping",
+    "NotConnected",
+    "NotSupported",
+    "PropertyConversionError",
+    "PropertyNameError",
+    "PropertyNotFound",
+    "PropertyRangeError",
+    "PropertyTypeError",
+    "ProtocolError",
+    "QueueFull",
+    "RecordTooLarge",
+    "RequestTimeout",
+    "ReservedProperty",
+    "SelectorSyntaxError",
+    "ServerLost",
+    "ServiceCallFailed",
+    "ServiceError",
+    "ServiceFailed",
+    "ServiceLimit",
+    "ServiceModuleError",
+    "ServiceNotFound",
+    "ServiceTaken",
+    "ServiceTimeout",
+    "SessionLimit",
+    "SparkMissing",
+    "StoreCorrupt",
+    "StoreFailed",
+    "StoreFormatUnknown",
+    "StoreFull",
+    "StoreLocked",
+    "StoreUnavailable",
+    "SubscriptionNotFound",
+    "TooManyRequests",
+    "TpBadDescriptor",
+    "TpConnectionClosed",
+    "TpInputType",
+    "TpInvalid",
+    "TpLimit",
+    "TpMatch",
+    "TpNoEntry",
+    "TpNotReady",
+    "TpOsError",
+    "TpOutputType",
+    "TpProtocol",
+    "TpQueueFull",
+    "TpSecurity",
+    "TpServerDown",
+    "TpSystem",
+    "TpTimeout",
+    "TpTransaction",
+    "TpWouldBlock",
+    "TransactionRolledBack",
+    "TransactionTooLarge",
+    "UndefinedLimitBehavior",
+    "UnknownError",
+    "VersionMismatch",
+]

@@ -1,0 +1,159 @@
+"""Packed messages: many messages as one run of bytes, from socket to log to socket.
+
+Layout (little-endian), documented for other languages in docs/reference/protocol.md:
+
+    pack      = row * count, then (head, body) of each message in the same order
+    row       = what the sender says of one message, ROW, 32 bytes
+    delivered = row the node sends to a consumer, DELIVERED_ROW, 48 bytes
+
+A head is the msgpack array that `Head` describes, or nothing when the message has neither properties
+nor header fields. A body is opaque. Rows stand together, so that a batch is decoded by one call.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import msgspec
+
+from field_buffer.catalogue import MessageFormatError
+
+ROW = struct.Struct("<IIQQBBBxI")
+"""head_bytes, body_bytes, ttl_ms (0 never), delay_ms, priority, kind, flags, spare."""
+
+DELIVERED_ROW = struct.Struct("<QQQIIIBBBx8x")
+"""message_id, timestamp_ms, expires_at_ms, delivery_count, head_bytes, body_bytes, priority, kind,
+flags."""
+
+HEAD_BYTES_MAX = 64 * 1024
+PRIORITY_DEFAULT = 4
+
+KIND_CARRAY, KIND_TEXT, KIND_MAP, KIND_STREAM, KIND_OBJECT, KIND_FILE, KIND_NONE = range(7)
+
+FLAG_PERSISTENT = 1
+"""In a delivered row: the message is persistent."""
+
+PropertyValue = int | float | str | bytes | bool
+
+
+class Head(msgspec.Struct, array_like=True, omit_defaults=True, frozen=True):
+    """Properties and header fields of a message.
+
+    types: one code per property, in order, of HMS_CHAR … HMS_CARRAY or 9 for a boolean; empty when
+    every type follows from its value (see field_buffer.types.infer_type).
+    node: what the node itself adds, such as why a message became a dead letter.
+    """
+
+    properties: dict[str, Any] = {}
+    types: bytes = b""
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    type: str | None = None
+    node: dict[str, Any] = {}
+
+
+class Row(NamedTuple):
+    """A decoded ROW."""
+
+    head_bytes: int
+    body_bytes: int
+    ttl_ms: int = 0
+    delay_ms: int = 0
+    priority: int = PRIORITY_DEFAULT
+    kind: int = KIND_CARRAY
+    flags: int = 0
+    spare: int = 0
+
+
+class DeliveredRow(NamedTuple):
+    """A decoded DELIVERED_ROW. Times are milliseconds since 1970 UTC; expires_at_ms 0 is never."""
+
+    message_id: int
+    timestamp_ms: int
+    expires_at_ms: int
+    delivery_count: int
+    head_bytes: int
+    body_bytes: int
+    priority: int
+    kind: int
+    flags: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Head).decode
+_EMPTY = Head()
+_VALUE_TYPES = frozenset((int, float, str, bytes, bool))
+
+
+def encode_head(head: Head) -> bytes:
+    """The bytes of a head; none at all for an empty one."""
+    return b"" if head == _EMPTY else _encode(head)
+
+
+def decode_head(data: bytes | memoryview) -> Head:
+    """A head from its bytes; raises MessageFormatError for anything else."""
+    if not data:
+        return _EMPTY
+    if len(data) > HEAD_BYTES_MAX:
+        raise MessageFormatError(detail=f"its head has {len(data)} bytes")
+    try:
+        head = _decode(data)
+    except Exception as fault:  # msgspec also raises RecursionError and UnicodeDecodeError
+        raise MessageFormatError(detail=f"its head: {fault}") from fault
+    for value in (*head.properties.values(), *head.node.values()):
+        if type(value) not in _VALUE_TYPES:
+            raise MessageFormatError(detail=f"a property of type {type(value).__name__}")
+    return head
+
+
+def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[Row]:
+    """The rows of a pack that begins at offset; raises MessageFormatError when they do not add up."""
+    table_end = offset + count * ROW.size
+    if count < 1 or table_end > len(pack):
+        raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
+    rows = list(map(Row._make, ROW.iter_unpack(memoryview(pack)[offset:table_end])))
+    ends_at = table_end + sum([row[0] + row[1] for row in rows])
+    if ends_at != len(pack):
+        raise MessageFormatError(detail=f"its rows end at byte {ends_at} of {len(pack)}")
+    return rows
+
+
+def slice_payloads(pack: bytes | memoryview, rows: Sequence[Row], offset: int = 0) -> list[bytes]:
+    """Head and body of each message as one `bytes`, in the order of the rows."""
+    start = offset + len(rows) * ROW.size
+    ends = list(accumulate([row[0] + row[1] for row in rows], initial=start))
+    view = memoryview(pack)
+    return [bytes(view[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+
+
+def pack_messages(messages: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
+    """One pack of messages given as (row, head, body)."""
+    rows: list[bytes] = []
+    payloads: list[bytes] = []
+    for row, head, body in messages:
+        rows.append(row)
+        payloads.append(head)
+        payloads.append(body)
+    return b"".join(rows + payloads)
+
+
+def unpack_delivered(
+    pack: bytes | memoryview, count: int, offset: int = 0
+) -> list[tuple[DeliveredRow, bytes, bytes]]:
+    """(row, head, body) of each delivered message; raises MessageFormatError."""
+    table_end = offset + count * DELIVERED_ROW.size
+    if table_end > len(pack):
+        raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
+    view = memoryview(pack)
+    at = table_end
+    delivered = []
+    for values in DELIVERED_ROW.iter_unpack(view[offset:table_end]):
+        row = DeliveredRow._make(values)
+        body_at = at + row.head_bytes
+        end = body_at + row.body_bytes
+        delivered.append((row, bytes(view[at:body_at]), bytes(view[body_at:end])))
+        at = end
+    if at != len(pack):
+        raise MessageFormatError(detail=f"its rows end at byte {at} of {len(pack)}")
+    return delivered

@@ -1,0 +1,1 @@
+"""The Python API that applications use; its public names are exported by `hms`."""

@@ -1,0 +1,146 @@
+"""Inbox: what one consumer was given and what has to be said back about it. No socket or clock.
+
+A message is in the buffer until it is taken, and then *seen*. What was taken uses up the credit, which
+is given back in batches when half of it is used; so the buffer never holds more than the credit. What
+expired while it waited here is released: the application never saw it. With each Recover or Rollback
+a new epoch begins, and with each connection a new incarnation: what was delivered before is void.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from field_buffer.errors import HmsError
+from field_buffer.packing import DeliveredRow, unpack_delivered
+from hms.client.destinations import Destination
+from tpmon.link import Link
+from tpmon.protocol.frames import DELIVER_HEAD, Action, Settlement, as_ranges
+from tpmon.protocol.structures import OpenConsumer
+
+RANGES_OF_ITEM_MAX = 16_384
+
+Delivered = tuple[DeliveredRow, bytes, bytes]
+"""Row, head and body of a delivered message."""
+
+
+class Stamp(NamedTuple):
+    """When something was delivered."""
+
+    incarnation: int
+    epoch: int
+
+
+class Inbox:
+    """One consumer's; see the module. clock_ms: for expiry, milliseconds since 1970 UTC.
+
+    notify: what to wake besides the inbox itself when something came.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        opening: OpenConsumer,
+        destination: Destination,
+        clock_ms: Callable[[], int],
+        notify: object,
+    ) -> None:
+        self.link = link
+        self.opening = opening
+        self.number = opening.consumer
+        self.destination = destination
+        self.is_open = False
+        self.buffer: deque[Delivered] = deque()
+        self.seen: dict[int, None] = {}
+        self.acknowledged: list[int] = []
+        self.error: HmsError | None = None
+        self.stamp = Stamp(0, 0)
+        self._clock_ms = clock_ms
+        self._notify = notify
+        self._taken = 0
+        self._released: list[int] = []
+
+    def delivered(self, epoch: int, count: int, payload: bytes) -> None:
+        """A DELIVER came; one of an older epoch is dropped, the node has its messages back."""
+        if epoch != self.stamp.epoch:
+            return
+        self.buffer.extend(unpack_delivered(payload, count, DELIVER_HEAD.size))
+        self.link.woken += (self, self._notify)
+
+    def closed(self, error: HmsError) -> None:
+        """The node closed the consumer; what came before can still be taken."""
+        self.error = error
+        self.link.woken += (self, self._notify)
+
+    def take(self) -> Delivered | None:
+        """The next message for the application, or None."""
+        while self.buffer:
+            delivered = self.buffer.popleft()
+            self._taken += 1
+            expires_at_ms = delivered[0][2]
+            if not expires_at_ms or expires_at_ms > self._clock_ms():
+                return delivered
+            self._released.append(delivered[0][0])
+        return None
+
+    @property
+    def is_credit_due(self) -> bool:
+        """Whether half of the credit is used up, or something expired here."""
+        return 2 * self._taken >= self.opening.credit or bool(self._released)
+
+    def settlements(self, *, with_credit: bool) -> list[Settlement]:
+        """What has to be said now, and is taken as said.
+
+        Credit is given only when the application comes for more: with a prefetch of one the next
+        message stays at the node, for others, while this one is worked on.
+        """
+        items = self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
+        items += self._items(Action.RELEASE, self._released)
+        if with_credit and self._taken and self.is_credit_due:
+            items.append(self._item(Action.CREDIT, credit=self._taken))
+            self._taken = 0
+            self._released.clear()
+        self.acknowledged.clear()
+        return items
+
+    def fail_seen(self) -> list[Settlement]:
+        """Give back, as failed attempts, what the application saw and did not acknowledge."""
+        items = self._items(Action.FAIL, self.seen)
+        self.seen.clear()
+        return items
+
+    def fail(self, message_id: int) -> list[Settlement]:
+        """Give one message back as a failed attempt."""
+        self.seen.pop(message_id, None)
+        return self._items(Action.FAIL, (message_id,))
+
+    def next_epoch(self) -> None:
+        """Recover or Rollback: the node takes everything back and sets the credit anew."""
+        self._forget()
+        self.stamp = Stamp(self.stamp.incarnation, self.stamp.epoch + 1)
+
+    def lost(self) -> list[int]:
+        """The connection is gone; the ids of messages whose acknowledgement was not sent."""
+        unsaid = list(self.acknowledged)
+        self._forget()
+        self.stamp = Stamp(self.stamp.incarnation + 1, 0)
+        self.link.woken += (self, self._notify)
+        return unsaid
+
+    def _forget(self) -> None:
+        self.buffer.clear()
+        self.seen.clear()
+        self.acknowledged.clear()
+        self._released.clear()
+        self._taken = 0
+
+    def _items(self, action: Action, message_ids: Iterable[int]) -> list[Settlement]:
+        ranges = as_ranges(message_ids)
+        return [
+            self._item(action, ranges=ranges[start : start + RANGES_OF_ITEM_MAX])
+            for start in range(0, len(ranges), RANGES_OF_ITEM_MAX)
+        ]
+
+    def _item(
+        self, action: Action, *, credit: int = 0, ranges: list[tuple[int, int]] | None = None
+    ) -> Settlement:
+        return Settlement(action, self.number, self.stamp.epoch, credit, ranges or [])

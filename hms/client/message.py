@@ -1,0 +1,257 @@
+"""Message: one body, named properties and header fields.
+
+A message is built by its sender, gains its header when the send is confirmed, and is read-only
+where it is received until `clear_properties` or `clear_body` is called. The head of a received
+message is decoded when something of it is first asked for: who reads only bodies pays nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Self
+
+from field_buffer import FieldBuffer
+from field_buffer.catalogue import IllegalState, MessageFormatError, MessageReadOnly
+from field_buffer.packing import (
+    FLAG_PERSISTENT,
+    KIND_CARRAY,
+    KIND_MAP,
+    KIND_NONE,
+    KIND_OBJECT,
+    KIND_STREAM,
+    KIND_TEXT,
+    PRIORITY_DEFAULT,
+    ROW,
+    DeliveredRow,
+)
+from field_buffer.types import FieldValue
+from hms.client.bodies import decode_body, encode_body, refuse_file
+from hms.client.destinations import Destination
+from hms.client.getters import Getters
+from hms.client.headers import Headers
+from hms.client.properties import Content, Properties, checked_properties, decode_content
+from hms.constants import BodyKind
+
+_BODY, _PROPERTIES = 1, 2
+_UNREAD: Any = object()
+_pack_row = ROW.pack
+
+
+class Message(Headers, Getters):
+    """A message; see the class methods for bodies other than bytes.
+
+    body: bytes, None for a message without one, or a FieldBuffer whose fields become properties.
+    Raises BodyKindError, and what setting a property raises.
+    """
+
+    __slots__ = ("_acknowledge", "_body", "_content", "_head", "_kind", "_locked", "_value")
+
+    def __init__(
+        self,
+        body: bytes | bytearray | memoryview | FieldBuffer | None = b"",
+        properties: Mapping[str, Any] | None = None,
+        *,
+        correlation_id: str | None = None,
+        reply_to: Destination | str | None = None,
+        type: str | None = None,  # noqa: A002 - JMS's name
+    ) -> None:
+        self._row = self._delivered = self._destination = None
+        self._acknowledge: Callable[[Message], None] | None = None
+        self._locked = 0
+        self._head = b""
+        self._content: Content | None = None
+        self._value = _UNREAD
+        self._kind = KIND_CARRAY
+        self._body: bytes = body if body.__class__ is bytes else self._unusual(body)
+        if properties:
+            self.writable().values.update(checked_properties(properties))
+        if correlation_id is not None:
+            self.correlation_id = correlation_id
+        if reply_to is not None:
+            self.reply_to = reply_to
+        if type is not None:
+            self.type = type
+
+    def _unusual(self, body: Any) -> bytes:
+        """The bytes of a body that is not plain bytes."""
+        if body is None:
+            self._kind = KIND_NONE
+            return b""
+        if isinstance(body, FieldBuffer):
+            self._content = Content(checked_properties(body))
+            return b""
+        return encode_body(KIND_CARRAY, body)
+
+    @classmethod
+    def text(cls, body: str, properties: Mapping[str, Any] | None = None, **header: Any) -> Self:
+        """A message with a text; header as of Message."""
+        return cls._built(KIND_TEXT, body, properties, header)
+
+    @classmethod
+    def map(
+        cls,
+        body: Mapping[str, Any],
+        properties: Mapping[str, Any] | None = None,
+        **header: Any,
+    ) -> Self:
+        """A message with names and values; they are copied."""
+        return cls._built(KIND_MAP, body, properties, header)
+
+    @classmethod
+    def stream(
+        cls,
+        body: list[Any] | tuple[Any, ...],
+        properties: Mapping[str, Any] | None = None,
+        **header: Any,
+    ) -> Self:
+        """A message with a sequence of values; they are copied."""
+        return cls._built(KIND_STREAM, body, properties, header)
+
+    @classmethod
+    def object(cls, body: Any, properties: Mapping[str, Any] | None = None, **header: Any) -> Self:
+        """A message with any value that msgspec encodes; its receiver gets plain data."""
+        return cls._built(KIND_OBJECT, body, properties, header)
+
+    @classmethod
+    def file(cls, path: Any, properties: Any = None) -> NoReturn:  # noqa: ARG003
+        """Refused in this version: NotSupported."""
+        raise refuse_file()
+
+    @classmethod
+    def _built(
+        cls, kind: int, body: Any, properties: Mapping[str, Any] | None, header: dict[str, Any]
+    ) -> Self:
+        self = cls(b"", properties, **header)
+        self._kind = kind
+        self._body = encode_body(kind, body)
+        return self
+
+    @classmethod
+    def received(
+        cls,
+        row: DeliveredRow,
+        head: bytes,
+        body: bytes,
+        destination: Destination,
+        acknowledge: "Callable[[Message], None] | None" = None,
+    ) -> Self:
+        """A delivered message; nothing of it is decoded yet. acknowledge is what ack() calls."""
+        self = cls.__new__(cls)
+        self._row = self._delivered = row
+        self._destination = destination
+        self._acknowledge = acknowledge
+        self._locked = _BODY | _PROPERTIES
+        self._head = head
+        self._content = None
+        self._value = _UNREAD
+        self._kind = row[7]
+        self._body = body
+        return self
+
+    def encode(
+        self, ttl_ms: int = 0, delay_ms: int = 0, priority: int = PRIORITY_DEFAULT
+    ) -> tuple[bytes, bytes, bytes]:
+        """(row, head, body) for pack_messages. A body alone has no head: that takes 0.2 us."""
+        body = self._body
+        head = self.readable().encode() if self._content is not None or self._head else b""
+        row = _pack_row(len(head), len(body), ttl_ms, delay_ms, priority, self._kind, 0, 0)
+        return row, head, body
+
+    def mark_sent(
+        self,
+        destination: Destination,
+        message_id: int,
+        timestamp_ms: int,
+        *,
+        ttl_ms: int = 0,
+        priority: int = PRIORITY_DEFAULT,
+        is_persistent: bool = True,
+        elapsed_s: float = 0.0,
+    ) -> None:
+        """Set the header from a confirmation; message_id 0 when the node was not waited for."""
+        expires_at_ms = timestamp_ms + ttl_ms if ttl_ms else 0
+        flags = FLAG_PERSISTENT if is_persistent else 0
+        self._row = DeliveredRow(
+            message_id, timestamp_ms, expires_at_ms, 0, 0, 0, priority, self._kind, flags
+        )
+        self._destination = destination
+        self._elapsed_s = elapsed_s
+
+    # What is in it
+
+    @property
+    def kind(self) -> BodyKind:
+        """What the body is; MessageFormatError for a kind that this version does not know."""
+        try:
+            return BodyKind(self._kind)
+        except ValueError as fault:
+            raise MessageFormatError(detail=f"its body is of kind {self._kind}") from fault
+
+    @property
+    def body(self) -> Any:
+        """The body by its kind: bytes, str, dict, list, plain data or None."""
+        if self._value is _UNREAD:
+            self._value = decode_body(self._kind, self._body)
+        return self._value
+
+    @body.setter
+    def body(self, value: Any) -> None:
+        if self._locked & _BODY:
+            raise MessageReadOnly
+        self._body = encode_body(self._kind, value)
+        self._value = _UNREAD
+
+    @property
+    def body_bytes(self) -> bytes:
+        """The body as it crosses the wire."""
+        return self._body
+
+    @property
+    def properties(self) -> Properties:
+        """The properties, a mapping that keeps their order."""
+        return Properties(self)
+
+    @properties.setter
+    def properties(self, properties: Mapping[str, Any]) -> None:
+        self.writable().values = checked_properties(properties)
+
+    def clear_body(self) -> None:
+        """Empty the body, keeping its kind; it can be set from now on."""
+        self._locked &= ~_BODY
+        self._body, self._value = b"", _UNREAD
+
+    def clear_properties(self) -> None:
+        """Remove all properties; they can be set from now on. The header stays."""
+        self._locked &= ~_PROPERTIES
+        self.readable().values.clear()
+
+    def property(self, name: str) -> FieldValue:
+        """A property, or a reserved one such as "$MessageID"; PropertyNotFound."""
+        value: FieldValue = Properties(self)[name]
+        return value
+
+    def field_buffer(self) -> FieldBuffer:
+        """A new FieldBuffer with the properties as fields."""
+        return FieldBuffer(self.readable().values)
+
+    def readable(self) -> Content:
+        """Properties and header texts, decoded when first asked for; MessageFormatError."""
+        content = self._content
+        if content is None:
+            content = self._content = decode_content(self._head)
+        return content
+
+    def writable(self) -> Content:
+        """The same for changing the properties; MessageReadOnly for a received message."""
+        if self._locked & _PROPERTIES:
+            raise MessageReadOnly
+        return self.readable()
+
+    def ack(self) -> None:
+        """Acknowledge it; IllegalState for a message that was not received in a session."""
+        if self._acknowledge is None:
+            detail = "only a message that was received can be acknowledged"
+            raise IllegalState(what="message.ack()", detail=detail)
+        self._acknowledge(self)
+
+    def __repr__(self) -> str:
+        about = f"{self.message_id or 'unsent'} kind={self._kind} {len(self._body)} bytes"
+        return f"<Message {about}>"

@@ -1,0 +1,210 @@
+"""Properties: names and typed values of a message, and the head that carries them.
+
+Some names are reserved: those that begin with $ or JMS (except JMSXGroupID and JMSXGroupSeq) and
+the names of the HMS constants. They tell the header and what the node added; they are read, never
+set, and do not appear in iteration.
+"""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+from field_buffer import FieldBuffer
+from field_buffer.catalogue import (
+    InvalidArgument,
+    MessageFormatError,
+    PropertyNameError,
+    PropertyNotFound,
+    PropertyTypeError,
+    ReservedProperty,
+)
+from field_buffer.errors import HmsError
+from field_buffer.names import check_name
+from field_buffer.packing import HEAD_BYTES_MAX, Head, decode_head, encode_head
+from field_buffer.types import (
+    LONG_MAX,
+    PLAIN_TYPES,
+    FieldType,
+    FieldValue,
+    check_value,
+    infer_type,
+    make_typed,
+    plain,
+)
+from hms import constants
+
+SETTABLE_JMS = frozenset(("JMSXGroupID", "JMSXGroupSeq"))
+SELECTOR_WORDS = frozenset(
+    ("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
+)
+"""What JMS 3.1 §3.8.1.1 forbids as identifiers, so that a selector can name every property."""
+
+_RESERVED_NAMES = frozenset(
+    name for name in constants.__all__ if name.startswith("HMS") and not name.startswith("HMS_")
+)
+_NAMES_REMEMBERED = 4096
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def check_property_name(name: str) -> str:
+    """The name, if a user may set it; ReservedProperty or PropertyNameError otherwise."""
+    if isinstance(name, str) and is_reserved(name):
+        raise ReservedProperty(name=name)
+    check_name(name)
+    if name.upper() in SELECTOR_WORDS:
+        raise PropertyNameError(name=name, detail="it is a word of the selector language")
+    return name
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name belongs to the header, the node or a later version of JMS."""
+    if name.startswith(("$", "JMS", "@HMS")):
+        return name not in SETTABLE_JMS
+    return name in _RESERVED_NAMES
+
+
+class Content:
+    """What a head carries: properties, header fields, and in `node` what the node added."""
+
+    __slots__ = ("correlation_id", "node", "reply_to", "type", "values")
+
+    def __init__(self, values: dict[str, FieldValue]) -> None:
+        self.values = values
+        self.correlation_id: str | None = None
+        self.reply_to: str | None = None
+        self.type: str | None = None
+        self.node: dict[str, Any] = {}
+
+    def encode(self) -> bytes:
+        """The head's bytes, without what the node added; InvalidArgument when they are too many."""
+        values = self.values
+        if PLAIN_TYPES.issuperset(map(type, values.values())):
+            head = Head(values, b"", self.correlation_id, self.reply_to, self.type)
+        else:
+            types = bytes(map(infer_type, values.values()))
+            raw = {name: plain(value) for name, value in values.items()}
+            head = Head(raw, types, self.correlation_id, self.reply_to, self.type)
+        data = encode_head(head)
+        if len(data) > HEAD_BYTES_MAX:
+            detail = f"they take {len(data)} bytes; {HEAD_BYTES_MAX} are allowed"
+            raise InvalidArgument(what="the message's properties", detail=detail)
+        return data
+
+
+def decode_content(data: bytes) -> Content:
+    """What a head's bytes carry; MessageFormatError when they cannot be read."""
+    if not data:
+        return Content({})
+    head = decode_head(data)
+    content = Content(_typed(head) if head.types else head.properties)
+    if any(type(value) is int and value > LONG_MAX for value in content.values.values()):
+        raise MessageFormatError(detail="its head: an integer of more than 64 bits")
+    content.correlation_id, content.reply_to = head.correlation_id, head.reply_to
+    content.type, content.node = head.type, head.node
+    return content
+
+
+def _typed(head: Head) -> dict[str, FieldValue]:
+    if len(head.types) != len(head.properties):
+        detail = f"its head: {len(head.types)} types for {len(head.properties)} properties"
+        raise MessageFormatError(detail=detail)
+    try:
+        return {
+            name: make_typed(code, value, name)
+            for code, (name, value) in zip(head.types, head.properties.items(), strict=True)
+        }
+    except HmsError as fault:
+        raise MessageFormatError(detail=f"its head: {fault}") from fault
+
+
+def checked_properties(properties: Mapping[Any, Any]) -> dict[str, FieldValue]:
+    """A new dict of names and values that a message may carry."""
+    if isinstance(properties, FieldBuffer):
+        properties = _single_fields(properties)
+    return {
+        check_property_name(name): check_value(value, name) for name, value in properties.items()
+    }
+
+
+def _single_fields(fields: FieldBuffer) -> dict[str, FieldValue]:
+    """The fields of a buffer by name; a message's property has one value only."""
+    found: dict[str, FieldValue] = {}
+    for field, values in fields.items():
+        known = fields.table.find(field)
+        name = str(field) if known is None else known.name
+        if len(values) != 1:
+            detail = f"{len(values)} occurrences; send FieldBuffer.encode() as the body instead"
+            raise PropertyTypeError(name=name, detail=detail)
+        found[name] = values[0]
+    return found
+
+
+class Owner(Protocol):
+    """What Properties needs of its message."""
+
+    def readable(self) -> Content:
+        """The content, for reading."""
+
+    def writable(self) -> Content:
+        """The content, for changing; MessageReadOnly for a received message."""
+
+    def reserved(self, name: str) -> FieldValue | None:
+        """The value of a reserved name, None when there is none."""
+
+
+class Properties(MutableMapping[str, Any]):
+    """A message's properties, in the order in which they were set."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Owner) -> None:
+        self._message = message
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.get(name)
+        if value is None:
+            raise PropertyNotFound(name=str(name))
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A property's or reserved property's value, or the default."""
+        if isinstance(name, str) and is_reserved(name):
+            value = self._message.reserved(name)
+        else:
+            value = self._message.readable().values.get(name)
+        return default if value is None else value
+
+    def type_of(self, name: str) -> FieldType:
+        """The type of a property; PropertyNotFound when there is none."""
+        return infer_type(self[name])
+
+    def set_typed(self, name: str, kind: int, value: Any) -> None:
+        """Set a property as the given type, HMS_CHAR to HMS_CARRAY, or 9 for a boolean."""
+        content = self._message.writable()
+        content.values[check_property_name(name)] = make_typed(kind, value, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        content = self._message.writable()
+        content.values[check_property_name(name)] = check_value(value, name)
+
+    def __delitem__(self, name: str) -> None:
+        values = self._message.writable().values
+        if name not in values:
+            raise PropertyNotFound(name=str(name))
+        del values[name]
+
+    def clear(self) -> None:
+        """Remove all; MessageReadOnly for a received message, see Message.clear_properties."""
+        self._message.writable().values.clear()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._message.readable().values)
+
+    def __len__(self) -> int:
+        return len(self._message.readable().values)
+
+    def __repr__(self) -> str:
+        return repr(self._message.readable().values)

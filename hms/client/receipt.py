@@ -1,0 +1,10 @@
+"""Receipt: what a sender gets when the node has its message."""
+
+from typing import NamedTuple
+
+
+class Receipt(NamedTuple):
+    """message_id: 12 hexadecimal digits; elapsed_s: from handing the frame over to its confirmation."""
+
+    message_id: str
+    elapsed_s: float

@@ -1,0 +1,271 @@
+"""What a session is to the node, and what becomes of it over a reconnect. No socket or clock.
+
+AUTO: a message is acknowledged when the application has it; acknowledgements are held back until 64
+of them, or a tick, or a receive that would block sends them together. CLIENT: seen until settled.
+Transacted: acknowledgements take part in the transaction, at the latest before Commit. A lost
+connection takes an open transaction with it: then the session is doomed until the next commit, which
+raises, or rollback. A Commit on its way when the connection was lost is in doubt until OpenSession
+is answered with the number of the last commit that took effect.
+"""
+
+from collections.abc import Iterable
+
+from field_buffer.catalogue import AcknowledgeLost, IllegalState, TransactionRolledBack
+from field_buffer.errors import HmsError
+from hms.client.inbox import Inbox
+from hms.client.sending import SendFrame, Sender
+from hms.constants import AckMode
+from tpmon.asked import OnLoss, Pending
+from tpmon.link import Link, State
+from tpmon.protocol.frames import Action, Kind, Settlement, encode_settle
+from tpmon.protocol.structures import (
+    CloseSession,
+    Commit,
+    OpenProducer,
+    OpenSession,
+    Recover,
+    Request,
+    Rollback,
+)
+
+ACKNOWLEDGEMENTS_MAX = 64
+"""So many are held back at most."""
+
+
+class SessionState:
+    """See the module."""
+
+    def __init__(
+        self, link: Link, ack_mode: AckMode, *, is_transacted: bool, is_asynchronous: bool
+    ) -> None:
+        self.link = link
+        self.number = link.new_handle()
+        self.ack_mode = ack_mode
+        self.is_transacted = is_transacted
+        self.inboxes: dict[int, Inbox] = {}
+        self.senders: dict[int, tuple[Sender, OpenProducer]] = {}
+        self.is_closed = False
+        self.is_doomed = False
+        self.has_work = False
+        self.error: HmsError | None = None
+        self._opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
+        self._is_open = False
+        self._is_held_back = False
+        self._commits = 0
+        self._commit: _Commit | None = None
+        self._in_doubt: _Commit | None = None
+
+    # ---- open, lost, restored, closed
+
+    def open(self) -> Pending:
+        """Ask the node for the session."""
+        self.link.participants.append(self)
+        return self.link.request(
+            self._opening, Pending("OpenSession", OnLoss.REPEAT, then=self._opened)
+        )
+
+    def _opened(self, pending: Pending) -> None:
+        self._is_open = pending.error is None
+
+    def restore(self) -> None:
+        """Open again what was open; what was only being opened is still asked for."""
+        if not self._is_open:
+            return
+        self._again(self._opening, self._restored)
+        for number, (_, opening) in self.senders.items():
+            self._again(opening, lambda pending, number=number: self._sender_back(number, pending))
+        for inbox in self.inboxes.values():
+            if inbox.is_open and inbox.error is None:
+                self._again(inbox.opening, lambda pending, inbox=inbox: _back(inbox, pending))
+
+    def _again(self, opening: Request, then: object) -> None:
+        name = type(opening).__name__
+        self.link.request(opening, Pending(name, OnLoss.DONE, then=then))  # type: ignore[arg-type]
+
+    def _restored(self, pending: Pending) -> None:
+        if not pending.is_answered:
+            return
+        self.error = pending.error
+        if self.error is not None:
+            self.link.report(self.error)
+        doubtful, self._in_doubt = self._in_doubt, None
+        if doubtful is not None:
+            last = 0 if pending.error else int(pending.value()["last_commit"])
+            self._decide(doubtful, took_effect=last >= doubtful.number)
+
+    def _decide(self, commit: "_Commit", *, took_effect: bool) -> None:
+        if took_effect:
+            commit.done()
+        else:
+            commit.failed(TransactionRolledBack(reason="the connection was lost before the commit"))
+        self.link.woken.append(commit)
+
+    def _sender_back(self, number: int, pending: Pending) -> None:
+        if pending.error is not None:
+            self.senders.pop(number, None)
+            self.link.report(pending.error)
+
+    def lost(self, error: HmsError) -> None:
+        """The connection took all with it that was not settled."""
+        doubtful, self._in_doubt = self._in_doubt, None
+        if self._commit is not None and not self._commit.is_done:
+            doubtful = self._commit
+        elif self.has_work:
+            self.is_doomed = self.is_transacted
+        self._commit = None
+        self.has_work = False
+        if doubtful is not None and self.link.state is State.ENDED:
+            doubtful.failed(error)
+        else:
+            self._in_doubt = doubtful
+        for inbox in list(self.inboxes.values()):
+            self._report_unsaid(inbox.lost())
+
+    def _report_unsaid(self, message_ids: Iterable[int]) -> None:
+        if self.is_transacted:
+            return
+        for message_id in message_ids:
+            self.link.report(AcknowledgeLost(message_id=f"{message_id:012x}"))
+
+    def close(self) -> Pending:
+        """Settle what was seen, and close; a transaction is rolled back."""
+        self.is_closed = True
+        self.settle()
+        if not self.is_transacted:
+            self._settle([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
+        for inbox in self.inboxes.values():
+            self.link.receivers.pop(inbox.number, None)
+        if self in self.link.participants:
+            self.link.participants.remove(self)
+        return self.link.request(
+            CloseSession(self.number), Pending("CloseSession", OnLoss.DONE)
+        )
+
+    # ---- consuming
+
+    def consumed(self, inbox: Inbox, message_id: int) -> None:
+        """The application has the message."""
+        if self.is_transacted:
+            inbox.acknowledged.append(message_id)
+            self.has_work = True
+        elif self.ack_mode is AckMode.CLIENT:
+            inbox.seen[message_id] = None
+        else:
+            inbox.acknowledged.append(message_id)
+            if len(inbox.acknowledged) >= ACKNOWLEDGEMENTS_MAX:
+                self.settle()
+            elif not self._is_held_back:
+                self._is_held_back = True
+                self.link.ticking.append(self)
+
+    def tick(self) -> None:
+        """Held back long enough."""
+        self._is_held_back = False
+        self.settle()
+
+    def settle(self, inbox_with_credit: Inbox | None = None) -> None:
+        """Say what is held back; credit for the inbox from which more is wanted."""
+        items: list[Settlement] = []
+        for inbox in self.inboxes.values():
+            items += inbox.settlements(with_credit=inbox is inbox_with_credit)
+        self._settle(items)
+
+    def fail(self, inbox: Inbox, message_id: int) -> None:
+        """The listener could not cope with the message."""
+        self._settle(inbox.fail(message_id))
+
+    def acknowledge(self, inboxes: Iterable[tuple[Inbox, list[int]]]) -> Pending | None:
+        """Acknowledge messages that were seen, answered when durable; None: there are none."""
+        items: list[Settlement] = []
+        last = 0
+        for inbox, message_ids in inboxes:
+            known = [one for one in message_ids if inbox.seen.pop(one, 0) is None]
+            inbox.acknowledged += known
+            items += inbox.settlements(with_credit=False)
+            last = max(known, default=last)
+        if not items:
+            return None
+        error = AcknowledgeLost(message_id=f"{last:012x}")
+        pending = Pending("SETTLE", OnLoss.FAIL, error_if_lost=error)
+        self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
+        return pending
+
+    def _settle(self, items: list[Settlement]) -> None:
+        if items:
+            self.link.tell(Kind.SETTLE, encode_settle(items), len(items))
+
+    # ---- transactions
+
+    def must_be_transacted(self, what: str, *, wanted: bool = True) -> None:
+        """IllegalState when the session is of the other kind."""
+        if self.is_transacted is not wanted:
+            kind = "transacted" if self.is_transacted else "not transacted"
+            raise IllegalState(what=what, detail=f"the session is {kind}")
+
+    def commit(self) -> Pending | None:
+        """Ask for the commit; None when there is nothing to commit."""
+        if not self.has_work:
+            return None
+        self.settle()
+        self.has_work = False
+        self._commits += 1
+        self._commit = _Commit(self._commits)
+        self.link.request(Commit(self.number, self._commits), self._commit)
+        return self._commit
+
+    def forget_commit(self) -> None:
+        """Its caller waits no longer."""
+        self._commit = self._in_doubt = None
+
+    def rollback(self) -> Pending | None:
+        """Ask for the rollback; None when the lost connection has already brought it about."""
+        self.is_doomed = self.has_work = False
+        if self.link.state is not State.UP:
+            self._withdraw_sends()
+            return None
+        self.settle()
+        return self._restart(Rollback(self.number))
+
+    def recover(self) -> Pending | None:
+        """Ask for what was not acknowledged to be delivered again; None when it will be anyway."""
+        if self.link.state is not State.UP:
+            return None
+        self.settle()
+        self._settle([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
+        return self._restart(Recover(self.number))
+
+    def _restart(self, request: Request) -> Pending:
+        for inbox in self.inboxes.values():
+            inbox.next_epoch()
+        return self.link.request(request, Pending(type(request).__name__, OnLoss.DONE))
+
+    def _withdraw_sends(self) -> None:
+        """What was sent while there was no connection belongs to the transaction that ends here."""
+        error = TransactionRolledBack(reason="rollback() was called")
+        for correlation, asked in list(self.link.asked.items()):
+            if isinstance(asked, SendFrame) and asked.sender.number in self.senders:
+                del self.link.asked[correlation]
+                asked.failed(error)
+
+
+class _Commit(Pending):
+    """A Commit; when the connection is lost the session finds out whether it took effect."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        super().__init__("Commit")
+        self.number = number
+
+    def lost(self, error: HmsError) -> bool:  # noqa: ARG002 - the session decides, see there
+        """Neither repeated nor ended here."""
+        return False
+
+
+def _back(inbox: Inbox, pending: Pending) -> None:
+    if pending.error is not None:
+        inbox.closed(pending.error)
+        inbox.link.report(pending.error)
+
+
+__all__ = ["Action", "SessionState"]

@@ -1,0 +1,239 @@
+"""What clients open and close: connections, sessions, producers, consumers, subscriptions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from field_buffer.catalogue import (
+    ClientIdInUse,
+    ConsumerLimit,
+    DestinationKindMismatch,
+    DurableNameInUse,
+    IllegalState,
+    InvalidArgument,
+    SessionLimit,
+    SubscriptionNotFound,
+)
+from hms.engine.dispatch import discard, dispatch
+from hms.engine.effects import Effects
+from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.records import Cause, Definition, defined, undefined
+from hms.engine.selector import Selector
+from hms.engine.sessions import Connection, Consumer, Producer, Session
+from hms.engine.settling import Return, give_back_all
+from hms.engine.state import State
+from hms.engine.transactions import undo
+
+ACK_MODES = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRequest:
+    """What a consumer is to be; kind is "queue" or "topic", durable a subscription's name."""
+
+    handle: int
+    session: int
+    kind: str
+    destination: str
+    credit: int
+    name: str = ""
+    selector: str = ""
+    durable: str = ""
+    is_no_local: bool = False
+    listener: str = ""
+
+
+def open_connection(state: State, number: int, uid: int, client_id: str, user: str) -> Connection:
+    """A client said hello; its uid is not connected (the caller closed an old connection)."""
+    if client_id and any(c.client_id == client_id for c in state.connections.values()):
+        raise ClientIdInUse(client_id=client_id)
+    connection = state.connections[number] = Connection(number, uid, client_id, user)
+    return connection
+
+
+def close_connection(state: State, number: int, how: Return, fx: Effects) -> None:
+    """A connection ended: what it had open is removed (F-A3)."""
+    connection = state.connections.pop(number, None)
+    if connection is None:
+        return
+    for session in list(connection.sessions.values()):
+        close_session(state, connection, session.handle, how, fx)
+
+
+def open_session(
+    state: State, connection: Connection, handle: int, ack_mode: int, kind: str
+) -> int:
+    """A session; the number of its last commit that took effect."""
+    limit = state.settings.sessions_max
+    if state.sessions_open >= limit:
+        raise SessionLimit(count=state.sessions_open, limit=limit)
+    if ack_mode not in ACK_MODES:
+        raise InvalidArgument(what="ack_mode", detail=f"{ack_mode} is not between 0 and 3")
+    _check_new(connection.sessions, "session", handle)
+    if kind == "transacted" and ack_mode != 0:
+        raise IllegalState(what="session", detail="a transacted session acknowledges by itself")
+    connection.sessions[handle] = Session(connection, handle, ack_mode, kind)
+    state.sessions_open += 1
+    return state.memories.last_commit(connection.uid, handle)
+
+
+def close_session(
+    state: State, connection: Connection, handle: int, how: Return, fx: Effects
+) -> None:
+    """Close a session; an open transaction is rolled back."""
+    session = state.session(connection, handle)
+    places = undo(state, session, Return.LOST if how is Return.LOST else Return.FAILED, fx)
+    for consumer in list(session.consumers):
+        remove_consumer(state, consumer, how, fx)
+    for producer in [p for p in connection.producers.values() if p.session is session]:
+        close_producer(state, connection, producer.handle, is_final=how is not Return.LOST)
+    del connection.sessions[handle]
+    state.sessions_open -= 1
+    for place in places:
+        dispatch(state, place, fx)
+
+
+def open_producer(
+    state: State, connection: Connection, handle: int, session: int, kind: str, destination: str
+) -> int:
+    """A producer; the highest sequence number taken from it so far."""
+    owner = state.session(connection, session)
+    _check_new(connection.producers, "producer", handle)
+    target = state.destination(kind, destination)
+    memory = state.memories.producer(connection.uid, handle)
+    connection.producers[handle] = Producer(owner, handle, target, memory)
+    target.producers += 1
+    return memory.last_sequence
+
+
+def close_producer(state: State, connection: Connection, handle: int, is_final: bool) -> None:
+    """Close a producer; its numbering is remembered while its client may come back."""
+    producer = state.producer(connection, handle)
+    del connection.producers[handle]
+    producer.destination.producers -= 1
+    if is_final:
+        state.memories.forget_producer(connection.uid, handle)
+
+
+def open_consumer(
+    state: State, connection: Connection, request: ConsumerRequest, fx: Effects
+) -> Consumer:
+    """A consumer; everything that can be refused is checked before anything is changed."""
+    session = state.session(connection, request.session)
+    _check_new(connection.consumers, "consumer", request.handle)
+    limit = state.settings.consumers_max
+    if len(connection.consumers) >= limit:
+        raise ConsumerLimit(what="consumers", count=len(connection.consumers), limit=limit)
+    if request.listener and not session.is_asynchronous:
+        raise IllegalState(what="listener", detail="the session is not asynchronous")
+    selector = Selector(request.selector) if request.selector.strip() else None
+    target = state.destination(request.kind, request.destination)
+    place = _place_for(state, connection, target, request, fx)
+    credit = 1 if request.listener else min(request.credit, state.settings.prefetch_max)
+    consumer = Consumer(session, request.handle, place, credit)
+    consumer.name, consumer.listener = request.name, request.listener
+    if isinstance(place, Queue):
+        consumer.selector = selector
+    place.attach(consumer)
+    session.consumers.append(consumer)
+    connection.consumers[request.handle] = consumer
+    dispatch(state, place, fx)
+    return consumer
+
+
+def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) -> None:
+    """Close a consumer; what is out to it comes back, a subscription that is not durable ends."""
+    place = consumer.place
+    give_back_all(state, consumer, how, fx)
+    place.detach(consumer)
+    consumer.session.consumers.remove(consumer)
+    del consumer.connection.consumers[consumer.handle]
+    if isinstance(place, Subscription) and not place.is_durable:
+        place.topic.subscriptions.remove(place)
+        state.waiting_bytes -= place.line.size_bytes
+        return
+    dispatch(state, place, fx)
+
+
+def unsubscribe(state: State, destination: str, name: str, fx: Effects) -> None:
+    """End a durable subscription; what waits for it is discarded and counted."""
+    topic = state.destination("topic", destination)
+    assert isinstance(topic, Topic)
+    subscription = topic.durable(name)
+    if subscription is None:
+        raise SubscriptionNotFound(name=name, destination=destination)
+    if subscription.consumers:
+        raise DurableNameInUse(name=name, destination=destination)
+    _remove_subscription(state, subscription, fx)
+
+
+def _remove_subscription(state: State, subscription: Subscription, fx: Effects) -> None:
+    line = subscription.line
+    waiting = list(line.in_order())
+    for message in waiting:
+        line.remove(message)
+    discard(state, subscription, waiting, Cause.UNSUBSCRIBED, fx)
+    subscription.topic.subscriptions.remove(subscription)
+    del state.places[subscription.number]
+    fx.records.append(undefined(subscription.number))
+
+
+def _place_for(
+    state: State,
+    connection: Connection,
+    target: Queue | Topic,
+    request: ConsumerRequest,
+    fx: Effects,
+) -> Queue | Subscription:
+    """The queue, or the subscription, which is made when it is not there."""
+    if isinstance(target, Queue):
+        if request.durable:
+            raise DestinationKindMismatch(
+                destination=target.name, kind="queue", wanted="topic for a durable subscription"
+            )
+        return target
+    wanted = Definition(
+        0,
+        "subscription",
+        request.durable or request.name,
+        target.number,
+        request.selector.strip(),
+        request.is_no_local,
+        connection.client_id,
+    )
+    if not request.durable:
+        subscription = Subscription(target, wanted, is_durable=False)
+        target.subscriptions.append(subscription)
+        return subscription
+    return _durable(state, target, wanted, fx)
+
+
+def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Subscription:
+    """Continue a durable subscription, or make it; a changed selector begins a new one (JMS 3.1
+    §8.3.3)."""
+    known = topic.durable(wanted.name)
+    if known is not None:
+        if known.consumers:
+            raise DurableNameInUse(name=wanted.name, destination=topic.name)
+        old = known.definition
+        if (old.selector, old.is_no_local) == (wanted.selector, wanted.is_no_local):
+            return known
+        _remove_subscription(state, known, fx)
+    definition = Definition(
+        state.take_number(),
+        "subscription",
+        wanted.name,
+        topic.number,
+        wanted.selector,
+        wanted.is_no_local,
+        wanted.client_id,
+    )
+    state.define(definition)
+    fx.records.append(defined(definition))
+    made = topic.durable(wanted.name)
+    assert made is not None
+    return made
+
+
+def _check_new(table: Mapping[int, object], what: str, handle: int) -> None:
+    if handle in table or handle < 1:
+        raise InvalidArgument(what=f"{what} handle", detail=f"{handle} is in use or not positive")

@@ -1,0 +1,153 @@
+"""Dispatch: waiting messages go to consumers that have credit.
+
+A queue's messages are shared out in turn, in chunks when many wait, so that one frame and one
+record serve many messages. A delivery of persistent messages is a record: after a crash the message
+is known to have been out, so it comes again with the right count (docs/decisions/0006).
+"""
+
+from hms.engine.effects import Deliver, Effects
+from hms.engine.line import ids_of
+from hms.engine.messages import StoredMessage
+from hms.engine.places import Queue, Subscription
+from hms.engine.records import Cause, RecordType, ranges
+from hms.engine.sessions import Consumer
+from hms.engine.state import State
+
+CHUNK_MESSAGES = 256
+CHUNK_BYTES = 1 << 20
+OUT_BYTES_MAX = 16 << 20
+"""So many bytes may be out to one consumer; it gets at least one message all the same."""
+ACK_NONE = 3
+
+
+def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """Deliver what waits at a place as far as its consumers' credit goes."""
+    line = place.line
+    if not line.waiting_count or not place.consumers:
+        return
+    if isinstance(place, Queue) and place.candidates:
+        _dispatch_selected(state, place, fx)
+    ready = [c for c in place.consumers if c.selector is None and _has_room(c)]
+    expired: list[StoredMessage] = []
+    while line.waiting_count and ready:
+        share = min(CHUNK_MESSAGES, -(-line.waiting_count // len(ready)))
+        place.turn += 1
+        start = place.turn % len(ready)
+        for consumer in ready[start:] + ready[:start]:
+            count = min(consumer.credit, share)
+            room = min(CHUNK_BYTES, OUT_BYTES_MAX - consumer.out_bytes)
+            messages = line.take(count, room, state.now_ms, expired)
+            if messages:
+                _deliver(state, place, consumer, messages, fx)
+        ready = [c for c in ready if _has_room(c)]
+    discard(state, place, expired, Cause.EXPIRED, fx)
+
+
+def _has_room(consumer: Consumer) -> bool:
+    return consumer.credit > 0 and consumer.out_bytes < OUT_BYTES_MAX
+
+
+def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
+    """Consumers with selectors take from what matches them."""
+    index = queue.line.open_index()
+    expired: list[StoredMessage] = []
+    for consumer, found in queue.candidates.items():
+        chosen: list[StoredMessage] = []
+        room = OUT_BYTES_MAX - consumer.out_bytes
+        while found and len(chosen) < consumer.credit and room > 0:
+            message = found.popleft()
+            if index.get(message.id) is not message:
+                continue  # somebody else took it
+            if 0 < message.expires_at_ms <= state.now_ms:
+                queue.line.remove(message)
+                expired.append(message)
+                continue
+            queue.line.take_one(message)
+            chosen.append(message)
+            room -= len(message.payload)
+        for start in range(0, len(chosen), CHUNK_MESSAGES):
+            _deliver(state, queue, consumer, chosen[start : start + CHUNK_MESSAGES], fx)
+    discard(state, queue, expired, Cause.EXPIRED, fx)
+
+
+def _deliver(
+    state: State,
+    place: Queue | Subscription,
+    consumer: Consumer,
+    messages: list[StoredMessage],
+    fx: Effects,
+) -> None:
+    line = place.line
+    counts = None
+    if line.history:
+        counts = [line.deliveries(m) + 1 for m in messages]
+        line.counters.redelivered += sum(1 for n in counts if n > 1)
+    line.counters.delivered += len(messages)
+    if any(m.is_persistent for m in messages):
+        fx.must_wait = True
+        write_ranges(state, place, RecordType.DELIVERED, messages, fx)
+    if consumer.session.ack_mode == ACK_NONE and not consumer.session.is_transacted:
+        acknowledge(state, place, messages, fx)
+    else:
+        consumer.credit -= len(messages)
+        consumer.out.update([(m.id, m) for m in messages])
+        consumer.out_bytes += sum([len(m.payload) for m in messages])
+    fx.out.append(
+        Deliver(
+            consumer.connection.number,
+            consumer.handle,
+            consumer.epoch,
+            messages,
+            counts,
+            consumer.listener,
+            consumer.session.handle,
+            "queue" if isinstance(place, Queue) else "topic",
+            place.name if isinstance(place, Queue) else place.topic.name,
+        )
+    )
+
+
+def acknowledge(
+    state: State, place: Queue | Subscription, messages: list[StoredMessage], fx: Effects
+) -> None:
+    """Messages that were out are done with."""
+    for message in messages:
+        place.line.settle(message)
+        state.waiting_bytes -= message.size_bytes
+    place.line.counters.acknowledged += len(messages)
+    write_ranges(state, place, RecordType.ACKNOWLEDGED, messages, fx)
+
+
+def discard(
+    state: State,
+    place: Queue | Subscription,
+    messages: list[StoredMessage],
+    cause: Cause,
+    fx: Effects,
+) -> None:
+    """Count and record messages that have left the line for another cause (P9)."""
+    if not messages:
+        return
+    counters = place.line.counters
+    if cause is Cause.EXPIRED:
+        counters.expired += len(messages)
+    else:
+        counters.purged += len(messages)
+    state.waiting_bytes -= sum(m.size_bytes for m in messages)
+    write_ranges(state, place, RecordType.DISCARDED, messages, fx, cause)
+
+
+def write_ranges(
+    state: State,
+    place: Queue | Subscription,
+    kind: RecordType,
+    messages: list[StoredMessage],
+    fx: Effects,
+    cause: Cause = Cause.NONE,
+) -> None:
+    """Record what happened to those of the messages that the log knows."""
+    if not place.is_durable:
+        return
+    persistent = [m for m in messages if m.is_persistent]
+    if persistent:
+        fx.records.append(ranges(kind, place.number, state.now_ms, ids_of(persistent), cause))

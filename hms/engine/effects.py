@@ -1,0 +1,78 @@
+"""Effects: what the engine wants done. It does nothing itself (P3).
+
+Everything that one call of the engine asks for is released together, once the records among it are
+durable; `must_wait` says so too when there are no new records but older ones may not be synced yet.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from field_buffer.errors import HmsError
+from hms.engine.messages import StoredMessage
+from hms.engine.records import Record
+
+
+class Reply(NamedTuple):
+    """The answer to a request."""
+
+    connection: int
+    correlation: int
+    value: Any = None
+
+
+class Refusal(NamedTuple):
+    """A request, or a batch of messages, was refused and changed nothing."""
+
+    connection: int
+    correlation: int
+    error: HmsError
+
+
+class Confirm(NamedTuple):
+    """A batch of messages is taken."""
+
+    connection: int
+    correlation: int
+    first_message_id: int
+    timestamp_ms: int
+    count: int
+
+
+class Deliver(NamedTuple):
+    """Messages for a consumer; counts holds how often each has been delivered, this time included,
+    or is None when it is the first time for all of them. listener: the service to call instead."""
+
+    connection: int
+    consumer: int
+    epoch: int
+    messages: Sequence[StoredMessage]
+    counts: Sequence[int] | None
+    listener: str = ""
+    session: int = 0
+    kind: str = ""
+    destination: str = ""
+
+
+class Browsed(NamedTuple):
+    """A page of waiting messages."""
+
+    connection: int
+    correlation: int
+    messages: Sequence[StoredMessage]
+    counts: Sequence[int]
+    position: int
+    has_more: bool
+
+
+Effect = Reply | Refusal | Confirm | Deliver | Browsed
+
+
+class Effects:
+    """What one call of the engine asks for, in order."""
+
+    __slots__ = ("must_wait", "out", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.out: list[Effect] = []
+        self.must_wait = False

@@ -1,0 +1,299 @@
+"""The engine: one method per command. Each takes the time and the effects it may add to; a refused
+command raises an HmsError and has changed nothing.
+
+The caller holds the engine's lock, passes the records to the log in order, and releases the other
+effects when the log is durable that far.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from field_buffer.errors import FieldValue
+from hms.engine import clients, inspect, recovery, sending, settling, transactions
+from hms.engine.clients import ConsumerRequest
+from hms.engine.dispatch import discard, dispatch
+from hms.engine.effects import Browsed, Effects, Reply
+from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.places import Queue
+from hms.engine.records import Cause, NodeEvent, Record, dictionary, node_event
+from hms.engine.selector import Selector
+from hms.engine.settings import EngineSettings
+from hms.engine.settling import Return
+from hms.engine.state import State
+
+BROWSE_MAX = 1000
+
+__all__ = ["ConsumerRequest", "Engine", "Return"]
+
+
+class Engine:
+    """Queues, topics, sessions and transactions of one node."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.state = State(settings)
+
+    # boot
+
+    def recovery(self) -> recovery.Recovery:
+        """Takes the log's records, in order, before boot()."""
+        return recovery.Recovery(self.state)
+
+    def boot(self, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
+        """Begin to work after recovery; is_warm None: as configured."""
+        recovery.boot(self.state, now_ms, is_warm, version, fx)
+
+    def stopped(self, now_ms: int, fx: Effects) -> None:
+        """Note in the log that the node stopped in order."""
+        fx.records.append(node_event(NodeEvent("stopped", self.state.at(now_ms))))
+
+    def dictionary(self) -> Record:
+        """The record that opens every segment of the log."""
+        return dictionary(self.state.definitions())
+
+    # connections and what they open
+
+    def open_connection(self, number: int, uid: int, client_id: str, user: str) -> int | None:
+        """A client said hello. The number of the connection that it had before and that the caller
+        closes first, or None when the new one is open."""
+        for connection in self.state.connections.values():
+            if connection.uid == uid:
+                return connection.number
+        clients.open_connection(self.state, number, uid, client_id, user)
+        return None
+
+    def close_connection(self, number: int, now_ms: int, fx: Effects) -> None:
+        """The connection ended, or was lost: nobody knows what the application saw."""
+        self.state.at(now_ms)
+        clients.close_connection(self.state, number, Return.LOST, fx)
+
+    def open_session(self, connection: int, handle: int, ack_mode: int, kind: str) -> int:
+        """kind: "", "transacted" or "asynchronous"; the session's last commit that took effect."""
+        owner = self.state.connection(connection)
+        return clients.open_session(self.state, owner, handle, ack_mode, kind)
+
+    def close_session(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
+        """Close a session in order: what the application saw was settled before."""
+        self.state.at(now_ms)
+        owner = self.state.connection(connection)
+        clients.close_session(self.state, owner, handle, Return.RELEASED, fx)
+
+    def open_producer(
+        self, connection: int, handle: int, session: int, kind: str, destination: str
+    ) -> int:
+        """The highest sequence number taken from this producer so far."""
+        owner = self.state.connection(connection)
+        return clients.open_producer(self.state, owner, handle, session, kind, destination)
+
+    def close_producer(self, connection: int, handle: int) -> None:
+        """Close a producer in order."""
+        owner = self.state.connection(connection)
+        clients.close_producer(self.state, owner, handle, is_final=True)
+
+    def open_consumer(
+        self, connection: int, request: ConsumerRequest, correlation: int, now_ms: int, fx: Effects
+    ) -> None:
+        """Open a consumer; the reply goes before its first delivery."""
+        self.state.at(now_ms)
+        owner = self.state.connection(connection)
+        at = len(fx.out)
+        clients.open_consumer(self.state, owner, request, fx)
+        fx.out.insert(at, Reply(connection, correlation))
+
+    def close_consumer(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
+        """Close a consumer in order."""
+        self.state.at(now_ms)
+        consumer = self.state.consumer(self.state.connection(connection), handle)
+        clients.remove_consumer(self.state, consumer, Return.RELEASED, fx)
+
+    def unsubscribe(self, destination: str, name: str, now_ms: int, fx: Effects) -> None:
+        """End a durable subscription."""
+        self.state.at(now_ms)
+        clients.unsubscribe(self.state, destination, name, fx)
+
+    # messages
+
+    def send(
+        self,
+        connection: int,
+        correlation: int,
+        producer: int,
+        first_sequence: int,
+        count: int,
+        is_persistent: bool,
+        pack: memoryview,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """Take a batch whole, or refuse it whole."""
+        self.state.at(now_ms)
+        owner = self.state.connection(connection)
+        sending.send(
+            self.state, owner, correlation, producer, first_sequence, count, is_persistent, pack, fx
+        )
+
+    def acknowledge(
+        self,
+        connection: int,
+        handle: int,
+        epoch: int,
+        spans: list[tuple[int, int]],
+        now_ms: int,
+        fx: Effects,
+    ) -> int:
+        """Acknowledge ranges of message ids; how many of them were out."""
+        consumer = self.state.connection(connection).consumers.get(handle)
+        if consumer is None or consumer.epoch != epoch:
+            return 0
+        self.state.at(now_ms)
+        return settling.acknowledge_out(self.state, consumer, spans, fx)
+
+    def give_back(
+        self,
+        connection: int,
+        handle: int,
+        epoch: int,
+        spans: list[tuple[int, int]],
+        how: Return,
+        now_ms: int,
+        fx: Effects,
+    ) -> int:
+        """Give ranges of message ids back as FAILED or RELEASED; how many of them were out."""
+        consumer = self.state.connection(connection).consumers.get(handle)
+        if consumer is None or consumer.epoch != epoch:
+            return 0
+        self.state.at(now_ms)
+        messages = settling.take_out(consumer, spans)
+        settling.give_back(self.state, consumer.place, messages, how, fx)
+        dispatch(self.state, consumer.place, fx)
+        return len(messages)
+
+    def credit(
+        self, connection: int, handle: int, epoch: int, count: int, now_ms: int, fx: Effects
+    ) -> None:
+        """So many more messages may be out to a consumer."""
+        consumer = self.state.connection(connection).consumers.get(handle)
+        if consumer is None or consumer.epoch != epoch or consumer.listener:
+            return
+        self.state.at(now_ms)
+        limit = self.state.settings.prefetch_max
+        consumer.credit = min(consumer.credit + count, limit)
+        dispatch(self.state, consumer.place, fx)
+
+    def listener_done(
+        self,
+        connection: int,
+        handle: int,
+        messages: Sequence[StoredMessage],
+        is_done: bool,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """A listener's service returned (acknowledge) or failed (give back, counted)."""
+        owner = self.state.connections.get(connection)
+        consumer = owner.consumers.get(handle) if owner is not None else None
+        if consumer is None:
+            return
+        spans = [(m.id, m.id) for m in messages]
+        consumer.credit = 1
+        if is_done:
+            self.acknowledge(connection, handle, consumer.epoch, spans, now_ms, fx)
+            dispatch(self.state, consumer.place, fx)
+        else:
+            self.give_back(connection, handle, consumer.epoch, spans, Return.FAILED, now_ms, fx)
+
+    # transactions
+
+    def commit(
+        self, connection: int, handle: int, correlation: int, number: int, now_ms: int, fx: Effects
+    ) -> None:
+        """Make a session's transaction effective."""
+        self.state.at(now_ms)
+        session = self.state.session(self.state.connection(connection), handle)
+        transactions.commit(self.state, session, correlation, number, fx)
+
+    def rollback(
+        self, connection: int, handle: int, correlation: int, now_ms: int, fx: Effects
+    ) -> None:
+        """Drop a session's sends, give its receipts back."""
+        self.state.at(now_ms)
+        session = self.state.session(self.state.connection(connection), handle)
+        transactions.rollback(self.state, session, correlation, fx)
+
+    def recover(
+        self, connection: int, handle: int, correlation: int, now_ms: int, fx: Effects
+    ) -> None:
+        """Restart a session's deliveries at the oldest unacknowledged message."""
+        self.state.at(now_ms)
+        session = self.state.session(self.state.connection(connection), handle)
+        transactions.recover(self.state, session, correlation, fx)
+
+    # looking and operating
+
+    def browse(
+        self,
+        connection: int,
+        correlation: int,
+        queue: str,
+        selector_text: str,
+        is_oldest_first: bool,
+        after: int,
+        count_max: int,
+        fx: Effects,
+    ) -> None:
+        """A page of waiting messages, newest first unless told otherwise (F-G1)."""
+        selector = Selector(selector_text) if selector_text.strip() else None
+        place = self.state.destination("queue", queue)
+        assert isinstance(place, Queue)
+        messages = list(place.line.in_order())
+        if not is_oldest_first:
+            messages.reverse()
+        if after:
+            at = next((i for i, m in enumerate(messages) if m.seq == after), -1)
+            messages = messages[at + 1 :] if at >= 0 else _beyond(messages, after, is_oldest_first)
+        page, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
+        counts = [place.line.deliveries(m) for m in page]
+        fx.must_wait = True
+        position = page[-1].seq if page else after
+        fx.out.append(Browsed(connection, correlation, page, counts, position, has_more))
+
+    def administer(
+        self, verb: str, arguments: Mapping[str, FieldValue], now_ms: int, fx: Effects
+    ) -> Any:
+        """An operator's command and its answer, as plain data."""
+        self.state.at(now_ms)
+        return inspect.administer(self.state, verb, arguments, fx)
+
+    def tick(self, now_ms: int, fx: Effects) -> None:
+        """Remove what has expired (F-D2)."""
+        self.state.at(now_ms)
+        for place in [*self.state.places.values(), *self._passing()]:
+            due = place.line.due(self.state.now_ms)
+            for message in due:
+                place.line.remove(message)
+            discard(self.state, place, due, Cause.EXPIRED, fx)
+
+    def _passing(self) -> list[Any]:
+        """Subscriptions that are not durable."""
+        topics = self.state.topics.values()
+        return [s for topic in topics for s in topic.subscriptions if not s.is_durable]
+
+
+def _page(
+    messages: list[StoredMessage], selector: Selector | None, count_max: int
+) -> tuple[list[StoredMessage], bool]:
+    page: list[StoredMessage] = []
+    for message in messages:
+        if selector is None or selector.matches(selector_view(message, selector.names)) is True:
+            if len(page) == count_max:
+                return page, True
+            page.append(message)
+    return page, False
+
+
+def _beyond(
+    messages: list[StoredMessage], after: int, is_oldest_first: bool
+) -> list[StoredMessage]:
+    """The message that ended the last page is gone: go on behind its place."""
+    if is_oldest_first:
+        return [m for m in messages if m.seq > after]
+    return [m for m in messages if m.seq < after]

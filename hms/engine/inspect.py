@@ -1,0 +1,150 @@
+"""What operators see, as plain data, and the few commands that change a destination."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from field_buffer.catalogue import InvalidArgument, NotSupported
+from field_buffer.errors import FieldValue
+from hms.engine.dispatch import discard
+from hms.engine.effects import Effects
+from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.records import Cause
+from hms.engine.state import State
+
+Arguments = Mapping[str, FieldValue]
+
+
+def administer(state: State, verb: str, arguments: Arguments, fx: Effects) -> Any:
+    """The answer to an operator's command; an unknown verb is refused."""
+    handler = _VERBS.get(verb)
+    if handler is None:
+        raise NotSupported(feature=f"the command {verb}", instead=f"Known: {', '.join(_VERBS)}.")
+    return handler(state, arguments, fx)
+
+
+def describe_queue(queue: Queue) -> dict[str, Any]:
+    """A queue and its counters since boot (F-M5)."""
+    return {
+        "name": queue.name,
+        "kind": "queue",
+        "consumers": len(queue.consumers),
+        "producers": queue.producers,
+        "redelivery_limit": queue.redelivery_limit,
+        "max_messages": queue.messages_max,
+    } | _describe_line(queue)
+
+
+def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
+    line = place.line
+    counters = line.counters
+    return {
+        "waiting": line.waiting_count,
+        "in_flight": line.out_count,
+        "bytes": line.size_bytes,
+        "sent": counters.sent,
+        "delivered": counters.delivered,
+        "acknowledged": counters.acknowledged,
+        "redelivered": counters.redelivered,
+        "expired": counters.expired,
+        "dead_lettered": counters.dead_lettered,
+        "purged": counters.purged,
+    }
+
+
+def _describe_topic(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "kind": "topic",
+        "subscriptions": len(topic.subscriptions),
+        "producers": topic.producers,
+        "sent": topic.sent,
+    }
+
+
+def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
+    return {
+        "name": subscription.name,
+        "topic": subscription.topic.name,
+        "is_durable": subscription.is_durable,
+        "is_active": bool(subscription.consumers),
+        "selector": subscription.definition.selector,
+    } | _describe_line(subscription)
+
+
+def _status(state: State, _: Arguments, __: Effects) -> dict[str, Any]:
+    places = list(state.places.values())
+    return {
+        "connections": len(state.connections),
+        "sessions": state.sessions_open,
+        "queues": len(state.queues),
+        "topics": len(state.topics),
+        "waiting": sum(p.line.waiting_count for p in places),
+        "in_flight": sum(p.line.out_count for p in places),
+        "waiting_bytes": state.waiting_bytes,
+        "max_memory_bytes": state.settings.memory_bytes_max,
+    }
+
+
+def _queue_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    return [describe_queue(queue) for _, queue in sorted(state.queues.items())]
+
+
+def _queue_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+    return describe_queue(_queue(state, arguments))
+
+
+def _topic_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    return [_describe_topic(topic) for _, topic in sorted(state.topics.items())]
+
+
+def _subscription_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    found = [s for topic in state.topics.values() for s in topic.subscriptions]
+    return [_describe_subscription(s) for s in found]
+
+
+def _session_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    return [
+        {
+            "connection": connection.number,
+            "client_id": connection.client_id,
+            "user": connection.user,
+            "session": session.handle,
+            "is_transacted": session.is_transacted,
+            "is_asynchronous": session.is_asynchronous,
+            "ack_mode": session.ack_mode,
+            "consumers": len(session.consumers),
+            "in_flight": sum(len(c.out) for c in session.consumers),
+        }
+        for connection in state.connections.values()
+        for session in connection.sessions.values()
+    ]
+
+
+def _queue_purge(state: State, arguments: Arguments, fx: Effects) -> int:
+    """Discard what waits in a queue; messages that are out stay."""
+    queue = _queue(state, arguments)
+    waiting = list(queue.line.in_order())
+    for message in waiting:
+        queue.line.remove(message)
+    discard(state, queue, waiting, Cause.PURGED, fx)
+    return len(waiting)
+
+
+def _queue(state: State, arguments: Arguments) -> Queue:
+    name = arguments.get("name")
+    if not isinstance(name, str):
+        raise InvalidArgument(what="name", detail="the name of a queue is needed")
+    queue = state.destination("queue", name)
+    assert isinstance(queue, Queue)
+    return queue
+
+
+_VERBS = {
+    "status": _status,
+    "queue.list": _queue_list,
+    "queue.show": _queue_show,
+    "queue.purge": _queue_purge,
+    "topic.list": _topic_list,
+    "subscription.list": _subscription_list,
+    "session.list": _session_list,
+}

@@ -1,0 +1,126 @@
+"""A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
+
+from collections.abc import Sequence
+
+from field_buffer.catalogue import MessageFormatError
+from field_buffer.packing import Head, Row, decode_head
+
+OVERHEAD_BYTES = 250
+"""What a waiting message costs beside its payload; measured in bench/, counted in the quota."""
+
+
+class StoredMessage:
+    """One message, shared by all the places where it waits.
+
+    seq is its place in the order of arrival, id what the world knows it by. expires_at_ms 0: never.
+    """
+
+    __slots__ = (
+        "expires_at_ms",
+        "head_bytes",
+        "id",
+        "is_persistent",
+        "kind",
+        "payload",
+        "priority",
+        "seq",
+        "timestamp_ms",
+    )
+
+    def __init__(
+        self,
+        id_: int,
+        seq: int,
+        timestamp_ms: int,
+        expires_at_ms: int,
+        priority: int,
+        kind: int,
+        head_bytes: int,
+        payload: bytes,
+        is_persistent: bool,
+    ) -> None:
+        self.id = id_
+        self.seq = seq
+        self.timestamp_ms = timestamp_ms
+        self.expires_at_ms = expires_at_ms
+        self.priority = priority
+        self.kind = kind
+        self.head_bytes = head_bytes
+        self.payload = payload
+        self.is_persistent = is_persistent
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts in quotas."""
+        return len(self.payload) + OVERHEAD_BYTES
+
+    def head(self) -> Head:
+        """Its head, decoded; an unreadable one counts as empty: only its reader can judge."""
+        try:
+            return decode_head(self.payload[: self.head_bytes])
+        except MessageFormatError:
+            return Head()
+
+
+def make_messages(
+    rows: Sequence[Row],
+    payloads: Sequence[bytes],
+    first_id: int,
+    first_seq: int,
+    timestamp_ms: int,
+    is_persistent: bool,
+) -> list[StoredMessage]:
+    """The messages of a batch; ids and places in the order follow one another."""
+    return [
+        StoredMessage(
+            first_id + i,
+            first_seq + i,
+            timestamp_ms,
+            timestamp_ms + ttl_ms if ttl_ms else 0,
+            priority,
+            kind,
+            head_bytes,
+            payload,
+            is_persistent,
+        )
+        for i, ((head_bytes, _, ttl_ms, _, priority, kind, _, _), payload) in enumerate(
+            zip(rows, payloads, strict=True)
+        )
+    ]
+
+
+def selector_view(message: StoredMessage, names: frozenset[str]) -> dict[str, object]:
+    """The values that a selector over these names sees: properties, and header fields under their
+    JMS or reserved names (JMS 3.1 §3.8.1.1)."""
+    head = message.head()
+    view: dict[str, object] = dict(head.properties)
+    for name in names:
+        reader = _HEADER_FIELDS.get(name)
+        if reader is not None:
+            value = reader(message, head)
+            if value is not None:
+                view[name] = value
+        elif name in head.node:
+            view[name] = head.node[name]
+    return view
+
+
+def message_id_text(message_id: int) -> str:
+    """A message id as the world sees it: 12 hexadecimal digits (F-D5)."""
+    return f"{message_id:012x}"
+
+
+_HEADER_FIELDS = {
+    "JMSPriority": lambda m, _: m.priority,
+    "JMSTimestamp": lambda m, _: m.timestamp_ms,
+    "JMSMessageID": lambda m, _: message_id_text(m.id),
+    "JMSDeliveryMode": lambda m, _: "PERSISTENT" if m.is_persistent else "NON_PERSISTENT",
+    "JMSExpiration": lambda m, _: m.expires_at_ms,
+    "JMSCorrelationID": lambda _, head: head.correlation_id,
+    "JMSType": lambda _, head: head.type,
+    "$MessageID": lambda m, _: message_id_text(m.id),
+    "$Priority": lambda m, _: m.priority,
+    "$CorrelationID": lambda _, head: head.correlation_id,
+    "$Type": lambda _, head: head.type,
+    "$ReplyTo": lambda _, head: head.reply_to,
+}

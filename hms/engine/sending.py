@@ -1,0 +1,165 @@
+"""Sending: a batch is checked, numbered, placed in its queue or subscriptions, and recorded."""
+
+from field_buffer.catalogue import (
+    InvalidArgument,
+    MessageTooLarge,
+    NotSupported,
+    QueueFull,
+    TransactionTooLarge,
+)
+from field_buffer.packing import HEAD_BYTES_MAX, Row, slice_payloads, unpack_rows
+from hms.engine.dispatch import dispatch
+from hms.engine.effects import Confirm, Effects
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
+from hms.engine.numbering import Taken
+from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.records import Placement, Record, Sent, bitmap, sent
+from hms.engine.sessions import Connection, PendingBatch, Session
+from hms.engine.state import State
+
+PRIORITY_MAX = 9
+
+
+def send(
+    state: State,
+    connection: Connection,
+    correlation: int,
+    producer_handle: int,
+    first_sequence: int,
+    count: int,
+    is_persistent: bool,
+    pack: memoryview,
+    fx: Effects,
+) -> None:
+    """A SEND frame; taken whole or refused whole."""
+    producer = state.producer(connection, producer_handle)
+    session = producer.session
+    if not session.is_transacted:
+        repeated = producer.memory.recent.get(first_sequence)
+        if repeated is not None:
+            fx.must_wait = True  # what it repeats may not be synced yet
+            fx.out.append(Confirm(connection.number, correlation, *repeated))
+            return
+    rows = unpack_rows(pack, count)
+    _check_rows(state, rows)
+    _check_room(state, producer.destination, count, len(pack))
+    if session.is_transacted:
+        _check_transaction(state, session, len(pack))
+    first_id = state.take_ids(count, fx)
+    taken = Taken(first_id, state.now_ms, count)
+    batch = PendingBatch(producer, first_id, count, state.now_ms, is_persistent, pack)
+    if session.is_transacted:
+        session.pending_sends.append(batch)
+        session.pending_bytes += len(pack)
+    else:
+        record, touched = store_batch(state, batch, rows, first_sequence)
+        if record is not None:
+            fx.records.append(record)
+        producer.memory.remember(first_sequence, taken, state.settings.frames_in_flight_max)
+        for place in touched:
+            dispatch(state, place, fx)
+    fx.out.append(Confirm(connection.number, correlation, *taken))
+
+
+def store_batch(
+    state: State, batch: PendingBatch, rows: list[Row] | None = None, first_sequence: int = 0
+) -> tuple[Record | None, list[Queue | Subscription]]:
+    """Put the messages where they wait; the record, if they are persistent, and the places."""
+    rows = unpack_rows(batch.pack, batch.count) if rows is None else rows
+    messages = make_messages(
+        rows,
+        slice_payloads(batch.pack, rows),
+        batch.first_id,
+        state.take_seqs(batch.count),
+        batch.timestamp_ms,
+        batch.is_persistent,
+    )
+    destination = batch.producer.destination
+    uid = batch.producer.session.connection.uid
+    placements, touched = place_messages(state, destination, messages, uid)
+    if not batch.is_persistent:
+        return None, touched
+    head = Sent(
+        destination.number,
+        batch.first_id,
+        batch.timestamp_ms,
+        uid,
+        batch.producer.handle,
+        first_sequence,
+        batch.count,
+        is_forwarded=False,
+        placements=placements,
+        pack=batch.pack,
+    )
+    return sent(head), touched
+
+
+def place_messages(
+    state: State, destination: Queue | Topic, messages: list[StoredMessage], client_uid: int
+) -> tuple[list[Placement], list[Queue | Subscription]]:
+    """Add messages to the queue, or to each subscription that chooses them."""
+    if isinstance(destination, Queue):
+        _add(state, destination, messages)
+        destination.offer(messages)
+        return [Placement(destination.number, b"")], [destination]
+    destination.sent += len(messages)
+    placements: list[Placement] = []
+    touched: list[Queue | Subscription] = []
+    for subscription in destination.subscriptions:
+        flags = subscription.chooses(messages, client_uid)
+        chosen = (
+            messages
+            if flags is None
+            else [m for m, is_chosen in zip(messages, flags, strict=True) if is_chosen]
+        )
+        if not chosen:
+            continue
+        _add(state, subscription, chosen)
+        touched.append(subscription)
+        if subscription.is_durable:
+            placements.append(Placement(subscription.number, bitmap(flags) if flags else b""))
+    return placements, touched
+
+
+def _add(state: State, place: Queue | Subscription, messages: list[StoredMessage]) -> None:
+    before = place.line.size_bytes
+    place.line.add(messages)
+    state.waiting_bytes += place.line.size_bytes - before
+
+
+def _check_rows(state: State, rows: list[Row]) -> None:
+    """Bad values are refused before anything is changed."""
+    limit = state.settings.message_bytes_max
+    for row in rows:
+        if row[0] + row[1] > limit:
+            raise MessageTooLarge(size=row[0] + row[1], limit=limit)
+        if row[0] > HEAD_BYTES_MAX:
+            raise MessageTooLarge(size=row[0], limit=HEAD_BYTES_MAX)
+        if row[3]:
+            raise NotSupported(
+                feature="a delivery delay", instead="Send the message when it is due."
+            )
+        if row[4] > PRIORITY_MAX:
+            raise InvalidArgument(what="priority", detail=f"{row[4]} is not between 0 and 9")
+
+
+def _check_room(state: State, destination: Queue | Topic, count: int, size: int) -> None:
+    places = 1 if isinstance(destination, Queue) else len(destination.subscriptions)
+    state.check_memory((size + count * OVERHEAD_BYTES) * places)
+    if isinstance(destination, Queue) and destination.messages_max:
+        waiting = destination.line.waiting_count + destination.line.out_count
+        if waiting + count > destination.messages_max:
+            raise QueueFull(
+                kind="queue",
+                destination=destination.name,
+                count=waiting,
+                limit=destination.messages_max,
+                key="max_messages",
+            )
+
+
+def _check_transaction(state: State, session: Session, size: int) -> None:
+    size += session.pending_bytes
+    limit = state.settings.transaction_bytes_max
+    if size > limit:
+        raise TransactionTooLarge(size=size, limit=limit)

@@ -1,0 +1,35 @@
+"""What the engine is told at boot; all sizes in bytes, all times in milliseconds."""
+
+from dataclasses import dataclass, field
+
+DEAD_LETTER_QUEUE = "HMS.DLQ"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationSettings:
+    """A configured queue or topic. is_warm None and redelivery_limit None: as the node has it."""
+
+    kind: str
+    name: str
+    is_warm: bool | None = None
+    redelivery_limit: int | None = None
+    dead_letter: str = DEAD_LETTER_QUEUE
+    messages_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """A node's limits. redelivery_limit: so many failed deliveries and a message is dead; -1 none."""
+
+    node_index: int = 1
+    is_warm: bool = True
+    redelivery_limit: int = 3
+    memory_bytes_max: int = 1 << 30
+    message_bytes_max: int = 16 << 20
+    transaction_bytes_max: int = 32 << 20
+    sessions_max: int = 1024
+    consumers_max: int = 65_536
+    prefetch_max: int = 8192
+    frames_in_flight_max: int = 64
+    producers_remembered: int = 10_000
+    destinations: tuple[DestinationSettings, ...] = field(default=())

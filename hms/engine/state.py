@@ -1,0 +1,164 @@
+"""All that the engine knows, and how it is found."""
+
+from field_buffer.catalogue import (
+    DestinationKindMismatch,
+    DestinationNotFound,
+    HandleUnknown,
+    NodeFull,
+)
+from hms.engine.effects import Effects
+from hms.engine.numbering import Memories, MessageIds
+from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.records import Definition, Record, defined, reserved
+from hms.engine.sessions import Connection, Consumer, Producer, Session
+from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
+
+
+class State:
+    """Connections, places and numbers. now_ms never runs backwards."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.now_ms = 0
+        self.next_seq = 1
+        self.next_number = 1
+        self.ids = MessageIds(settings.node_index)
+        self.memories = Memories(settings.producers_remembered)
+        self.connections: dict[int, Connection] = {}
+        self.queues: dict[str, Queue] = {}
+        self.topics: dict[str, Topic] = {}
+        self.places: dict[int, Queue | Subscription] = {}
+        """What the log knows by number; subscriptions that are not durable have none."""
+        self.sessions_open = 0
+        self.waiting_bytes = 0
+        self.configured = {(d.kind, d.name): d for d in settings.destinations}
+
+    # time and numbers
+
+    def at(self, now_ms: int) -> int:
+        """Take over the time of a command."""
+        self.now_ms = max(self.now_ms, now_ms)
+        return self.now_ms
+
+    def take_ids(self, count: int, fx: Effects) -> int:
+        """The first of count new message ids."""
+        below = self.ids.reserve(count)
+        if below is not None:
+            fx.records.append(reserved(below))
+        return self.ids.take(count)
+
+    def take_seqs(self, count: int) -> int:
+        """The first of count places in the order of arrival."""
+        first = self.next_seq
+        self.next_seq += count
+        return first
+
+    def take_number(self) -> int:
+        """A number for a new place."""
+        number = self.next_number
+        self.next_number += 1
+        return number
+
+    def check_memory(self, size: int) -> None:
+        """Refuse what would not fit."""
+        limit = self.settings.memory_bytes_max
+        if self.waiting_bytes + size > limit:
+            raise NodeFull(used=self.waiting_bytes, limit=limit, key="max_memory_bytes")
+
+    # places
+
+    def destination(self, kind: str, name: str) -> Queue | Topic:
+        """A queue or topic by kind and name."""
+        table: dict[str, Queue] | dict[str, Topic]
+        table, other = (self.queues, self.topics) if kind == "queue" else (self.topics, self.queues)
+        found = table.get(name)
+        if found is not None:
+            return found
+        if name in other:
+            actual = "topic" if kind == "queue" else "queue"
+            raise DestinationKindMismatch(destination=name, kind=actual, wanted=kind)
+        raise DestinationNotFound(kind=kind, destination=name)
+
+    def define(self, definition: Definition) -> None:
+        """A place begins to exist, from the configuration or from the log."""
+        self.next_number = max(self.next_number, definition.number + 1)
+        if definition.kind == "queue":
+            queue = self._make_queue(definition)
+            self.queues[queue.name] = self.places[queue.number] = queue
+        elif definition.kind == "topic":
+            configured = self.configured.get(("topic", definition.name))
+            self.topics[definition.name] = Topic(
+                definition.number, definition.name, self._limit(configured)
+            )
+        else:
+            topic = self.topic_numbered(definition.topic)
+            subscription = Subscription(topic, definition, is_durable=True)
+            topic.subscriptions.append(subscription)
+            self.places[definition.number] = subscription
+
+    def define_configured(self) -> list[Record]:
+        """What the configuration has and the log does not know yet."""
+        records = []
+        wanted = [DestinationSettings("queue", DEAD_LETTER_QUEUE), *self.settings.destinations]
+        for settings in wanted:
+            table = self.queues if settings.kind == "queue" else self.topics
+            if settings.name not in table:
+                definition = Definition(self.take_number(), settings.kind, settings.name)
+                self.define(definition)
+                records.append(defined(definition))
+        return records
+
+    def definitions(self) -> list[Definition]:
+        """Every place that the log speaks of, topics before their subscriptions."""
+        topics = [topic.definition for topic in self.topics.values()]
+        return [*topics, *(place.definition for place in self.places.values())]
+
+    def topic_numbered(self, number: int) -> Topic:
+        """A topic by its number in the log."""
+        return next(t for t in self.topics.values() if t.number == number)
+
+    def _make_queue(self, definition: Definition) -> Queue:
+        configured = self.configured.get(("queue", definition.name))
+        limit = self._limit(configured)
+        queue = Queue(definition.number, definition.name, limit, 0)
+        if definition.name == DEAD_LETTER_QUEUE:
+            queue.redelivery_limit = -1  # the end of the way
+        if configured is not None:
+            queue.messages_max = configured.messages_max
+            queue.dead_letter = configured.dead_letter
+        return queue
+
+    def _limit(self, configured: DestinationSettings | None) -> int:
+        if configured is None or configured.redelivery_limit is None:
+            return self.settings.redelivery_limit
+        return configured.redelivery_limit
+
+    # handles
+
+    def connection(self, number: int) -> Connection:
+        """A connection by the node's number."""
+        return self.connections[number]
+
+    @staticmethod
+    def session(connection: Connection, handle: int) -> Session:
+        """An open session."""
+        found = connection.sessions.get(handle)
+        if found is None:
+            raise HandleUnknown(what="session", handle=handle)
+        return found
+
+    @staticmethod
+    def producer(connection: Connection, handle: int) -> Producer:
+        """An open producer."""
+        found = connection.producers.get(handle)
+        if found is None:
+            raise HandleUnknown(what="producer", handle=handle)
+        return found
+
+    @staticmethod
+    def consumer(connection: Connection, handle: int) -> Consumer:
+        """An open consumer."""
+        found = connection.consumers.get(handle)
+        if found is None:
+            raise HandleUnknown(what="consumer", handle=handle)
+        return found

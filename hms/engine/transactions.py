@@ -1,0 +1,113 @@
+"""Local transactions (F-B5): what a transacted session sent and acknowledged takes effect together.
+
+A commit is one GROUP record, so it is in the log as a whole or not at all.
+"""
+
+from field_buffer.catalogue import IllegalState, TransactionTooLarge
+from hms.engine.dispatch import dispatch
+from hms.engine.effects import Effects, Reply
+from hms.engine.line import ids_of
+from hms.engine.messages import StoredMessage
+from hms.engine.places import Queue, Subscription
+from hms.engine.records import Record, RecordType, group, ranges
+from hms.engine.sending import store_batch
+from hms.engine.sessions import Session
+from hms.engine.settling import Return, give_back, give_back_all
+from hms.engine.state import State
+
+
+def commit(state: State, session: Session, correlation: int, number: int, fx: Effects) -> None:
+    """Make the transaction effective; a repeated number was done before."""
+    require_transacted(session, "commit")
+    connection = session.connection
+    answer = Reply(connection.number, correlation, value=True)
+    if number <= state.memories.last_commit(connection.uid, session.handle):
+        fx.must_wait = True
+        fx.out.append(answer)
+        return
+    limit = state.settings.transaction_bytes_max
+    if session.pending_bytes > limit:
+        raise TransactionTooLarge(size=session.pending_bytes, limit=limit)
+    records, touched = _apply(state, session)
+    if records:
+        fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
+    fx.must_wait = True
+    state.memories.committed(connection.uid, session.handle, number)
+    for place in touched:
+        dispatch(state, place, fx)
+    fx.out.append(answer)
+
+
+def _apply(state: State, session: Session) -> tuple[list[Record], list[Queue | Subscription]]:
+    records: list[Record] = []
+    touched: dict[int, Queue | Subscription] = {}
+    for batch in session.pending_sends:
+        record, places = store_batch(state, batch)
+        if record is not None:
+            records.append(record)
+        touched.update((id(place), place) for place in places)
+    by_place: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
+    for place, message in session.acknowledged:
+        by_place.setdefault(id(place), (place, []))[1].append(message)
+    for place, messages in by_place.values():
+        for message in messages:
+            place.line.settle(message)
+            state.waiting_bytes -= message.size_bytes
+        place.line.counters.acknowledged += len(messages)
+        persistent = [m for m in messages if m.is_persistent]
+        if persistent and place.is_durable:
+            spans = ids_of(persistent)
+            records.append(ranges(RecordType.ACKNOWLEDGED, place.number, state.now_ms, spans))
+    _clear(session)
+    return records, list(touched.values())
+
+
+def rollback(state: State, session: Session, correlation: int, fx: Effects) -> None:
+    """Drop the sends, give the receipts back; what was acknowledged in it counts as an attempt."""
+    require_transacted(session, "rollback")
+    places = undo(state, session, Return.FAILED, fx)
+    places += restart(state, session, fx)
+    for place in dict.fromkeys(places):
+        dispatch(state, place, fx)
+    fx.out.append(Reply(session.connection.number, correlation))
+
+
+def undo(state: State, session: Session, how: Return, fx: Effects) -> list[Queue | Subscription]:
+    """End an open transaction without effect; the places that want a dispatch."""
+    by_place: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
+    for place, message in session.acknowledged:
+        by_place.setdefault(id(place), (place, []))[1].append(message)
+    _clear(session)
+    for place, messages in by_place.values():
+        give_back(state, place, messages, how, fx)
+    return [place for place, _ in by_place.values()]
+
+
+def recover(state: State, session: Session, correlation: int, fx: Effects) -> None:
+    """Begin again with the oldest unacknowledged message (F-B8)."""
+    if session.is_transacted:
+        raise IllegalState(what="recover", detail="a transacted session has rollback() instead")
+    for place in dict.fromkeys(restart(state, session, fx)):
+        dispatch(state, place, fx)
+    fx.out.append(Reply(session.connection.number, correlation))
+
+
+def restart(state: State, session: Session, fx: Effects) -> list[Queue | Subscription]:
+    """Release what is out to the session's consumers and begin a new epoch for each."""
+    for consumer in session.consumers:
+        give_back_all(state, consumer, Return.RELEASED, fx)
+        consumer.epoch += 1
+        consumer.credit = consumer.credit_at_open
+    return [consumer.place for consumer in session.consumers]
+
+
+def require_transacted(session: Session, what: str) -> None:
+    """Refuse a transaction's call in another kind of session."""
+    if not session.is_transacted:
+        raise IllegalState(what=what, detail="the session is not transacted")
+
+
+def _clear(session: Session) -> None:
+    session.pending_sends = []
+    session.acknowledged = []
+    session.pending_bytes = 0

@@ -1,0 +1,34 @@
+"""The history: what the store recorded, read with Spark, and sent again.
+
+Importing this package loads neither Spark nor Arrow; the functions do when they are called.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from hms.history.java import ensure_java
+from hms.history.replay import ReplayReport, replay
+from hms.history.report import EventCount, count_events
+from hms.history.spark import register, session
+
+if TYPE_CHECKING:
+    from hms.history.source import HmsDataSource
+
+__all__ = [
+    "EventCount",
+    "HmsDataSource",
+    "ReplayReport",
+    "count_events",
+    "ensure_java",
+    "register",
+    "replay",
+    "session",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """HmsDataSource is made when it is first asked for, because it needs pyspark."""
+    if name == "HmsDataSource":
+        from hms.history.source import HmsDataSource  # noqa: PLC0415 - loads pyspark
+
+        return HmsDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

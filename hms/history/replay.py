@@ -1,0 +1,169 @@
+"""Replay: messages of the history, sent again.
+
+Spark reads and filters, on as many cores or nodes as it has; one producer in this process sends, so
+the messages arrive in the order in which they were sent first. Every run sends its whole window:
+what a run that failed has sent already, a second one sends again.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from field_buffer.catalogue import HistoryError
+from field_buffer.errors import HmsError
+from hms.history.scan import plan, selector_test
+from hms.history.scope import parse_destination, parse_scope
+from hms.history.spark import borrowed_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ReplayReport", "replay"]
+
+BATCH_MAX = 2048
+"""Messages sent before their confirmation is awaited."""
+_STEPS_PER_S = 10
+"""How finely a rate is spread over a second."""
+_DETAIL_MAX = 1000
+_COLUMNS = "offset bigint, priority int, kind string, head binary, body binary"
+
+When = str | int | datetime | None
+SendBatch = Callable[[list[Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What a replay did. rows: found in the history; sent: confirmed by the node, so equal to rows;
+    offsets are those of the history, None when nothing was found."""
+
+    rows: int
+    sent: int
+    first_offset: int | None
+    last_offset: int | None
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Messages a second, reading included."""
+        return self.sent / self.seconds if self.seconds else 0.0
+
+
+def replay(
+    spark: "SparkSession | None",
+    path: str | os.PathLike[str],
+    *,
+    address: str,
+    destination: str,
+    into: str,
+    from_: When = None,
+    to: When = None,
+    selector: str = "",
+    rate: float | None = None,
+    master: str = "local[2]",
+) -> ReplayReport:
+    """Send the messages that were sent to a destination in [from_, to) into another one, in order.
+
+    spark: None makes a session on `master` for this call. path: the store's directory; address: of
+    the node that takes the messages; destination, into: `queue:NAME`, `topic:NAME`, or NAME (into:
+    of a queue). Times: ISO 8601, milliseconds since 1970, or datetimes. rate: messages a second.
+    Head, body, kind and priority stay as they were; the message id and the time of sending are new,
+    and the messages do not expire. When sending fails, the error carries a note that says up to
+    which offset everything was confirmed.
+    """
+    if rate is not None and rate <= 0:
+        raise HistoryError(detail=f"rate is a number of messages a second, not {rate}")
+    directory = os.fspath(path)
+    options = _options(destination, from_, to, selector)
+    _check(directory, options)
+    with borrowed_session(spark, "hms-replay", master) as session:
+        return _send_to(address, into, _read(session, directory, options), rate)
+
+
+def _read(session: "SparkSession", path: str, options: dict[str, str]) -> Iterator[Any]:
+    """The rows, segment by segment, the next one being read while this one is sent."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - loads pyspark
+
+    reader = session.read.format("hms").schema(_COLUMNS).options(**options)
+    try:
+        yield from reader.load(path).toLocalIterator(prefetchPartitions=True)
+    except (PySparkException, Py4JError) as fault:
+        raise HistoryError(detail=f"Spark failed: {str(fault).strip()[:_DETAIL_MAX]}") from fault
+
+
+def _options(destination: str, from_: When, to: When, selector: str) -> dict[str, str]:
+    given = {
+        "destination": destination,
+        "from": _time_text(from_),
+        "to": _time_text(to),
+        "selector": selector or "",
+    }
+    return {"view": "messages"} | {name: value for name, value in given.items() if value}
+
+
+def _time_text(when: When) -> str:
+    if isinstance(when, datetime):
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return str(round(when.timestamp() * 1000))
+    return "" if when is None else str(when)
+
+
+def _check(path: str, options: dict[str, str]) -> None:
+    """Raise our own errors here, before Spark starts and wraps them in its own."""
+    scope = parse_scope(options)
+    if scope.selector:
+        selector_test(scope.selector)
+    plan(path, scope)
+
+
+def _send_to(address: str, into: str, rows: Iterable[Any], rate: float | None) -> ReplayReport:
+    from hms.history.resend import as_message, open_producer  # noqa: PLC0415 - loads the client
+
+    with open_producer(address, parse_destination(into)) as producer:
+
+        def send(batch: list[Any]) -> None:
+            producer.send_many([as_message(row) for row in batch])
+
+        return send_rows(rows, send, rate)
+
+
+def send_rows(
+    rows: Iterable[Any],
+    send: SendBatch,
+    rate: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ReplayReport:
+    """Send rows in batches, not faster than the rate, and count what was confirmed."""
+    began_s = clock()
+    sent, first, last = 0, None, None
+    for batch in _batches(rows, _batch_size(rate)):
+        if rate is not None:
+            sleep(max(0.0, began_s + sent / rate - clock()))
+        try:
+            send(batch)
+        except HmsError as error:
+            error.add_note(f"{sent} messages up to offset {last} were sent and confirmed before.")
+            raise
+        sent += len(batch)
+        first = batch[0].offset if first is None else first
+        last = batch[-1].offset
+    return ReplayReport(sent, sent, first, last, clock() - began_s)
+
+
+def _batch_size(rate: float | None) -> int:
+    return BATCH_MAX if rate is None else min(BATCH_MAX, max(1, int(rate / _STEPS_PER_S)))
+
+
+def _batches(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Batches of rows, whose offsets must rise: the order of the log is the order of sending."""
+    iterator, newest = iter(rows), -1
+    while batch := list(islice(iterator, size)):
+        for row in batch:
+            assert row.offset > newest, "the history came out of order"
+            newest = row.offset
+        yield batch

@@ -1,0 +1,146 @@
+"""The bytes of the log.
+
+Segment: a header of 64 bytes, then records, each beginning at a multiple of 8, then zeros.
+
+    0  magic 8 · format version u16 · 2 zeros · epoch u32 · node uid u64 · segment number u64
+    40 first sequence number u64 · 12 zeros · crc32 u32 of the 60 bytes before it
+
+The first 64 bytes keep this layout in every version, so that an old node can name a newer store.
+The header's crc is the *salt*: every crc of the segment's records starts with it, so that bytes of
+another segment, boot or node never verify here.
+
+Record: a header of 32 bytes, the payload, zeros up to a multiple of 8.
+
+    0  crc32 u32 of fields and payload · crc32 u32 of the fields alone
+    8  fields: length u32 · sequence number u64 · count u32 · unsynced u32 · kind u8 · 3 zeros
+
+`unsynced` is how many sequence numbers before this one were written together with it and not yet
+synced. A record thus proves that everything before `lsn - unsynced` had been synced when it was
+written; a bad record down there is damage, not a torn write. The crc of the fields alone lets
+recovery look for such proof without trusting a length. Kind 0 is the end. Kind 255 is the *seal*,
+written (with count 0) when the next segment is safe: a sealed segment that is the last one tells
+that its successor was removed.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from hms.store.interface import Parts
+
+MAGIC: Final = b"HMSLOG\x00\x01"
+VERSION: Final = 1
+SEGMENT_HEADER_BYTES: Final = 64
+RECORD_HEADER_BYTES: Final = 32
+KIND_END: Final = 0
+KIND_SEAL: Final = 255
+JOIN_BELOW_BYTES: Final = 16 * 1024
+
+_SEGMENT: Final = struct.Struct("<8sHxxIQQQ20x")
+_CRC: Final = struct.Struct("<I")
+_CHECKS: Final = struct.Struct("<II")
+_FIELDS: Final = struct.Struct("<IQIIB3x")
+_RECORD: Final = struct.Struct("<IIIQIIB3x")
+_PADDING: Final = tuple(bytes(-n % 8) for n in range(8))
+
+assert _SEGMENT.size + _CRC.size == SEGMENT_HEADER_BYTES
+assert _RECORD.size == RECORD_HEADER_BYTES
+
+
+class SegmentHeader(NamedTuple):
+    """What a segment says of itself."""
+
+    version: int
+    epoch: int
+    node_uid: int
+    number: int
+    first_lsn: int
+    salt: int
+
+
+class Entry(NamedTuple):
+    """A record in line for the disk: its segment, first sequence number, payload's length."""
+
+    segment: int
+    lsn: int
+    kind: int
+    events: int
+    parts: Parts
+    length: int
+
+
+class RecordHeader(NamedTuple):
+    """A record's header whose own crc is right."""
+
+    crc: int
+    fields_crc: int
+    length: int
+    lsn: int
+    events: int
+    unsynced: int
+    kind: int
+
+
+def record_bytes(length: int) -> int:
+    """What a record with a payload of this length takes."""
+    return RECORD_HEADER_BYTES + length + -length % 8
+
+
+def pack_segment_header(epoch: int, node_uid: int, number: int, first_lsn: int) -> bytes:
+    """The first 64 bytes of a segment."""
+    head = _SEGMENT.pack(MAGIC, VERSION, epoch, node_uid, number, first_lsn)
+    return head + _CRC.pack(crc32(head))
+
+
+def unpack_segment_header(data: bytes) -> SegmentHeader | None:
+    """A segment's header, of whatever version, or None when these bytes are none."""
+    if len(data) < SEGMENT_HEADER_BYTES:
+        return None
+    magic, version, epoch, node_uid, number, first_lsn = _SEGMENT.unpack_from(data)
+    (salt,) = _CRC.unpack_from(data, _SEGMENT.size)
+    if magic != MAGIC or salt != crc32(data[: _SEGMENT.size]):
+        return None
+    return SegmentHeader(version, epoch, node_uid, number, first_lsn, salt)
+
+
+def unpack_record_header(view: memoryview, at: int, salt: int) -> RecordHeader | None:
+    """The record header at this place, or None when these bytes are none of this segment."""
+    if at + RECORD_HEADER_BYTES > len(view):
+        return None
+    header = RecordHeader(*_RECORD.unpack_from(view, at))
+    fields = view[at + _CHECKS.size : at + RECORD_HEADER_BYTES]
+    if header.kind == KIND_END or header.fields_crc != crc32(fields, salt):
+        return None
+    return header
+
+
+def pack_seal(next_lsn: int, salt: int) -> bytes:
+    """The mark behind the last record of a segment whose successor is safe."""
+    fields = _FIELDS.pack(0, next_lsn, 0, 0, KIND_SEAL)
+    crc = crc32(fields, salt)
+    return _CHECKS.pack(crc, crc) + fields
+
+
+def pack_records(entries: Sequence[Entry], salt: int) -> list[bytes | memoryview]:
+    """The buffers to write for records that are synced together, to one segment.
+
+    Small pieces are joined and large ones are written from where they lie.
+    """
+    first_lsn = entries[0].lsn
+    out: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = []
+    for _, lsn, kind, count, parts, length in entries:
+        fields = _FIELDS.pack(length, lsn, count, lsn - first_lsn, kind)
+        crc = fields_crc = crc32(fields, salt)
+        for part in parts:
+            crc = crc32(part, crc)
+        small += (_CHECKS.pack(crc, fields_crc), fields)
+        if length < JOIN_BELOW_BYTES:
+            small += parts
+        else:
+            out += (b"".join(small), *parts)
+            small.clear()
+        small.append(_PADDING[length % 8])
+    out.append(b"".join(small))
+    return out

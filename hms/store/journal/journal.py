@@ -1,0 +1,222 @@
+"""The journal: the store that is a log of our own.
+
+append() only numbers records; one leader at a time takes all that waits, writes it and syncs once
+(group commit). The first failed write or sync is the last: the journal is dead from then on, and
+the node recovers at boot (P7).
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from field_buffer.catalogue import StoreFailed, StoreUnavailable
+from hms.store.interface import DictionaryMaker, Parts, StoredRecord
+from hms.store.journal.backlog import Backlog
+from hms.store.journal.disk import REAL_DISK, Disk
+from hms.store.journal.format import Entry
+from hms.store.journal.lock import DirectoryLock
+from hms.store.journal.recovery import Recovery
+from hms.store.journal.segment import Segment
+from hms.store.journal.spare import Spare
+
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+SEGMENT_BYTES_MIN: Final = 4096
+_segment_of = attrgetter("segment")
+
+
+class Journal:
+    """A log directory, locked by this process. Implements hms.store.interface.Store."""
+
+    def __init__(self, path: Path, segment_bytes: int, node_uid: int, disk: Disk) -> None:
+        assert segment_bytes >= SEGMENT_BYTES_MIN
+        assert segment_bytes % 8 == 0
+        self._path, self._segment_bytes = path, segment_bytes
+        self._node_uid, self._disk = node_uid, disk
+        self._lock = DirectoryLock(disk, path)
+        self._leader = threading.Lock()
+        self._spare = Spare(disk, path, segment_bytes)
+        self._recovery: Recovery | None = None
+        self._backlog: Backlog | None = None
+        self._segment: Segment | None = None
+        self._node = (node_uid, 0)
+        self._durable_lsn = 0
+        self._failure: str | None = None
+        self._is_closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        node_uid: int,
+        disk: Disk = REAL_DISK,
+    ) -> "Journal":
+        """Lock a directory, made when absent. Raises StoreLocked and StoreUnavailable."""
+        directory = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the operator set them
+        with _unavailable(directory):
+            disk.make_dir(directory)
+            return cls(directory, segment_bytes, node_uid, disk)
+
+    @property
+    def last_lsn(self) -> int:
+        """The last sequence number given away, 0 before the first."""
+        return self._backlog.last_lsn if self._backlog else self._durable_lsn
+
+    @property
+    def durable_lsn(self) -> int:
+        """Everything up to this sequence number is safe."""
+        return self._durable_lsn
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Appended and not yet synced."""
+        return self._backlog.bytes if self._backlog else 0
+
+    @property
+    def is_waiting_for_space(self) -> bool:
+        """The spare is only not ready yet and less than an eighth of the segment is left."""
+        if self._backlog is None or self._segment is None or self._spare.refusal is not None:
+            return False
+        begun_ahead = self._backlog.segment - self._segment.number
+        if begun_ahead < self._spare.is_ready:
+            return False
+        return begun_ahead > self._spare.is_ready or (
+            self._backlog.room_bytes < self._segment_bytes // 8
+        )
+
+    @property
+    def needs_maintenance(self) -> bool:
+        """The spare is to be prepared, or tried again after the disk was full."""
+        return self._segment is not None and self._failure is None and self._spare.is_due
+
+    def recover(self) -> Iterator[StoredRecord]:
+        """Every record in order; what a crash tore is cut off at the end."""
+        recovery = Recovery(self._disk, self._path, self._node_uid)
+        records = recovery.records()
+        while True:
+            with _unavailable(self._path):
+                record = next(records, None)
+            if record is None:
+                break
+            yield record
+        with _unavailable(self._path):
+            recovery.cut_tail()
+        self._recovery, self._durable_lsn = recovery, recovery.next_lsn - 1
+
+    def start(self, dictionary: DictionaryMaker) -> None:
+        """Begin a segment of this boot's own (epoch + 1)."""
+        recovery = self._recovery
+        assert recovery is not None, "recover() comes first"
+        assert self._backlog is None, "started twice"
+        self._node = (self._node_uid, recovery.epoch + 1)
+        backlog = Backlog(self._segment_bytes, recovery.next_number, recovery.next_lsn, dictionary)
+        with _unavailable(self._path):
+            self._segment = self._begin_segment(recovery.next_number, recovery.next_lsn)
+            recovery.seal_tail()
+        self._backlog = backlog
+
+    def append(self, kind: int, count: int, parts: Parts) -> int:
+        """Put a record in line; its last sequence number. Raises RecordTooLarge."""
+        if self._failure is not None:
+            raise self._failed()
+        assert self._backlog is not None, "start() comes first"
+        return self._backlog.append(kind, count, parts)
+
+    def commit(self) -> int:
+        """Write and sync all that waits; the durable sequence number."""
+        is_leader = self._leader.acquire(blocking=False)
+        assert is_leader, "one leader at a time"
+        try:
+            with self._deadly():
+                self._commit()
+        finally:
+            self._leader.release()
+        return self._durable_lsn
+
+    def sends_refused(self) -> str | None:
+        """Why new persistent messages must be refused: no space for the segment after this one."""
+        return self._failure or self._spare.refusal
+
+    def maintain(self) -> None:
+        """Prepare the spare if due; a full disk refuses sends, any other failure is deadly."""
+        with self._deadly():
+            self._spare.maintain()
+
+    def close(self) -> None:
+        """Let go of the directory; what was not committed is dropped."""
+        with self._leader:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._failure = self._failure or "the store is closed"
+            self._spare.close()
+            if self._segment is not None:
+                self._segment.close()
+            self._lock.release()
+
+    def _commit(self) -> None:
+        assert self._backlog is not None, "start() comes first"
+        entries = self._backlog.take()
+        if not entries:
+            return
+        self._lock.check()
+        for number, group in groupby(entries, _segment_of):
+            self._write(number, list(group))
+        self._lock.check()
+        self._durable_lsn = entries[-1].lsn + entries[-1].events - 1
+        self._backlog.synced(entries)
+
+    def _write(self, number: int, entries: Sequence[Entry]) -> None:
+        """Write records of one segment, and sync them before those of the next are written."""
+        assert self._segment is not None
+        if number != self._segment.number:
+            old, first_lsn = self._segment, entries[0].lsn
+            self._segment = self._begin_segment(number, first_lsn)
+            old.seal(first_lsn)
+        self._segment.write(entries)
+
+    def _begin_segment(self, number: int, first_lsn: int) -> Segment:
+        fd = self._spare.take()
+        try:
+            return Segment.begin(self._disk, self._path, fd, number, self._node, first_lsn)
+        except BaseException:
+            self._disk.close(fd)
+            raise
+
+    @contextmanager
+    def _deadly(self) -> Iterator[None]:
+        """Whatever fails in the block kills the journal (P7)."""
+        if self._failure is not None:
+            raise self._failed()
+        try:
+            yield
+        except StoreFailed as error:
+            self._failure = str(error.fields["detail"])
+            raise
+        except OSError as error:
+            self._failure = f"{self._path}: {error.strerror or error}"
+            raise self._failed() from error
+        except BaseException as error:
+            # Records may be half taken: going on would leave a hole in the log.
+            self._failure = f"{type(error).__name__} while writing: {error}"
+            raise
+
+    def _failed(self) -> StoreFailed:
+        return StoreFailed(detail=self._failure, path=str(self._path))
+
+
+@contextmanager
+def _unavailable(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        detail = error.strerror or str(error)
+        if error.filename is not None:
+            detail = f"{detail}: {error.filename}"
+        raise StoreUnavailable(path=str(directory), detail=detail) from error

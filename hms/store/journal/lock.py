@@ -1,0 +1,51 @@
+"""One process per store directory (F-I3)."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from field_buffer.catalogue import StoreFailed, StoreLocked
+from hms.store.journal.disk import CREATE, Disk, write_all
+
+LOCK_NAME: Final = "LOCK"
+
+
+class DirectoryLock:
+    """The lock of a store directory, held as long as the process lives or until release()."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._path = directory / LOCK_NAME
+        self._fd = disk.open(self._path, CREATE)
+        try:
+            self._take(directory)
+            self._identity = disk.identity(self._path)
+        except BaseException:
+            disk.close(self._fd)
+            raise
+
+    def _take(self, directory: Path) -> None:
+        is_ours = self._disk.lock(self._fd)
+        is_ours = is_ours and self._disk.identity(self._fd) == self._disk.identity(self._path)
+        if not is_ours:
+            holder = self._disk.pread(self._fd, 20, 0).strip().decode("ascii", "replace")
+            raise StoreLocked(path=str(directory), pid=holder or "unknown")
+        self._disk.ftruncate(self._fd, 0)
+        write_all(self._disk, self._fd, [b"%d\n" % os.getpid()], 0)
+
+    def check(self) -> None:
+        """Raise StoreFailed when the path no longer names our lock: another may have its own.
+
+        This also notices a directory that was removed, moved or mounted over.
+        """
+        try:
+            is_ours = self._disk.identity(self._path) == self._identity
+        except OSError as error:
+            detail = f"{self._path} was removed or moved ({error.strerror})"
+            raise StoreFailed(detail=detail, path=str(self._path.parent)) from error
+        if not is_ours:
+            raise StoreFailed(detail=f"{self._path} was replaced", path=str(self._path.parent))
+
+    def release(self) -> None:
+        """Let the next one in."""
+        self._disk.close(self._fd)

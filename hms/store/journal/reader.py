@@ -1,0 +1,126 @@
+"""Reading the log without its lock: for the history, and for the operator.
+
+A node may be writing meanwhile. The last segment ends where the first record does not verify yet;
+in a segment that another one follows, or that is sealed, every record must be there.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
+from hms.store.interface import StoredRecord
+from hms.store.journal.disk import REAL_DISK, Disk
+from hms.store.journal.recovery import all_records, check_chain, corrupt
+from hms.store.journal.walk import SegmentInfo, Walk, opened, read_info, survey
+
+PathName = str | os.PathLike[str]
+
+
+class Finding(NamedTuple):
+    """Damage that verify() found."""
+
+    file: str
+    offset: int
+    lsn: int
+    detail: str
+
+
+def list_segments(path: PathName, disk: Disk = REAL_DISK) -> list[SegmentInfo]:
+    """The segments of a store by number. Raises StoreUnavailable, StoreCorrupt and others."""
+    try:
+        return survey(disk, Path(path))
+    except OSError as error:
+        raise StoreUnavailable(path=str(path), detail=error.strerror or str(error)) from error
+
+
+def read_segment(
+    file: PathName, first_lsn: int = 0, until_lsn: int | None = None, disk: Disk = REAL_DISK
+) -> Iterator[StoredRecord]:
+    """The records of a segment that hold sequence numbers from first_lsn to until_lsn, included.
+
+    A record that is written is not always safe yet: until_lsn may be the node's durable one.
+    Raises StoreCorrupt, and FileNotFoundError for a segment that was retired meanwhile.
+    """
+    file = Path(file)
+    info = read_info(disk, file, int(file.stem), is_last=True)
+    if info.is_blank:
+        return
+    with opened(disk, file) as fd:
+        for record in _live_records(disk, Walk(disk, fd, info), info, first_lsn):
+            if until_lsn is not None and record[0] > until_lsn:
+                return
+            yield record
+
+
+def _live_records(
+    disk: Disk, walk: Walk, info: SegmentInfo, first_lsn: int
+) -> Iterator[StoredRecord]:
+    """Records as far as they are written; what seems damaged is looked at twice.
+
+    The writer may have finished a record after we read it and before we looked behind it.
+    """
+    yield from walk.records(first_lsn)
+    while True:
+        place, is_suspect = walk.at, _is_damaged(disk, walk, info)
+        walk.forget_window()
+        yield from walk.records(first_lsn)
+        if walk.at == place:
+            break
+    if is_suspect:
+        raise corrupt(info.file, walk.at, walk.lsn, "the record does not verify")
+
+
+def last_lsn(path: PathName, disk: Disk = REAL_DISK) -> int:
+    """The last sequence number that is written, 0 in a store without records."""
+    for info in reversed(list_segments(path, disk)):
+        if info.is_blank:
+            continue
+        with opened(disk, info.file) as fd:
+            walk = Walk(disk, fd, info)
+            deque(walk.records(), maxlen=0)
+            return walk.lsn - 1
+    return 0
+
+
+def verify(path: PathName, disk: Disk = REAL_DISK) -> Iterator[Finding]:
+    """Every damage in a store that no node has booted; a torn tail is none. Changes nothing."""
+    try:
+        segments = list_segments(path, disk)
+        check_chain(segments)
+    except StoreCorrupt as error:
+        yield _finding(error)
+        return
+    for info, successor in zip_longest(segments, segments[1:]):
+        yield from _verify_segment(disk, info, successor)
+
+
+def _verify_segment(
+    disk: Disk, info: SegmentInfo, successor: SegmentInfo | None
+) -> Iterator[Finding]:
+    if info.is_blank:
+        return
+    with opened(disk, info.file) as fd:
+        try:
+            deque(all_records(Walk(disk, fd, info), info, successor), maxlen=0)
+        except StoreCorrupt as error:
+            yield _finding(error)
+
+
+def _finding(error: StoreCorrupt) -> Finding:
+    return Finding(error.file, error.offset, error.lsn, error.detail)
+
+
+def _is_damaged(disk: Disk, walk: Walk, info: SegmentInfo) -> bool:
+    """The record that should stand here had been synced."""
+    if walk.is_at_seal():
+        return False
+    file = info.file.with_name(f"{info.number + 1:016d}.log")
+    try:
+        successor = read_info(disk, file, info.number + 1, is_last=True)
+    except FileNotFoundError:
+        return not walk.is_at_zeros() and walk.is_proved_synced()
+    return not successor.is_blank and successor.first_lsn != walk.lsn

@@ -1,0 +1,81 @@
+"""The segment that is being written."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from field_buffer.catalogue import StoreFailed
+from hms.store.journal.disk import Disk, write_all
+from hms.store.journal.format import (
+    SEGMENT_HEADER_BYTES,
+    Entry,
+    pack_records,
+    pack_seal,
+    pack_segment_header,
+    unpack_segment_header,
+)
+
+SPARE_NAME: Final = "spare.log"
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    """Where the segment of this number lies."""
+    return directory / f"{number:016d}.log"
+
+
+class Segment:
+    """A segment file, begun and open for writing."""
+
+    def __init__(self, disk: Disk, path: Path, fd: int, number: int, header: bytes) -> None:
+        parsed = unpack_segment_header(header)
+        assert parsed is not None
+        self.number = number
+        self._disk, self._path, self._fd = disk, path, fd
+        self._salt = parsed.salt
+        self._name = disk.name(fd)
+        self._end = SEGMENT_HEADER_BYTES
+
+    @classmethod
+    def begin(
+        cls, disk: Disk, directory: Path, fd: int, number: int, node: tuple[int, int], lsn: int
+    ) -> "Segment":
+        """Make the prepared spare file the segment of this number; node is its uid and epoch.
+
+        The header is synced before the file gets its name, so a segment never lacks one.
+        """
+        uid, epoch = node
+        header = pack_segment_header(epoch, uid, number, lsn)
+        write_all(disk, fd, [header], 0)
+        disk.fdatasync(fd)
+        path = segment_path(directory, number)
+        disk.rename(directory / SPARE_NAME, path)
+        disk.fsync_dir(directory)
+        return cls(disk, path, fd, number, header)
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Write records and sync them; when this returns they are safe."""
+        buffers = pack_records(entries, self._salt)
+        self._end = write_all(self._disk, self._fd, buffers, self._end)
+        self._disk.fdatasync(self._fd)
+        self._check_name()
+
+    def _check_name(self) -> None:
+        """Writes to a removed file succeed and are gone with the process, so ask (P1)."""
+        if self._disk.name(self._fd) != self._name:
+            detail = f"{self._path} was removed, moved or replaced"
+            raise StoreFailed(detail=detail, path=str(self._path.parent))
+
+    def seal(self, next_lsn: int) -> None:
+        """Say that the next segment is safe, and close."""
+        seal(self._disk, self._fd, self._end, next_lsn, self._salt)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._disk.close(self._fd)
+
+
+def seal(disk: Disk, fd: int, end: int, next_lsn: int, salt: int) -> None:
+    """Write the seal behind the last record."""
+    write_all(disk, fd, [pack_seal(next_lsn, salt)], end)
+    disk.fdatasync(fd)

@@ -1,0 +1,173 @@
+"""Reading: the segments of a directory, and the records of a segment one after the other."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown
+from hms.store.journal.disk import READ, Disk
+from hms.store.journal.format import (
+    KIND_SEAL,
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    VERSION,
+    RecordHeader,
+    record_bytes,
+    unpack_record_header,
+    unpack_segment_header,
+)
+
+_NAME: Final = re.compile(r"(\d{16})\.log")
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+
+
+class SegmentInfo(NamedTuple):
+    """A segment file. is_blank: cut or crashed before its header was there, so it holds nothing."""
+
+    number: int
+    file: Path
+    size: int
+    epoch: int
+    node_uid: int
+    first_lsn: int
+    salt: int
+    is_last: bool
+    is_blank: bool
+
+
+@contextmanager
+def opened(disk: Disk, path: Path, flags: int = READ) -> Iterator[int]:
+    """An open file for the length of a block."""
+    fd = disk.open(path, flags)
+    try:
+        yield fd
+    finally:
+        disk.close(fd)
+
+
+def survey(disk: Disk, directory: Path) -> list[SegmentInfo]:
+    """The segments of a directory by number. Raises StoreCorrupt and StoreFormatUnknown."""
+    names = [match for name in disk.list_dir(directory) if (match := _NAME.fullmatch(name))]
+    numbers = sorted(int(match[1]) for match in names)
+    return [
+        read_info(disk, directory / f"{number:016d}.log", number, is_last=number == numbers[-1])
+        for number in numbers
+    ]
+
+
+def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentInfo:
+    """What a segment's header says."""
+    with opened(disk, file) as fd:
+        size = disk.size(fd)
+        data = disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
+        if is_last and _is_blank(disk, fd, data):
+            return SegmentInfo(number, file, size, 0, 0, 0, 0, is_last, is_blank=True)
+    header = unpack_segment_header(data)
+    if header is None:
+        raise StoreCorrupt(file=str(file), offset=0, lsn=0, detail="its header does not verify")
+    if header.version != VERSION:
+        raise StoreFormatUnknown(file=str(file), found=header.version, known=VERSION)
+    if header.number != number:
+        detail = f"it says that it is segment {header.number}"
+        raise StoreCorrupt(file=str(file), offset=0, lsn=header.first_lsn, detail=detail)
+    _, epoch, uid, _, first_lsn, salt = header
+    return SegmentInfo(number, file, size, epoch, uid, first_lsn, salt, is_last, is_blank=False)
+
+
+def _is_blank(disk: Disk, fd: int, head: bytes) -> bool:
+    if len(head) < SEGMENT_HEADER_BYTES:
+        return True
+    return not any(head) and last_written(disk, fd, SEGMENT_HEADER_BYTES) == SEGMENT_HEADER_BYTES
+
+
+def last_written(disk: Disk, fd: int, start: int) -> int:
+    """The offset behind the last byte from `start` on that is not zero, or `start`."""
+    end, at = start, start
+    while data := disk.pread(fd, WINDOW_BYTES, at):
+        used = len(data.rstrip(b"\0"))
+        end = at + used if used else end
+        at += len(data)
+    return end
+
+
+def is_whole(header: RecordHeader, payload: memoryview) -> bool:
+    """The payload is the one that was written."""
+    return crc32(payload, header.fields_crc) == header.crc
+
+
+class Walk:
+    """The records of one segment, until one does not verify; `at` and `lsn` say where it stands."""
+
+    def __init__(self, disk: Disk, fd: int, info: SegmentInfo) -> None:
+        self._disk, self._fd, self._salt = disk, fd, info.salt
+        self._start = 0
+        self._window = memoryview(b"")
+        self.at = SEGMENT_HEADER_BYTES
+        self.lsn = info.first_lsn
+
+    def records(self, from_lsn: int = 0) -> Iterator[tuple[int, int, int, memoryview]]:
+        """Records from the present place on; those that end before from_lsn are hopped over."""
+        while (header := self.header()) is not None:
+            payload = self._payload(header.length)
+            is_wanted = header.lsn + header.events > from_lsn
+            if payload is None or (is_wanted and not is_whole(header, payload)):
+                return
+            self.at += record_bytes(header.length)
+            self.lsn += header.events
+            if is_wanted:
+                yield header.lsn, header.kind, header.events, payload
+
+    def header(self) -> RecordHeader | None:
+        """The next record's header if it verifies and follows in sequence."""
+        view, at = self._view(RECORD_HEADER_BYTES)
+        header = unpack_record_header(view, at, self._salt)
+        if header is None or header.lsn != self.lsn or header.events == 0:
+            return None
+        return header
+
+    def is_at_seal(self) -> bool:
+        """Here a segment ends whose successor was safe."""
+        view, at = self._view(RECORD_HEADER_BYTES)
+        header = unpack_record_header(view, at, self._salt)
+        return header is not None and header.kind == KIND_SEAL and header.lsn == self.lsn
+
+    def is_at_zeros(self) -> bool:
+        """Nothing was written here."""
+        view, at = self._view(RECORD_HEADER_BYTES)
+        return not any(view[at : at + RECORD_HEADER_BYTES])
+
+    def forget_window(self) -> None:
+        """Read again from the file: a writer may have gone on."""
+        self._window = memoryview(b"")
+
+    def is_proved_synced(self) -> bool:
+        """A record behind this place was written after the one that belongs here had been synced.
+
+        Every possible place is looked at, behind the bad record itself if its
+        header is whole: no length found on the way is trusted.
+        """
+        header = self.header()
+        at = self.at + (record_bytes(header.length) if header else 0)
+        end = last_written(self._disk, self._fd, self.at)
+        view = memoryview(self._disk.pread(self._fd, max(end + 8 - at, 0), at))
+        for place in range(0, len(view), 8):
+            found = unpack_record_header(view, place, self._salt)
+            if found and found.lsn - found.unsynced > self.lsn:
+                return True
+        return False
+
+    def _payload(self, length: int) -> memoryview | None:
+        view, at = self._view(RECORD_HEADER_BYTES + length)
+        payload = view[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
+        return payload if len(payload) == length else None
+
+    def _view(self, size: int) -> tuple[memoryview, int]:
+        """A buffer and the present place in it, with `size` bytes behind it if there are."""
+        at = self.at - self._start
+        if at + size > len(self._window):
+            data = self._disk.pread(self._fd, max(size, WINDOW_BYTES), self.at)
+            self._window, self._start, at = memoryview(data), self.at, 0
+        return self._window, at

@@ -1,0 +1,271 @@
+"""A real node for a test: configuration, process, readiness, signals."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from field_buffer.catalogue import BootFailed, NodeNotRunning, NotSupported
+from hms.testing.toml_text import to_toml
+
+BOOT_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 40.0
+HEARTBEAT_S = 5.0
+ConfigSource = Mapping[str, Any] | str | Path | None
+
+
+class TestNode:
+    """A node in a process of its own; the same store and port over kill() and boot()."""
+
+    __test__ = False  # pytest would take the name for a test class
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Path,
+        config: ConfigSource,
+        serve: Sequence[str],
+        python_path: Sequence[str | Path],
+        command_prefix: Sequence[str],
+    ) -> None:
+        self.folder = folder
+        self.store = store
+        self.log_file = folder / "node.log"
+        self.config_file = folder / "hms.conf"
+        self._prefix = list(command_prefix)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        settings = _read(config)
+        self._name, node = _node_section(settings)
+        address = (node.get("listen") or [f"tcp://127.0.0.1:{_free_port()}"])[0]
+        self.address = str(address)
+        node |= {"listen": [self.address], "store": str(store), "runtime": str(folder / "run")}
+        node.setdefault("heartbeat_s", HEARTBEAT_S)
+        if "segment_bytes" not in node and "max_message_bytes" not in node:
+            node |= _SMALL
+        _add_servers(settings, serve, python_path)
+        self.config_file.write_text(to_toml(settings))
+
+    # life
+
+    def boot(self, *, warm: bool | None = None) -> None:
+        """Start the process and return when it is ready; BootFailed tells why it is not."""
+        if self._process is not None and self._process.poll() is None:
+            raise BootFailed(reason=f"it runs already as process {self.pid}", log=self.log_file)
+        reader, writer = os.pipe()
+        command = [*self._prefix, sys.executable, "-P", "-m", "boot.node"]
+        command += ["--config", str(self.config_file), "--node", self._name]
+        command += ["--ready-fd", str(writer)]
+        command += [] if warm is None else ["--warm" if warm else "--cold"]
+        try:
+            with self.log_file.open("ab") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - our own command
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[writer],
+                    env=_environment(),
+                    start_new_session=True,
+                )
+            os.close(writer)
+            writer = -1
+            self._await_ready(reader)
+        finally:
+            os.close(reader)
+            if writer >= 0:
+                os.close(writer)
+        self._pid = _node_pid(self._process.pid) if self._prefix else self._process.pid
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM: drain and stop; the exit code."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL: a crash."""
+        self._end(signal.SIGKILL, STOP_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """SIGSTOP: alive, and silent."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait until the process has ended; its exit code."""
+        if self._process is None:
+            raise NodeNotRunning(node=self._name)
+        return self._process.wait(timeout_s)
+
+    # looking
+
+    @property
+    def pid(self) -> int:
+        """The node's process id, also under a command_prefix."""
+        if not self.is_running:
+            raise NodeNotRunning(node=self._name)
+        return self._pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What the node has written to its log so far."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    # inside
+
+    def _await_ready(self, reader: int) -> None:
+        assert self._process is not None
+        said, until = b"", time.monotonic() + BOOT_TIMEOUT_S
+        while b"\n" not in said:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([reader], [], [], left)[0]:
+                self._process.kill()
+                self._process.wait()
+                raise BootFailed(reason=f"not ready after {BOOT_TIMEOUT_S} s", log=self.log_file)
+            part = os.read(reader, 65536)
+            if not part:
+                break
+            said += part
+        word = said.decode(errors="replace").strip()
+        if word != "ready":
+            code = self._process.wait(STOP_TIMEOUT_S)
+            reason = word.removeprefix("failed ") or f"exit code {code}: {self.log[-2000:]}"
+            raise BootFailed(reason=reason, log=str(self.log_file))
+
+    def _end(self, number: int, timeout_s: float) -> int:
+        if self._process is None or self._process.poll() is not None:
+            return self._process.returncode if self._process is not None else 0
+        os.kill(self._pid, number)
+        return self._process.wait(timeout_s)
+
+
+@contextmanager
+def node(
+    store: str | Path | None = None,
+    config: ConfigSource = None,
+    serve: Sequence[str] = (),
+    python_path: Sequence[str | Path] = (),
+    command_prefix: Sequence[str] = (),
+    *,
+    warm: bool | None = None,
+    nodes: int = 1,
+) -> Iterator[TestNode]:
+    """Boot a real node on a free loopback port and end it with the block.
+
+    store: its directory, a private one if not given; config: TOML text, a file, or nested
+    dictionaries, the sample's destinations if not given; serve: modules with services, each run in
+    a server process; python_path: where those are found; command_prefix: runs the node under
+    another program.
+    """
+    if nodes != 1:
+        raise NotSupported(feature="a cluster of nodes", instead="Use nodes=1.")
+    with tempfile.TemporaryDirectory(prefix="hms-test-") as folder:
+        where = Path(folder)
+        running = TestNode(
+            where,
+            Path(store) if store is not None else where / "store",
+            config,
+            serve,
+            python_path,
+            command_prefix,
+        )
+        try:
+            running.boot(warm=warm)
+            yield running
+        finally:
+            if running.is_running:
+                running.resume()
+                running.kill()
+
+
+_SMALL = {
+    "max_message_bytes": "1 MiB",
+    "max_transaction_bytes": "2 MiB",
+    "segment_bytes": "8 MiB",
+}
+
+
+def _read(config: ConfigSource) -> dict[str, Any]:
+    if config is None:
+        text = resources.files("boot").joinpath("sample.conf").read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+        return {"hms": data.get("hms", {})}
+    if isinstance(config, Mapping):
+        return _copy(config)
+    if isinstance(config, str) and ("\n" in config or "[" in config or not config):
+        return tomllib.loads(config)
+    return tomllib.loads(Path(config).read_text(encoding="utf-8"))
+
+
+def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+
+
+def _node_section(settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The first node's name and section; one is made when there is none."""
+    nodes = settings.setdefault("node", {"node1": {}})
+    name = next(iter(nodes))
+    return name, nodes[name]
+
+
+def _add_servers(
+    settings: dict[str, Any], serve: Sequence[str], python_path: Sequence[str | Path]
+) -> None:
+    servers = settings.setdefault("server", {})
+    for i, module in enumerate(serve, 1):
+        servers[f"test{i}"] = {"module": module, "MIN": 1, "MAX": 1}
+    for server in servers.values():
+        paths = [*map(str, python_path), *server.get("python_path", [])]
+        if paths:
+            server["python_path"] = paths
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _environment() -> dict[str, str]:
+    """Ours first; the user's own path is for the server processes."""
+    env = dict(os.environ)
+    users = env.pop("PYTHONPATH", None)
+    if users is not None:
+        env.setdefault("HMS_USER_PYTHONPATH", users)
+    env["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent.parent)
+    env.pop("COVERAGE_PROCESS_START", None)
+    return env
+
+
+def _node_pid(parent: int) -> int:
+    """The node among the descendants of the program that runs it."""
+    waiting = [parent]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:
+            continue
+        if b"boot.node" in words and b"python" in Path(words[0].decode()).name.encode():
+            return pid
+        waiting += [int(child) for child in children]
+    return parent

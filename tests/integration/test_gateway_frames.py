@@ -1,0 +1,170 @@
+"""The gateway's daily work: frames in, frames out, logins, draining and stopping."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from gateway_rig import WAIT_S, client, client_of, receive, receive_error, rig, running
+
+from field_buffer.catalogue import InvalidArgument, NotSupported
+from tpmon import listeners
+from tpmon.gateway import Gateway, GatewayLimits
+from tpmon.protocol.frames import Kind, frame
+
+__all__ = ["client", "rig"]  # the fixtures
+
+LIMITS = GatewayLimits(
+    frame_bytes_max=1024, peers_max=1, heartbeat_s=10, pending_bytes_per_peer=1024
+)
+
+
+def test_frames_of_a_peer_are_passed_on_in_order_with_their_payload(rig, client):
+    """A connection's commands are applied in the order in which they were sent (P4)."""
+    key = rig.login(client)
+    for number in range(2_000):
+        client.send_multipart(frame(Kind.SEND, b"%d" % number))
+
+    came = [rig.next_frame() for _ in range(2_000)]
+
+    assert came == [(key, Kind.SEND, b"%d" % number) for number in range(2_000)]
+
+
+def test_a_payload_of_the_largest_size_survives_both_ways(rig, client):
+    """Large payloads are lent to the socket library, small ones copied; both must be whole."""
+    key = rig.login(client)
+    for size in (0, 1, 16 * 1024, 1 << 20):
+        body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+        client.send_multipart(frame(Kind.SEND, body))
+        assert rig.next_frame() == (key, Kind.SEND, body)
+        rig.send(key, frame(Kind.DELIVER, body))
+        assert receive(client) == (Kind.DELIVER, 0, body)
+
+
+def test_frames_put_by_many_workers_all_arrive_in_each_workers_order(rig, client):
+    """Workers share one outbox without a lock."""
+    key = rig.login(client)
+
+    def work(worker):
+        for number in range(300):
+            rig.send(key, frame(Kind.EVENT, b"%d %d" % (worker, number)))
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    came = [receive(client)[2].split() for _ in range(900)]
+    for worker in workers:
+        worker.join(WAIT_S)
+
+    for worker in (b"0", b"1", b"2"):
+        assert [int(n) for who, n in came if who == worker] == list(range(300))
+
+
+def test_peers_on_every_address_are_told_apart(tmp_path):
+    """Routing ids of two sockets may be equal; the answer must reach the right one."""
+    path = tmp_path / "node.ipc"
+    with running(["tcp://127.0.0.1:*", f"ipc://{path}"]) as rig:
+        with client_of(rig.endpoints[0]) as one, client_of(rig.endpoints[1]) as two:
+            first, second = rig.login(one), rig.login(two)
+            rig.send(second, frame(Kind.EVENT, b"two"))
+            rig.send(first, frame(Kind.EVENT, b"one"))
+            assert receive(one)[2] == b"one"
+            assert receive(two)[2] == b"two"
+            assert path.exists()
+    assert not path.exists()
+
+
+def test_an_address_in_use_is_refused_with_its_name_and_nothing_stays_open(tmp_path):
+    """The operator must see which of the addresses is taken."""
+    path = tmp_path / "node.ipc"
+    with running() as rig:
+        gateway = Gateway(
+            [f"ipc://{path}", rig.endpoints[0]],
+            on_frames=pytest.fail,
+            on_lost=pytest.fail,
+            limits=LIMITS,
+        )
+        with pytest.raises(InvalidArgument, match=rig.endpoints[0]):
+            gateway.bind()
+    assert not path.exists()
+
+
+def test_an_ipv6_address_is_served():
+    """Loopback has both families."""
+    if not Path("/proc/net/if_inet6").exists() or not Path("/proc/net/if_inet6").read_text():
+        return  # a machine without IPv6 has nothing to serve
+    with running(["tcp://[::1]:*"]) as rig, client_of(rig.endpoints[0], ipv6=1) as client:
+        rig.login(client)
+
+
+def test_a_library_with_known_holes_is_refused(monkeypatch):
+    """An older libzmq can be overrun before anybody logs in."""
+    monkeypatch.setattr(listeners.zmq, "zmq_version_info", lambda: (4, 3, 3))
+    gateway = Gateway([], on_frames=pytest.fail, on_lost=pytest.fail, limits=LIMITS)
+    with pytest.raises(NotSupported, match=r"4\.3\.4"):
+        gateway.bind()
+
+
+def test_forgetting_sends_first_what_was_put_before(rig, client):
+    """The broker says why, and then knows the peer no more."""
+    key = rig.login(client)
+    rig.send(key, frame(Kind.ERROR, b"", 7), frame(Kind.EVENT, b"last"))
+    rig.gateway.forget(key)
+    rig.send(key, frame(Kind.EVENT, b"too late"))
+
+    assert receive(client)[1] == 7
+    assert receive(client)[2] == b"last"
+    client.send_multipart(frame(Kind.SEND, b""))
+    assert "HELLO" in str(receive_error(client))
+    assert rig.lost.empty()
+
+
+def test_a_peer_that_says_hello_again_after_being_forgotten_has_a_new_key(rig, client):
+    """What a worker still sends to the old session must not reach the new one."""
+    old = rig.login(client)
+    rig.gateway.forget(old)
+    rig.turn()
+    new = rig.login(client)
+    assert new != old
+    rig.send(old, frame(Kind.EVENT, b"old"))
+    rig.send(new, frame(Kind.EVENT, b"new"))
+
+    assert receive(client)[2] == b"new"
+
+
+def test_goodbye_is_the_brokers_business(rig, client):
+    """It settles what is out before the peer is forgotten."""
+    key = rig.login(client)
+    client.send_multipart(frame(Kind.GOODBYE))
+    assert rig.next_frame() == (key, Kind.GOODBYE, b"")
+
+
+def test_a_draining_gateway_takes_nothing_and_still_sends(rig, client):
+    """A stopping node lets nothing new in, and tells everybody how the rest ended."""
+    key = rig.login(client)
+    rig.gateway.stop_reading()
+    rig.send(key, frame(Kind.EVENT, b"one"))
+    assert receive(client)[2] == b"one"
+
+    client.send_multipart(frame(Kind.SEND, b"more"))
+    rig.send(key, frame(Kind.EVENT, b"two"))
+
+    assert receive(client)[2] == b"two"
+    assert rig.frames.empty()
+
+
+def test_what_was_put_before_stop_is_sent():
+    """The last confirmations save the clients from sending again."""
+    with running() as rig, client_of(rig.endpoints[0]) as client:
+        key = rig.login(client)
+        rig.send(key, *[frame(Kind.CONFIRM, b"%d" % n) for n in range(100)])
+        rig.stop()
+        assert [receive(client)[2] for _ in range(100)] == [b"%d" % n for n in range(100)]
+
+
+def test_wake_and_stop_may_be_called_late_and_twice(rig):
+    """A signal handler and a worker may both find the node's end."""
+    rig.gateway.wake()
+    rig.stop()
+    rig.gateway.stop()
+    rig.gateway.wake()
+    rig.gateway.forget(1)

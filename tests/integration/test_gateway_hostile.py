@@ -1,0 +1,223 @@
+"""The gateway against peers that are broken, hostile, slow or silent: each costs only itself."""
+
+import os
+import socket
+import struct
+
+import pytest
+import zmq
+from gateway_rig import WAIT_S, Clock, client, client_of, receive, receive_error, rig, running
+
+from field_buffer.catalogue import ProtocolError, TooManyRequests, VersionMismatch
+from tpmon.protocol.frames import ENVELOPE, Kind, frame
+
+__all__ = ["client", "rig"]  # the fixtures
+
+GARBAGE = [
+    [b"", b""],
+    [b"H" * 16, b""],
+    [b"x" * 15, b""],
+    [ENVELOPE.pack(b"HM", 1, 2, 0, 1, 5), b"four"],
+    [ENVELOPE.pack(b"HM", 1, 99, 0, 1, 0), b""],
+    frame(Kind.DELIVER, b"only the node sends this"),
+    [b"one part"],
+    [*frame(Kind.SEND), b"three"],
+    [*frame(Kind.SEND), *[b"many"] * 500],
+]
+
+
+@pytest.mark.parametrize("bad", GARBAGE)
+def test_garbage_from_a_known_peer_ends_its_connection_after_what_came_before(rig, client, bad):
+    """The stream cannot be trusted any more, but what was whole before it was applied."""
+    key = rig.login(client)
+    client.send_multipart(frame(Kind.SEND, b"good"))
+    client.send_multipart(bad)
+
+    assert rig.next_frame() == (key, Kind.SEND, b"good")
+    assert receive(client)[:2] == (Kind.ERROR, 0)
+    lost, reason = rig.next_lost()
+    assert lost == key
+    assert "HMS-1001" in reason
+    rig.login(client)
+
+
+@pytest.mark.parametrize("bad", [*GARBAGE, frame(Kind.SEND, b""), frame(Kind.HEARTBEAT)])
+def test_whoever_does_not_begin_with_hello_is_told_and_not_remembered(rig, client, bad):
+    """Nothing is kept for somebody who has not said who he is."""
+    client.send_multipart(bad)
+    assert isinstance(receive_error(client), ProtocolError)
+    assert rig.frames.empty()
+    rig.login(client)
+
+
+def test_another_version_is_told_both_numbers(rig, client):
+    """The user must learn which side to upgrade."""
+    client.send_multipart([ENVELOPE.pack(b"HM", 2, 1, 5, 1, 0), b""])
+    error = receive_error(client)
+    assert isinstance(error, VersionMismatch)
+    assert (error.theirs, error.ours) == (2, 1)
+
+
+def test_a_client_with_a_routing_id_of_its_own_is_refused(rig):
+    """Who somebody is follows from the login alone; a chosen id could take another's place."""
+    with client_of(rig.endpoints[0], routing_id=b"admin") as impostor:
+        impostor.send_multipart(frame(Kind.HELLO, b"", 3))
+        assert isinstance(receive_error(impostor), ProtocolError)
+    assert rig.frames.empty()
+
+
+def test_one_peer_more_than_the_limit_is_refused_and_may_come_later():
+    """The table has a bound (P8), and a place that was given up is free again."""
+    with running(peers_max=1) as rig, client_of(rig.endpoints[0]) as one:
+        first = rig.login(one)
+        with client_of(rig.endpoints[0]) as two:
+            two.send_multipart(frame(Kind.HELLO, b"", 9))
+            kind, correlation, _ = receive(two)
+            assert (kind, correlation) == (Kind.ERROR, 9)
+            rig.gateway.forget(first)
+            rig.turn()
+            rig.login(two)
+
+
+def test_a_peer_that_breaks_its_window_is_lost(rig, client):
+    """A full lane means that the peer sent more than the WELCOME allowed."""
+    key = rig.login(client)
+    rig.takes = False
+    client.send_multipart(frame(Kind.SEND, b"", 4))
+
+    assert isinstance(receive_error(client), TooManyRequests)
+    assert rig.next_lost()[0] == key
+
+
+def test_a_part_above_the_frame_limit_ends_the_connection_before_it_is_read():
+    """The library must not even assemble it."""
+    with running(frame_bytes_max=4096) as rig, client_of(rig.endpoints[0]) as client:
+        rig.login(client)
+        client.send_multipart(frame(Kind.SEND, b"x" * 4097))
+        client.send_multipart(frame(Kind.SEND, b"on the new connection"))
+        assert "HELLO" in str(receive_error(client))
+        assert rig.frames.empty()
+
+
+def test_a_raw_connection_with_random_bytes_disturbs_nobody(rig, client):
+    """Scanners connect to every open port."""
+    rig.login(client)
+    port = int(rig.endpoints[0].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as raw:
+        raw.sendall(struct.pack("<I", 7) + os.urandom(2000))
+        client.send_multipart(frame(Kind.SEND, b"still here"))
+        assert rig.next_frame()[2] == b"still here"
+
+
+def test_a_peer_that_does_not_read_is_dropped_and_the_others_are_served(rig, client):
+    """A slow peer costs itself, never the others (P8)."""
+    other = rig.login(client)
+    with client_of(rig.endpoints[0], rcvhwm=1) as slow:
+        key = rig.login(slow)
+        rig.send(key, *[frame(Kind.DELIVER, bytes(1 << 20))] * 200)
+        lost, reason = rig.next_lost()
+        assert lost == key
+        assert "does not read" in reason
+        rig.send(other, frame(Kind.EVENT, b"served"))
+        assert receive(client)[2] == b"served"
+
+
+def test_a_peer_that_reads_late_gets_everything_in_order():
+    """What libzmq has no room for waits with us, within its bound."""
+    with running(pending_bytes_per_peer=1 << 30) as rig:
+        rig.clock.now_s = 0.0
+        with client_of(rig.endpoints[0], rcvhwm=1) as late:
+            key = rig.login(late)
+            count = 1500
+            rig.send(key, *[frame(Kind.DELIVER, b"%06d" % n * 5000) for n in range(count)])
+            rig.turn()
+            came = []
+            while len(came) < count:
+                came.append(int(receive(late)[2][:6]))
+                rig.clock.now_s += 0.01
+            assert came == list(range(count))
+    assert rig.lost.empty()
+
+
+def test_a_peer_that_is_gone_is_lost_at_the_next_send():
+    """ROUTER alone would drop the frames in silence."""
+    with running() as rig:
+        with client_of(rig.endpoints[0]) as client:
+            key = rig.login(client)
+        for _ in range(1000):
+            rig.send(key, frame(Kind.EVENT, b""))
+            rig.turn()
+            if not rig.lost.empty():
+                break
+        assert rig.next_lost() == (key, "the connection is gone")
+
+
+def test_a_silent_peer_is_lost_and_one_with_heartbeats_is_kept():
+    """What was delivered to a dead client must go to another one."""
+    with running(clock=Clock(), heartbeat_s=12) as rig:
+        with client_of(rig.endpoints[0]) as alive, client_of(rig.endpoints[0]) as silent:
+            rig.login(alive)
+            key = rig.login(silent)
+            for _ in range(4):
+                rig.advance(4)
+                alive.send_multipart(frame(Kind.HEARTBEAT))
+                alive.send_multipart(frame(Kind.SEND, b"mark"))
+                assert rig.next_frame()[1] is Kind.SEND
+            assert rig.next_lost()[0] == key
+            assert rig.lost.empty()
+            assert rig.frames.empty()
+
+
+def test_an_idle_peer_hears_a_heartbeat_within_a_third_of_the_period():
+    """Otherwise the client takes the node for dead."""
+    with running(heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
+        rig.login(client)
+        rig.advance(6)
+        assert receive(client)[0] is Kind.HEARTBEAT
+        assert not client.poll(0)
+
+
+def test_after_a_pause_of_the_node_nobody_is_lost_unheard():
+    """A stopped process, or a suspended machine, would else lose every client at once."""
+    with running(heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
+        rig.login(client)
+        rig.clock.now_s += 100
+        rig.turn()
+        client.send_multipart(frame(Kind.SEND, b"back"))
+        assert rig.next_frame()[2] == b"back"
+        rig.advance(4)
+        assert rig.lost.empty()
+
+
+def test_one_who_says_hello_and_never_logs_in_is_lost():
+    """Else the table fills with peers that only keep their heart beating."""
+    with running(heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
+        client.send_multipart(frame(Kind.HELLO, b"", 1))
+        key, _, _ = rig.next_frame()
+        for _ in range(4):
+            client.send_multipart(frame(Kind.SEND, b"hello?"))
+            rig.next_frame()
+            rig.advance(4)
+        assert rig.next_lost() == (key, "no login within 12 s")
+
+
+def test_a_draining_gateway_loses_nobody_for_silence(rig, client):
+    """It does not listen, so silence says nothing."""
+    key = rig.login(client)
+    rig.gateway.stop_reading()
+    for _ in range(20):
+        rig.clock.now_s += 1
+        rig.send(key, frame(Kind.EVENT, b""))
+        while receive(client)[0] is Kind.HEARTBEAT:
+            pass
+    assert rig.lost.empty()
+
+
+def test_ten_thousand_frames_of_a_stranger_are_refused_without_harm(rig, client):
+    """Refusing must be cheap and bounded, also when the stranger never reads the answers."""
+    key = rig.login(client)
+    with client_of(rig.endpoints[0], rcvhwm=1, sndhwm=0) as stranger:
+        for _ in range(10_000):
+            stranger.send_multipart(frame(Kind.SEND, b"x"), zmq.NOBLOCK)
+        client.send_multipart(frame(Kind.SEND, b"served"))
+        assert rig.next_frame() == (key, Kind.SEND, b"served")

@@ -1,0 +1,249 @@
+"""The floors of the house, held against what every source file really imports.
+
+Imports run down or stay inside their package, so that a reader who knows a floor knows all it can
+touch, and so that the engine and the wire can be simulated without a machine around them.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("field_buffer", "hms", "tpmon", "workers", "services", "boot")
+
+# The longest name that fits decides.
+FLOORS = {
+    "field_buffer": 0,
+    "hms.engine": 1,
+    "hms.store": 1,
+    "tpmon.protocol": 1,
+    "workers": 1,
+    "tpmon": 2,
+    "hms": 2,
+    "hms.client": 2,
+    "hms.history": 3,
+    "services": 3,
+    "hms.testing": 4,
+    "boot": 4,
+}
+
+# Names that live on a higher floor are handed out lazily by this one file.
+LAZY = "hms"
+
+PURE = ("hms.engine", "tpmon.protocol")
+COMPUTES = """
+    __future__ abc array bisect collections contextlib copy dataclasses enum functools hashlib
+    heapq itertools math operator re string struct types typing unicodedata zlib msgspec
+"""
+PURE_MAY_IMPORT = frozenset(COMPUTES.split())
+
+CLIENT_MAY_IMPORT = ("field_buffer", "tpmon", "hms.client", "hms.errors", "hms.constants")
+NODE_SIDE = ("tpmon.gateway", "tpmon.broker", "tpmon.outbox")
+
+# S01: data is never code. Whoever reads a wire or a file may not turn a name into a module either.
+CODE_FROM_DATA = frozenset(("pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"))
+RUNS_CODE = frozenset(("eval", "exec", "compile", "__import__"))
+READS_FOREIGN_BYTES = ("field_buffer", "hms.engine", "hms.store", "hms.client", "tpmon.protocol")
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A source file: its dotted name, and whether it is a package's __init__."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+
+def _read(path: Path) -> Module:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return Module(name, path, ast.parse(path.read_text(encoding="utf-8")))
+
+
+MODULES = [_read(path) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+NAMES = frozenset(module.name for module in MODULES)
+
+
+def _absolute(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    base = module.name.split(".")
+    base = base[: len(base) - node.level + module.is_package]
+    return ".".join([*base, node.module] if node.module else base)
+
+
+def _imports(module: Module) -> Iterator[tuple[int, str]]:
+    """(line, imported module) of every import, also those inside functions."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(module, node)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield node.lineno, inner if inner in NAMES else base
+
+
+def _is_in(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def _package(name: str) -> str | None:
+    """The entry of FLOORS that a module belongs to; None for a module that is not ours."""
+    fitting = [package for package in FLOORS if _is_in(name, package)]
+    return max(fitting, key=len) if fitting else None
+
+
+def _where(module: Module, line: int) -> str:
+    return f"{module.path.relative_to(ROOT)}:{line}"
+
+
+def _all_imports() -> Iterator[tuple[Module, str, str]]:
+    """(module, imported, place) of every import in every package."""
+    for module in MODULES:
+        for line, imported in _imports(module):
+            yield module, imported, _where(module, line)
+
+
+def _runs_down(importer: str, imported: str) -> bool:
+    source, target = _package(importer), _package(imported)
+    if target is None or source is None or source == target:
+        return True
+    if FLOORS[source] == 1:
+        return FLOORS[target] == 0
+    return FLOORS[target] <= FLOORS[source]
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "is_allowed"),
+    [
+        ("boot.node", "hms.engine.broker", True),
+        ("tpmon.gateway", "workers.pool", True),
+        ("hms.client.session", "tpmon.client", True),
+        ("hms.store.journal.log", "hms.store.interface", True),
+        ("hms.engine.broker", "json", True),
+        ("hms.store.journal.log", "hms.engine.records", False),
+        ("hms.engine.broker", "tpmon.protocol.frames", False),
+        ("tpmon.protocol.frames", "hms", False),
+        ("field_buffer.packing", "hms.errors", False),
+        ("hms.history.source", "hms.testing.node", False),
+    ],
+)
+def test_the_rule_itself_tells_right_from_wrong(importer, imported, is_allowed):
+    """A check that never failed is not trusted."""
+    assert _runs_down(importer, imported) is is_allowed
+
+
+def test_imports_run_down_or_stay_inside_their_package():
+    """A lower floor that knows a higher one can no longer be read, or tested, without it."""
+    wrong = [
+        f"{place}: {module.name} imports {imported}"
+        for module, imported, place in _all_imports()
+        if module.name != LAZY and not _runs_down(module.name, imported)
+    ]
+
+    assert wrong == []
+
+
+def test_every_package_has_a_floor():
+    """A new folder must not escape the rules by being unknown to them."""
+    assert [module.name for module in MODULES if _package(module.name) is None] == []
+
+
+@pytest.mark.parametrize("pure", PURE)
+def test_the_sans_io_packages_import_only_what_computes(pure):
+    """The engine and the wire touch no socket, thread, file, clock or chance (P3)."""
+    wrong = [
+        f"{place}: {imported}"
+        for module, imported, place in _all_imports()
+        if _is_in(module.name, pure)
+        and imported.split(".")[0] not in PURE_MAY_IMPORT
+        and not _is_in(imported, pure, "field_buffer")
+    ]
+
+    assert wrong == []
+
+
+def test_the_field_buffer_imports_nothing_of_ours():
+    """It is the ground floor: client, node and history all stand on it."""
+    wrong = [
+        f"{place}: {imported}"
+        for module, imported, place in _all_imports()
+        if _is_in(module.name, "field_buffer") and _is_in(imported, *PACKAGES[1:])
+    ]
+
+    assert wrong == []
+
+
+def test_the_client_imports_only_what_an_application_needs():
+    """An application's process must load neither the broker nor what only the node needs."""
+    wrong = [
+        f"{place}: {imported}"
+        for module, imported, place in _all_imports()
+        if _is_in(module.name, "hms.client")
+        and _is_in(imported, *PACKAGES)
+        and (not _is_in(imported, *CLIENT_MAY_IMPORT) or _is_in(imported, *NODE_SIDE))
+    ]
+
+    assert wrong == []
+
+
+def test_only_boot_imports_boot():
+    """What composes all the others is known to none of them."""
+    wrong = [
+        f"{place}: {imported}"
+        for module, imported, place in _all_imports()
+        if _is_in(imported, "boot") and not _is_in(module.name, "boot")
+    ]
+
+    assert wrong == []
+
+
+def test_no_module_imports_the_tests():
+    """What is installed must not need what is not."""
+    wrong = [
+        f"{place}: {imported}"
+        for _, imported, place in _all_imports()
+        if _is_in(imported, "tests", "conftest", "bench", "pytest", "hypothesis")
+        and not place.startswith("hms/testing/")
+    ]
+
+    assert wrong == []
+
+
+def test_no_module_makes_code_from_data():
+    """S01: brokers were taken over by frames that named a class to build."""
+    wrong = [
+        f"{place}: {imported}"
+        for _, imported, place in _all_imports()
+        if imported.split(".")[0] in CODE_FROM_DATA
+    ]
+    wrong += [
+        f"{_where(module, node.lineno)}: {node.func.id}()"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in RUNS_CODE
+    ]
+
+    assert wrong == []
+
+
+def test_what_reads_foreign_bytes_imports_nothing_by_name():
+    """S01: a name from the wire or from a file must never become a module."""
+    wrong = [
+        f"{place}: {imported}"
+        for module, imported, place in _all_imports()
+        if _is_in(module.name, *READS_FOREIGN_BYTES) and _is_in(imported, "importlib", "runpy")
+    ]
+
+    assert wrong == []

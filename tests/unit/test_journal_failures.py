@@ -1,0 +1,248 @@
+"""A failed write or sync is the journal's last act (P7), and one process has the directory."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from journal_support import FaultyDisk, booted, opened, recovered, segments
+
+from field_buffer.catalogue import StoreFailed, StoreLocked, StoreUnavailable
+from hms.store.journal import RealDisk
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
+def test_an_error_in_a_write_or_sync_kills_the_journal_and_nothing_more_is_durable(tmp_path, call):
+    """A sync that is repeated after a failure reports success although the data is gone."""
+    disk = FaultyDisk()
+    journal, _ = booted(tmp_path, disk)
+    journal.append(3, 1, (b"safe",))
+    durable = journal.commit()
+    journal.append(3, 1, (b"lost",))
+    disk.failing[call] = errno.EIO
+
+    with pytest.raises(StoreFailed, match="Input/output error") as caught:
+        journal.commit()
+    assert caught.value.path == str(tmp_path)
+    assert journal.durable_lsn == durable
+
+    disk.failing.clear()
+    disk.calls.clear()
+    for act in (journal.commit, journal.maintain, lambda: journal.append(3, 1, (b"x",))):
+        with pytest.raises(StoreFailed, match="Input/output error"):
+            act()
+    assert disk.calls == []
+    assert journal.durable_lsn == durable
+    assert "Input/output error" in journal.sends_refused()
+    assert not journal.needs_maintenance
+    journal.close()
+    assert recovered(tmp_path)[0] == b"safe"
+
+
+@pytest.mark.parametrize("call", ["open spare.log", "pwritev", "fdatasync"])
+def test_an_error_while_a_segment_is_begun_kills_the_journal(tmp_path, call):
+    """The second half of a batch may fail when the first is safe: neither counts as durable."""
+    disk = FaultyDisk()
+    journal, _ = booted(tmp_path, disk)
+    durable = journal.commit()
+    for _ in range(8):
+        journal.append(3, 1, (bytes(1000),))
+    disk.failing[call] = errno.EIO
+
+    with pytest.raises(StoreFailed):
+        journal.commit()
+    assert journal.durable_lsn == durable
+    journal.close()
+
+
+def test_a_fault_that_is_no_disk_error_kills_the_journal_too(tmp_path):
+    """Records that were taken and not written would leave a hole in the log."""
+    journal, _ = booted(tmp_path)
+    journal.append(3, 1, (b"a",))
+
+    class Faulty(RealDisk):
+        def pwritev(self, fd, buffers, offset):
+            raise MemoryError
+
+    journal._segment._disk = Faulty()
+    with pytest.raises(MemoryError):
+        journal.commit()
+    with pytest.raises(StoreFailed, match="MemoryError"):
+        journal.append(3, 1, (b"b",))
+    journal.close()
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync", "open spare.log"])
+def test_an_error_other_than_no_space_while_the_spare_is_prepared_kills_the_journal(tmp_path, call):
+    """A disk that breaks must stop the node, not slow it."""
+    disk = FaultyDisk()
+    journal, _ = booted(tmp_path, disk)
+    disk.failing[call] = errno.EIO
+
+    with pytest.raises(StoreFailed):
+        journal.maintain()
+    with pytest.raises(StoreFailed):
+        journal.commit()
+    journal.close()
+
+
+def move_directory(path):
+    path.rename(path.with_name("moved"))
+
+
+def remove_files(path):
+    for file in path.iterdir():
+        file.unlink()
+
+
+def remove_segment(path):
+    segments(path)[-1].unlink()
+
+
+def replace_segment(path):
+    file = segments(path)[-1]
+    copy = path / "copy"
+    copy.write_bytes(file.read_bytes())
+    copy.replace(file)
+
+
+def rename_segment(path):
+    segments(path)[-1].rename(path / "other")
+
+
+def replace_lock(path):
+    (path / "LOCK").unlink()
+    (path / "LOCK").write_text("1")
+
+
+def exchange_directory(path):
+    move_directory(path)
+    path.mkdir()
+    (path / "LOCK").touch()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        move_directory,
+        remove_files,
+        remove_segment,
+        replace_segment,
+        rename_segment,
+        replace_lock,
+        exchange_directory,
+    ],
+)
+def test_a_directory_or_file_that_is_taken_away_is_noticed_before_anything_is_confirmed(
+    tmp_path, harm
+):
+    """Writes to a removed file succeed; confirmed messages would be gone with the process."""
+    path = tmp_path / "store"
+    journal, _ = booted(path)
+    durable = journal.commit()
+    harm(path)
+    journal.append(3, 1, (b"a",))
+
+    with pytest.raises(StoreFailed, match="removed|replaced|moved"):
+        journal.commit()
+    assert journal.durable_lsn == durable
+    with pytest.raises(StoreFailed):
+        journal.append(3, 1, (b"b",))
+    journal.close()
+
+
+HOLDER = """
+import sys
+from hms.store.journal import Journal
+journal = Journal.open(sys.argv[1], node_uid=77)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_with_the_pid_of_the_first_until_it_is_gone(tmp_path):
+    """Two nodes on one store would destroy it (F-I3); the lock ends with its holder, however."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    with holder:
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(StoreLocked) as caught:
+            opened(tmp_path)
+        assert caught.value.pid == str(holder.pid)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(timeout=30)
+
+    opened(tmp_path).close()
+
+
+def test_a_second_journal_in_the_same_process_is_refused(tmp_path):
+    """The lock is of the open file, not of the process."""
+    journal = opened(tmp_path)
+    with pytest.raises(StoreLocked):
+        opened(tmp_path)
+    journal.close()
+    opened(tmp_path).close()
+
+
+def test_a_path_that_is_no_directory_is_unavailable(tmp_path):
+    """The operator hears what is wrong with the path instead of a traceback."""
+    file = tmp_path / "file"
+    file.write_text("x")
+    for path in (file, file / "below"):
+        with pytest.raises(StoreUnavailable) as caught:
+            opened(path)
+        assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EMFILE])
+def test_a_directory_that_cannot_be_written_is_unavailable(tmp_path, code):
+    """Every reason of the system reaches the operator in its own words."""
+    disk = FaultyDisk()
+    disk.failing["open LOCK"] = code
+    with pytest.raises(StoreUnavailable, match=os.strerror(code)):
+        opened(tmp_path / "new" / "store", disk)
+
+
+def test_a_disk_that_is_full_at_boot_is_unavailable_and_changes_no_record(tmp_path):
+    """The node must say so and boot later with everything."""
+    journal, _ = booted(tmp_path)
+    journal.append(3, 1, (b"a",))
+    journal.commit()
+    journal.close()
+    disk = FaultyDisk()
+    disk.failing["pwritev spare.log"] = errno.ENOSPC
+
+    journal = opened(tmp_path, disk)
+    list(journal.recover())
+    with pytest.raises(StoreUnavailable, match="No space left"):
+        journal.start(lambda: (11, 1, (b"",)))
+    journal.close()
+    assert recovered(tmp_path) == [b"a"]
+
+
+def test_a_closed_journal_takes_nothing_more(tmp_path):
+    """A late append must fail loudly instead of waiting for a commit that never comes."""
+    journal, _ = booted(tmp_path)
+    journal.close()
+
+    with pytest.raises(StoreFailed, match="closed"):
+        journal.append(3, 1, (b"a",))
+    with pytest.raises(StoreFailed, match="closed"):
+        journal.commit()
+
+
+def test_closing_twice_closes_nothing_that_another_has_opened_since(tmp_path):
+    """The system gives a closed descriptor's number to the next file."""
+    journal, _ = booted(tmp_path)
+    journal.maintain()
+    journal.close()
+    with (tmp_path / "other").open("w") as other:
+        journal.close()
+        other.write("x")
+        other.flush()

@@ -1,0 +1,167 @@
+"""Bad records found at boot: torn writes are cut, damage is refused and named."""
+
+import random
+import shutil
+
+import pytest
+from journal_support import (
+    SMALL,
+    booted,
+    contents,
+    flip,
+    recovered,
+    segments,
+)
+
+from field_buffer.catalogue import StoreCorrupt
+
+BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]
+SIZES = [32 + len(body) + -len(body) % 8 for body in BODIES]
+START = 64 + 32 + 16  # segment header, dictionary
+
+
+def store_of(path, batches):
+    """A store as a crash leaves it: the batches are synced one by one."""
+    journal, _ = booted(path)
+    for batch in batches:
+        for body in batch:
+            journal.append(3, 1, (body,))
+        journal.commit()
+    journal.close()
+    return segments(path)[-1]
+
+
+def offset_of(n):
+    return START + sum(SIZES[:n])
+
+
+def test_a_last_record_that_is_cut_at_any_byte_is_dropped_and_the_others_stay(tmp_path):
+    """A crash in the middle of a write must never keep a node from booting."""
+    file = store_of(tmp_path, [BODIES])
+    whole = file.read_bytes()
+    end = offset_of(4)
+    for cut in range(offset_of(3), end):
+        for damaged in (whole[:cut], whole[:cut].ljust(SMALL, b"\0")):
+            file.write_bytes(damaged)
+            is_whole = cut >= offset_of(3) + 32 + len(BODIES[3]) or damaged[:end] == whole[:end]
+            assert recovered(tmp_path) == (BODIES if is_whole else BODIES[:3])
+
+
+def test_a_flip_in_the_last_record_drops_it_alone(tmp_path):
+    """Some sectors of the last write may be old ones: the record is then no record."""
+    file = store_of(tmp_path, [[body] for body in BODIES])
+    whole = file.read_bytes()
+    for at in range(offset_of(3), offset_of(3) + 32 + len(BODIES[3])):
+        file.write_bytes(whole)
+        flip(file, at, 1 << at % 8)
+        assert recovered(tmp_path) == BODIES[:3]
+
+
+def test_a_flip_in_the_record_before_it_drops_both_when_they_were_written_together(tmp_path):
+    """Sectors of one write reach the disk in any order, so neither was confirmed."""
+    file = store_of(tmp_path, [BODIES[:2], BODIES[2:]])
+    whole = file.read_bytes()
+    for at in range(offset_of(2), offset_of(2) + 32 + len(BODIES[2])):
+        file.write_bytes(whole)
+        flip(file, at, 1 << at % 8)
+        assert recovered(tmp_path) == BODIES[:2]
+
+
+def test_a_flip_in_a_record_that_had_been_synced_refuses_to_boot(tmp_path):
+    """A later write proves that it had been confirmed: cutting there would lose it in silence."""
+    file = store_of(tmp_path, [[body] for body in BODIES])
+    whole = file.read_bytes()
+    for at in range(offset_of(1), offset_of(3)):
+        n = 1 if at < offset_of(2) else 2
+        if at >= offset_of(n) + 32 + len(BODIES[n]):
+            continue  # padding says nothing
+        file.write_bytes(whole)
+        flip(file, at, 1 << at % 8)
+        before = contents(tmp_path)
+        with pytest.raises(StoreCorrupt) as caught:
+            recovered(tmp_path)
+        assert (caught.value.file, caught.value.offset) == (str(file), offset_of(n))
+        assert caught.value.lsn == n + 2
+        assert contents(tmp_path) == before
+
+
+def test_damage_is_found_in_any_segment_but_the_last_wherever_it_is(tmp_path):
+    """All of them were synced: the boot is refused or nothing is missing, never in between."""
+    path = tmp_path / "store"
+    journal, _ = booted(path)
+    sent = [b"%04d" % i * (i % 90) for i in range(60)]
+    for body in sent:
+        journal.append(3, 1, (body,))
+    journal.commit()
+    journal.close()
+    chance, refused = random.Random(4), 0
+    files = segments(path)[:-1]
+    for _ in range(150):
+        file = chance.choice(files)
+        whole = file.read_bytes()
+        flip(file, chance.randrange(len(whole)), 1 << chance.randrange(8))
+        before = contents(path)
+        try:
+            assert recovered(path) == sent
+        except StoreCorrupt as error:
+            refused += 1
+            assert error.file == str(file)
+            assert contents(path) == before
+        file.write_bytes(whole)
+        shutil.rmtree(path)
+        path.mkdir()
+        for name, data in before.items():
+            (path / name).write_bytes(data)
+        file.write_bytes(whole)
+    assert refused > 100
+
+
+def test_zeros_in_the_middle_of_the_last_segment_are_damage(tmp_path):
+    """A lost sector looks like the end of the log, yet later records prove that it is not."""
+    file = store_of(tmp_path, [[body] for body in BODIES])
+    data = bytearray(file.read_bytes())
+    data[offset_of(1) : offset_of(2)] = bytes(SIZES[1])
+    file.write_bytes(data)
+
+    with pytest.raises(StoreCorrupt) as caught:
+        recovered(tmp_path)
+    assert caught.value.offset == offset_of(1)
+
+
+def test_bytes_behind_a_cut_never_come_back(tmp_path):
+    """A torn record that survives behind the cut must not follow records that are written later."""
+    file = store_of(tmp_path, [BODIES[:2], BODIES[2:]])
+    flip(file, offset_of(2))
+    assert recovered(tmp_path) == BODIES[:2]
+    assert file.stat().st_size == offset_of(2)
+
+    journal, _ = booted(tmp_path)
+    journal.append(3, 1, (BODIES[2],))
+    journal.commit()
+    journal.close()
+
+    assert recovered(tmp_path) == BODIES[:3]
+
+
+def test_records_of_another_boot_do_not_verify_in_this_segment(tmp_path):
+    """The same bytes at the same place, but written by an earlier boot: the salt tells them apart."""
+    old = store_of(tmp_path / "a", [BODIES]).read_bytes()
+    booted(tmp_path / "b")[0].close()
+    file = store_of(tmp_path / "b", [BODIES[:1]])
+    data = bytearray(file.read_bytes())
+    data[offset_of(1) : offset_of(4)] = old[offset_of(1) : offset_of(4)]
+    file.write_bytes(data)
+
+    assert recovered(tmp_path / "b") == BODIES[:1]
+
+
+def test_a_message_that_holds_a_piece_of_this_log_is_not_taken_for_records(tmp_path):
+    """Somebody may send a copy of the log through the node; a torn write of it must still boot."""
+    file = store_of(tmp_path, [[body] for body in BODIES])
+    copy = file.read_bytes()[: offset_of(4)]
+    file.unlink()
+    (tmp_path / "spare.log").unlink(missing_ok=True)
+    file = store_of(tmp_path, [[body] for body in BODIES] + [[copy]])
+    assert recovered(tmp_path) == [*BODIES, copy]
+    flip(file, offset_of(4) + 32 + len(copy) - 1)
+    assert recovered(tmp_path) == BODIES

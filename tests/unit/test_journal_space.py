@@ -1,0 +1,146 @@
+"""Disk full: new sends are refused while acknowledgements still fit (P10)."""
+
+import errno
+
+import pytest
+from journal_support import SMALL, FaultyDisk, booted, recovered
+
+from field_buffer.catalogue import StoreFailed
+
+EIGHTH = SMALL // 8
+
+
+@pytest.fixture
+def disk():
+    return FaultyDisk()
+
+
+@pytest.fixture
+def journal(tmp_path, disk):
+    journal, _ = booted(tmp_path, disk)
+    yield journal
+    journal.close()
+
+
+def fill(disk, code=errno.ENOSPC):
+    disk.failing["pwritev spare.log"] = code
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_sends_are_refused_when_the_next_segment_cannot_be_prepared(journal, disk, code):
+    """It shows a whole segment ahead, so that what is under way can still be finished."""
+    assert journal.sends_refused() is None
+    fill(disk, code)
+
+    journal.maintain()
+
+    assert journal.sends_refused()
+    assert not journal.is_waiting_for_space
+    journal.append(5, 1, (b"acknowledgement",))
+    assert journal.commit() == journal.last_lsn
+
+
+def test_sending_goes_on_when_there_is_space_again_and_it_is_tried_once_a_second(journal, disk):
+    """Freeing space must be enough; trying at every commit would only burn time."""
+    fill(disk)
+    journal.maintain()
+    assert not journal.needs_maintenance
+    disk.failing.clear()
+    tries = disk.calls.count("open spare.log")
+    disk.now = 0.9
+    journal.maintain()
+    assert disk.calls.count("open spare.log") == tries
+    assert journal.sends_refused()
+
+    disk.now = 1.0
+    assert journal.needs_maintenance
+    journal.maintain()
+
+    assert journal.sends_refused() is None
+    assert not journal.needs_maintenance
+
+
+def test_a_failed_spare_is_removed_and_made_anew(tmp_path, journal, disk):
+    """Its space helps others meanwhile, and a failed sync is never repeated on the same file."""
+    disk.failing["fdatasync spare.log"] = errno.ENOSPC
+    journal.maintain()
+    assert not (tmp_path / "spare.log").exists()
+
+    disk.failing.clear()
+    disk.now = 5.0
+    journal.maintain()
+    assert (tmp_path / "spare.log").read_bytes() == bytes(SMALL)
+
+
+def test_acknowledgements_use_the_segment_and_the_spare_to_the_end_and_then_the_node_stops(
+    tmp_path, journal, disk
+):
+    """Nothing that was confirmed before the end is lost."""
+    journal.maintain()
+    journal.append(3, 1, (bytes(3000),))
+    journal.append(3, 1, (bytes(3000),))
+    journal.commit()
+    fill(disk)
+    journal.maintain()
+    assert journal.sends_refused()
+    done = 0
+    with pytest.raises(StoreFailed, match="No space left"):
+        while True:
+            journal.append(5, 1, (b"ack",))
+            journal.commit()
+            done += 1
+    journal.close()
+
+    assert done == (SMALL - 64 - 32 - 48 - 3032) // 40
+    assert recovered(tmp_path)[:2] == [bytes(3000)] * 2
+    assert len(recovered(tmp_path)) == done + 2
+
+
+def test_senders_wait_when_the_spare_is_only_not_ready_and_the_segment_nearly_full(journal):
+    """A pause of milliseconds is no reason to refuse."""
+    journal.append(3, 1, (bytes(3000),))
+    journal.commit()
+    assert journal.sends_refused() is None
+    assert not journal.is_waiting_for_space
+
+    journal.append(3, 1, (bytes(420),))
+    journal.commit()
+    assert journal.sends_refused() is None
+    assert journal.is_waiting_for_space
+    assert journal.needs_maintenance
+
+    journal.maintain()
+    assert not journal.is_waiting_for_space
+
+
+def test_senders_wait_when_the_backlog_runs_ahead_of_the_prepared_segments(journal):
+    """A commit that must prepare segments itself is slow; more load would make it slower."""
+    journal.maintain()
+    for _ in range(2):
+        journal.append(3, 1, (bytes(3000),))
+    assert not journal.is_waiting_for_space
+    journal.append(3, 1, (bytes(3000),))
+    assert journal.is_waiting_for_space
+
+    journal.commit()
+    journal.maintain()
+    assert not journal.is_waiting_for_space
+
+
+def test_a_commit_without_a_spare_prepares_one_itself(tmp_path, journal, disk):
+    """Storage workers may be late; the log goes on."""
+    for i in range(10):
+        journal.append(3, 1, (b"%d" % i * 1000,))
+    assert journal.commit() == journal.last_lsn
+    journal.close()
+    assert len(recovered(tmp_path)) == 10
+
+
+def test_maintenance_is_asked_for_once_a_segment(journal, disk):
+    """Several workers may look at the same time."""
+    assert journal.needs_maintenance
+    journal.maintain()
+    assert not journal.needs_maintenance
+    calls = len(disk.calls)
+    journal.maintain()
+    assert len(disk.calls) == calls

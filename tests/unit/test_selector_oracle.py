@@ -1,0 +1,141 @@
+"""The selector against a second opinion: a lark grammar and a slow evaluator of their own."""
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from selector_oracle import evaluate
+from selector_oracle_grammar import RefusedError, read
+
+from field_buffer.catalogue import SelectorSyntaxError
+from hms.engine.selector import Selector
+
+_NAMES = ("a", "b", "s", "t", "vip", "$Priority", "höhe")
+_LONGS = ("0", "1", "2", "7", "10L", "0x1F", "017", "9007199254740993", "9223372036854775807")
+_DOUBLES = ("0.0", "0.5", "7.", ".25", "1E3", "2D", "0.1F", "1e308", "9007199254740992.0")
+_STRINGS = ("'a'", "'b'", "'ab'", "'10'", "''", "'it''s'", "'a_b'")
+_PATTERNS = ("'%'", "'a%'", "'_b'", "'%a_b%'", "'a!_b'", "'%!%'", "''")
+
+_VALUES = st.one_of(
+    st.integers(-12, 12),
+    st.sampled_from((2**53 + 1, 2**63 - 1, -(2**63))),
+    st.sampled_from((0.0, -0.0, 0.5, -2.5, 7.0, 1e308, float("inf"), float("nan"))),
+    st.sampled_from(("", "a", "b", "ab", "a_b", "axb", "10", "it's", "a\nb")),
+    st.booleans(),
+    st.just(b"a"),
+)
+_ROWS = st.dictionaries(st.sampled_from(_NAMES), _VALUES)
+
+
+def _joined(*parts):
+    """Parts of a selector with some white space between them."""
+    return st.tuples(st.sampled_from((" ", "\n", " \t ")), *parts).map(
+        lambda drawn: drawn[0].join(drawn[1:])
+    )
+
+
+def _word(word):
+    return st.sampled_from((word, word.lower(), word.title()))
+
+
+def _bracketed(inner):
+    return inner.map(lambda text: f"({text})")
+
+
+_names = st.sampled_from(_NAMES)
+_operands = st.one_of(_names, st.sampled_from(_LONGS), st.sampled_from(_DOUBLES))
+_numbers = st.recursive(
+    _operands,
+    lambda inner: st.one_of(
+        _joined(inner, st.sampled_from("+-*/"), inner),
+        st.tuples(st.sampled_from("+-"), inner).map("".join),
+        _bracketed(inner),
+    ),
+    max_leaves=4,
+)
+_maybe_not = st.sampled_from(("", "NOT", "not"))
+_equals = st.sampled_from(("=", "<>"))
+_others = st.one_of(_names, st.sampled_from(_STRINGS), st.sampled_from(("TRUE", "false")))
+_tests = st.one_of(
+    _joined(_numbers, st.sampled_from(("=", "<>", "<", "<=", ">", ">=")), _numbers),
+    _joined(_others, _equals, _others),
+    _joined(_others, _equals, _numbers),
+    _joined(_numbers, _equals, _others),
+    _joined(_numbers, _maybe_not, _word("BETWEEN"), _numbers, _word("AND"), _numbers),
+    _joined(
+        _names,
+        _maybe_not,
+        _word("IN"),
+        st.lists(st.sampled_from(_STRINGS), min_size=1, max_size=3).map(
+            lambda strings: f"({', '.join(strings)})"
+        ),
+    ),
+    _joined(
+        _names,
+        _maybe_not,
+        _word("LIKE"),
+        st.sampled_from(_PATTERNS),
+        st.sampled_from(("", "ESCAPE '!'", "escape '_'")),
+    ),
+    _joined(_names, _word("IS"), _maybe_not, _word("NULL")),
+    _names,
+    st.sampled_from(("TRUE", "False")),
+)
+_conditions = st.recursive(
+    _tests,
+    lambda inner: st.one_of(
+        _joined(inner, _word("AND"), inner),
+        _joined(inner, _word("OR"), inner, _word("OR"), inner),
+        _joined(_word("NOT"), inner),
+        _bracketed(inner),
+    ),
+    max_leaves=5,
+)
+_tokens = st.one_of(
+    _names,
+    st.sampled_from(_LONGS + _DOUBLES + _STRINGS),
+    st.sampled_from(("NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "NULL", "ESCAPE", "TRUE")),
+    st.sampled_from(("=", "<>", "<", ">=", "+", "-", "*", "/", "(", ")", ",")),
+)
+
+
+def opinions(text, row):
+    """What the two say of a selector and a message; "refused" for one that does not parse."""
+    try:
+        ours = Selector(text).matches(row)
+    except SelectorSyntaxError:
+        ours = "refused"
+    try:
+        theirs = evaluate(read(text), row)
+    except RefusedError:
+        theirs = "refused"
+    return ours, theirs
+
+
+@settings(max_examples=400)
+@given(_conditions, _ROWS, _ROWS)
+def test_a_selector_answers_what_the_second_opinion_says(text, row, another):
+    """Two readings of JMS that agree over random conditions are unlikely to share a mistake."""
+    for message in (row, another):
+        ours, theirs = opinions(text, message)
+        event(f"{ours}")
+        assert ours is theirs or ours == theirs == "refused"
+
+
+@settings(max_examples=400)
+@given(st.lists(_tokens, min_size=1, max_size=9).map(" ".join), _ROWS)
+def test_both_refuse_the_same_token_soup(text, row):
+    """A grammar that takes too much hides mistakes; one that takes too little breaks clients."""
+    ours, theirs = opinions(text, row)
+
+    assert ours is theirs or ours == theirs == "refused"
+
+
+@settings(max_examples=200)
+@given(_conditions, st.data())
+def test_both_agree_on_a_selector_with_one_word_changed(text, data):
+    """Nearly right is where parsers differ."""
+    words = text.split()
+    place = data.draw(st.integers(0, len(words) - 1))
+    words[place : place + 1] = data.draw(st.lists(_tokens, max_size=2))
+    ours, theirs = opinions(" ".join(words) or "TRUE", {"a": 1, "s": "a", "vip": True})
+
+    assert ours is theirs or ours == theirs == "refused"

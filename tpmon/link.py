@@ -1,0 +1,250 @@
+"""The link to a node: what one connection after the other has in common. No socket, thread, clock.
+
+State: OFF --greet--> GREETING --WELCOME--> UP, and from anywhere --lose--> OFF, for good --> ENDED.
+
+Frames come in by receive() and go out by `outbox`. What was asked stays in `asked` until its answer
+is here; asked while OFF it is sent as soon as the link is UP. After WELCOME the participants (the
+sessions) open again what they had open, then what is still asked is sent again in its old order.
+Whoever drives the link sends the outbox, wakes the threads that wait for what is in `woken`, and
+runs `calls`, which are the application's own functions, where they may block.
+"""
+
+import enum
+import itertools
+from collections.abc import Callable
+from typing import Protocol
+
+from field_buffer.catalogue import ConnectionLost, ProtocolError
+from field_buffer.errors import HmsError
+from tpmon.asked import Asked, Frame, OnLoss, Pending
+from tpmon.protocol import frames, structures
+from tpmon.protocol.frames import Kind
+from tpmon.protocol.structures import Event, Hello, InvokeHead, Limits, Request, Welcome
+
+_FRAME_BYTES_SLACK = 1 << 20
+"""A DELIVER may be above frame_bytes_max by its rows."""
+
+_ANSWERS = frozenset((Kind.REPLY, Kind.ERROR, Kind.CONFIRM, Kind.BROWSED, Kind.ANSWER))
+
+NO_LIMITS = Limits(1 << 24, 1 << 24, 16, 1000, 30.0)
+"""Assumed until the first WELCOME."""
+
+
+class State(enum.Enum):
+    """Of the link."""
+
+    OFF = "not connected"
+    GREETING = "waits for WELCOME"
+    UP = "connected"
+    ENDED = "closed, or lost for good"
+
+
+class Receiver(Protocol):
+    """A consumer."""
+
+    def delivered(self, epoch: int, count: int, payload: bytes) -> None:
+        """Messages came; their rows begin behind DELIVER_HEAD."""
+
+    def closed(self, error: HmsError) -> None:
+        """The node closed it."""
+
+
+class Participant(Protocol):
+    """A session, or whatever else has to be opened again on a new connection."""
+
+    def restore(self) -> None:
+        """Ask the node to open all that was open."""
+
+    def lost(self, error: HmsError) -> None:
+        """The connection is lost, and all that the node knew of it."""
+
+    def tick(self) -> None:
+        """Send what was held back to be sent together."""
+
+
+class Link:
+    """See the module. hello: who this client is."""
+
+    def __init__(self, hello: Hello) -> None:
+        self.hello = hello
+        self.state = State.OFF
+        self.error: HmsError = ConnectionLost(address="the node", reason="it is not connected yet")
+        self.welcome: Welcome | None = None
+        self.limits = NO_LIMITS
+        self.outbox: list[Frame] = []
+        self.woken: list[object] = []
+        self.calls: list[Callable[[], None]] = []
+        self.asked: dict[int, Asked] = {}
+        self.receivers: dict[int, Receiver] = {}
+        self.participants: list[Participant] = []
+        self.ticking: list[Participant] = []
+        self.sends_in_flight = 0
+        self.unattended = 0  # answers for which no thread waits; the background thread reads them
+        self.on_room: dict[int, Callable[[], None]] = {}
+        self.on_invoke: Callable[[InvokeHead, bytes], None] | None = None
+        self.on_error: Callable[[HmsError], None] | None = None
+        self._correlations = itertools.count(1)
+        self._handles = itertools.count(1)
+        self._greeting = 0
+        self._heard_at = self._sent_at = 0.0
+
+    # ---- what goes out
+
+    def new_handle(self) -> int:
+        """A number for a session, producer or consumer; never used twice."""
+        return next(self._handles)
+
+    def tell(self, kind: Kind, payload: bytes = b"", count: int = 1) -> None:
+        """Send without expecting an answer; said to nobody while the link is not up."""
+        if self.state is State.UP:
+            self.outbox.append(frames.frame(kind, payload, 0, count))
+
+    def ask(self, kind: Kind, payload: bytes, asked: Asked, count: int = 1) -> None:
+        """Send, and remember it until the answer is here."""
+        if self.state is State.ENDED:
+            asked.failed(self.error)
+            return
+        correlation = next(self._correlations) & 0xFFFF_FFFF or next(self._correlations)
+        asked.frame = frames.frame(kind, payload, correlation, count)
+        self.asked[correlation] = asked
+        if self.state is State.UP:
+            self.outbox.append(asked.frame)
+
+    def request(self, request: Request, pending: Pending) -> Pending:
+        """Ask for something."""
+        self.ask(Kind.REQUEST, structures.encode(request), pending)
+        return pending
+
+    def abandon(self, asked: Asked) -> None:
+        """Nobody waits for it any longer: do not send it again."""
+        for correlation, waiting in self.asked.items():
+            if waiting is asked:
+                if self.state is not State.UP:
+                    del self.asked[correlation]
+                    asked.failed(self.error)
+                elif isinstance(asked, Pending):
+                    asked.on_loss = OnLoss.DONE
+                return
+
+    # ---- what time brings
+
+    def sent(self, now: float) -> None:
+        """Frames went out just now."""
+        self._sent_at = now
+
+    def beat(self, now: float) -> None:
+        """Put a HEARTBEAT into the outbox when one is due."""
+        if self.state is State.UP and now - self._sent_at >= self.limits.heartbeat_s / 3:
+            self.tell(Kind.HEARTBEAT)
+
+    def is_silent(self, now: float) -> bool:
+        """Whether the node has to be taken for lost."""
+        return self.state is State.UP and now - self._heard_at >= self.limits.heartbeat_s
+
+    @property
+    def due_at(self) -> float:
+        """When beat() and is_silent() are to be asked again."""
+        if self.state is not State.UP:
+            return float("inf")
+        beat_s = self.limits.heartbeat_s
+        return min(self._sent_at + beat_s / 3, self._heard_at + beat_s)
+
+    # ---- from state to state
+
+    def greet(self, now: float) -> None:
+        """A socket is there: begin with HELLO."""
+        assert self.state is State.OFF
+        self.state = State.GREETING
+        self._greeting = next(self._correlations)
+        self._heard_at = now
+        hello = structures.encode(self.hello)
+        self.outbox.append(frames.frame(Kind.HELLO, hello, self._greeting))
+
+    def lose(self, error: HmsError, *, is_final: bool) -> None:
+        """The connection is gone; with is_final nothing will ever come again."""
+        was_up = self.state is State.UP
+        if self.state is State.ENDED:
+            return
+        self.state = State.ENDED if is_final else State.OFF
+        self.error = error
+        self.outbox.clear()
+        if was_up:
+            self.asked = {number: one for number, one in self.asked.items() if one.lost(error)}
+            for participant in list(self.participants):
+                participant.lost(error)
+        if is_final:
+            asked, self.asked = self.asked, {}
+            for one in asked.values():
+                one.failed(error)
+            for room in list(self.on_room.values()):
+                room()
+        self.woken.append(None)
+
+    # ---- what comes in
+
+    def receive(self, parts: Frame, now: float) -> None:
+        """Take a frame in; raises ProtocolError when the node speaks nonsense."""
+        limit = self.limits.frame_bytes_max + _FRAME_BYTES_SLACK
+        kind, correlation, _, _ = frames.decode_envelope(parts, limit)
+        payload = parts[1]
+        self._heard_at = now
+        if kind is Kind.DELIVER:
+            self._deliver(payload)
+        elif kind in _ANSWERS:
+            self._answer(kind, correlation, payload)
+        elif kind is Kind.INVOKE:
+            self._invoke(payload)
+        elif kind is Kind.EVENT:
+            self._event(structures.decode(payload, Event))
+        elif kind is Kind.WELCOME and self.state is State.GREETING:
+            self._welcomed(structures.decode(payload, Welcome))
+        elif kind is Kind.GOODBYE:
+            reason = structures.decode_error(payload) if payload else None
+            raise reason or ConnectionLost(address="the node", reason="the node said goodbye")
+        elif kind is not Kind.HEARTBEAT:
+            raise ProtocolError(detail=f"a {kind.name} at the wrong time")
+
+    def _deliver(self, payload: bytes) -> None:
+        consumer, epoch, count = frames.decode_deliver(payload)
+        receiver = self.receivers.get(consumer)
+        if receiver is not None:  # else it was closed meanwhile, and the node takes them back
+            receiver.delivered(epoch, count, payload)
+
+    def _answer(self, kind: Kind, correlation: int, payload: bytes) -> None:
+        asked = self.asked.pop(correlation, None)
+        if asked is not None:
+            asked.answered(kind, payload)
+            self.woken.append(asked)
+        elif kind is Kind.ERROR and (correlation == self._greeting or not correlation):
+            raise structures.decode_error(payload)
+
+    def _invoke(self, payload: bytes) -> None:
+        head, data = structures.decode_with_body(payload, InvokeHead)
+        if self.on_invoke is not None:
+            handler = self.on_invoke
+            self.calls.append(lambda: handler(head, data))
+
+    def _event(self, event: Event) -> None:
+        error = structures.make_error(event.error_number, event.error_fields)
+        receiver = self.receivers.pop(event.consumer, None)
+        if receiver is not None:
+            receiver.closed(error)
+            self.report(error)
+        elif event.what == "connection_closed":
+            raise error
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        self.welcome = welcome
+        self.limits = welcome.limits
+        self.state = State.UP
+        older = [one.frame for one in self.asked.values()]
+        for participant in list(self.participants):
+            participant.restore()
+        self.outbox += older
+        self.woken.append(None)
+
+    def report(self, error: HmsError) -> None:
+        """Tell the exception listener."""
+        if self.on_error is not None:
+            listener = self.on_error
+            self.calls.append(lambda: listener(error))

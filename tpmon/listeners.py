@@ -1,0 +1,124 @@
+"""Listening sockets: how a frame comes out of ZeroMQ and how one goes in, and with which options.
+
+Nothing here knows a peer: a listener names the pipe that a frame came through by its routing id.
+"""
+
+from collections.abc import Sequence
+
+import zmq
+
+from field_buffer.catalogue import InvalidArgument, NotSupported
+
+__all__ = ["FrameParts", "Listener", "check_zeromq", "expect_unreachable", "is_chosen_by_peer"]
+
+FrameParts = Sequence[bytes]
+"""Envelope and payload, as frames.frame() makes them."""
+
+ZEROMQ_MIN = (4, 3, 4)  # older ones can be overrun before login (CVE-2020-15166, CVE-2019-13132)
+ROUTING_ID_BYTES = 5  # a zero byte and a counter, when libzmq chose it itself
+HANDSHAKE_MS = 2000  # silent connections must not keep descriptors for libzmq's 30 s
+LINGER_MS = 200  # for the last words of a node; what must arrive is confirmed, never lingering
+PACK_BYTES = 64 * 1024  # the size of frame that clients and node aim at when they pack
+COPY_BYTES_MAX = 16 * 1024  # smaller payloads are copied; above, lending the bytes is cheaper
+FRAMES_WAITING_MAX = 256
+
+_LAST = zmq.NOBLOCK
+_MORE = zmq.NOBLOCK | zmq.SNDMORE
+
+
+class Listener:
+    """One ROUTER socket, bound to one address."""
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        address: str,
+        frame_bytes_max: int,
+        pending_bytes_per_peer: int,
+    ) -> None:
+        self.socket = context.socket(zmq.ROUTER)
+        self._receive = self.socket.recv
+        self._send = self.socket.send
+        try:
+            _configure(self.socket, frame_bytes_max, pending_bytes_per_peer)
+            self.socket.setsockopt(zmq.IPV6, int("[" in address))
+            self.socket.bind(address)
+        except zmq.ZMQError as fault:
+            self.close()
+            raise InvalidArgument(what=f"listening at {address}", detail=str(fault)) from fault
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def receive(self) -> tuple[bytes, tuple[bytes, bytes] | None]:
+        """Read the next frame's routing id and parts, or raise zmq.Again when none waits.
+
+        The parts are None when there are not two of them. Frame objects are used because they tell
+        without another call whether more follows: 1.4 instead of 2.9 microseconds for 1 KiB.
+        """
+        receive = self._receive
+        routing_id = receive(zmq.NOBLOCK)
+        head = receive(copy=False)
+        if not head.more:
+            return routing_id, None
+        payload = receive(copy=False)
+        if not payload.more:
+            return routing_id, (head.bytes, payload.bytes)
+        while payload.more:  # drop them one by one: how many a peer sends is its own choice
+            payload = receive(copy=False)
+        return routing_id, None
+
+    def send(self, routing_id: bytes, parts: FrameParts) -> bool:
+        """Send a frame, False when libzmq has no room; ZMQError EHOSTUNREACH when the peer is gone.
+
+        Only the first part can be refused. The payload is lent to libzmq, not copied: 3 instead of
+        17 microseconds for 64 KiB.
+        """
+        head, payload = parts
+        send = self._send
+        try:
+            send(routing_id, _MORE)
+        except zmq.Again:
+            return False
+        send(head, _MORE)
+        send(payload, _LAST, copy=False)
+        return True
+
+    def close(self) -> None:
+        """Close the socket; libzmq removes the file of an ipc address."""
+        self.socket.close(LINGER_MS)
+
+
+def is_chosen_by_peer(routing_id: bytes) -> bool:
+    """Whether a peer brought a routing id of its own instead of taking the one it is given."""
+    return len(routing_id) != ROUTING_ID_BYTES or routing_id[:1] != b"\0"
+
+
+def check_zeromq() -> None:
+    """Refuse a libzmq that an attacker can break before login."""
+    if zmq.zmq_version_info() < ZEROMQ_MIN:
+        raise NotSupported(
+            feature=f"libzmq {zmq.zmq_version()}",
+            instead="Install a pyzmq that brings libzmq 4.3.4 or newer.",
+        )
+
+
+def expect_unreachable(failed: zmq.ZMQError) -> None:
+    """A peer may be gone at any time; whatever else a socket reports is ours to fix."""
+    if failed.errno != zmq.EHOSTUNREACH:
+        raise failed
+
+
+def _configure(
+    socket: "zmq.Socket[bytes]", frame_bytes_max: int, pending_bytes_per_peer: int
+) -> None:
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # else libzmq drops in silence
+    socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+    socket.setsockopt(zmq.MAXMSGSIZE, frame_bytes_max)
+    socket.setsockopt(zmq.LINGER, LINGER_MS)
+    # libzmq counts frames, we count bytes: let it hold for a peer about what we hold ourselves,
+    # in frames of the usual size, and enough small ones that a burst need not wait for a retry.
+    usual = pending_bytes_per_peer // PACK_BYTES
+    socket.setsockopt(zmq.SNDHWM, min(1000, max(64, usual)))
+    # A peer that sends faster than we read is to feel it in its own socket; half of this many
+    # frames a peer keep the I/O thread busy while a turn goes on.
+    socket.setsockopt(zmq.RCVHWM, FRAMES_WAITING_MAX)
+    socket.copy_threshold = COPY_BYTES_MAX

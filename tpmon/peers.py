@@ -1,0 +1,213 @@
+"""Who is connected: the limits, one peer, and the table that sends to peers and gives them up.
+
+A routing id says which pipe a frame came through, never who sent it. A peer therefore has a key of
+its own, given at its HELLO and never used twice: what a worker still sends to a peer that was
+forgotten cannot reach whoever says HELLO next through the same pipe.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import NewType
+
+import zmq
+
+from field_buffer.catalogue import TooManyRequests
+from tpmon.listeners import FrameParts, Listener, expect_unreachable
+from tpmon.protocol.frames import Envelope, Kind, frame
+
+__all__ = ["GatewayLimits", "OnLost", "Peer", "PeerKey", "PeerTable"]
+
+PeerKey = NewType("PeerKey", int)
+OnLost = Callable[[PeerKey, str], None]
+
+HEARTBEATS_PER_PERIOD = 3
+SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
+RETRY_S_MIN, RETRY_S_MAX = 0.001, 0.05
+
+_HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLimits:
+    """What the gateway takes and holds.
+
+    frames_per_turn bounds how long the outbox waits for the sockets, pending_bytes_per_peer how
+    much is kept for a peer that does not read.
+    """
+
+    frame_bytes_max: int
+    peers_max: int
+    heartbeat_s: float
+    pending_bytes_per_peer: int
+    frames_per_turn: int = 512
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """A connection that said HELLO; times are seconds of the gateway's clock.
+
+    inbox holds this turn's frames, pending those that libzmq has no room for.
+    """
+
+    key: PeerKey
+    routing_id: bytes
+    listener: Listener
+    opened_at: float
+    heard_at: float
+    sent_at: float
+    is_accepted: bool = False
+    inbox: list[tuple[Envelope, bytes]] = field(default_factory=list)
+    pending: deque[FrameParts] = field(default_factory=deque)
+    pending_bytes: int = 0
+
+    def send(self, parts: FrameParts) -> bool:
+        """Send a frame behind those that wait; False when it has to wait as well."""
+        if self.pending:
+            return False
+        return self.listener.send(self.routing_id, parts)
+
+    def hold(self, parts: FrameParts) -> int:
+        """Keep a frame until there is room, and tell how many bytes wait."""
+        self.pending.append(parts)
+        self.pending_bytes += sum(map(len, parts))
+        return self.pending_bytes
+
+    def send_pending(self) -> int:
+        """Send what waits as far as there is room, and tell how many frames went."""
+        sent = 0
+        while self.pending and self.listener.send(self.routing_id, self.pending[0]):
+            self.pending_bytes -= sum(map(len, self.pending.popleft()))
+            sent += 1
+        return sent
+
+
+class PeerTable:
+    """The peers by key and by pipe; on_lost(key, reason) is called for each that is given up."""
+
+    def __init__(self, limits: GatewayLimits, on_lost: OnLost) -> None:
+        self._limits = limits
+        self._on_lost = on_lost
+        self._keys = count(1)
+        self._by_key: dict[PeerKey, Peer] = {}
+        self._by_pipe: dict[Listener, dict[bytes, Peer]] = {}
+        self._congested: dict[PeerKey, Peer] = {}
+        self._retry_s = RETRY_S_MIN
+        self._retry_at = 0.0
+        self._scan_at = 0.0
+
+    def find(self, key: PeerKey) -> Peer | None:
+        """The peer of that key, None when it is known no more."""
+        return self._by_key.get(key)
+
+    def behind(self, listener: Listener) -> dict[bytes, Peer]:
+        """The peers of one listener by routing id; a live view for the reading loop."""
+        return self._by_pipe.setdefault(listener, {})
+
+    def add(self, listener: Listener, routing_id: bytes, now: float) -> Peer:
+        """Remember a new peer; TooManyRequests when there are peers_max."""
+        if len(self._by_key) >= self._limits.peers_max:
+            raise TooManyRequests(
+                what="connections", count=len(self._by_key), limit=self._limits.peers_max
+            )
+        peer = Peer(PeerKey(next(self._keys)), routing_id, listener, now, now, now)
+        self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
+        return peer
+
+    def remove(self, peer: Peer) -> bool:
+        """Know a peer no more; False when it was not known."""
+        if self._by_key.pop(peer.key, None) is None:
+            return False
+        del self._by_pipe[peer.listener][peer.routing_id]
+        self._congested.pop(peer.key, None)
+        peer.pending.clear()
+        return True
+
+    def lose(self, peer: Peer, reason: str) -> None:
+        """Give a peer up and say so, once."""
+        if self.remove(peer):
+            self._on_lost(peer.key, reason)
+
+    def send(self, peer: Peer, parts: FrameParts, now: float) -> None:
+        """Send a frame or keep it for later; the peer is lost when it is gone or does not read."""
+        try:
+            is_sent = peer.send(parts)
+        except zmq.ZMQError as failed:
+            self._lose_gone(peer, failed)
+            return
+        if is_sent:
+            peer.sent_at = now
+        elif peer.hold(parts) > self._limits.pending_bytes_per_peer:
+            self.lose(peer, f"it does not read: {peer.pending_bytes} bytes wait for it")
+        else:
+            self._await_room(peer, now)
+
+    def send_pending(self, peer: Peer, now: float) -> int:
+        """Send what was kept for a peer, and tell how many frames went."""
+        try:
+            sent = peer.send_pending()
+        except zmq.ZMQError as failed:
+            self._lose_gone(peer, failed)
+            return 0
+        if sent:
+            peer.sent_at = now
+        if not peer.pending:
+            self._congested.pop(peer.key, None)
+        return sent
+
+    def start(self, now: float) -> None:
+        """Begin to count heartbeats."""
+        self._scan_at = now + self._limits.heartbeat_s / SCANS_PER_PERIOD
+
+    def due_at(self) -> float:
+        """When tend() has something to do next."""
+        return min(self._scan_at, self._retry_at) if self._congested else self._scan_at
+
+    def tend(self, now: float, is_reading: bool) -> None:
+        """Do what is due: try the congested again, keep up the heartbeats."""
+        if self._congested and now >= self._retry_at:
+            self.retry(now)
+        if now >= self._scan_at:
+            self._scan(now, is_reading)
+
+    def retry(self, now: float) -> None:
+        """Try to send to all for whom frames are kept; less often while nobody has room."""
+        sent = sum([self.send_pending(peer, now) for peer in list(self._congested.values())])
+        self._retry_s = RETRY_S_MIN if sent else min(RETRY_S_MAX, 2 * self._retry_s)
+        self._retry_at = now + self._retry_s
+
+    def _await_room(self, peer: Peer, now: float) -> None:
+        # libzmq tells for the whole socket only whether anybody has room: poll would never sleep
+        if not self._congested:
+            self._retry_s = RETRY_S_MIN
+            self._retry_at = now + RETRY_S_MIN
+        self._congested[peer.key] = peer
+
+    def _lose_gone(self, peer: Peer, failed: zmq.ZMQError) -> None:
+        expect_unreachable(failed)
+        self.lose(peer, "the connection is gone")
+
+    def _scan(self, now: float, is_reading: bool) -> None:
+        """Lose the silent, and send HEARTBEAT to those who heard nothing for long.
+
+        After a pause of the whole process everybody seems silent: then read first what they sent
+        meanwhile and judge at the next scan.
+        """
+        idle_s = self._limits.heartbeat_s / HEARTBEATS_PER_PERIOD
+        can_judge = is_reading and now - self._scan_at < idle_s
+        self.start(now)
+        for peer in list(self._by_key.values()):
+            reason = self._why_lost(peer, now) if can_judge else ""
+            if reason:
+                self.lose(peer, reason)
+            elif peer.is_accepted and now - peer.sent_at >= idle_s and not peer.pending:
+                self.send(peer, _HEARTBEAT, now)
+
+    def _why_lost(self, peer: Peer, now: float) -> str:
+        period_s = self._limits.heartbeat_s
+        if now - peer.heard_at > period_s:
+            return f"nothing came for {now - peer.heard_at:.3g} s"
+        if not peer.is_accepted and now - peer.opened_at > period_s:
+            return f"no login within {period_s:g} s"
+        return ""

@@ -1,0 +1,215 @@
+"""Frames: one envelope part and one payload part, and the kinds that are packed by hand.
+
+Decoding garbage raises ProtocolError (or FrameTooLarge) and nothing else.
+"""
+
+import enum
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from field_buffer.catalogue import FrameTooLarge, ProtocolError, VersionMismatch
+
+MAGIC = b"HM"
+VERSION = 1
+ENVELOPE = struct.Struct("<2sBBIII")
+"""magic, version, kind, correlation (0 none), count, payload_bytes."""
+
+SEND_HEAD = struct.Struct("<IIQB3xI")
+"""producer, count, first_sequence, flags (SEND_PERSISTENT), spare; then a pack of messages."""
+SEND_PERSISTENT = 1
+
+CONFIRM_BODY = struct.Struct("<QQQ")
+"""first_message_id, timestamp_ms, count."""
+
+DELIVER_HEAD = struct.Struct("<IIII")
+"""consumer, epoch, count, spare; then delivered rows with heads and bodies."""
+
+SETTLE_ITEM = struct.Struct("<B3xIII")
+"""action, consumer, epoch, n; then n ranges of message ids, or none when the action is CREDIT."""
+RANGE = struct.Struct("<QQ")
+"""first and last message id of a range, both included."""
+
+RANGES_MAX = 65_536
+SETTLE_ITEMS_MAX = 4_096
+
+
+class Kind(enum.IntEnum):
+    """What a frame is. Below 16 the client sends it, from 16 on the node; HEARTBEAT both."""
+
+    HELLO = 1
+    REQUEST = 2
+    SEND = 3
+    SETTLE = 4
+    HEARTBEAT = 5
+    GOODBYE = 6
+    CALL = 7
+    RESULT = 8
+    WELCOME = 16
+    REPLY = 17
+    ERROR = 18
+    CONFIRM = 19
+    DELIVER = 20
+    INVOKE = 21
+    ANSWER = 22
+    EVENT = 23
+    BROWSED = 24
+
+
+class Action(enum.IntEnum):
+    """What a settlement does with messages that were delivered to a consumer."""
+
+    ACKNOWLEDGE = 1
+    FAIL = 2  # back to the queue; counts as an attempt
+    RELEASE = 3  # back to the queue, never shown to the application
+    CREDIT = 4  # n more messages may be delivered
+
+
+class Envelope(NamedTuple):
+    """What the main thread reads of a frame."""
+
+    kind: Kind
+    correlation: int
+    count: int
+    payload_bytes: int
+
+
+class Settlement(NamedTuple):
+    """One item of a SETTLE frame; credit is 0 unless the action is CREDIT."""
+
+    action: Action
+    consumer: int
+    epoch: int
+    credit: int
+    ranges: Sequence[tuple[int, int]]
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+_ACTIONS = {int(action): action for action in Action}
+
+
+def encode_envelope(kind: Kind, correlation: int, count: int, payload_bytes: int) -> bytes:
+    """The first part of a frame."""
+    return ENVELOPE.pack(MAGIC, VERSION, kind, correlation, count, payload_bytes)
+
+
+def frame(kind: Kind, payload: bytes = b"", correlation: int = 0, count: int = 1) -> list[bytes]:
+    """A whole frame, ready for send_multipart."""
+    return [ENVELOPE.pack(MAGIC, VERSION, kind, correlation, count, len(payload)), payload]
+
+
+def decode_envelope(parts: Sequence[bytes | memoryview], payload_bytes_max: int) -> Envelope:
+    """Check a frame's shape and read its envelope; the payload stays unread."""
+    if len(parts) != 2:  # noqa: PLR2004 - envelope and payload
+        raise ProtocolError(detail=f"a frame has 2 parts, this one {len(parts)}")
+    head, payload = parts
+    if len(head) != ENVELOPE.size:
+        raise ProtocolError(detail=f"an envelope has {ENVELOPE.size} bytes, this one {len(head)}")
+    magic, version, kind, correlation, count, payload_bytes = ENVELOPE.unpack(head)
+    if magic != MAGIC:
+        raise ProtocolError(detail="the envelope does not begin with HM")
+    if version != VERSION:
+        raise VersionMismatch(theirs=version, ours=VERSION)
+    if payload_bytes != len(payload):
+        raise ProtocolError(detail=f"{payload_bytes} payload bytes announced, {len(payload)} came")
+    if payload_bytes > payload_bytes_max:
+        raise FrameTooLarge(
+            what="a frame", size=payload_bytes, limit=payload_bytes_max, key="max_message_bytes"
+        )
+    known = _KINDS.get(kind)
+    if known is None:
+        raise ProtocolError(detail=f"frame kind {kind} is not known")
+    return Envelope(known, correlation, count, payload_bytes)
+
+
+class SendHead(NamedTuple):
+    """The head of a SEND; the pack begins at SEND_HEAD.size of the payload."""
+
+    producer: int
+    count: int
+    first_sequence: int
+    is_persistent: bool
+
+
+def encode_send(head: SendHead, pack: bytes) -> bytes:
+    """The payload of a SEND."""
+    flags = SEND_PERSISTENT if head.is_persistent else 0
+    return SEND_HEAD.pack(head.producer, head.count, head.first_sequence, flags, 0) + pack
+
+
+def decode_send(payload: bytes | memoryview) -> SendHead:
+    """The head of a SEND payload; its pack is checked where it is unpacked."""
+    if len(payload) < SEND_HEAD.size:
+        raise ProtocolError(detail=f"a SEND of {len(payload)} bytes")
+    producer, count, first_sequence, flags, _ = SEND_HEAD.unpack_from(payload)
+    if count < 1 or first_sequence < 1:
+        raise ProtocolError(detail="a SEND has at least one message and sequence number 1")
+    return SendHead(producer, count, first_sequence, bool(flags & SEND_PERSISTENT))
+
+
+def decode_confirm(payload: bytes | memoryview) -> tuple[int, int, int]:
+    """(first_message_id, timestamp_ms, count) of a CONFIRM."""
+    if len(payload) != CONFIRM_BODY.size:
+        raise ProtocolError(detail=f"a CONFIRM of {len(payload)} bytes")
+    first_message_id, timestamp_ms, count = CONFIRM_BODY.unpack(payload)
+    return first_message_id, timestamp_ms, count
+
+
+def decode_deliver(payload: bytes | memoryview) -> tuple[int, int, int]:
+    """(consumer, epoch, count) of a DELIVER; its rows begin at DELIVER_HEAD.size."""
+    if len(payload) < DELIVER_HEAD.size:
+        raise ProtocolError(detail=f"a DELIVER of {len(payload)} bytes")
+    consumer, epoch, count, _ = DELIVER_HEAD.unpack_from(payload)
+    return consumer, epoch, count
+
+
+def encode_settle(items: Iterable[Settlement]) -> bytes:
+    """The payload of a SETTLE."""
+    parts: list[bytes] = []
+    for item in items:
+        n = item.credit if item.action is Action.CREDIT else len(item.ranges)
+        parts.append(SETTLE_ITEM.pack(item.action, item.consumer, item.epoch, n))
+        parts += [RANGE.pack(first, last) for first, last in item.ranges]
+    return b"".join(parts)
+
+
+def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
+    """The items of a SETTLE."""
+    items: list[Settlement] = []
+    at, end = 0, len(payload)
+    while at < end:
+        if at + SETTLE_ITEM.size > end or len(items) == SETTLE_ITEMS_MAX:
+            raise ProtocolError(detail="a SETTLE is cut off or has too many items")
+        code, consumer, epoch, n = SETTLE_ITEM.unpack_from(payload, at)
+        at += SETTLE_ITEM.size
+        action = _ACTIONS.get(code)
+        if action is None:
+            raise ProtocolError(detail=f"settlement {code} is not known")
+        if action is Action.CREDIT:
+            items.append(Settlement(action, consumer, epoch, n, ()))
+            continue
+        stop = at + n * RANGE.size
+        if n > RANGES_MAX or stop > end:
+            raise ProtocolError(detail=f"a settlement announces {n} ranges that are not there")
+        ranges = list(RANGE.iter_unpack(memoryview(payload)[at:stop]))
+        if any(first > last for first, last in ranges):
+            raise ProtocolError(detail="a range of message ids runs backwards")
+        items.append(Settlement(action, consumer, epoch, 0, ranges))
+        at = stop
+    return items
+
+
+def as_ranges(message_ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Message ids, in the order given, as ranges of consecutive ones."""
+    ranges: list[tuple[int, int]] = []
+    first = last = -2
+    for message_id in message_ids:
+        if message_id == last + 1:
+            last = message_id
+            continue
+        if first >= 0:
+            ranges.append((first, last))
+        first = last = message_id
+    if first >= 0:
+        ranges.append((first, last))
+    return ranges

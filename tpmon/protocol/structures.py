@@ -1,0 +1,312 @@
+"""What requests, replies and calls carry: msgpack arrays that begin with a tag.
+
+One decoder per direction; whatever it cannot read becomes a ProtocolError, also what msgspec lets
+through as RecursionError or UnicodeDecodeError.
+"""
+
+import struct
+from typing import Any, TypeVar
+
+import msgspec
+
+from field_buffer.catalogue import BY_NUMBER, ProtocolError, UnknownError
+from field_buffer.errors import FieldValue, HmsError
+
+HEADER_BYTES_MAX = 64 * 1024
+"""The most bytes of one msgpack header; bodies are opaque and bounded by the frame."""
+
+QUEUE, TOPIC = "queue", "topic"
+
+
+class _Wire(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """One array on the wire; new fields come last and have a default."""
+
+
+class _Request(_Wire, tag=True):
+    """A request: tagged with its class name; answered by a REPLY or an ERROR."""
+
+
+class Limits(_Wire):
+    """What the node accepts; sent in the WELCOME. Sizes in bytes."""
+
+    message_bytes_max: int
+    frame_bytes_max: int
+    frames_in_flight_max: int
+    prefetch_max: int
+    heartbeat_s: float
+
+
+class Hello(_Wire):
+    """First frame of a connection. uid is chosen at random by the client and names it for as long
+    as it lives, over reconnects too."""
+
+    uid: int
+    client_id: str = ""
+    user: str = ""
+    password: str = ""
+    client_name: str = ""
+    library: str = ""
+    is_server: bool = False
+
+
+class Welcome(_Wire):
+    """The node's answer to Hello."""
+
+    connection: int
+    node: str
+    node_uid: int
+    limits: Limits
+    version: str = ""
+
+
+class OpenSession(_Request):
+    """ack_mode: 0 AUTO, 1 DUPS_OK, 2 CLIENT, 3 NONE. uid and commits name the session's
+    transactions over a reconnect."""
+
+    session: int
+    ack_mode: int = 0
+    is_transacted: bool = False
+    is_asynchronous: bool = False
+
+
+class CloseSession(_Request):
+    session: int
+
+
+class OpenProducer(_Request):
+    """sequence numbers of this producer continue over a reconnect of the same client."""
+
+    producer: int
+    session: int
+    kind: str
+    destination: str
+    name: str = ""
+
+
+class CloseProducer(_Request):
+    producer: int
+
+
+class OpenConsumer(_Request):
+    """kind: queue or topic. durable: name of the durable subscription. listener: the service that is
+    called for every message; credit is then the node's business."""
+
+    consumer: int
+    session: int
+    kind: str
+    destination: str
+    credit: int
+    name: str = ""
+    selector: str = ""
+    durable: str = ""
+    is_no_local: bool = False
+    listener: str = ""
+
+
+class CloseConsumer(_Request):
+    consumer: int
+
+
+class Unsubscribe(_Request):
+    destination: str
+    name: str
+
+
+class Commit(_Request):
+    """number counts the session's commits from 1, so that a repeated one is recognised."""
+
+    session: int
+    number: int
+
+
+class Rollback(_Request):
+    session: int
+
+
+class Recover(_Request):
+    session: int
+
+
+class Browse(_Request):
+    """A page of waiting messages: answered by BROWSED. after: the position the last page ended at,
+    0 to begin."""
+
+    destination: str
+    selector: str = ""
+    is_oldest_first: bool = False
+    after: int = 0
+    count_max: int = 100
+
+
+class Advertise(_Request):
+    service: str
+
+
+class Unadvertise(_Request):
+    service: str
+
+
+class Administer(_Request):
+    """An operator's command, such as ("queue.list", {}); the reply carries plain data."""
+
+    verb: str
+    arguments: dict[str, str | int | float | bool | None] = {}
+
+
+Request = (
+    OpenSession
+    | CloseSession
+    | OpenProducer
+    | CloseProducer
+    | OpenConsumer
+    | CloseConsumer
+    | Unsubscribe
+    | Commit
+    | Rollback
+    | Recover
+    | Browse
+    | Advertise
+    | Unadvertise
+    | Administer
+)
+
+
+class ErrorReply(_Wire):
+    """An error of the catalogue."""
+
+    number: int
+    fields: dict[str, FieldValue] = {}
+
+
+class CallHead(_Wire):
+    """CALL to the node: run a service. kind: the data's kind, as of a message body (0 bytes, 1 text,
+    2 map, 6 none)."""
+
+    service: str
+    timeout_ms: int
+    kind: int = 0
+    is_reply_wanted: bool = True
+
+
+class InvokeHead(_Wire):
+    """INVOKE to a server: call is the node's number of it. For a listener's message `delivered` holds
+    its delivered row, `head` its head and `destination` where it waited; the data is its body."""
+
+    service: str
+    call: int
+    deadline_ms: int
+    kind: int = 0
+    is_message: bool = False
+    destination_kind: str = ""
+    destination: str = ""
+    delivered: bytes = b""
+    head: bytes = b""
+
+
+class ResultHead(_Wire):
+    """RESULT from a server and ANSWER to the caller. rval: 2 TPSUCCESS, 1 TPFAIL."""
+
+    call: int
+    rval: int
+    rcode: int = 0
+    kind: int = 0
+    error_number: int = 0
+    error_fields: dict[str, FieldValue] = {}
+
+
+class Event(_Wire):
+    """Something the node tells unasked: what is "consumer_closed" or "connection_closed"."""
+
+    what: str
+    consumer: int = 0
+    error_number: int = 0
+    error_fields: dict[str, FieldValue] = {}
+
+
+_T = TypeVar("_T")
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder = msgspec.msgpack.Decoder(Request)
+_LENGTH = struct.Struct("<I")
+
+
+def encode(structure: _Wire | dict[str, Any] | list[Any] | None) -> bytes:
+    """A structure, or plain data of a reply, as msgpack."""
+    return _encoder.encode(structure)
+
+
+def decode_request(data: bytes | memoryview) -> Request:
+    """A request, or ProtocolError."""
+    return _checked(_request_decoder, data)
+
+
+def decode(data: bytes | memoryview, kind: type[_T]) -> _T:
+    """A structure of the given kind, or ProtocolError."""
+    return _checked(_decoder(kind), data)
+
+
+def decode_reply(data: bytes | memoryview) -> Any:
+    """The plain data of a REPLY. The node is trusted more than a client, its frames bounded."""
+    try:
+        return msgspec.msgpack.decode(data) if data else None
+    except Exception as fault:
+        raise ProtocolError(detail=f"a reply that cannot be read: {fault}") from fault
+
+
+def encode_with_body(head: _Wire, body: bytes) -> bytes:
+    """A msgpack header, its length before it, and an opaque body behind it."""
+    encoded = _encoder.encode(head)
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, body))
+
+
+def decode_with_body(data: bytes | memoryview, kind: type[_T]) -> tuple[_T, bytes]:
+    """Header and body of a CALL, INVOKE, RESULT or ANSWER, or ProtocolError."""
+    if len(data) < _LENGTH.size:
+        raise ProtocolError(detail=f"a header that is cut off after {len(data)} bytes")
+    end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+    if end > len(data):
+        raise ProtocolError(detail="a header that is longer than its frame")
+    view = memoryview(data)
+    return decode(view[_LENGTH.size : end], kind), bytes(view[end:])
+
+
+def encode_error(error: HmsError) -> bytes:
+    """An error as it crosses the wire: number and fields, never a traceback."""
+    return _encoder.encode(ErrorReply(error.number or 1014, wire_fields(error)))
+
+
+def wire_fields(error: HmsError) -> dict[str, FieldValue]:
+    """The fields of an error, or its text where it is not catalogued."""
+    return error.fields if error.number else {"detail": str(error)}
+
+
+def decode_error(data: bytes | memoryview) -> HmsError:
+    """The error that a peer sent."""
+    reply = decode(data, ErrorReply)
+    return make_error(reply.number, reply.fields)
+
+
+def make_error(number: int, fields: dict[str, FieldValue]) -> HmsError:
+    """The catalogued error of that number."""
+    kind = BY_NUMBER.get(number)
+    if kind is None:
+        return UnknownError(number_sent=number, detail=str(fields))
+    return kind(**fields)
+
+
+_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def _decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
+    found = _decoders.get(kind)
+    if found is None:
+        found = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    return found
+
+
+def _checked(decoder: msgspec.msgpack.Decoder[_T], data: bytes | memoryview) -> _T:
+    if len(data) > HEADER_BYTES_MAX:
+        raise ProtocolError(detail=f"a header of {len(data)} bytes; {HEADER_BYTES_MAX} are allowed")
+    try:
+        return decoder.decode(data)
+    except Exception as fault:  # RecursionError and UnicodeDecodeError are no MsgspecError
+        raise ProtocolError(detail=f"a header that cannot be read: {fault}") from fault

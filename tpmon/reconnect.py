@@ -1,0 +1,49 @@
+"""When and where to connect again. No socket, thread or clock; times are seconds of one clock."""
+
+from collections.abc import Sequence
+
+_EARLY_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""The first pauses: a node that was only booted anew is found soon."""
+
+
+class Attempts:
+    """The attempts to connect, first or again: over the addresses in turn, more and more slowly.
+
+    interval_s: the longest pause; period_s: give up after so many seconds, 0 for never.
+    """
+
+    def __init__(self, addresses: Sequence[str], interval_s: float, period_s: float) -> None:
+        self._addresses = tuple(addresses)
+        self._interval_s = interval_s
+        self._period_s = period_s
+        self._turn = 0
+        self._failed = 0
+        self._begun_at = 0.0
+        self.due_at = float("inf")
+
+    @property
+    def address(self) -> str:
+        """Where the next attempt goes."""
+        return self._addresses[self._turn % len(self._addresses)]
+
+    def begin(self, now: float) -> None:
+        """The connection is lost: the first attempt is due at once, at the same address."""
+        self._failed = 0
+        self._begun_at = now
+        self.due_at = now
+
+    def started(self) -> None:
+        """An attempt is under way; none is due until it failed."""
+        self.due_at = float("inf")
+
+    def failed(self, now: float) -> None:
+        """The attempt led to nothing: the next one is due at the next address."""
+        self._turn += 1
+        self._failed += 1
+        early = _EARLY_S[min(self._failed, len(_EARLY_S) - 1)]
+        pause = self._interval_s if self._failed >= len(_EARLY_S) else early
+        self.due_at = now + min(pause, self._interval_s)
+
+    def is_over(self, now: float) -> bool:
+        """Whether it is time to give up."""
+        return self._period_s > 0 and now - self._begun_at >= self._period_s

@@ -1,0 +1,178 @@
+"""Requests: from what a client asks on the wire to the engine's and the monitor's commands."""
+
+from collections.abc import Callable
+from typing import Any
+
+from field_buffer.catalogue import InvalidArgument, NotSupported
+from hms.engine.effects import Effects, Reply
+from hms.engine.engine import ConsumerRequest, Engine
+from tpmon.monitor import Monitor
+from tpmon.protocol import structures as wire
+
+
+class Requests:
+    """Applies one request at a time; the caller holds the engine's lock."""
+
+    def __init__(
+        self, engine: Engine, monitor: Monitor, status: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._engine = engine
+        self._monitor = monitor
+        self._status = status
+        self._handlers: dict[type, Callable[..., None]] = {
+            wire.OpenSession: self._open_session,
+            wire.CloseSession: self._close_session,
+            wire.OpenProducer: self._open_producer,
+            wire.CloseProducer: self._close_producer,
+            wire.OpenConsumer: self._open_consumer,
+            wire.CloseConsumer: self._close_consumer,
+            wire.Unsubscribe: self._unsubscribe,
+            wire.Commit: self._commit,
+            wire.Rollback: self._rollback,
+            wire.Recover: self._recover,
+            wire.Browse: self._browse,
+            wire.Advertise: self._advertise,
+            wire.Unadvertise: self._unadvertise,
+            wire.Administer: self._administer,
+        }
+
+    def apply(
+        self, connection: int, correlation: int, request: wire.Request, now_ms: int, fx: Effects
+    ) -> None:
+        """Apply a request; its reply is among the effects, a refusal is raised."""
+        self._handlers[type(request)](connection, correlation, request, now_ms, fx)
+
+    def _open_session(
+        self, connection: int, correlation: int, request: wire.OpenSession, _: int, fx: Effects
+    ) -> None:
+        if request.is_transacted and request.is_asynchronous:
+            raise NotSupported(
+                feature="a session both transacted and asynchronous", instead="Use two sessions."
+            )
+        kind = "transacted" if request.is_transacted else ""
+        kind = "asynchronous" if request.is_asynchronous else kind
+        last = self._engine.open_session(connection, request.session, request.ack_mode, kind)
+        fx.must_wait = fx.must_wait or bool(last)
+        fx.out.append(Reply(connection, correlation, {"last_commit": last}))
+
+    def _close_session(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.CloseSession,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._engine.close_session(connection, request.session, now_ms, fx)
+        fx.out.append(Reply(connection, correlation))
+
+    def _open_producer(
+        self, connection: int, correlation: int, request: wire.OpenProducer, _: int, fx: Effects
+    ) -> None:
+        last = self._engine.open_producer(
+            connection, request.producer, request.session, request.kind, request.destination
+        )
+        fx.out.append(Reply(connection, correlation, {"last_sequence": last}))
+
+    def _close_producer(
+        self, connection: int, correlation: int, request: wire.CloseProducer, _: int, fx: Effects
+    ) -> None:
+        self._engine.close_producer(connection, request.producer)
+        fx.out.append(Reply(connection, correlation))
+
+    def _open_consumer(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.OpenConsumer,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        if request.kind not in (wire.QUEUE, wire.TOPIC):
+            raise InvalidArgument(
+                what="kind", detail=f"{request.kind!r} is neither queue nor topic"
+            )
+        wanted = ConsumerRequest(
+            request.consumer,
+            request.session,
+            request.kind,
+            request.destination,
+            request.credit,
+            request.name,
+            request.selector,
+            request.durable,
+            request.is_no_local,
+            request.listener,
+        )
+        self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
+
+    def _close_consumer(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.CloseConsumer,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._engine.close_consumer(connection, request.consumer, now_ms, fx)
+        fx.out.append(Reply(connection, correlation))
+
+    def _unsubscribe(
+        self, connection: int, correlation: int, request: wire.Unsubscribe, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.unsubscribe(request.destination, request.name, now_ms, fx)
+        fx.out.append(Reply(connection, correlation))
+
+    def _commit(
+        self, connection: int, correlation: int, request: wire.Commit, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.commit(connection, request.session, correlation, request.number, now_ms, fx)
+
+    def _rollback(
+        self, connection: int, correlation: int, request: wire.Rollback, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.rollback(connection, request.session, correlation, now_ms, fx)
+
+    def _recover(
+        self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.recover(connection, request.session, correlation, now_ms, fx)
+
+    def _browse(
+        self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects
+    ) -> None:
+        self._engine.browse(
+            connection,
+            correlation,
+            request.destination,
+            request.selector,
+            request.is_oldest_first,
+            request.after,
+            request.count_max,
+            fx,
+        )
+
+    def _advertise(
+        self, connection: int, correlation: int, request: wire.Advertise, _: int, fx: Effects
+    ) -> None:
+        self._monitor.advertise(connection, request.service)
+        fx.out.append(Reply(connection, correlation))
+
+    def _unadvertise(
+        self, connection: int, correlation: int, request: wire.Unadvertise, _: int, fx: Effects
+    ) -> None:
+        self._monitor.unadvertise(connection, request.service)
+        fx.out.append(Reply(connection, correlation))
+
+    def _administer(
+        self, connection: int, correlation: int, request: wire.Administer, now_ms: int, fx: Effects
+    ) -> None:
+        value = (
+            self._monitor.describe()
+            if request.verb == "service.list"
+            else self._engine.administer(request.verb, request.arguments, now_ms, fx)
+        )
+        if request.verb == "status":
+            value |= self._status()
+        fx.must_wait = True
+        fx.out.append(Reply(connection, correlation, value))

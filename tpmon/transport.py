@@ -1,0 +1,107 @@
+"""One ZeroMQ DEALER socket to one node, and the monitor that tells at once when it is gone.
+
+ZeroMQ does not reconnect by itself here: a new connection begins with HELLO, so it gets a new socket.
+None of this is safe for threads; the connection's lock is around every call.
+"""
+
+import contextlib
+import threading
+from collections.abc import Sequence
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+_GONE = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_MONITOR_STOPPED
+_WATCHED = _GONE | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+_WATCHED |= zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_BATCH_MAX = 256
+
+
+class _Contexts:
+    """One ZeroMQ context for all connections. It ends with the last of them, and with that waits for
+    the frames that a closed socket still has to send; pyzmq would not wait when the program ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._users = 0
+
+    def acquire(self) -> zmq.Context[zmq.Socket[bytes]]:
+        with self._lock:
+            self._users += 1
+            if self._context is None or self._context.closed:
+                self._context = zmq.Context()
+                self._context.setsockopt(zmq.MAX_SOCKETS, 8192)
+            return self._context
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users or self._context is None:
+                return
+            context, self._context = self._context, None
+        context.term()
+
+
+contexts = _Contexts()
+
+
+class Transport:
+    """See the module. Both high-water marks are off: windows and credit bound what may be on its way."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
+        try:
+            self._set_up(address)
+        except BaseException:
+            self._socket.close(linger=0)
+            raise
+        self.address = address
+        self.fd: int = self._socket.getsockopt(zmq.FD)
+        self.monitor_fd: int = self._monitor.getsockopt(zmq.FD)
+
+    def _set_up(self, address: str) -> None:
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.SNDHWM, 0),
+            (zmq.RCVHWM, 0),
+            (zmq.RECONNECT_IVL, -1),
+            (zmq.IPV6, 1),
+        ):
+            self._socket.setsockopt(option, value)
+        self._monitor: zmq.Socket[bytes] = self._socket.get_monitor_socket(_WATCHED)
+        self._socket.connect(address)
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Hand a frame to ZeroMQ; never waits."""
+        self._socket.send(parts[0], zmq.SNDMORE | zmq.NOBLOCK)
+        self._socket.send(parts[1], zmq.NOBLOCK)
+
+    def has_input(self) -> bool:
+        """Whether a frame waits. Its descriptor signals only changes, so ask after every send too."""
+        return bool(self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN)  # type: ignore[operator]
+
+    def receive(self) -> list[list[bytes]]:
+        """The frames that wait, up to a bounded number."""
+        received: list[list[bytes]] = []
+        while len(received) < _BATCH_MAX and self.has_input():
+            received.append(self._socket.recv_multipart(zmq.NOBLOCK))
+        return received
+
+    def fault(self) -> str:
+        """Why the node is gone, or nothing while it is there."""
+        while True:
+            try:
+                event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+            except zmq.Again:
+                return ""
+            if event["event"] & _GONE:
+                return "the node closed it or ended"
+            return "the handshake failed"
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close; what was sent may still leave for so long."""
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close(linger=linger_ms)

@@ -1,0 +1,62 @@
+"""From effects to frames: what the engine and the monitor want said, as it crosses the wire."""
+
+import struct
+from collections.abc import Sequence
+
+from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT
+from hms.engine.effects import Browsed, Confirm, Deliver, Refusal, Reply
+from hms.engine.messages import StoredMessage
+from tpmon.protocol.frames import CONFIRM_BODY, DELIVER_HEAD, Kind, frame
+from tpmon.protocol.structures import encode, encode_error
+
+Frame = list[bytes]
+_POSITION = struct.Struct("<Q")
+
+
+def encode_effect(effect: Reply | Refusal | Confirm | Deliver | Browsed) -> Frame:
+    """The frame that tells a peer of an effect."""
+    if isinstance(effect, Confirm):
+        body = CONFIRM_BODY.pack(effect.first_message_id, effect.timestamp_ms, effect.count)
+        return frame(Kind.CONFIRM, body, effect.correlation)
+    if isinstance(effect, Deliver):
+        return _deliver(effect)
+    if isinstance(effect, Reply):
+        body = b"" if effect.value is None else encode(effect.value)
+        return frame(Kind.REPLY, body, effect.correlation)
+    if isinstance(effect, Refusal):
+        return frame(Kind.ERROR, encode_error(effect.error), effect.correlation)
+    return _browsed(effect)
+
+
+def delivered_rows(messages: Sequence[StoredMessage], counts: Sequence[int] | None) -> list[bytes]:
+    """The rows of a delivery, one per message."""
+    pack = DELIVERED_ROW.pack
+    return [
+        pack(
+            m.id,
+            m.timestamp_ms,
+            m.expires_at_ms,
+            count,
+            m.head_bytes,
+            len(m.payload) - m.head_bytes,
+            m.priority,
+            m.kind,
+            FLAG_PERSISTENT if m.is_persistent else 0,
+        )
+        for m, count in zip(messages, counts or [1] * len(messages), strict=True)
+    ]
+
+
+def _deliver(effect: Deliver) -> Frame:
+    head = DELIVER_HEAD.pack(effect.consumer, effect.epoch, len(effect.messages), 0)
+    rows = delivered_rows(effect.messages, effect.counts)
+    body = b"".join([head, *rows, *[m.payload for m in effect.messages]])
+    return frame(Kind.DELIVER, body, count=len(effect.messages))
+
+
+def _browsed(effect: Browsed) -> Frame:
+    head = DELIVER_HEAD.pack(int(effect.has_more), 0, len(effect.messages), 0)
+    rows = delivered_rows(effect.messages, effect.counts)
+    payloads = [m.payload for m in effect.messages]
+    body = b"".join([head, _POSITION.pack(effect.position), *rows, *payloads])
+    return frame(Kind.BROWSED, body, effect.correlation, len(effect.messages))

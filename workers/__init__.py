@@ -1,0 +1,12 @@
+"""The pools: lanes, general workers, storage workers. They know no message, only work in batches.
+
+lanes.py      LanePool: in order within a lane, in parallel between lanes
+storage.py    StoragePool: one worker leads the log, the others run jobs
+outbox.py     Outbox: what many threads hand to one, and how it is woken
+"""
+
+from workers.lanes import LanePool
+from workers.outbox import Doorbell, Outbox
+from workers.storage import StoragePool
+
+__all__ = ["Doorbell", "LanePool", "Outbox", "StoragePool"]

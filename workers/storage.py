@@ -1,0 +1,123 @@
+"""Storage workers: one of them leads the log, the others do what else the disk has to do.
+
+Leading is a role, not a thread: whoever is free takes it when the log has work, writes until
+nothing is left, and steps down. `_has_work` is cleared *before* the log is looked at, so a notify
+that comes during the last look is seen before stepping down. Jobs never take the last worker, since
+a confirmation must not wait behind a page-in; only a pool of one does both in turn.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from workers.threads import OnFault, join_threads, report_fault, start_threads
+
+__all__ = ["StoragePool"]
+
+Task = Callable[[], None]
+
+
+class StoragePool:
+    """lead() writes and syncs what waits in the log; it tells whether there may be more.
+
+    A fault in lead() goes to on_fault, and nobody leads again: what a failed sync left on the disk
+    is not known, and a repeated one would report success (P7). A fault in a job only goes to
+    on_fault.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        lead: Callable[[], bool],
+        *,
+        on_fault: OnFault,
+        name: str = "hms-storage",
+        jobs_max: int = 1024,
+    ) -> None:
+        self._lead = lead
+        self._on_fault = on_fault
+        self._jobs: deque[Task] = deque()
+        self._jobs_max = jobs_max
+        self._jobs_running = 0
+        self._jobs_running_max = max(1, workers - 1)
+        self._has_work = False
+        self._is_led = False
+        self._is_closing = False
+        self._is_draining = True
+        self._changed = threading.Condition(threading.Lock())
+        self._threads = start_threads(name, workers, self._run)
+
+    def notify(self) -> None:
+        """The log has work. Cheap when that is known already; never missed."""
+        if self._has_work:  # whoever leads next has not looked at the log yet
+            return
+        with self._changed:
+            self._has_work = True
+            if not self._is_led:
+                self._changed.notify()
+
+    def submit(self, job: Task) -> bool:
+        """Run a job on a worker that does not lead; False when jobs_max wait or the pool closes."""
+        with self._changed:
+            if self._is_closing or len(self._jobs) >= self._jobs_max:
+                return False
+            self._jobs.append(job)
+            self._changed.notify()
+        return True
+
+    def close(self, drain: bool, timeout_s: float) -> bool:
+        """Finish log and jobs that wait (drain) or only what is in hand, and end the workers.
+
+        False when they are not done in timeout_s.
+        """
+        with self._changed:
+            self._is_closing = True
+            self._is_draining = drain
+            if not drain:
+                self._jobs.clear()
+            self._changed.notify_all()
+        return join_threads(self._threads, timeout_s)
+
+    def _run(self) -> None:
+        while (task := self._next_task()) is not None:
+            task()
+
+    def _next_task(self) -> Task | None:
+        """Leading comes before jobs; None when the pool closes and nothing is left to take."""
+        with self._changed:
+            while True:
+                if self._has_work and not self._is_led and self._is_draining:
+                    self._is_led = True
+                    return self._lead_log
+                if self._jobs and self._jobs_running < self._jobs_running_max:
+                    self._jobs_running += 1
+                    return partial(self._run_job, self._jobs.popleft())
+                if self._is_closing:
+                    return None
+                self._changed.wait()
+
+    def _lead_log(self) -> None:
+        try:
+            is_leading = True
+            while is_leading:
+                self._has_work = False
+                while self._lead() and self._is_draining:
+                    pass
+                is_leading = self._keep_leading()
+        except BaseException as fault:  # noqa: BLE001 - reported; _is_led stays, so nobody retries
+            report_fault(self._on_fault, fault, "leading the log")
+
+    def _keep_leading(self) -> bool:
+        with self._changed:
+            self._is_led = self._has_work and self._is_draining
+            return self._is_led
+
+    def _run_job(self, job: Task) -> None:
+        try:
+            job()
+        except BaseException as fault:  # noqa: BLE001 - reported, and the pool lives
+            report_fault(self._on_fault, fault, f"job {job!r}")
+        finally:
+            with self._changed:
+                self._jobs_running -= 1
