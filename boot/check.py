@@ -54,11 +54,6 @@ class Found:
         """The header as the user wrote it."""
         return header(self.path)
 
-    @property
-    def is_repeated(self) -> bool:
-        """Whether it is the second section of that name, which is a fault by itself."""
-        return self.path[-1] != self.name
-
     def is_good(self, *attributes: str) -> bool:
         """Whether none of these values was refused, so that they can be compared."""
         return not self.bad.intersection(attributes)
@@ -118,10 +113,14 @@ def _named(
         report.add(path, f"{title} must be a table with a name: {section.title}")
         return
     for name, table in value.items():
-        if isinstance(table, dict | list):
+        if isinstance(table, dict) or _is_array_of_tables(table):
             yield section, (*path, name), table
         else:
             report.add((*path, name), f"{title} {name!r} stands in {section.title}: add the name")
+
+
+def _is_array_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _check_keys(section: Section, path: Path, table: Any, report: Report) -> Found:

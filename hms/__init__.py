@@ -1,1 +1,83 @@
-"""HMS: transactional messaging for Python. (The names are filled in by hms/__init__.py's owner.)"""
+"""HMS: transactional messaging for Python.
+
+    with hms.connect("tcp://127.0.0.1:7700") as connection, connection.session() as session:
+        session.producer(hms.Queue("orders")).send(b"…", {"Type": "News"})
+        message = session.consumer(hms.Queue("orders")).receive(timeout_s=5)
+
+Each name is loaded when it is first used, so that importing hms costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hms import aio as aio  # noqa: PLC0414 - what __getattr__ finds, for type checkers
+    from hms import testing as testing  # noqa: PLC0414 - the same below
+    from hms.client.browser import Browser as Browser  # noqa: PLC0414
+    from hms.client.connection import Connection as Connection  # noqa: PLC0414
+    from hms.client.connection import connect as connect  # noqa: PLC0414
+    from hms.client.consumer import Consumer as Consumer  # noqa: PLC0414
+    from hms.client.context import JMSContext as JMSContext  # noqa: PLC0414
+    from hms.client.context import context as context  # noqa: PLC0414
+    from hms.client.destinations import Queue as Queue  # noqa: PLC0414
+    from hms.client.destinations import Topic as Topic  # noqa: PLC0414
+    from hms.client.message import Message as Message  # noqa: PLC0414
+    from hms.client.producer import Producer as Producer  # noqa: PLC0414
+    from hms.client.receipt import Receipt as Receipt  # noqa: PLC0414
+    from hms.client.session import Session as Session  # noqa: PLC0414
+    from hms.client.tmax import *  # noqa: F403
+    from hms.constants import *  # noqa: F403
+    from hms.engine.selector import Selector as Selector  # noqa: PLC0414
+    from hms.errors import *  # noqa: F403
+
+_HOMES = {
+    "Browser": "hms.client.browser",
+    "Connection": "hms.client.connection",
+    "Consumer": "hms.client.consumer",
+    "JMSContext": "hms.client.context",
+    "Message": "hms.client.message",
+    "Producer": "hms.client.producer",
+    "Queue": "hms.client.destinations",
+    "Receipt": "hms.client.receipt",
+    "Selector": "hms.engine.selector",
+    "Session": "hms.client.session",
+    "Topic": "hms.client.destinations",
+    "connect": "hms.client.connection",
+    "context": "hms.client.context",
+}
+_MODULES = ("aio", "testing")
+_WHOLE = ("hms.constants", "hms.errors", "hms.client.tmax")
+"""Modules whose public names are all public here."""
+
+
+def _public() -> list[str]:
+    names = {*_HOMES, *_MODULES}
+    for home in _WHOLE:
+        names.update(importlib.import_module(home).__all__)
+    return sorted(names)
+
+
+def _find(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"hms.{name}")
+    for home in _WHOLE:
+        module = importlib.import_module(home)
+        if name in module.__all__:
+            return getattr(module, name)
+    raise AttributeError(f"module 'hms' has no attribute {name!r}")
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from the module that has it."""
+    if name == "__all__":
+        return _public()
+    if name.startswith("_"):
+        raise AttributeError(f"module 'hms' has no attribute {name!r}")
+    value = globals()[name] = _find(name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return _public()

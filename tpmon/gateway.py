@@ -22,15 +22,15 @@ import zmq
 from field_buffer.catalogue import ProtocolError, TooManyRequests
 from field_buffer.errors import HmsError
 from tpmon.listeners import (
+    LINGER_MS,
     FrameParts,
+    GatewayLimits,
     Listener,
     check_zeromq,
-    expect_unreachable,
     is_chosen_by_peer,
 )
-from tpmon.peers import GatewayLimits, OnLost, Peer, PeerKey, PeerTable
-from tpmon.protocol.frames import Envelope, Kind, decode_envelope, frame
-from tpmon.protocol.structures import encode_error
+from tpmon.peers import OnLost, Peer, PeerKey, PeerTable
+from tpmon.protocol.frames import Envelope, Kind, decode_envelope
 from workers.outbox import Doorbell, Outbox
 
 __all__ = ["Gateway", "GatewayLimits", "PeerKey"]
@@ -88,12 +88,7 @@ class Gateway:
             poller.register(self._doorbell.fileno(), zmq.POLLIN)
         try:
             for address in self._addresses:
-                listener = Listener(
-                    self._context,
-                    address,
-                    self._limits.frame_bytes_max,
-                    self._limits.pending_bytes_per_peer,
-                )
+                listener = Listener(self._context, address, self._limits)
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
         except HmsError:
@@ -208,7 +203,7 @@ class Gateway:
         """Answer a bad frame; a peer that was known is lost, after what it sent before."""
         if peer is not None:
             self._pass_on(peer)
-        self._answer(listener, routing_id, fault, correlation)
+        listener.refuse(routing_id, fault, correlation)
         if peer is not None:
             self._peers.lose(peer, str(fault))
 
@@ -219,17 +214,8 @@ class Gateway:
                 fault = TooManyRequests(
                     what="frames of one connection", count=len(batch), limit="told in the WELCOME"
                 )
-                self._answer(peer.listener, peer.routing_id, fault)
+                peer.listener.refuse(peer.routing_id, fault)
                 self._peers.lose(peer, str(fault))
-
-    def _answer(
-        self, listener: Listener, routing_id: bytes, fault: HmsError, correlation: int = 0
-    ) -> None:
-        """Tell why a frame was refused; one who is gone, or does not read, misses it."""
-        try:
-            listener.send(routing_id, frame(Kind.ERROR, encode_error(fault), correlation))
-        except zmq.ZMQError as failed:
-            expect_unreachable(failed)
 
     def _send_outbox(self, now: float, items_max: int) -> None:
         peers = self._peers
@@ -246,10 +232,14 @@ class Gateway:
                 peers.remove(peer)
 
     def _send_rest(self) -> None:
-        """The last frames: all that the workers have put, as far as there is room at once."""
+        """The last frames: all that the workers have put, and a little time for the congested."""
         now = self._clock()
         self._send_outbox(now, sys.maxsize)
-        self._peers.retry(now)
+        self._doorbell.silence()
+        for _ in range(LINGER_MS):
+            if not self._peers.retry(now):
+                break
+            self._deaf_poller.poll(1)
 
     def _close(self) -> None:
         for listener in self._listeners.values():

@@ -1,15 +1,27 @@
-"""Listening sockets: how a frame comes out of ZeroMQ and how one goes in, and with which options.
+"""Listening sockets: the limits, and how a frame comes out of ZeroMQ and how one goes in.
 
 Nothing here knows a peer: a listener names the pipe that a frame came through by its routing id.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import zmq
 
 from field_buffer.catalogue import InvalidArgument, NotSupported
+from field_buffer.errors import HmsError
+from tpmon.protocol.frames import Kind, frame
+from tpmon.protocol.structures import encode_error
 
-__all__ = ["FrameParts", "Listener", "check_zeromq", "expect_unreachable", "is_chosen_by_peer"]
+__all__ = [
+    "FrameParts",
+    "GatewayLimits",
+    "Listener",
+    "check_zeromq",
+    "expect_unreachable",
+    "is_chosen_by_peer",
+]
 
 FrameParts = Sequence[bytes]
 """Envelope and payload, as frames.frame() makes them."""
@@ -26,27 +38,40 @@ _LAST = zmq.NOBLOCK
 _MORE = zmq.NOBLOCK | zmq.SNDMORE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLimits:
+    """What the gateway takes and holds.
+
+    frames_per_turn bounds how long the outbox waits for the sockets, pending_bytes_per_peer how
+    much is kept for a peer that does not read.
+    """
+
+    frame_bytes_max: int
+    peers_max: int
+    heartbeat_s: float
+    pending_bytes_per_peer: int
+    frames_per_turn: int = 512
+
+
 class Listener:
     """One ROUTER socket, bound to one address."""
 
     def __init__(
-        self,
-        context: "zmq.Context[zmq.Socket[bytes]]",
-        address: str,
-        frame_bytes_max: int,
-        pending_bytes_per_peer: int,
+        self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, limits: GatewayLimits
     ) -> None:
+        self._file: tuple[Path, int] | None = None
         self.socket = context.socket(zmq.ROUTER)
         self._receive = self.socket.recv
         self._send = self.socket.send
         try:
-            _configure(self.socket, frame_bytes_max, pending_bytes_per_peer)
+            _configure(self.socket, limits)
             self.socket.setsockopt(zmq.IPV6, int("[" in address))
             self.socket.bind(address)
         except zmq.ZMQError as fault:
             self.close()
             raise InvalidArgument(what=f"listening at {address}", detail=str(fault)) from fault
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._file = _file_of(self.endpoint)
 
     def receive(self) -> tuple[bytes, tuple[bytes, bytes] | None]:
         """Read the next frame's routing id and parts, or raise zmq.Again when none waits.
@@ -82,9 +107,18 @@ class Listener:
         send(payload, _LAST, copy=False)
         return True
 
+    def refuse(self, routing_id: bytes, fault: HmsError, correlation: int = 0) -> None:
+        """Tell why a frame is refused; one who is gone, or does not read, misses it."""
+        try:
+            self.send(routing_id, frame(Kind.ERROR, encode_error(fault), correlation))
+        except zmq.ZMQError as failed:
+            expect_unreachable(failed)
+
     def close(self) -> None:
-        """Close the socket; libzmq removes the file of an ipc address."""
+        """Close the socket and remove its file, unless another node has put its own there."""
         self.socket.close(LINGER_MS)
+        if self._file is not None and _file_of(self.endpoint) == self._file:
+            self._file[0].unlink(missing_ok=True)
 
 
 def is_chosen_by_peer(routing_id: bytes) -> bool:
@@ -107,16 +141,22 @@ def expect_unreachable(failed: zmq.ZMQError) -> None:
         raise failed
 
 
-def _configure(
-    socket: "zmq.Socket[bytes]", frame_bytes_max: int, pending_bytes_per_peer: int
-) -> None:
+def _file_of(endpoint: str) -> tuple[Path, int] | None:
+    """Path and inode of an ipc address's file; None when there is none."""
+    scheme, _, path = endpoint.partition("://")
+    if scheme != "ipc" or not Path(path).exists():
+        return None
+    return Path(path), Path(path).stat().st_ino
+
+
+def _configure(socket: "zmq.Socket[bytes]", limits: GatewayLimits) -> None:
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # else libzmq drops in silence
     socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-    socket.setsockopt(zmq.MAXMSGSIZE, frame_bytes_max)
+    socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes_max)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     # libzmq counts frames, we count bytes: let it hold for a peer about what we hold ourselves,
     # in frames of the usual size, and enough small ones that a burst need not wait for a retry.
-    usual = pending_bytes_per_peer // PACK_BYTES
+    usual = limits.pending_bytes_per_peer // PACK_BYTES
     socket.setsockopt(zmq.SNDHWM, min(1000, max(64, usual)))
     # A peer that sends faster than we read is to feel it in its own socket; half of this many
     # frames a peer keep the I/O thread busy while a turn goes on.

@@ -1,225 +1,248 @@
 """The monitor: which server offers which service, and whose turn it is. Sans-IO.
 
-Theory of operation. A server (a connection that advertised services) runs one call at a time. A call
-goes to the idle server of its service that has been idle longest, or waits in the service's queue.
-A call ends by its result, by its deadline, or by the loss of its server (TPESVCERR). Calls for listeners
-wait as long as it takes; those of one session follow one another (F-E2).
+Theory of operation. A server (a connection that advertised services) runs one call at a time. A
+call goes to the server of its service that has been idle longest, or waits; a server that becomes idle
+takes the call that has waited longest for any of its services. A call ends once: by its result, by
+its deadline, by the loss of its server (TPESVCERR), or because nobody offers its service any more
+(TPENOENT). A server whose call ended by its deadline stays busy until it returns.
+
+Calls for listeners wait as long as it takes; those of one session run one after the other (F-E2),
+also when the one before them is not wanted any more.
+
+A lost server that the node had started comes back: its services are expected for a while, and
+calls of them wait. Time is known by tick() alone, so what needs it may come a tick late.
 """
 
-from collections import OrderedDict, deque
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections import deque
 
 import msgspec
 
 from field_buffer.catalogue import (
+    InvalidArgument,
     ServerLost,
-    ServiceLimit,
     ServiceNotFound,
-    ServiceTaken,
     ServiceTimeout,
+    TooManyRequests,
 )
 from field_buffer.errors import HmsError
+from tpmon.monitored import (
+    Answer,
+    Call,
+    Invoke,
+    Load,
+    Origin,
+    Server,
+    Service,
+    check_service_name,
+)
 from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead, wire_fields
+from tpmon.turns import Turns
+
+__all__ = ["Answer", "Invoke", "Load", "Monitor", "Origin"]
 
 TPFAIL, TPSUCCESS = 1, 2
-CALLS_WAITING_MAX = 10_000
+SERVICES_PER_SERVER_MAX = 1_000
+TIMEOUT_MS_MAX = 1 << 40
+EXPECTED_MS = 10_000
+"""How long calls wait for a lost server that is started again."""
 
 
-class Origin(NamedTuple):
-    """Who asked: a client's CALL, or a listener (then session is set, correlation unused)."""
+class Monitor(Turns):
+    """Services, servers and calls of one node.
 
-    connection: int
-    correlation: int = 0
-    session: int = 0
-    token: object = None
+    first_call: the number of the first call; a node that boots again must not repeat numbers that
+    a server may still be answering. timeouts_ms: the longest a call may take, by service.
+    """
 
-
-@dataclass(slots=True)
-class Call:
-    """One run of a service. deadline_ms 0: no end."""
-
-    origin: Origin
-    head: InvokeHead
-    data: bytes
-    deadline_ms: int
-    number: int = 0
-    server: "Server | None" = None
-
-
-@dataclass(slots=True, eq=False)
-class Server:
-    """A connection that runs services."""
-
-    connection: int
-    services: set[str] = field(default_factory=set)
-    current: Call | None = None
-
-
-class Invoke(NamedTuple):
-    """Effect: run this call on that server."""
-
-    connection: int
-    head: InvokeHead
-    data: bytes
-
-
-class Answer(NamedTuple):
-    """Effect: the call of that origin ended."""
-
-    origin: Origin
-    head: ResultHead
-    data: bytes
-
-
-class Monitor:
-    """Services, servers and calls of one node."""
-
-    def __init__(self) -> None:
-        self.effects: list[Invoke | Answer] = []
+    def __init__(self, first_call: int = 1, timeouts_ms: dict[str, int] | None = None) -> None:
+        super().__init__(first_call)
+        self._timeouts_ms = timeouts_ms or {}
         self._servers: dict[int, Server] = {}
-        self._idle: dict[str, OrderedDict[int, Server]] = {}
-        self._waiting: dict[str, deque[Call]] = {}
-        self._running: dict[int, Call] = {}
-        self._sessions: dict[tuple[int, int], deque[Call]] = {}
-        """Listener calls of a session: the first one is waiting or running, the others follow."""
-        self._next = 1
 
     # servers
 
+    def introduce(self, connection: int, name: str) -> None:
+        """A server says hello; name: "NAME:pid" of a process that the node started, or nothing."""
+        self._servers[connection] = Server(connection, name)
+
     def advertise(self, connection: int, service: str) -> None:
-        """A server offers a service."""
+        """A server offers a service; doing so twice is doing it once."""
+        check_service_name(service)
         server = self._servers.setdefault(connection, Server(connection))
         if service in server.services:
-            raise ServiceTaken(service=service)
+            return
+        if len(server.services) >= SERVICES_PER_SERVER_MAX:
+            count = len(server.services)
+            raise TooManyRequests(what="services of a server", count=count, limit=count)
         server.services.add(service)
-        self._idle.setdefault(service, OrderedDict())
+        offered = self._service(service)
+        offered.servers[connection] = server
+        offered.is_expected, offered.expected_until_ms = False, None
         if server.current is None:
             self._now_idle(server)
 
     def unadvertise(self, connection: int, service: str) -> None:
-        """A server offers a service no more."""
+        """A server offers a service no more; a call that it runs goes on."""
         server = self._servers.get(connection)
         if server is None or service not in server.services:
             raise ServiceNotFound(service=service)
-        server.services.discard(service)
-        self._idle[service].pop(connection, None)
+        self._take_away(server, service, is_expected=False)
 
     def lost(self, connection: int) -> None:
         """A connection ended: its running call failed, its own calls are not wanted any more."""
+        for call in self._running.values():
+            if call.origin.connection == connection:
+                call.is_wanted = False
+        for key in [key for key in self._lines if key[0] == connection]:
+            del self._lines[key]
+        self._take_out(lambda call: call.origin.connection == connection)
         server = self._servers.pop(connection, None)
-        if server is not None:
-            for service in server.services:
-                self._idle[service].pop(connection, None)
-            if server.current is not None:
-                self._end(server.current, ServerLost(service=server.current.head.service))
-        for key in [k for k in self._sessions if k[0] == connection]:
-            del self._sessions[key]
-        for queue in self._waiting.values():
-            for call in [c for c in queue if c.origin.connection == connection]:
-                queue.remove(call)
+        if server is None:
+            return
+        if server.current is not None:
+            self._fail(server.current, ServerLost(service=server.current.head.service))
+        for service in sorted(server.services):
+            self._take_away(server, service, is_expected=bool(server.name))
+
+    def connections_of(self, name: str) -> list[int]:
+        """The connections of the process that was introduced by this name."""
+        return [c for c, server in self._servers.items() if name and server.name == name]
 
     # calls
 
     def call(self, origin: Origin, head: CallHead, data: bytes, now_ms: int) -> None:
         """A client's CALL."""
-        if not self.is_offered(head.service):
+        service = self._services.get(head.service)
+        if service is None or not service.is_offered:
             raise ServiceNotFound(service=head.service)
-        waiting = self._waiting.setdefault(head.service, deque())
-        if len(waiting) >= CALLS_WAITING_MAX:
-            raise ServiceLimit(service=head.service, count=len(waiting), limit=CALLS_WAITING_MAX)
-        deadline = now_ms + head.timeout_ms if head.timeout_ms else 0
-        self._start(Call(origin, InvokeHead(head.service, 0, deadline, head.kind), data, deadline))
+        self._check_room(service, len(data))
+        timeout_ms = self._timeout_ms(head)
+        deadline_ms = now_ms + timeout_ms if timeout_ms else 0
+        invoke = InvokeHead(head.service, 0, deadline_ms, head.kind)
+        self._start(Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted))
 
     def listen(self, origin: Origin, head: InvokeHead, data: bytes) -> None:
         """A message arrived for a listener; it waits its turn in its session."""
-        key = (origin.connection, origin.session)
-        line = self._sessions.setdefault(key, deque())
-        line.append(Call(origin, head, data, 0))
+        line = self._lines.setdefault((origin.connection, origin.session), deque())
+        line.append(Call(origin, head, data))
         if len(line) == 1:
             self._start(line[0])
+
+    def withdraw(self, connection: int, session: int, consumer: int = 0) -> None:
+        """A session, or one of its consumers, wants its listener's calls no more.
+
+        What waits is taken out; what runs goes on, unanswered, and the session's next call follows.
+        """
+        line = self._lines.get((connection, session), ())
+        for call in reversed([c for c in line if consumer in (0, c.origin.consumer)]):
+            call.is_wanted = False
+            if not call.number:
+                self._take_out(lambda waiting, call=call: waiting is call)  # type: ignore[misc]
+                self._leave_line(call)
 
     def result(self, connection: int, head: ResultHead, data: bytes) -> None:
         """A server ended a call; a result that nobody waits for any more is dropped."""
         server = self._servers.get(connection)
         if server is None or server.current is None or server.current.number != head.call:
             return
-        call = server.current
-        self._finish(call, head, data)
+        rval = TPSUCCESS if head.rval == TPSUCCESS and not head.error_number else TPFAIL
+        self._end(server.current, msgspec.structs.replace(head, call=0, rval=rval), data)
         self._now_idle(server)
 
     def tick(self, now_ms: int) -> None:
-        """End calls whose time is over; a server that still runs one stays busy with it."""
-        for call in [c for c in self._running.values() if 0 < c.deadline_ms <= now_ms]:
-            self._time_out(call)
-        for queue in self._waiting.values():
-            for call in [c for c in queue if 0 < c.deadline_ms <= now_ms]:
-                queue.remove(call)
+        """End calls whose time is over, and give up services whose server did not come back."""
+        for call in list(self._running.values()):
+            if call.origin.session and not call.deadline_ms:
+                self._limit_listener(call, now_ms)
+            if 0 < call.deadline_ms <= now_ms:
                 self._time_out(call)
+        for call in self._take_out(lambda call: 0 < call.deadline_ms <= now_ms):
+            self._time_out(call)
+        for service in [s for s in self._services.values() if s.is_expected]:
+            self._await_server(service, now_ms)
 
     # looking
 
     def is_offered(self, service: str) -> bool:
-        """Whether some server has it."""
-        return any(service in server.services for server in self._servers.values())
+        """Whether some server has it, or is expected back."""
+        known = self._services.get(service)
+        return known is not None and known.is_offered
 
     def describe(self) -> list[dict[str, object]]:
         """Services for operators."""
-        names = {name for server in self._servers.values() for name in server.services}
         return [
             {
-                "name": name,
-                "servers": sum(1 for s in self._servers.values() if name in s.services),
-                "idle": len(self._idle.get(name, ())),
-                "waiting": len(self._waiting.get(name, ())),
+                "name": service.name,
+                "servers": len(service.servers),
+                "idle": len(service.idle),
+                "waiting": len(service.waiting),
             }
-            for name in sorted(names)
+            for service in sorted(self._services.values(), key=lambda service: service.name)
         ]
 
-    # inside
+    def load(self) -> list[Load]:
+        """How busy the servers are that the node started, by the name before the colon."""
+        named: dict[str, list[Server]] = {}
+        for server in self._servers.values():
+            if server.name:
+                named.setdefault(server.name.partition(":")[0], []).append(server)
+        return [self._load(name, servers) for name, servers in named.items()]
 
-    def _start(self, call: Call) -> None:
-        idle = self._idle.get(call.head.service)
-        if idle:
-            self._run(call, next(iter(idle.values())))
-        else:
-            self._waiting.setdefault(call.head.service, deque()).append(call)
+    # servers, inside
 
-    def _run(self, call: Call, server: Server) -> None:
-        for service in server.services:
-            self._idle[service].pop(server.connection, None)
-        call.number, call.server, server.current = self._next, server, call
-        self._next += 1
-        self._running[call.number] = call
-        head = msgspec.structs.replace(call.head, call=call.number)
-        self.effects.append(Invoke(server.connection, head, call.data))
+    def _load(self, name: str, servers: list[Server]) -> Load:
+        busy = sum(1 for server in servers if server.current is not None)
+        services = {service for server in servers for service in server.services}
+        waiting = sum(len(self._services[service].waiting) for service in services)
+        return Load(name, len(servers), busy, waiting)
 
-    def _now_idle(self, server: Server) -> None:
-        """Give an idle server the call that waits longest, or note that it is idle."""
-        server.current = None
-        for service in server.services:
-            waiting = self._waiting.get(service)
-            if waiting:
-                self._run(waiting.popleft(), server)
-                return
-        for service in server.services:
-            self._idle.setdefault(service, OrderedDict())[server.connection] = server
+    def _take_away(self, server: Server, name: str, *, is_expected: bool) -> None:
+        """The server does not offer this service any longer."""
+        server.services.discard(name)
+        service = self._services[name]
+        service.servers.pop(server.connection, None)
+        service.idle.pop(server.connection, None)
+        if not service.servers:
+            service.is_expected = is_expected
+            self._give_up_unless_offered(service)
 
-    def _end(self, call: Call, error: HmsError) -> None:
-        head = ResultHead(0, TPFAIL, 0, 0, error.number, wire_fields(error))
-        self._finish(call, head, b"")
+    def _await_server(self, service: Service, now_ms: int) -> None:
+        if service.expected_until_ms is None:
+            service.expected_until_ms = now_ms + EXPECTED_MS
+        elif now_ms >= service.expected_until_ms:
+            service.is_expected, service.expected_until_ms = False, None
+            self._give_up_unless_offered(service)
+
+    def _give_up_unless_offered(self, service: Service) -> None:
+        """Clients are told that nobody offers it; listeners wait for whoever offers it next."""
+        if service.is_offered:
+            return
+        for call in self._take_out(
+            lambda call: not call.origin.session and call.head.service == service.name
+        ):
+            self._fail(call, ServiceNotFound(service=service.name))
+        self._forget_if_unused(service)
+
+    # calls, inside
+
+    def _timeout_ms(self, head: CallHead) -> int:
+        """The caller's timeout or the service's own, whichever is shorter; 0 for none."""
+        if not 0 <= head.timeout_ms <= TIMEOUT_MS_MAX:
+            raise InvalidArgument(what="timeout_ms", detail=f"{head.timeout_ms} is out of range")
+        given = [ms for ms in (head.timeout_ms, self._timeouts_ms.get(head.service, 0)) if ms]
+        return min(given, default=0)
+
+    def _limit_listener(self, call: Call, now_ms: int) -> None:
+        call.timeout_ms = self._timeouts_ms.get(call.head.service, 0)
+        call.deadline_ms = now_ms + call.timeout_ms if call.timeout_ms else 0
 
     def _time_out(self, call: Call) -> None:
-        self._end(call, ServiceTimeout(service=call.head.service, timeout_s="the given"))
+        self._fail(call, ServiceTimeout(service=call.head.service, timeout_s=_seconds(call)))
 
-    def _finish(self, call: Call, head: ResultHead, data: bytes) -> None:
-        if self._running.pop(call.number, None) is None and call.server is not None:
-            return  # it ended before, by its deadline
-        self.effects.append(Answer(call.origin, head, data))
-        if call.origin.session:
-            line = self._sessions.get((call.origin.connection, call.origin.session))
-            if line and line[0] is call:
-                line.popleft()
-                if line:
-                    self._start(line[0])
+    def _fail(self, call: Call, error: HmsError) -> None:
+        self._end(call, ResultHead(0, TPFAIL, 0, 0, error.number, wire_fields(error)), b"")
 
+
+def _seconds(call: Call) -> int | float:
+    whole, rest = divmod(call.timeout_ms, 1000)
+    return call.timeout_ms / 1000 if rest else whole

@@ -1,4 +1,4 @@
-"""Who is connected: the limits, one peer, and the table that sends to peers and gives them up.
+"""Who is connected: one peer, and the table that sends to peers and gives them up.
 
 A routing id says which pipe a frame came through, never who sent it. A peer therefore has a key of
 its own, given at its HELLO and never used twice: what a worker still sends to a peer that was
@@ -14,10 +14,10 @@ from typing import NewType
 import zmq
 
 from field_buffer.catalogue import TooManyRequests
-from tpmon.listeners import FrameParts, Listener, expect_unreachable
+from tpmon.listeners import FrameParts, GatewayLimits, Listener, expect_unreachable
 from tpmon.protocol.frames import Envelope, Kind, frame
 
-__all__ = ["GatewayLimits", "OnLost", "Peer", "PeerKey", "PeerTable"]
+__all__ = ["OnLost", "Peer", "PeerKey", "PeerTable"]
 
 PeerKey = NewType("PeerKey", int)
 OnLost = Callable[[PeerKey, str], None]
@@ -27,21 +27,6 @@ SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heart
 RETRY_S_MIN, RETRY_S_MAX = 0.001, 0.05
 
 _HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayLimits:
-    """What the gateway takes and holds.
-
-    frames_per_turn bounds how long the outbox waits for the sockets, pending_bytes_per_peer how
-    much is kept for a peer that does not read.
-    """
-
-    frame_bytes_max: int
-    peers_max: int
-    heartbeat_s: float
-    pending_bytes_per_peer: int
-    frames_per_turn: int = 512
 
 
 @dataclass(slots=True, eq=False)
@@ -171,11 +156,12 @@ class PeerTable:
         if now >= self._scan_at:
             self._scan(now, is_reading)
 
-    def retry(self, now: float) -> None:
-        """Try to send to all for whom frames are kept; less often while nobody has room."""
+    def retry(self, now: float) -> bool:
+        """Try to send what is kept, less often while nobody has room; tell whether some is left."""
         sent = sum([self.send_pending(peer, now) for peer in list(self._congested.values())])
         self._retry_s = RETRY_S_MIN if sent else min(RETRY_S_MAX, 2 * self._retry_s)
         self._retry_at = now + self._retry_s
+        return bool(self._congested)
 
     def _await_room(self, peer: Peer, now: float) -> None:
         # libzmq tells for the whole socket only whether anybody has room: poll would never sleep

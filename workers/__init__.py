@@ -3,6 +3,7 @@
 lanes.py      LanePool: in order within a lane, in parallel between lanes
 storage.py    StoragePool: one worker leads the log, the others run jobs
 outbox.py     Outbox: what many threads hand to one, and how it is woken
+sleepers.py   Sleepers: workers without work, and how one of them is woken
 """
 
 from workers.lanes import LanePool

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from workers.sleepers import Sleepers
 from workers.threads import OnFault, join_threads, report_fault, start_threads
 
 __all__ = ["Handle", "LanePool"]
@@ -68,7 +69,8 @@ class LanePool:
         self._lanes: dict[Hashable, _Lane] = {}
         self._ready: deque[_Lane] = deque()
         self._is_closing = False
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._sleepers = Sleepers()
         self._threads = start_threads(name, workers, self._run)
 
     def put_many(self, key: Hashable, items: Sequence[Any]) -> bool:
@@ -76,18 +78,18 @@ class LanePool:
 
         False, with nothing added, when it would hold more than lane_max or the pool is closing.
         """
-        with self._changed:
+        with self._lock:
             lane = self._lanes.get(key)
             waiting = 0 if lane is None else len(lane.waiting)
             if self._is_closing or waiting + len(items) > self._lane_max:
                 return False
-            if items:
-                self._add(lane or self._new_lane(key), items)
+            chosen = self._add(lane or self._new_lane(key), items) if items else 0
+        self._sleepers.wake(chosen)
         return True
 
     def discard(self, key: Hashable) -> None:
         """Drop what waits in a lane; a batch that a worker has in hand is still finished."""
-        with self._changed:
+        with self._lock:
             lane = self._lanes.get(key)
             if lane is not None:
                 lane.waiting.clear()
@@ -97,24 +99,26 @@ class LanePool:
 
         False when they are not done in timeout_s.
         """
-        with self._changed:
+        with self._lock:
             self._is_closing = True
             if not drain:
                 for lane in self._lanes.values():
                     lane.waiting.clear()
-            self._changed.notify_all()
+            chosen = self._sleepers.choose_all()
+        self._sleepers.wake(chosen)
         return join_threads(self._threads, timeout_s)
 
     def _new_lane(self, key: Hashable) -> _Lane:
         lane = self._lanes[key] = _Lane(key)
         return lane
 
-    def _add(self, lane: _Lane, items: Sequence[Any]) -> None:
+    def _add(self, lane: _Lane, items: Sequence[Any]) -> int:
         lane.waiting.extend(items)
-        if not lane.is_scheduled:
-            lane.is_scheduled = True
-            self._ready.append(lane)
-            self._changed.notify()
+        if lane.is_scheduled:
+            return 0
+        lane.is_scheduled = True
+        self._ready.append(lane)
+        return self._sleepers.choose()
 
     def _run(self) -> None:
         lane: _Lane | None = None
@@ -128,14 +132,17 @@ class LanePool:
 
     def _take_turn(self, done: _Lane | None) -> tuple[_Lane, list[Any]] | None:
         """Give one lane back and take the next, under one hold of the lock; None at the end."""
-        with self._changed:
-            if done is not None:
-                self._give_back(done)
-            while (lane := self._next_lane()) is None:
+        while True:
+            with self._lock:
+                if done is not None:
+                    self._give_back(done)
+                    done = None
+                if (lane := self._next_lane()) is not None:
+                    return lane, lane.take(self._batch_max)
                 if self._is_closing:
                     return None
-                self._changed.wait()
-            return lane, lane.take(self._batch_max)
+                self._sleepers.lie_down()
+            self._sleepers.sleep()
 
     def _next_lane(self) -> _Lane | None:
         while self._ready:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from workers.sleepers import Sleepers
 from workers.threads import OnFault, join_threads, report_fault, start_threads
 
 __all__ = ["StoragePool"]
@@ -45,25 +46,27 @@ class StoragePool:
         self._is_led = False
         self._is_closing = False
         self._is_draining = True
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._sleepers = Sleepers()
         self._threads = start_threads(name, workers, self._run)
 
     def notify(self) -> None:
         """The log has work. Cheap when that is known already; never missed."""
         if self._has_work:  # whoever leads next has not looked at the log yet
             return
-        with self._changed:
+        with self._lock:
             self._has_work = True
-            if not self._is_led:
-                self._changed.notify()
+            chosen = 0 if self._is_led else self._sleepers.choose()
+        self._sleepers.wake(chosen)
 
     def submit(self, job: Task) -> bool:
         """Run a job on a worker that does not lead; False when jobs_max wait or the pool closes."""
-        with self._changed:
+        with self._lock:
             if self._is_closing or len(self._jobs) >= self._jobs_max:
                 return False
             self._jobs.append(job)
-            self._changed.notify()
+            chosen = self._sleepers.choose()
+        self._sleepers.wake(chosen)
         return True
 
     def close(self, drain: bool, timeout_s: float) -> bool:
@@ -71,12 +74,13 @@ class StoragePool:
 
         False when they are not done in timeout_s.
         """
-        with self._changed:
+        with self._lock:
             self._is_closing = True
             self._is_draining = drain
             if not drain:
                 self._jobs.clear()
-            self._changed.notify_all()
+            chosen = self._sleepers.choose_all()
+        self._sleepers.wake(chosen)
         return join_threads(self._threads, timeout_s)
 
     def _run(self) -> None:
@@ -84,18 +88,24 @@ class StoragePool:
             task()
 
     def _next_task(self) -> Task | None:
-        """Leading comes before jobs; None when the pool closes and nothing is left to take."""
-        with self._changed:
-            while True:
-                if self._has_work and not self._is_led and self._is_draining:
-                    self._is_led = True
-                    return self._lead_log
-                if self._jobs and self._jobs_running < self._jobs_running_max:
-                    self._jobs_running += 1
-                    return partial(self._run_job, self._jobs.popleft())
-                if self._is_closing:
-                    return None
-                self._changed.wait()
+        """What to do next; None when the pool closes and nothing is left to take."""
+        while True:
+            with self._lock:
+                task = self._take_task()
+                if task is not None or self._is_closing:
+                    return task
+                self._sleepers.lie_down()
+            self._sleepers.sleep()
+
+    def _take_task(self) -> Task | None:
+        """Leading comes before jobs."""
+        if self._has_work and not self._is_led and self._is_draining:
+            self._is_led = True
+            return self._lead_log
+        if self._jobs and self._jobs_running < self._jobs_running_max:
+            self._jobs_running += 1
+            return partial(self._run_job, self._jobs.popleft())
+        return None
 
     def _lead_log(self) -> None:
         try:
@@ -109,7 +119,7 @@ class StoragePool:
             report_fault(self._on_fault, fault, "leading the log")
 
     def _keep_leading(self) -> bool:
-        with self._changed:
+        with self._lock:
             self._is_led = self._has_work and self._is_draining
             return self._is_led
 
@@ -119,5 +129,5 @@ class StoragePool:
         except BaseException as fault:  # noqa: BLE001 - reported, and the pool lives
             report_fault(self._on_fault, fault, f"job {job!r}")
         finally:
-            with self._changed:
+            with self._lock:
                 self._jobs_running -= 1

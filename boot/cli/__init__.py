@@ -1,13 +1,18 @@
 """The command line, `hms`: one module for each group of commands, loaded when it is used."""
 
 from boot.cli.lazy import LazyGroup
+from boot.cli.target import address_and_store
 
 __all__ = ["main"]
 
 main = LazyGroup(
     name="hms",
     help="Boot and operate a node of HMS, and use it from the shell.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "obj": address_and_store,
+    },
     entries={
         "boot": ("boot.cli.node:boot", "Start a node; returns when it is ready."),
         "down": ("boot.cli.node:down", "Stop a node; it drains first."),

@@ -1,5 +1,6 @@
 """hms bench: throughput and latency of a node, beside what its disk can do."""
 
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -150,8 +151,7 @@ def _progress(target: Target, load: Load, label: str) -> Iterator[Callable[[int]
     if target.is_json:
         yield lambda _: None
         return
-    error = click.get_text_stream("stderr")
-    with click.progressbar(length=load.count, label=label, file=error) as bar:
+    with click.progressbar(length=load.count, label=label, file=sys.stderr) as bar:
         yield bar.update
 
 
@@ -198,9 +198,9 @@ def _disk_of(target: Target) -> Path:
 
 def _report(target: Target, said: dict[str, Any]) -> None:
     kind = "durable" if said["durable"] else "non-durable"
+    what = f"{said['what']}: {said['messages']} {kind} messages of {said['size']} bytes"
     lines = [
-        f"{said['what']}: {said['messages']} {kind} messages of {said['size']} bytes "
-        f"in {said['seconds']} s, {said['in_flight']} in flight",
+        f"{what} in {said['seconds']} s, {said['in_flight']} in flight",
         f"  {said['messages_per_s']:,.0f} messages/s, {said['mib_per_s']} MiB/s",
     ]
     for name in ("confirm_ms", "latency_ms"):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from boot.cli.target import Target
+from field_buffer.catalogue import RequestTimeout
 
 __all__ = ["STAMP", "Load", "Received", "Sent", "receive_all", "send_all"]
 
@@ -78,13 +79,12 @@ class _Window:
     def enter(self) -> None:
         """Wait for a place."""
         if not self._places.acquire(timeout=self._timeout_s):
-            raise TimeoutError(f"no confirmation within {self._timeout_s:g} s")
+            raise RequestTimeout(what="a send", timeout_s=self._timeout_s)
         if self._fault is not None:
             raise self._fault
 
-    def watch(self, pending: Any) -> None:
-        """Give the place back when this send is confirmed."""
-        begin = time.perf_counter_ns()
+    def watch(self, pending: Any, begin: int) -> None:
+        """Give the place back when this send, begun at that time, is confirmed."""
 
         def confirmed(done: Any) -> None:
             self._sent.times_ns.append(time.perf_counter_ns() - begin)
@@ -118,7 +118,8 @@ def _send_timed(producer: Any, load: Load, filler: bytes, progress: Progress) ->
         if load.rate:
             _wait_until(begin + number / load.rate)
         window.enter()
-        window.watch(producer.send_async(load.body(filler)))
+        begin_ns = time.perf_counter_ns()
+        window.watch(producer.send_async(load.body(filler)), begin_ns)
         if number % _PROGRESS_EVERY == _PROGRESS_EVERY - 1:
             progress(_PROGRESS_EVERY)
     window.drain()

@@ -47,9 +47,6 @@ _MESSAGE_OPTIONS = (
     click.option("--type", "type_", help="JMSType, for the receiver."),
     click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True),
     click.option("--ttl", "ttl_s", type=click.FloatRange(0), default=0, help="Seconds to live."),
-    click.option(
-        "--delay", "delay_s", type=click.FloatRange(0), default=0, help="Seconds to wait."
-    ),
     click.option("--non-persistent", is_flag=True, help="Do not store it."),
     click.option("--count", type=click.IntRange(1), default=1, help="Send it so many times."),
 )
@@ -88,7 +85,6 @@ def _send(
     *,
     priority: int,
     ttl_s: float,
-    delay_s: float,
     non_persistent: bool,
     count: int,
     **content: Any,
@@ -100,7 +96,6 @@ def _send(
             persistent=not non_persistent,
             ttl_s=ttl_s,
             priority=priority,
-            delay_s=delay_s,
         )
         receipts = producer.send_many(_message(body, **content) for _ in range(count))
         ids = [receipt.message_id for receipt in receipts]

@@ -11,8 +11,15 @@ import click
 from boot.cli.receiving import plain
 from boot.cli.target import Target, target_options
 from boot.supervise import environment
+from field_buffer.catalogue import ServiceCallFailed
+from field_buffer.errors import HmsError
+from field_buffer.packing import KIND_NONE, KIND_TEXT
+from hms.client.bodies import decode_body
+from tpmon.protocol.structures import ResultHead, make_error
 
 __all__ = ["call", "serve"]
+
+TPSUCCESS = 2
 
 
 @click.command()
@@ -23,10 +30,21 @@ __all__ = ["call", "serve"]
 def call(target: Target, service: str, data: str | None, timeout_s: float) -> None:
     """Call SERVICE with DATA and print its answer; - reads standard input."""
     sent = sys.stdin.read() if data == "-" else data
+    kind = KIND_NONE if sent is None else KIND_TEXT
     with target.connection() as connection:
-        answer = connection.call(service, sent, timeout_s=timeout_s)
-    said: Any = plain(answer)
-    target.say(said if isinstance(said, str) else json.dumps(said), {"answer": said})
+        head, answer = connection.call(service, (sent or "").encode(), kind, timeout_s)
+    if head.rval != TPSUCCESS:
+        raise _failure(service, head)
+    said: Any = plain(decode_body(head.kind, answer))
+    text = said if isinstance(said, str) else json.dumps(said)
+    target.say(text, {"answer": said, "rcode": head.rcode})
+
+
+def _failure(service: str, head: ResultHead) -> HmsError:
+    """What the service or its server failed with."""
+    if head.error_number:
+        return make_error(head.error_number, head.error_fields)
+    return ServiceCallFailed(service=service, detail=f"it returned TPFAIL, rcode {head.rcode}")
 
 
 @click.command()

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from boot.entries import Config, Node
 
-__all__ = ["Target", "show_table", "show_values", "target_options"]
+__all__ = ["Target", "address_and_store", "show_table", "show_values", "target_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,11 @@ class Target:
 
     @contextmanager
     def connection(self, **settings: Any) -> Iterator[Any]:
-        """A connection to the node, closed at the end."""
+        """A connection to the node, closed at the end; a lost one fails the command at once."""
         import hms  # noqa: PLC0415 - not for what only reads the configuration
 
-        with hms.connect(self.resolve(), **settings) as connection:
+        given = {"client_name": "hms", "reconnect": False, **settings}
+        with hms.connect(self.resolve(), **given) as connection:
             yield connection
 
     def administer(self, verb: str, **arguments: Any) -> Any:
@@ -54,6 +55,14 @@ class Target:
     def say(self, text: str, data: Any) -> None:
         """The text, or with --json the data."""
         click.echo(json.dumps(data, default=str) if self.is_json else text)
+
+
+def address_and_store(path: Path) -> tuple[str, Path]:
+    """Of the first node of a configuration: what commands over the history are given."""
+    from boot.config import load  # noqa: PLC0415 - only for these
+
+    node = load(path).node()
+    return node.listen[0], node.store
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from field_buffer.errors import HmsError
 from field_buffer.packing import DeliveredRow, unpack_delivered
 from hms.client.destinations import Destination
+from tpmon.asked import Pending
 from tpmon.link import Link
 from tpmon.protocol.frames import DELIVER_HEAD, Action, Settlement, as_ranges
 from tpmon.protocol.structures import OpenConsumer
@@ -58,6 +59,10 @@ class Inbox:
         self._notify = notify
         self._taken = 0
         self._released: list[int] = []
+
+    def opened(self, pending: Pending) -> None:
+        """OpenConsumer was answered."""
+        self.is_open = pending.error is None
 
     def delivered(self, epoch: int, count: int, payload: bytes) -> None:
         """A DELIVER came; one of an older epoch is dropped, the node has its messages back."""
@@ -125,6 +130,11 @@ class Inbox:
         self.stamp = Stamp(self.stamp.incarnation + 1, 0)
         self.link.woken += (self, self._notify)
         return unsaid
+
+    def discard(self) -> None:
+        """The consumer is closed: the node takes back what the application did not see."""
+        self._forget()
+        self.link.woken += (self, self._notify)
 
     def _forget(self) -> None:
         self.buffer.clear()

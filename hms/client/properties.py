@@ -56,6 +56,7 @@ def check_property_name(name: str) -> str:
     return name
 
 
+@lru_cache(_NAMES_REMEMBERED)
 def is_reserved(name: str) -> bool:
     """Whether a name belongs to the header, the node or a later version of JMS."""
     if name.startswith(("$", "JMS", "@HMS")):
@@ -96,7 +97,11 @@ def decode_content(data: bytes) -> Content:
     if not data:
         return Content({})
     head = decode_head(data)
-    content = Content(_typed(head) if head.types else head.properties)
+    values = _typed(head) if head.types else head.properties
+    if any(map(is_reserved, values)):
+        # Another library let its user forge them: they have no effect.
+        values = {name: value for name, value in values.items() if not is_reserved(name)}
+    content = Content(values)
     if any(type(value) is int and value > LONG_MAX for value in content.values.values()):
         raise MessageFormatError(detail="its head: an integer of more than 64 bits")
     content.correlation_id, content.reply_to = head.correlation_id, head.reply_to

@@ -126,6 +126,11 @@ class Sender:
         return link.sends_in_flight < link.limits.frames_in_flight_max or link.state is State.ENDED
 
     @property
+    def has_pack(self) -> bool:
+        """Whether messages wait to be sent."""
+        return bool(self._pack)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
         return not self._pack and not self.unconfirmed
@@ -167,6 +172,12 @@ class Sender:
         self.link.sends_in_flight += 1
         self.link.unattended += sum(1 for ticket in tickets if ticket.future is not None)
         self.link.ask(Kind.SEND, encode_send(head, pack), frame, count)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Nobody waits for it any longer: while there is no connection, do not send it later."""
+        for asked in list(self.link.asked.values()):
+            if isinstance(asked, SendFrame) and ticket in asked.tickets:
+                self.link.abandon(asked)
 
     def confirmed(self, frame: SendFrame, payload: bytes) -> None:
         """The node has the messages of this frame."""

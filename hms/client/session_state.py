@@ -8,7 +8,8 @@ raises, or rollback. A Commit on its way when the connection was lost is in doub
 is answered with the number of the last commit that took effect.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from field_buffer.catalogue import AcknowledgeLost, IllegalState, TransactionRolledBack
 from field_buffer.errors import HmsError
@@ -17,7 +18,7 @@ from hms.client.sending import SendFrame, Sender
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
 from tpmon.link import Link, State
-from tpmon.protocol.frames import Action, Kind, Settlement, encode_settle
+from tpmon.protocol.frames import Kind, Settlement, encode_settle
 from tpmon.protocol.structures import (
     CloseSession,
     Commit,
@@ -73,14 +74,13 @@ class SessionState:
             return
         self._again(self._opening, self._restored)
         for number, (_, opening) in self.senders.items():
-            self._again(opening, lambda pending, number=number: self._sender_back(number, pending))
+            self._again(opening, partial(self._sender_back, number))
         for inbox in self.inboxes.values():
             if inbox.is_open and inbox.error is None:
-                self._again(inbox.opening, lambda pending, inbox=inbox: _back(inbox, pending))
+                self._again(inbox.opening, partial(_inbox_back, inbox))
 
-    def _again(self, opening: Request, then: object) -> None:
-        name = type(opening).__name__
-        self.link.request(opening, Pending(name, OnLoss.DONE, then=then))  # type: ignore[arg-type]
+    def _again(self, opening: Request, then: Callable[[Pending], None]) -> None:
+        self.link.request(opening, Pending(type(opening).__name__, OnLoss.DONE, then=then))
 
     def _restored(self, pending: Pending) -> None:
         if not pending.is_answered:
@@ -99,6 +99,11 @@ class SessionState:
         else:
             commit.failed(TransactionRolledBack(reason="the connection was lost before the commit"))
         self.link.woken.append(commit)
+
+    def register(self, sender: Sender, opening: OpenProducer, pending: Pending) -> None:
+        """OpenProducer was answered: keep it, to open it again."""
+        if pending.error is None:
+            self.senders[sender.number] = (sender, opening)
 
     def _sender_back(self, number: int, pending: Pending) -> None:
         if pending.error is not None:
@@ -131,15 +136,12 @@ class SessionState:
         """Settle what was seen, and close; a transaction is rolled back."""
         self.is_closed = True
         self.settle()
-        if not self.is_transacted:
-            self._settle([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
         for inbox in self.inboxes.values():
+            self.give_back(inbox)
             self.link.receivers.pop(inbox.number, None)
         if self in self.link.participants:
             self.link.participants.remove(self)
-        return self.link.request(
-            CloseSession(self.number), Pending("CloseSession", OnLoss.DONE)
-        )
+        return self.link.request(CloseSession(self.number), Pending("CloseSession", OnLoss.DONE))
 
     # ---- consuming
 
@@ -173,6 +175,11 @@ class SessionState:
     def fail(self, inbox: Inbox, message_id: int) -> None:
         """The listener could not cope with the message."""
         self._settle(inbox.fail(message_id))
+
+    def give_back(self, inbox: Inbox) -> None:
+        """The consumer closes: what was seen and not acknowledged has failed."""
+        self._settle(inbox.fail_seen())
+        inbox.discard()
 
     def acknowledge(self, inboxes: Iterable[tuple[Inbox, list[int]]]) -> Pending | None:
         """Acknowledge messages that were seen, answered when durable; None: there are none."""
@@ -262,10 +269,7 @@ class _Commit(Pending):
         return False
 
 
-def _back(inbox: Inbox, pending: Pending) -> None:
+def _inbox_back(inbox: Inbox, pending: Pending) -> None:
     if pending.error is not None:
         inbox.closed(pending.error)
         inbox.link.report(pending.error)
-
-
-__all__ = ["Action", "SessionState"]

@@ -137,7 +137,7 @@ class Line:
 
     def in_order(self) -> Iterator[StoredMessage]:
         """Waiting messages in the order in which they would be taken; changes nothing."""
-        for priority in range(self._top, -1, -1):
+        for priority in range(len(self._levels) - 1, -1, -1):
             returned = sorted(e for e in self._returned if e[0] == -priority)
             back = [m for _, seq, m in returned if seq not in self._gone]
             fresh = (m for m in self._levels[priority] if m.seq not in self._gone)

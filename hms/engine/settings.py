@@ -19,7 +19,7 @@ class DestinationSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """A node's limits. redelivery_limit: so many failed deliveries and a message is dead; -1 none."""
+    """A node's limits. redelivery_limit: so many failures and a message is dead; -1 none."""
 
     node_index: int = 1
     is_warm: bool = True

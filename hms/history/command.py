@@ -57,20 +57,11 @@ _SCOPE = _options(
 @history.command("info")
 @_SCOPE
 @click.option("--destination", default="", help="queue:NAME, topic:NAME or NAME; a comma list.")
-def info_command(
-    config: Path,
-    path: str | None,
-    from_: str | None,
-    to: str | None,
-    selector: str,
-    is_json: bool,
-    destination: str,
-) -> None:
+def info_command(config: Path, path: str | None, is_json: bool, **wanted: str | None) -> None:
     """Count what happened, by destination."""
-    given = {"from": from_, "to": to, "selector": selector, "destination": destination}
-    scope = parse_scope({name: value for name, value in given.items() if value})
+    scope = parse_scope({name.rstrip("_"): value for name, value in wanted.items() if value})
     counts = count_events(path or str(_resolved(config, "--path")[1]), scope)
-    click.echo(json.dumps([row._asdict() for row in counts]) if is_json else _table(counts))
+    click.echo(json.dumps([asdict(row) for row in counts]) if is_json else _table(counts))
 
 
 @history.command("replay")
@@ -81,17 +72,7 @@ def info_command(
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second.")
 @click.option("--master", default="local[2]", show_default=True, help="Spark's master URL.")
 def replay_command(
-    config: Path,
-    path: str | None,
-    from_: str | None,
-    to: str | None,
-    selector: str,
-    is_json: bool,
-    address: str | None,
-    destination: str,
-    into: str,
-    rate: float | None,
-    master: str,
+    config: Path, path: str | None, address: str | None, is_json: bool, **wanted: Any
 ) -> None:
     """Send messages of the history again, in their order, with what they carried.
 
@@ -101,18 +82,7 @@ def replay_command(
         found = _resolved(config, "--connect and --path")
         address, path = address or found[0], path or str(found[1])
     try:
-        report = replay(
-            None,
-            path,
-            address=address,
-            destination=destination,
-            into=into,
-            from_=from_,
-            to=to,
-            selector=selector,
-            rate=rate,
-            master=master,
-        )
+        report = replay(None, path, address=address, **wanted)
     except HmsError as error:
         for note in getattr(error, "__notes__", ()):
             click.echo(note, err=True)

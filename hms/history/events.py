@@ -9,10 +9,9 @@ nobody asked for is dropped before anything in it is unpacked (`wants`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import Head, Row, decode_head
+from field_buffer.packing import Row
 from hms.engine.records import (
     Cause,
     Definition,
@@ -24,8 +23,9 @@ from hms.engine.records import (
     decode_ranges,
     decode_sent,
 )
+from hms.history.heads import HEAD_FIELDS, NO_FIELDS, head_fields
 
-__all__ = ["COLUMNS", "EVENT_NAMES", "HEAD_FIELDS", "Event", "EventDecoder", "Place", "schema_text"]
+__all__ = ["COLUMNS", "EVENT_NAMES", "Event", "EventDecoder", "Place", "schema_text"]
 
 COLUMNS = {
     "offset": "bigint",
@@ -78,7 +78,6 @@ EVENT_NAMES = ("sent", "forwarded", *_PLAIN_EVENTS.values(), *dict.fromkeys(_DIS
 
 _TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, where timestamps of Python and Spark end."""
-_LONG_MAX = 2**63 - 1
 
 
 class Place(NamedTuple):
@@ -123,9 +122,6 @@ class Event(NamedTuple):
     cause: str | None = None
 
 
-HEAD_FIELDS = frozenset(Event._fields[Event._fields.index("correlation_id") : -4])
-"""The columns that are decoded from a head: correlation_id … boolean_properties."""
-
 Wants = Callable[[str, Place, int], bool]
 """Whether events of that name, at that place and time (ms), are asked for."""
 
@@ -153,7 +149,7 @@ class EventDecoder:
         self, wants: Wants | None = None, columns: Collection[str] = Event._fields
     ) -> None:
         self._wants = wants
-        self._with_fields = not HEAD_FIELDS.isdisjoint(columns)
+        self._with_fields = not set(HEAD_FIELDS).isdisjoint(columns)
         self._with_head = "head" in columns
         self._with_body = "body" in columns
         self._definitions: dict[int, Definition] = {}
@@ -211,29 +207,34 @@ class EventDecoder:
         place = self._place(record.destination)
         if self._wants is not None and not self._wants(event, place, at_ms):
             return
+        shared = (event, at_ms, place, commit.transaction if commit else None)
         rows = record.rows()
-        transaction = commit.transaction if commit else None
         for i, (row, payload) in enumerate(zip(rows, self._payloads(record, rows), strict=True)):
-            head = payload[: row.head_bytes]
-            yield Event._make(
-                (
-                    lsn + i,
-                    event,
-                    at_ms,
-                    f"{record.first_message_id + i:012x}",
-                    *place,
-                    row.priority,
-                    True,
-                    record.timestamp_ms,
-                    _expiration(record.timestamp_ms, row.ttl_ms),
-                    KINDS[row.kind] if row.kind < len(KINDS) else None,
-                    *(head_fields(head) if self._with_fields else _NO_FIELDS),
-                    head if self._with_head else None,
-                    payload[row.head_bytes :] if self._with_body else None,
-                    transaction,
-                    None,
-                )
+            yield self._sent_row(lsn + i, record, record.first_message_id + i, row, payload, shared)
+
+    def _sent_row(
+        self,
+        offset: int,
+        record: Sent,
+        message_id: int,
+        row: Row,
+        payload: bytes,
+        shared: tuple[str, int, Place, str | None],
+    ) -> Event:
+        event, at_ms, place, transaction = shared
+        head = payload[: row.head_bytes]
+        is_persistent = True
+        return Event._make(
+            (
+                *(offset, event, at_ms, f"{message_id:012x}", *place, row.priority, is_persistent),
+                *(record.timestamp_ms, _expiration(record.timestamp_ms, row.ttl_ms)),
+                KINDS[row.kind] if row.kind < len(KINDS) else None,
+                *(head_fields(head) if self._with_fields else NO_FIELDS),
+                head if self._with_head else None,
+                payload[row.head_bytes :] if self._with_body else None,
+                *(transaction, None),
             )
+        )
 
     def _payloads(self, record: Sent, rows: list[Row]) -> list[bytes]:
         if self._with_fields or self._with_head or self._with_body:
@@ -248,52 +249,6 @@ class EventDecoder:
             return Place(found.name, found.kind)
         topic = self._definitions.get(found.topic)
         return Place(topic.name if topic else None, "topic", found.name)
-
-
-_NO_FIELDS: tuple[Any, ...] = (None,) * 8
-_EMPTY_FIELDS: tuple[Any, ...] = (None, None, None, {}, {}, {}, {}, {})
-
-
-def head_fields(data: bytes) -> tuple[Any, ...]:
-    """The HEAD_FIELDS of a message's head.
-
-    The node stores what clients sent without reading it. One head that cannot be read must not hide
-    the rest of the history, so its row has no fields, and the bytes as they are.
-    """
-    if not data:
-        return _EMPTY_FIELDS
-    try:
-        head = decode_head(data)
-    except MessageFormatError:
-        return _NO_FIELDS
-    return (head.correlation_id, head.reply_to, head.type, *_property_columns(head))
-
-
-def _property_columns(head: Head) -> tuple[dict[str, Any], ...]:
-    """The properties as text, and those of each type for selectors to compare.
-
-    One pass with a branch per type: a third faster than a table of types, on the hottest path here.
-    """
-    texts: dict[str, str] = {}
-    strings: dict[str, str] = {}
-    longs: dict[str, int] = {}
-    doubles: dict[str, float] = {}
-    booleans: dict[str, bool] = {}
-    for name, value in (head.properties | head.node if head.node else head.properties).items():
-        kind = type(value)
-        if kind is str:
-            texts[name] = strings[name] = value
-        elif kind is int:
-            texts[name] = str(value)
-            if value <= _LONG_MAX:
-                longs[name] = value
-        elif kind is float:
-            texts[name], doubles[name] = str(value), value
-        elif kind is bool:
-            texts[name], booleans[name] = "true" if value else "false", value
-        else:
-            texts[name] = value.hex()
-    return texts, strings, longs, doubles, booleans
 
 
 def _expiration(timestamp_ms: int, ttl_ms: int) -> int | None:

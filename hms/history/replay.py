@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from field_buffer.catalogue import HistoryError
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["ReplayReport", "replay"]
 
 BATCH_MAX = 2048
-"""Messages sent before their confirmation is awaited."""
+BATCH_BYTES = 16 * 1024 * 1024
+"""So many messages, or bytes of bodies, are sent before their confirmation is awaited."""
 _STEPS_PER_S = 10
 """How finely a rate is spread over a second."""
 _DETAIL_MAX = 1000
@@ -67,12 +67,9 @@ def replay(
 ) -> ReplayReport:
     """Send the messages that were sent to a destination in [from_, to) into another one, in order.
 
-    spark: None makes a session on `master` for this call. path: the store's directory; address: of
-    the node that takes the messages; destination, into: `queue:NAME`, `topic:NAME`, or NAME (into:
-    of a queue). Times: ISO 8601, milliseconds since 1970, or datetimes. rate: messages a second.
-    Head, body, kind and priority stay as they were; the message id and the time of sending are new,
-    and the messages do not expire. When sending fails, the error carries a note that says up to
-    which offset everything was confirmed.
+    spark: None makes a session on `master`. path: the store's directory. destination, into:
+    `queue:NAME`, `topic:NAME` or NAME. Times: ISO 8601, ms since 1970, or datetimes. rate: messages
+    a second. An error of sending carries a note: up to which offset everything was confirmed.
     """
     if rate is not None and rate <= 0:
         raise HistoryError(detail=f"rate is a number of messages a second, not {rate}")
@@ -85,7 +82,7 @@ def replay(
 
 def _read(session: "SparkSession", path: str, options: dict[str, str]) -> Iterator[Any]:
     """The rows, segment by segment, the next one being read while this one is sent."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - pyspark has it
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loads pyspark
 
     reader = session.read.format("hms").schema(_COLUMNS).options(**options)
@@ -121,13 +118,9 @@ def _check(path: str, options: dict[str, str]) -> None:
 
 
 def _send_to(address: str, into: str, rows: Iterable[Any], rate: float | None) -> ReplayReport:
-    from hms.history.resend import as_message, open_producer  # noqa: PLC0415 - loads the client
+    from hms.history import resend  # noqa: PLC0415 - loads the client
 
-    with open_producer(address, parse_destination(into)) as producer:
-
-        def send(batch: list[Any]) -> None:
-            producer.send_many([as_message(row) for row in batch])
-
+    with resend.open_sender(address, parse_destination(into)) as send:
         return send_rows(rows, send, rate)
 
 
@@ -161,9 +154,15 @@ def _batch_size(rate: float | None) -> int:
 
 def _batches(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
     """Batches of rows, whose offsets must rise: the order of the log is the order of sending."""
-    iterator, newest = iter(rows), -1
-    while batch := list(islice(iterator, size)):
-        for row in batch:
-            assert row.offset > newest, "the history came out of order"
-            newest = row.offset
+    batch: list[Any] = []
+    newest, room = -1, BATCH_BYTES
+    for row in rows:
+        assert row.offset > newest, "the history came out of order"
+        newest = row.offset
+        batch.append(row)
+        room -= len(row.body or b"")
+        if len(batch) == size or room <= 0:
+            yield batch
+            batch, room = [], BATCH_BYTES
+    if batch:
         yield batch

@@ -1,7 +1,7 @@
 """Counts of what happened, read straight from the log: no Spark, no Java, no waiting for them."""
 
 from collections import Counter
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
@@ -9,7 +9,8 @@ from hms.history.scope import Scope
 __all__ = ["EventCount", "count_events"]
 
 
-class EventCount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EventCount:
     """How often something happened at a destination."""
 
     destination: str

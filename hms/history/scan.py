@@ -40,9 +40,11 @@ class Part:
 
 def plan(path: str, scope: Scope) -> list[Part]:
     """The parts of the history that hold what is asked for, oldest first."""
+    # In this order: a segment that begins after the newest record was found is left out below.
+    end = last_lsn(path) + 1
     segments = [segment for segment in list_segments(path) if not segment.is_blank]
-    newest = last_lsn(path)
-    end = newest + 1 if scope.until_offset is None else min(scope.until_offset, newest + 1)
+    if scope.until_offset is not None:
+        end = min(end, scope.until_offset)
     firsts = [segment.first_lsn for segment in segments]
     ends = [*firsts[1:], end]
     return [
@@ -54,12 +56,24 @@ def plan(path: str, scope: Scope) -> list[Part]:
 
 def read_part(part: Part, scope: Scope, columns: Sequence[str]) -> Iterator[list[Event]]:
     """Batches of the events of a part; columns: those that must be filled."""
-    records = read_segment(part.file, until_lsn=part.until_offset - 1)
     try:
-        yield from _batches(read_events(records, scope, columns, part.until_offset))
+        events = read_events(_whole(part), scope, columns, part.until_offset)
+        yield from _batches(events)
     except FileNotFoundError as gone:
         detail = f"{part.file} was retired before it was read; start the reading again"
         raise HistoryError(detail=detail) from gone
+
+
+def _whole(part: Part) -> Iterator[LogRecord]:
+    """The records of a part, which must reach up to its end: nothing is left out in silence."""
+    reached = 0
+    for record in read_segment(part.file, until_lsn=part.until_offset - 1):
+        yield record
+        reached = record[0] + record[2]
+    if reached < part.until_offset:
+        detail = f"{part.file} ends before offset {reached}, but the history goes on at "
+        detail += f"{part.until_offset}: a segment is missing or damaged"
+        raise HistoryError(detail=detail)
 
 
 def read_events(

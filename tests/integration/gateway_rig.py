@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -30,6 +31,7 @@ class Rig:
 
     def __init__(self, addresses, clock, **limits):
         self.frames, self.lost, self.takes, self.clock = queue.Queue(), queue.Queue(), True, clock
+        self.order = []
         every = {
             "frame_bytes_max": FRAME_BYTES_MAX,
             "peers_max": 10,
@@ -39,7 +41,7 @@ class Rig:
         self.gateway = Gateway(
             addresses,
             on_frames=self._take,
-            on_lost=lambda key, reason: self.lost.put((key, reason)),
+            on_lost=self._lose,
             limits=GatewayLimits(**{**every, **limits}),
             clock=clock,
         )
@@ -51,10 +53,15 @@ class Rig:
     def _run(self):
         try:
             self.gateway.run()
-        except BaseException as fault:
+        except BaseException as fault:  # noqa: BLE001 - told at the end of the test
             self.faults.append(fault)
 
+    def _lose(self, key, reason):
+        self.order.append("lost")
+        self.lost.put((key, reason))
+
     def _take(self, key, frames):
+        self.order.append("frames")
         if self.takes:
             for envelope, payload in frames:
                 self.frames.put((key, envelope.kind, payload))
@@ -127,7 +134,7 @@ def client_of(endpoint, **options):
 @contextmanager
 def running(addresses=("tcp://127.0.0.1:*",), clock=None, **limits):
     """A gateway that is stopped at the end, and that must not have failed."""
-    rig = Rig(list(addresses), clock or Clock(), **limits)
+    rig = Rig(list(addresses), clock or time.monotonic, **limits)
     try:
         yield rig
     finally:

@@ -62,15 +62,27 @@ def test_frames_put_by_many_workers_all_arrive_in_each_workers_order(rig, client
 def test_peers_on_every_address_are_told_apart(tmp_path):
     """Routing ids of two sockets may be equal; the answer must reach the right one."""
     path = tmp_path / "node.ipc"
-    with running(["tcp://127.0.0.1:*", f"ipc://{path}"]) as rig:
-        with client_of(rig.endpoints[0]) as one, client_of(rig.endpoints[1]) as two:
-            first, second = rig.login(one), rig.login(two)
-            rig.send(second, frame(Kind.EVENT, b"two"))
-            rig.send(first, frame(Kind.EVENT, b"one"))
-            assert receive(one)[2] == b"one"
-            assert receive(two)[2] == b"two"
-            assert path.exists()
+    with (
+        running(["tcp://127.0.0.1:*", f"ipc://{path}"]) as rig,
+        client_of(rig.endpoints[0]) as one,
+        client_of(rig.endpoints[1]) as two,
+    ):
+        first, second = rig.login(one), rig.login(two)
+        rig.send(second, frame(Kind.EVENT, b"two"))
+        rig.send(first, frame(Kind.EVENT, b"one"))
+        assert receive(one)[2] == b"one"
+        assert receive(two)[2] == b"two"
+        assert path.exists()
     assert not path.exists()
+
+
+def test_the_file_of_another_node_is_left_alone(tmp_path):
+    """A node that was slow to stop must not cut off the one that took its place."""
+    path = tmp_path / "node.ipc"
+    with running([f"ipc://{path}"]):
+        path.unlink()
+        path.touch()
+    assert path.exists()
 
 
 def test_an_address_in_use_is_refused_with_its_name_and_nothing_stays_open(tmp_path):

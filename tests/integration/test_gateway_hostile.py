@@ -38,6 +38,7 @@ def test_garbage_from_a_known_peer_ends_its_connection_after_what_came_before(ri
     lost, reason = rig.next_lost()
     assert lost == key
     assert "HMS-1001" in reason
+    assert rig.order == ["frames", "frames", "lost"]
     rig.login(client)
 
 
@@ -94,7 +95,10 @@ def test_a_part_above_the_frame_limit_ends_the_connection_before_it_is_read():
     with running(frame_bytes_max=4096) as rig, client_of(rig.endpoints[0]) as client:
         rig.login(client)
         client.send_multipart(frame(Kind.SEND, b"x" * 4097))
-        client.send_multipart(frame(Kind.SEND, b"on the new connection"))
+        for _ in range(100):  # what was under way with it is lost, until the client has reconnected
+            client.send_multipart(frame(Kind.SEND, b"on the new connection"))
+            if client.poll(100):
+                break
         assert "HELLO" in str(receive_error(client))
         assert rig.frames.empty()
 
@@ -124,18 +128,19 @@ def test_a_peer_that_does_not_read_is_dropped_and_the_others_are_served(rig, cli
 
 def test_a_peer_that_reads_late_gets_everything_in_order():
     """What libzmq has no room for waits with us, within its bound."""
-    with running(pending_bytes_per_peer=1 << 30) as rig:
-        rig.clock.now_s = 0.0
-        with client_of(rig.endpoints[0], rcvhwm=1) as late:
-            key = rig.login(late)
-            count = 1500
-            rig.send(key, *[frame(Kind.DELIVER, b"%06d" % n * 5000) for n in range(count)])
-            rig.turn()
-            came = []
-            while len(came) < count:
-                came.append(int(receive(late)[2][:6]))
-                rig.clock.now_s += 0.01
-            assert came == list(range(count))
+    count = 1500
+    with (
+        running(pending_bytes_per_peer=count * 40_000) as rig,
+        client_of(rig.endpoints[0], rcvhwm=1) as late,
+    ):
+        key = rig.login(late)
+        held, later = range(count - 500), iter(range(count - 500, count))
+        rig.send(key, *[frame(Kind.DELIVER, b"%06d" % n * 5000) for n in held])
+        rig.turn()
+        for expected in range(count):
+            assert int(receive(late)[2][:6]) == expected
+            if (n := next(later, None)) is not None:  # there may be room, but others wait
+                rig.send(key, frame(Kind.DELIVER, b"%06d" % n * 5000))
     assert rig.lost.empty()
 
 
@@ -154,23 +159,26 @@ def test_a_peer_that_is_gone_is_lost_at_the_next_send():
 
 def test_a_silent_peer_is_lost_and_one_with_heartbeats_is_kept():
     """What was delivered to a dead client must go to another one."""
-    with running(clock=Clock(), heartbeat_s=12) as rig:
-        with client_of(rig.endpoints[0]) as alive, client_of(rig.endpoints[0]) as silent:
-            rig.login(alive)
-            key = rig.login(silent)
-            for _ in range(4):
-                rig.advance(4)
-                alive.send_multipart(frame(Kind.HEARTBEAT))
-                alive.send_multipart(frame(Kind.SEND, b"mark"))
-                assert rig.next_frame()[1] is Kind.SEND
-            assert rig.next_lost()[0] == key
-            assert rig.lost.empty()
-            assert rig.frames.empty()
+    with (
+        running(clock=Clock(), heartbeat_s=12) as rig,
+        client_of(rig.endpoints[0]) as alive,
+        client_of(rig.endpoints[0]) as silent,
+    ):
+        rig.login(alive)
+        key = rig.login(silent)
+        for _ in range(4):
+            rig.advance(4)
+            alive.send_multipart(frame(Kind.HEARTBEAT))
+            alive.send_multipart(frame(Kind.SEND, b"mark"))
+            assert rig.next_frame()[1] is Kind.SEND
+        assert rig.next_lost()[0] == key
+        assert rig.lost.empty()
+        assert rig.frames.empty()
 
 
 def test_an_idle_peer_hears_a_heartbeat_within_a_third_of_the_period():
     """Otherwise the client takes the node for dead."""
-    with running(heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
+    with running(clock=Clock(), heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
         rig.login(client)
         rig.advance(6)
         assert receive(client)[0] is Kind.HEARTBEAT
@@ -179,7 +187,7 @@ def test_an_idle_peer_hears_a_heartbeat_within_a_third_of_the_period():
 
 def test_after_a_pause_of_the_node_nobody_is_lost_unheard():
     """A stopped process, or a suspended machine, would else lose every client at once."""
-    with running(heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
+    with running(clock=Clock(), heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
         rig.login(client)
         rig.clock.now_s += 100
         rig.turn()
@@ -191,7 +199,7 @@ def test_after_a_pause_of_the_node_nobody_is_lost_unheard():
 
 def test_one_who_says_hello_and_never_logs_in_is_lost():
     """Else the table fills with peers that only keep their heart beating."""
-    with running(heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
+    with running(clock=Clock(), heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
         client.send_multipart(frame(Kind.HELLO, b"", 1))
         key, _, _ = rig.next_frame()
         for _ in range(4):
@@ -201,16 +209,17 @@ def test_one_who_says_hello_and_never_logs_in_is_lost():
         assert rig.next_lost() == (key, "no login within 12 s")
 
 
-def test_a_draining_gateway_loses_nobody_for_silence(rig, client):
+def test_a_draining_gateway_loses_nobody_for_silence():
     """It does not listen, so silence says nothing."""
-    key = rig.login(client)
-    rig.gateway.stop_reading()
-    for _ in range(20):
-        rig.clock.now_s += 1
-        rig.send(key, frame(Kind.EVENT, b""))
-        while receive(client)[0] is Kind.HEARTBEAT:
-            pass
-    assert rig.lost.empty()
+    with running(clock=Clock(), heartbeat_s=12) as rig, client_of(rig.endpoints[0]) as client:
+        key = rig.login(client)
+        rig.gateway.stop_reading()
+        for _ in range(20):
+            rig.clock.now_s += 1
+            rig.send(key, frame(Kind.EVENT, b""))
+            while receive(client)[0] is Kind.HEARTBEAT:
+                pass
+        assert rig.lost.empty()
 
 
 def test_ten_thousand_frames_of_a_stranger_are_refused_without_harm(rig, client):

@@ -69,6 +69,7 @@ class FaultyDisk(RealDisk):
         self.calls = []
         self.now = 0.0
         self.write_max = None
+        self.before_sync = None
 
     def _call(self, name):
         self.calls.append(name)
@@ -82,14 +83,16 @@ class FaultyDisk(RealDisk):
 
     def pwritev(self, fd, buffers, offset):
         self._call("pwritev")
-        self._call("pwritev " + Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        self._call("pwritev " + Path(self.name(fd)).name)
         if self.write_max is not None:
             buffers = [b"".join(buffers)[: self.write_max]]
         return super().pwritev(fd, buffers, offset)
 
     def fdatasync(self, fd):
         self._call("fdatasync")
-        self._call("fdatasync " + Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        self._call("fdatasync " + Path(self.name(fd)).name)
+        if self.before_sync:
+            self.before_sync()
         super().fdatasync(fd)
 
     def monotonic(self):
@@ -110,6 +113,7 @@ class CutDisk(RealDisk):
     def __init__(self, seed: int):
         self._random = random.Random(seed)
         self._synced: dict[int, bytes] = {}
+        self._renamed = None
         self.switch_on(0)
 
     def switch_on(self, cut_at: int):
@@ -148,16 +152,31 @@ class CutDisk(RealDisk):
 
     def fsync_dir(self, path):
         self._step()
+        super().fsync_dir(path)
+        self._renamed = None
 
     def rename(self, source, target):
         self._step()
+        replaced = target.read_bytes() if target.exists() else None
         super().rename(source, target)
+        self._renamed = source, target, replaced
 
     def _keep(self, fd):
         info = os.fstat(fd)
         self._synced[info.st_ino] = os.pread(fd, info.st_size, 0)
 
+    def _take_back_rename(self):
+        """A name that was not synced may be the old one after the cut."""
+        source, target, replaced = self._renamed
+        target.rename(source)
+        if replaced is not None:
+            target.write_bytes(replaced)
+            self._synced[target.stat().st_ino] = replaced
+
     def fall(self, directory: Path):
+        if self._renamed and self._random.random() < 0.5:
+            self._take_back_rename()
+        self._renamed = None
         for file in directory.glob("*.log"):
             new, old = file.read_bytes(), self._synced[file.stat().st_ino]
             size = self._random.choice((len(old), len(new)))

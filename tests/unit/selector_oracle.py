@@ -46,16 +46,17 @@ def _test(kind, node, row):
     if kind == "null":
         return float((value is None) != node[1])
     if kind == "between":
-        low, high = _value(node[3], row), _value(node[4], row)
-        if node[1]:
-            return max(_compared("<", value, low), _compared(">", value, high))
-        return min(_compared(">=", value, low), _compared("<=", value, high))
-    if value is None:
-        return 0.5
-    if not isinstance(value, str):
-        return 0.0
-    found = value in node[3] if kind == "within" else node[3].fullmatch(value) is not None
-    return float(found != node[1])
+        return _ranged(node[1], value, _value(node[3], row), _value(node[4], row))
+    found = isinstance(value, str) and (
+        value in node[3] if kind == "within" else bool(node[3].fullmatch(value))
+    )
+    return 0.5 if value is None else float(isinstance(value, str) and found != node[1])
+
+
+def _ranged(is_negated, value, low, high):
+    if is_negated:
+        return max(_compared("<", value, low), _compared(">", value, high))
+    return min(_compared(">=", value, low), _compared("<=", value, high))
 
 
 def _compared(sign, left, right):

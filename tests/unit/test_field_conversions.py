@@ -129,7 +129,7 @@ def test_text_is_true_only_when_it_says_true(text, expected):
     ],
 )
 def test_a_field_converts_to_another_type(value, wanted, expected):
-    """fbgetvalt reads a field of any type as any other that can hold it."""
+    """A reader may want any other type that can hold the value: fbgetvalt."""
     converted = convert(value, wanted)
     assert converted == expected
     assert wanted == T.BOOLEAN or type(converted).code == wanted

@@ -123,7 +123,7 @@ def test_what_is_no_field_buffer_is_fbebadfb():
 
 
 def test_typed_functions_convert_on_the_way(loaded):
-    """fbputt and fbgetvalt are how old programs change types."""
+    """Old programs change types by fbputt and fbgetvalt."""
     fb = FieldBuffer()
     fbputt(fb, "ACCOUNT", "12", 7)
     assert fb["ACCOUNT"] == [12]

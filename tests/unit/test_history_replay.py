@@ -1,5 +1,6 @@
 """Replay: order, rate and count of what is sent again, without Spark and without a node."""
 
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -19,6 +20,7 @@ class Sent(NamedTuple):
     """A row as replay reads it."""
 
     offset: int
+    body: bytes = b""
 
 
 class Clock:
@@ -57,7 +59,7 @@ def test_nothing_found_is_a_report_of_nothing():
     assert (report.rows, report.first_offset, report.last_offset) == (0, None, None)
 
 
-@pytest.mark.parametrize(("rate", "seconds"), [(100, 9.9), (10, 99), (0.5, 1998)])
+@pytest.mark.parametrize(("rate", "seconds"), [(100, 9.9), (10, 99.9), (0.5, 1998)])
 def test_the_rate_is_kept_from_the_first_message_to_the_last(rate, seconds):
     """The consumers of today must not drown in the messages of yesterday."""
     clock, sent_at = Clock(), []
@@ -75,6 +77,15 @@ def test_a_slow_node_is_not_hurried_more_than_the_rate_allows():
     send_rows(rows(10), lambda _: clock.sleep(5), rate=1, clock=clock, sleep=clock.sleep)
 
     assert min(clock.slept) >= 0
+
+
+def test_large_bodies_are_sent_in_smaller_batches(monkeypatch):
+    """Two thousand messages of a megabyte would be too much for this process and for the node."""
+    monkeypatch.setattr(sys.modules["hms.history.replay"], "BATCH_BYTES", 100)
+    sizes = []
+    send_rows([Sent(i, bytes(60)) for i in range(5)], lambda batch: sizes.append(len(batch)))
+
+    assert sizes == [2, 2, 1]
 
 
 def test_a_failure_tells_up_to_where_everything_was_confirmed():
@@ -103,7 +114,9 @@ def test_rows_out_of_order_are_never_sent():
 @pytest.fixture
 def no_spark(monkeypatch):
     """Starting Spark is a fault of the test."""
-    monkeypatch.setattr("hms.history.replay.borrowed_session", lambda *_: pytest.fail("started"))
+    # The package gives the module's name to its function.
+    module = sys.modules["hms.history.replay"]
+    monkeypatch.setattr(module, "borrowed_session", lambda *_: pytest.fail("started"))
 
 
 @pytest.mark.parametrize(

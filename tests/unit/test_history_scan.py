@@ -109,6 +109,22 @@ def test_a_segment_that_was_retired_meanwhile_is_named(store):
         list(scan.read_part(part, Scope(), ALL))
 
 
+def test_a_segment_that_is_missing_is_no_silent_gap(store):
+    """A replay or a report that leaves out some thousand messages must not look complete."""
+    (store / sorted(part.file for part in scan.plan(store, Scope()))[2]).unlink()
+
+    with pytest.raises(HistoryError, match="missing or damaged"):
+        read_all(store)
+
+
+def test_a_segment_that_is_begun_while_a_scan_is_planned_is_left_out(store, monkeypatch):
+    """The end of the picture is fixed first, whatever the node does meanwhile."""
+    whole = read_all(store)
+    monkeypatch.setattr(scan, "last_lsn", lambda _: whole[20].offset)
+
+    assert read_all(store) == whole[:21]
+
+
 @pytest.mark.parametrize(
     ("selector", "ids"),
     [
@@ -153,7 +169,7 @@ def test_a_wrong_selector_is_refused_with_its_position():
 
 def test_columns_that_nobody_needs_are_not_decoded(monkeypatch):
     """A count must not pay for properties and bodies."""
-    monkeypatch.setattr("hms.history.events.decode_head", None)
+    monkeypatch.setattr("hms.history.heads.decode_head", None)
     records = log(sent_record([message(Head({"a": 1}))]))
     (event,) = scan.read_events(records, Scope(), ["offset", "event"])
 

@@ -14,6 +14,8 @@ from journal_support import (
 )
 
 from field_buffer.catalogue import StoreCorrupt
+from hms.store.journal import list_segments
+from hms.store.journal.format import Entry, pack_records
 
 BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]
 SIZES = [32 + len(body) + -len(body) % 8 for body in BODIES]
@@ -87,33 +89,30 @@ def test_a_flip_in_a_record_that_had_been_synced_refuses_to_boot(tmp_path):
 
 def test_damage_is_found_in_any_segment_but_the_last_wherever_it_is(tmp_path):
     """All of them were synced: the boot is refused or nothing is missing, never in between."""
-    path = tmp_path / "store"
-    journal, _ = booted(path)
     sent = [b"%04d" % i * (i % 90) for i in range(60)]
-    for body in sent:
-        journal.append(3, 1, (body,))
-    journal.commit()
-    journal.close()
+    store_of(tmp_path / "sound", [sent])
+    names = [file.name for file in segments(tmp_path / "sound")[:-1]]
     chance, refused = random.Random(4), 0
-    files = segments(path)[:-1]
-    for _ in range(150):
-        file = chance.choice(files)
-        whole = file.read_bytes()
-        flip(file, chance.randrange(len(whole)), 1 << chance.randrange(8))
+    for n in range(150):
+        path = shutil.copytree(tmp_path / "sound", tmp_path / str(n))
+        file = path / chance.choice(names)
+        flip(file, chance.randrange(SMALL), 1 << chance.randrange(8))
         before = contents(path)
-        try:
-            assert recovered(path) == sent
-        except StoreCorrupt as error:
+        error = refusal(path, sent)
+        if error:
             refused += 1
             assert error.file == str(file)
             assert contents(path) == before
-        file.write_bytes(whole)
-        shutil.rmtree(path)
-        path.mkdir()
-        for name, data in before.items():
-            (path / name).write_bytes(data)
-        file.write_bytes(whole)
     assert refused > 100
+
+
+def refusal(path, expected):
+    """The error that refuses the boot; without one, nothing may be missing."""
+    try:
+        assert recovered(path) == expected
+    except StoreCorrupt as error:
+        return error
+    return None
 
 
 def test_zeros_in_the_middle_of_the_last_segment_are_damage(tmp_path):
@@ -144,7 +143,7 @@ def test_bytes_behind_a_cut_never_come_back(tmp_path):
 
 
 def test_records_of_another_boot_do_not_verify_in_this_segment(tmp_path):
-    """The same bytes at the same place, but written by an earlier boot: the salt tells them apart."""
+    """The same bytes at the same place, written by an earlier boot: the salt tells them apart."""
     old = store_of(tmp_path / "a", [BODIES]).read_bytes()
     booted(tmp_path / "b")[0].close()
     file = store_of(tmp_path / "b", [BODIES[:1]])
@@ -164,4 +163,29 @@ def test_a_message_that_holds_a_piece_of_this_log_is_not_taken_for_records(tmp_p
     file = store_of(tmp_path, [[body] for body in BODIES] + [[copy]])
     assert recovered(tmp_path) == [*BODIES, copy]
     flip(file, offset_of(4) + 32 + len(copy) - 1)
+    assert recovered(tmp_path) == BODIES
+
+
+def test_a_message_that_forges_a_later_record_does_not_keep_a_torn_store_from_booting(tmp_path):
+    """Behind a record whose header is whole, its payload is hopped over in the search for proof."""
+    journal, _ = booted(tmp_path)
+    journal.append(3, 1, (BODIES[0],))
+    journal.commit()
+    (info,) = list_segments(tmp_path)
+    forged = b"".join(pack_records([Entry(1, 1000, 3, 1, (b"x",), 1)], info.salt))
+    journal.append(3, 1, (forged, bytes(8)))
+    journal.commit()
+    journal.close()
+    flip(info.file, offset_of(1) + 32 + len(forged))
+
+    assert recovered(tmp_path) == BODIES[:1]
+
+
+def test_a_record_that_stands_where_another_belongs_is_none(tmp_path):
+    """A misdirected write verifies by its checksum; only the sequence tells."""
+    file = store_of(tmp_path, [BODIES])
+    data = bytearray(file.read_bytes())
+    data[offset_of(4) : offset_of(4) + SIZES[0]] = data[offset_of(0) : offset_of(1)]
+    file.write_bytes(data)
+
     assert recovered(tmp_path) == BODIES

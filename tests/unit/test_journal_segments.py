@@ -43,6 +43,17 @@ def test_a_missing_segment_refuses_to_boot_and_is_named(tmp_path, n):
     assert contents(tmp_path) == before
 
 
+def test_a_missing_last_segment_is_noticed_after_a_boot_as_well(tmp_path):
+    """A boot ends the segment of the boot before it, so that one is sealed too."""
+    store_of(tmp_path)
+    last = store_of(tmp_path)
+    last.unlink()
+
+    with pytest.raises(StoreCorrupt, match="missing") as caught:
+        recovered(tmp_path)
+    assert caught.value.file == str(last)
+
+
 def test_segments_that_changed_places_refuse_to_boot(tmp_path):
     """A restored backup with mixed up names must not become the log."""
     files = many_segments(tmp_path)

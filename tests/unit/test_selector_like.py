@@ -59,6 +59,7 @@ _LETTERS = st.text("ab", max_size=12)
 @given(st.text("ab_%", max_size=8), _LETTERS)
 @example("%a_b_b%", "aababbabbb")
 @example("%ab%b", "ab")
+@example("%ab%ba%", "aabaa")
 @example("a%a", "a")
 def test_it_answers_as_a_regular_expression_would(pattern, text):
     """Two letters make the overlaps that a greedy matcher gets wrong first."""

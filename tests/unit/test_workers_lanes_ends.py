@@ -1,6 +1,7 @@
 """Lanes: what happens to faults, and how a pool ends."""
 
 import queue
+import signal
 import threading
 
 from lane_rig import WAIT_S, gate, pools
@@ -25,6 +26,21 @@ def test_a_fault_is_reported_with_its_place_and_the_pool_goes_on(pools):
     assert isinstance(fault, RuntimeError)
     assert fault.__notes__ == ["in hms-general-1, lane 'lane-7'"]
     assert done.get(timeout=WAIT_S) == ["good"]
+
+
+def test_a_signal_that_reaches_a_sleeping_worker_does_not_end_it(pools):
+    """The system gives a signal to any thread; the handler runs in the main one."""
+    done, signalled = queue.SimpleQueue(), threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: signalled.set())
+    try:
+        pool = pools(1, lambda _key, items: done.put(items))
+        for number in range(50):
+            signal.pthread_kill(pool._threads[0].ident, signal.SIGUSR1)
+            pool.put_many("a", [number])  # the worker meets the signal before it can answer
+            assert done.get(timeout=WAIT_S) == [number]
+        assert signalled.is_set()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_fault_handler_that_fails_itself_is_not_swallowed(pools, monkeypatch):

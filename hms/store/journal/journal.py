@@ -100,8 +100,10 @@ class Journal:
         recovery = Recovery(self._disk, self._path, self._node_uid)
         records = recovery.records()
         while True:
-            with _unavailable(self._path):
+            try:
                 record = next(records, None)
+            except OSError as error:
+                raise _unavailable_because(self._path, error) from error
             if record is None:
                 break
             yield record
@@ -216,7 +218,11 @@ def _unavailable(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        detail = error.strerror or str(error)
-        if error.filename is not None:
-            detail = f"{detail}: {error.filename}"
-        raise StoreUnavailable(path=str(directory), detail=detail) from error
+        raise _unavailable_because(directory, error) from error
+
+
+def _unavailable_because(directory: Path, error: OSError) -> StoreUnavailable:
+    detail = error.strerror or str(error)
+    if error.filename is not None:
+        detail = f"{detail}: {error.filename}"
+    return StoreUnavailable(path=str(directory), detail=detail)

@@ -87,8 +87,8 @@ def last_written(disk: Disk, fd: int, start: int) -> int:
     """The offset behind the last byte from `start` on that is not zero, or `start`."""
     end, at = start, start
     while data := disk.pread(fd, WINDOW_BYTES, at):
-        used = len(data.rstrip(b"\0"))
-        end = at + used if used else end
+        if data != bytes(len(data)):  # compared first: rstrip takes 20 times as long
+            end = at + len(data.rstrip(b"\0"))
         at += len(data)
     return end
 

@@ -1,0 +1,55 @@
+"""connect(): the connection with sessions on it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tpmon.client
+from field_buffer.errors import HmsError
+from hms.client.session import Session, open_session
+from hms.constants import AckMode
+
+
+class Connection(tpmon.client.Connection):
+    """A connection to a node; leaving its block closes it."""
+
+    def session(
+        self,
+        ack: AckMode = AckMode.AUTO,
+        transacted: bool = False,
+        xa: bool = False,
+        asynchronous: bool = False,
+    ) -> Session:
+        """A session, the unit of order and of transactions; use it from one thread at a time.
+
+        asynchronous: its consumers have a service called for every message.
+        """
+        return open_session(
+            self, ack=ack, is_transacted=transacted, is_xa=xa, is_asynchronous=asynchronous
+        )
+
+    def __repr__(self) -> str:
+        return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"
+
+
+def connect(
+    address: str | Sequence[str],
+    *,
+    user: str = "",
+    password: str = "",
+    client_id: str = "",
+    client_name: str = "",
+    reconnect: bool = True,
+    reconnect_interval_s: float = 5,
+    reconnect_period_s: float = 0,
+    request_timeout_s: float = 200,
+    connect_timeout_s: float = 10,
+    exception_listener: Callable[[HmsError], None] | None = None,
+) -> Connection:
+    """Connect to a node, or to the first that answers of several.
+
+    With reconnect a lost connection is opened again, and calls wait through the outage up to
+    request_timeout_s; reconnect_period_s 0 tries for ever. exception_listener is told at once of a
+    lost connection and of what was lost with it. Raises ConnectionRefused after connect_timeout_s.
+    """
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
+    return Connection(address, **given).open()

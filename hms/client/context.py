@@ -1,0 +1,93 @@
+"""context(): connection and session in one object, for the simple case (F-B9, JMSContext)."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from hms.client.connection import Connection, connect
+from hms.client.consumer import Consumer
+from hms.client.destinations import Destination, parse_destination
+from hms.client.message import Message
+from hms.client.producer import Producer
+from hms.client.receipt import Receipt
+from hms.client.session import Session
+from hms.client.streaming import Body
+from hms.constants import AckMode
+
+
+class JMSContext:
+    """One connection with one session; producers and consumers are made when first needed.
+
+    Leaving its block commits if it is transacted (an exception rolls back), and closes all.
+    """
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self.connection = connection
+        self.session = session
+        self._producers: dict[Destination, Producer] = {}
+        self._consumers: dict[tuple[Destination, str | None], Consumer] = {}
+
+    def send(
+        self,
+        dest: Destination | str,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Receipt:
+        """Send a message; options as of Producer.send."""
+        destination = parse_destination(dest)
+        if destination not in self._producers:
+            self._producers[destination] = self.session.producer(destination)
+        return self._producers[destination].send(body, properties, **options)
+
+    def receive(
+        self,
+        dest: Destination | str,
+        timeout_s: float | None = None,
+        *,
+        selector: str | None = None,
+    ) -> Message | None:
+        """The next message, or None when the time is over."""
+        key = parse_destination(dest), selector
+        if key not in self._consumers:
+            self._consumers[key] = self.session.consumer(key[0], selector=selector)
+        return self._consumers[key].receive(timeout_s)
+
+    def commit(self) -> None:
+        """Commit its session."""
+        self.session.commit()
+
+    def rollback(self) -> None:
+        """Roll its session back."""
+        self.session.rollback()
+
+    def close(self) -> None:
+        """Close the session and the connection."""
+        try:
+            self.session.close()
+        finally:
+            self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            self.session.__exit__(kind, error, trace)
+        finally:
+            self.connection.close()
+
+
+def context(
+    address: str | list[str],
+    *,
+    ack: AckMode = AckMode.AUTO,
+    transacted: bool = False,
+    **options: Any,
+) -> JMSContext:
+    """Connect and open a session; options as of hms.connect()."""
+    connection = connect(address, **options)
+    try:
+        return JMSContext(connection, connection.session(ack, transacted))
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,191 @@
+"""The command line where no node is needed: help, configuration, errors, exit codes."""
+
+import json
+import subprocess
+import sys
+import tomllib
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from boot.cli import main
+from boot.config import sample
+from field_buffer.catalogue import BY_NUMBER
+
+LOADED_BY_HELP = """
+import sys
+from boot.cli import main
+main(["--help"], standalone_mode=False)
+print(sorted(set(sys.modules) & {"zmq", "msgspec", "hms", "tpmon", "apscheduler", "pyspark"}))
+"""
+
+
+@pytest.fixture
+def hms(tmp_path, monkeypatch):
+    """Run a command line in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words, **settings):
+        return CliRunner().invoke(main, words, prog_name="hms", **settings)
+
+    return run
+
+
+def test_the_help_names_every_command(hms):
+    """What is not listed is not found."""
+    said = hms("--help")
+
+    assert said.exit_code == 0
+    assert all(f"  {name} " in said.output for name in main.list_commands(click.Context(main)))
+
+
+def test_the_help_loads_no_messaging(project_root):
+    """A command line that takes a second to answer is not used."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED_BY_HELP],
+        cwd=project_root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_command_is_a_wrong_use_and_names_the_nearest(hms):
+    """Exit code 2 is for the one who typed it."""
+    said = hms("staus")
+
+    assert said.exit_code == 2
+    assert "did you mean 'status'?" in said.output
+
+
+def test_a_sample_is_written_checked_and_shown(hms, tmp_path):
+    """The first three commands that anyone types."""
+    assert hms("config", "init").exit_code == 0
+    assert (tmp_path / "hms.conf").read_text() == sample()
+
+    checked = hms("config", "check")
+    assert (checked.exit_code, checked.output) == (
+        0,
+        "hms.conf is good: 1 nodes, 0 servers, 2 queues, 1 topics\n",
+    )
+
+
+def test_what_is_shown_is_a_configuration_itself(hms, tmp_path):
+    """Defaults filled in and read again give the same."""
+    text = sample() + '[hms.queue."a \\"b\\""]\n[service.S]\n[server.s]\nmodule = "m"\n'
+    (tmp_path / "hms.conf").write_text(text)
+
+    shown = hms("config", "show").output
+    (tmp_path / "hms.conf").write_text(shown)
+
+    assert hms("config", "show").output == shown
+    assert tomllib.loads(shown) == json.loads(hms("config", "show", "--json").output)
+
+
+def test_a_sample_does_not_replace_a_configuration(hms, tmp_path):
+    """A configuration in use is worth more than a sample."""
+    (tmp_path / "hms.conf").write_text("mine")
+
+    assert hms("config", "init").exit_code == 1
+    assert (tmp_path / "hms.conf").read_text() == "mine"
+    assert hms("config", "init", "--force").exit_code == 0
+
+
+def test_a_check_prints_one_fault_a_line_and_exits_with_one(hms, tmp_path):
+    """Editors and CI read the lines."""
+    (tmp_path / "hms.conf").write_text("[node.N1]\nBOT = 1\nMAXSESSION = 0\n")
+
+    said = hms("config", "check")
+
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert said.stderr.splitlines() == [
+        "hms.conf:2: [node.N1] unknown key 'BOT' (did you mean 'BOOT'?)",
+        "hms.conf:3: [node.N1] MAXSESSION: 0 is out of range: 1 to 65535",
+    ]
+    assert len(json.loads(hms("config", "check", "--json").stdout)["faults"]) == 2
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_the_configuration_is_found_by_option_or_variable(hms, tmp_path, how):
+    """Services run with a folder of their own."""
+    path = tmp_path / "other.conf"
+    path.write_text("[node.N1]\n")
+
+    words = ("--config", str(path)) if how == "option" else ()
+    said = hms("config", "check", *words, env={"HMS_CONFIG": str(path)} if how != "option" else {})
+
+    assert said.exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["boot", "down", "status"])
+def test_without_a_configuration_the_reason_is_told(hms, command):
+    """The text says what to do about it."""
+    said = hms(command)
+
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert "HMS-8001 hms.conf: there is no such file; hms config init writes one" in said.stderr
+
+
+def test_a_node_that_does_not_run_is_told_with_exit_code_one(hms):
+    """Scripts ask before they act."""
+    hms("config", "init")
+
+    status, down = hms("status"), hms("down")
+
+    assert status.exit_code == 1
+    assert "running  False" in status.output
+    assert down.exit_code == 1
+    assert "HMS-8004 node NODE1 is not running. Start it with hms boot." in down.stderr
+
+
+@pytest.mark.parametrize("command", ["boot", "down"])
+def test_processes_are_not_started_or_stopped_by_address(hms, command):
+    """An address may be another machine's, later."""
+    assert hms(command, "--connect", "tcp://127.0.0.1:1").exit_code == 2
+
+
+@pytest.mark.parametrize("code", ["HMS-4012", "4012", "QueueFull", "hms-4012"])
+def test_an_error_is_explained_by_any_of_its_names(hms, code):
+    """A log shows one of them, a program another."""
+    said = hms("errors", "show", code)
+
+    assert said.exit_code == 0
+    assert "HMS-4012 QueueFull (TPEQFULL, 26)" in said.output
+    assert "Add consumers" in said.output
+
+
+def test_a_code_of_xopen_shows_all_errors_that_carry_it(hms):
+    """A program sees gettperrno() first."""
+    by_symbol, by_number = hms("errors", "show", "TPEQFULL"), hms("errors", "show", "26")
+
+    assert by_symbol.output == by_number.output
+    assert by_symbol.output.count("TPEQFULL") >= 2
+
+
+def test_an_unknown_error_names_the_nearest(hms):
+    """Names are typed from memory."""
+    said = hms("errors", "show", "QueueFul")
+
+    assert said.exit_code == 1
+    assert "did you mean 'QueueFull'?" in said.stderr
+
+
+def test_all_errors_are_listed(hms):
+    """The catalogue is what can go wrong."""
+    assert len(hms("errors", "list").output.splitlines()) == len(BY_NUMBER)
+    assert len(json.loads(hms("errors", "list", "--json").output)) == len(BY_NUMBER)
+
+
+@pytest.mark.parametrize(
+    "name", ["config", "queue", "bench", "errors", "send", "receive", "browse", "call", "serve"]
+)
+def test_every_group_explains_itself(hms, name):
+    """Help must not depend on a node or a configuration."""
+    said = hms(name, "--help")
+
+    assert said.exit_code == 0
+    assert "Usage: hms" in said.output

@@ -1,0 +1,127 @@
+"""The directory is this process's alone, and it must not be taken away from it (F-I3)."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from journal_support import FaultyDisk, booted, opened, segments
+
+from field_buffer.catalogue import StoreFailed, StoreLocked
+
+
+def move_directory(path):
+    path.rename(path.with_name("moved"))
+
+
+def remove_files(path):
+    for file in path.iterdir():
+        file.unlink()
+
+
+def remove_segment(path):
+    segments(path)[-1].unlink()
+
+
+def replace_segment(path):
+    file = segments(path)[-1]
+    copy = path / "copy"
+    copy.write_bytes(file.read_bytes())
+    copy.replace(file)
+
+
+def rename_segment(path):
+    segments(path)[-1].rename(path / "other")
+
+
+def replace_lock(path):
+    (path / "LOCK").unlink()
+    (path / "LOCK").write_text("1")
+
+
+def exchange_directory(path):
+    move_directory(path)
+    path.mkdir()
+    (path / "LOCK").touch()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        move_directory,
+        remove_files,
+        remove_segment,
+        replace_segment,
+        rename_segment,
+        replace_lock,
+        exchange_directory,
+    ],
+)
+def test_a_directory_or_file_that_is_taken_away_is_noticed_before_anything_is_confirmed(
+    tmp_path, harm
+):
+    """Writes to a removed file succeed; confirmed messages would be gone with the process."""
+    path = tmp_path / "store"
+    journal, _ = booted(path)
+    durable = journal.commit()
+    harm(path)
+    journal.append(3, 1, (b"a",))
+
+    with pytest.raises(StoreFailed, match=r"removed|replaced|moved"):
+        journal.commit()
+    assert journal.durable_lsn == durable
+    with pytest.raises(StoreFailed):
+        journal.append(3, 1, (b"b",))
+    journal.close()
+
+
+def test_a_lock_that_is_taken_away_during_the_sync_is_noticed_before_a_confirmation(
+    tmp_path,
+):
+    """Another node may have booted meanwhile and ended our segment before our records."""
+    disk = FaultyDisk()
+    journal, _ = booted(tmp_path, disk)
+    disk.before_sync = lambda: replace_lock(tmp_path)
+
+    with pytest.raises(StoreFailed, match="LOCK was replaced"):
+        journal.commit()
+    assert journal.durable_lsn == 0
+    journal.close()
+
+
+HOLDER = """
+import sys
+from hms.store.journal import Journal
+journal = Journal.open(sys.argv[1], node_uid=77)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_with_the_pid_of_the_first_until_it_is_gone(tmp_path):
+    """Two nodes on one store would destroy it (F-I3); the lock ends with its holder, however."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    with holder:
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(StoreLocked) as caught:
+            opened(tmp_path)
+        assert caught.value.pid == str(holder.pid)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(timeout=30)
+
+    opened(tmp_path).close()
+
+
+def test_a_second_journal_in_the_same_process_is_refused(tmp_path):
+    """The lock is of the open file, not of the process."""
+    journal = opened(tmp_path)
+    with pytest.raises(StoreLocked):
+        opened(tmp_path)
+    journal.close()
+    opened(tmp_path).close()

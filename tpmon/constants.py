@@ -1,0 +1,85 @@
+"""Flags and numbers of Tmax's atmi.h and tmaxapi.h, with their values there."""
+
+TPNOBLOCK = 0x0001
+TPSIGRSTRT = 0x0002
+TPNOREPLY = 0x0004
+TPNOTRAN = 0x0008
+TPTRAN = 0x0010
+TPNOTIME = 0x0020
+TPNOGETANY = 0x0040
+TPGETANY = 0x0080
+TPNOCHANGE = 0x0100
+TPBLOCK = 0x0200
+TPCONV = TPFLOWCONTROL = TPURGENT = 0x0400
+TPSENDONLY = 0x0800
+TPRECVONLY = 0x1000
+TPUDP = 0x2000
+TPRQS = 0x4000
+TPFUNC = TPABSOLUTE = TPACK = 0x8000
+
+# tpstart
+TPUNSOL_HND, TPUNSOL_IGN, TPUNSOL_POLL = 0x01, 0x02, 0x04
+TPUNIQUE, TPONLYONE, TPMULTICONTEXTS = 0x10, 0x20, 0x40
+
+# tpreturn
+TPFAIL, TPSUCCESS, TPEXIT, TPDOWN = 1, 2, 4, 8
+
+# tperrno
+TPEBADDESC = 2
+TPEBLOCK = 3
+TPEINVAL = 4
+TPELIMIT = 5
+TPENOENT = 6
+TPEOS = 7
+TPEPROTO = 9
+TPESVCERR = 10
+TPESVCFAIL = 11
+TPESYSTEM = 12
+TPETIME = 13
+TPETRAN = 14
+TPGOTSIG = 15
+TPEITYPE = 17
+TPEOTYPE = 18
+TPEEVENT = 22
+TPEMATCH = 23
+TPENOREADY = 24
+TPESECURITY = 25
+TPEQFULL = 26
+TPEQPURGE = 27
+TPECLOSE = 28
+TPESVRDOWN = 29
+TPEPRESVC = 30
+TPERDOWN = 31
+TPERDCLOSE = 32
+
+MEANINGS = {
+    0: "no error",
+    TPEBADDESC: "TPEBADDESC: a descriptor is not valid",
+    TPEBLOCK: "TPEBLOCK: the call would have to wait and was told not to",
+    TPEINVAL: "TPEINVAL: an argument is wrong",
+    TPELIMIT: "TPELIMIT: a limit is reached",
+    TPENOENT: "TPENOENT: a name is not known",
+    TPEOS: "TPEOS: the operating system refused",
+    TPEPROTO: "TPEPROTO: a call in the wrong state or order",
+    TPESVCERR: "TPESVCERR: a server failed while it ran the service",
+    TPESVCFAIL: "TPESVCFAIL: the service itself reported failure",
+    TPESYSTEM: "TPESYSTEM: the node or its store failed",
+    TPETIME: "TPETIME: the time is over",
+    TPETRAN: "TPETRAN: the transaction could not be used or ended otherwise",
+    TPGOTSIG: "TPGOTSIG: a signal came",
+    TPEITYPE: "TPEITYPE: the type of the input is not accepted",
+    TPEOTYPE: "TPEOTYPE: the type of the output is not accepted",
+    TPEEVENT: "TPEEVENT: an event of the conversation",
+    TPEMATCH: "TPEMATCH: the name is taken by something else",
+    TPENOREADY: "TPENOREADY: the node or service is not ready yet",
+    TPESECURITY: "TPESECURITY: not allowed",
+    TPEQFULL: "TPEQFULL: a destination or the node's store is full",
+    TPEQPURGE: "TPEQPURGE: purged from the queue",
+    TPECLOSE: "TPECLOSE: the connection is closed or lost",
+    TPESVRDOWN: "TPESVRDOWN: the server is down",
+    TPEPRESVC: "TPEPRESVC: the service was refused before it began",
+    TPERDOWN: "TPERDOWN: the remote side is down",
+    TPERDCLOSE: "TPERDCLOSE: the remote side has closed",
+}
+
+__all__ = [name for name in dir() if name.startswith("TP")]

@@ -1,0 +1,83 @@
+"""What the tp functions keep per thread and per task: the connection, outstanding calls, tperrno."""
+
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from field_buffer.catalogue import NotConnected
+from field_buffer.errors import HmsError
+
+if TYPE_CHECKING:
+    from tpmon.asked import Pending
+    from tpmon.client import Connection
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+BLOCK_TIME_S = 30
+
+
+class Context:
+    """Made by tpstart(), gone with tpend(). A task shares the one of the task that started it."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.calls: dict[int, Pending] = {}
+        self.calls_made = 0
+        self.block_time_s = BLOCK_TIME_S
+
+
+_context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("tpmon", default=None)
+_tperrno: contextvars.ContextVar[int] = contextvars.ContextVar("tperrno", default=0)
+_tpurcode: contextvars.ContextVar[int] = contextvars.ContextVar("tpurcode", default=0)
+
+
+def current(what: str) -> Context:
+    """The context of this thread or task; NotConnected before tpstart()."""
+    context = _context.get()
+    if context is None:
+        raise NotConnected(what=what)
+    return context
+
+
+def find() -> Context | None:
+    """The context of this thread or task, if there is one."""
+    return _context.get()
+
+
+def enter(context: Context | None) -> None:
+    """Make it the one of this thread or task."""
+    _context.set(context)
+
+
+def gettperrno() -> int:
+    """The number of the last call's error in this thread or task, 0 when it went well."""
+    return _tperrno.get()
+
+
+def gettpurcode() -> int:
+    """The rcode that the last service replied with."""
+    return _tpurcode.get()
+
+
+def note(tperrno: int, tpurcode: int | None = None) -> None:
+    """Keep the numbers for gettperrno() and gettpurcode()."""
+    _tperrno.set(tperrno)
+    if tpurcode is not None:
+        _tpurcode.set(tpurcode)
+
+
+def keeps_tperrno(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let gettperrno() tell how the function ended."""
+
+    @functools.wraps(function)
+    def kept(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        note(0)
+        try:
+            return function(*args, **kwargs)
+        except HmsError as error:
+            note(error.tperrno)
+            raise
+
+    return kept
