@@ -23,6 +23,7 @@ from boot import compose
 from boot.config import Config, Node, load
 from boot.ready import tell_failed, tell_ready
 from boot.servers import Servers
+from field_buffer.catalogue import NodeFailed, NodeStopping
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
@@ -166,15 +167,17 @@ class NodeProcess:
         self._lanes.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
         self._broker.submit_alone(lambda fx: self._engine.stopped(compose.clock_ms(), fx))
         self._storage.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
-        self._broker.farewell()
+        self._broker.farewell(NodeStopping())
         self._gateway.stop()
 
     def _on_fault(self, fault: BaseException) -> None:
         """The store failed, or something nobody foresaw: stop, confirm nothing more (P7)."""
         if not self._failed:
             self._failed = True
-            said = isinstance(fault, HmsError)
-            log.critical("the node stops: %s", fault, exc_info=None if said else fault)
+            told = isinstance(fault, HmsError)
+            log.critical("the node stops: %s", fault, exc_info=None if told else fault)
+            reason = fault if isinstance(fault, HmsError) else NodeFailed(detail=repr(fault))
+            self._broker.farewell(reason)
         self._gateway.stop()
 
     def close(self) -> None:

@@ -465,6 +465,16 @@ class ConsumerLimit(TpLimit):
     cure_text: ClassVar[str] = "Close some, or raise the limit in hms.conf."
 
 
+class ReceiveTimeout(TpTimeout):
+    """HMS-3009: no message came from {destination} within {timeout_s} s."""
+
+    number: ClassVar[int] = 3009
+    text: ClassVar[str] = "no message came from {destination} within {timeout_s} s"
+    cure_text: ClassVar[str] = (
+        "Wait longer, or look whether anything is sent there: hms queue list."
+    )
+
+
 class DestinationNotFound(TpNoEntry):
     """HMS-4001: there is no {kind} {destination} on this node."""
 
@@ -820,6 +830,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3006: HandleUnknown,
     3007: AcknowledgeLost,
     3008: ConsumerLimit,
+    3009: ReceiveTimeout,
     4001: DestinationNotFound,
     4002: DestinationKindMismatch,
     4003: DestinationNameError,
@@ -898,6 +909,7 @@ __all__ = [
     "PropertyTypeError",
     "ProtocolError",
     "QueueFull",
+    "ReceiveTimeout",
     "RecordTooLarge",
     "RequestTimeout",
     "ReservedProperty",

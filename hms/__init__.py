@@ -11,23 +11,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hms import aio as aio  # noqa: PLC0414 - what __getattr__ finds, for type checkers
-    from hms import testing as testing  # noqa: PLC0414 - the same below
-    from hms.client.browser import Browser as Browser  # noqa: PLC0414
-    from hms.client.connection import Connection as Connection  # noqa: PLC0414
-    from hms.client.connection import connect as connect  # noqa: PLC0414
-    from hms.client.consumer import Consumer as Consumer  # noqa: PLC0414
-    from hms.client.context import JMSContext as JMSContext  # noqa: PLC0414
-    from hms.client.context import context as context  # noqa: PLC0414
-    from hms.client.destinations import Queue as Queue  # noqa: PLC0414
-    from hms.client.destinations import Topic as Topic  # noqa: PLC0414
-    from hms.client.message import Message as Message  # noqa: PLC0414
-    from hms.client.producer import Producer as Producer  # noqa: PLC0414
-    from hms.client.receipt import Receipt as Receipt  # noqa: PLC0414
-    from hms.client.session import Session as Session  # noqa: PLC0414
+    from hms import aio as aio
+    from hms import testing as testing
+    from hms.client.browser import Browser as Browser
+    from hms.client.connection import Connection as Connection
+    from hms.client.connection import connect as connect
+    from hms.client.consumer import Consumer as Consumer
+    from hms.client.context import JMSContext as JMSContext
+    from hms.client.context import context as context
+    from hms.client.destinations import Queue as Queue
+    from hms.client.destinations import Topic as Topic
+    from hms.client.message import Message as Message
+    from hms.client.producer import Producer as Producer
+    from hms.client.receipt import Receipt as Receipt
+    from hms.client.session import Session as Session
     from hms.client.tmax import *  # noqa: F403
     from hms.constants import *  # noqa: F403
-    from hms.engine.selector import Selector as Selector  # noqa: PLC0414
+    from hms.engine.selector import Selector as Selector
     from hms.errors import *  # noqa: F403
 
 _HOMES = {

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tpmon.calls import *  # noqa: F403 - what __getattr__ finds, for type checkers
     from tpmon.constants import *  # noqa: F403 - the same
-    from tpmon.context import gettperrno as gettperrno  # noqa: PLC0414 - public here
-    from tpmon.context import gettpurcode as gettpurcode  # noqa: PLC0414 - public here
+    from tpmon.context import gettperrno as gettperrno
+    from tpmon.context import gettpurcode as gettpurcode
     from tpmon.environment import *  # noqa: F403 - what __getattr__ finds
     from tpmon.server import *  # noqa: F403 - the same
     from tpmon.unsupported import *  # noqa: F403 - the same

@@ -434,10 +434,10 @@ class Broker:
             self._submit(fx)
         self._after(fx)
 
-    def farewell(self) -> None:
-        """Tell every peer that the node stops."""
-        payload = wire.encode_error(NodeStopping())
-        self.outlet.put([(peer, frame(Kind.GOODBYE, payload)) for peer in self._numbers])
+    def farewell(self, reason: HmsError) -> None:
+        """Tell every peer why the node stops."""
+        goodbye = frame(Kind.GOODBYE, wire.encode_error(reason))
+        self.outlet.put([(peer, goodbye) for peer in list(self._numbers)])
 
     def _status(self) -> dict[str, Any]:
         return {

@@ -212,3 +212,22 @@ def _reply(result: ResultHead, data: bytes, cd: int = 0) -> TpReply:
     tperrno = 0 if result.rval == TPSUCCESS else TPESVCFAIL
     note(tperrno, result.rcode)
     return TpReply(tperrno, result.rcode, decode_data(result.kind, data), cd)
+
+
+__all__ = [
+    "TPSTART_T",
+    "TpReply",
+    "tpacall",
+    "tpalloc",
+    "tpcall",
+    "tpcancel",
+    "tpend",
+    "tpfree",
+    "tpget_timeout",
+    "tpgetrply",
+    "tprealloc",
+    "tpset_timeout",
+    "tpstart",
+    "tpstrerror",
+    "tptypes",
+]

@@ -135,6 +135,11 @@ class Connection(Driver):
         return self.link.state is State.UP
 
     @property
+    def is_ended(self) -> bool:
+        """Whether it is closed, or lost for good."""
+        return self.link.state is State.ENDED
+
+    @property
     def node_name(self) -> str:
         """The node's name, from its last WELCOME."""
         return self.link.welcome.node if self.link.welcome is not None else ""
@@ -194,18 +199,27 @@ class Connection(Driver):
         timeout_s: float = 30,
         *,
         is_reply_wanted: bool = True,
+        notify: object = None,
     ) -> Pending | None:
-        """Call a service without waiting; None when no reply is wanted."""
+        """Call a service without waiting; None when no reply is wanted. notify: another key to be
+        woken by the answer."""
         head = CallHead(service, max(1, int(timeout_s * 1000)), kind, is_reply_wanted)
         payload = encode_with_body(head, data)
-        pending = Pending(service) if is_reply_wanted else None
+        pending = Pending(service, then=lambda _: self.link.woken.append(notify))
+        if not is_reply_wanted:
+            self._tell_call(payload)
+            return None
         with self.lock:
-            if pending is None:
-                self.link.tell(Kind.CALL, payload)
-            else:
-                self.link.ask(Kind.CALL, payload, pending)
+            self.link.ask(Kind.CALL, payload, pending)
             self.flush()
         return pending
+
+    def _tell_call(self, payload: bytes) -> None:
+        with self.lock:
+            if self.link.state is not State.UP:
+                raise own_copy(self.link.error)
+            self.link.tell(Kind.CALL, payload)
+            self.flush()
 
     def end_call(self, pending: Pending, timeout_s: float) -> tuple[ResultHead, bytes]:
         """Wait for the result of a call."""

@@ -81,3 +81,9 @@ def keeps_tperrno(function: Callable[_P, _T]) -> Callable[_P, _T]:
             raise
 
     return kept
+
+
+__all__ = [
+    "gettperrno",
+    "gettpurcode",
+]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from field_buffer import FieldBuffer
-from field_buffer.catalogue import MessageFormatError, TpInputType
+from field_buffer.catalogue import BodyKindError, MessageFormatError
 from field_buffer.packing import KIND_CARRAY, KIND_MAP, KIND_NONE, KIND_TEXT
 
 KIND_FIELD = 7
@@ -19,7 +19,7 @@ _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def encode_data(data: Any) -> tuple[int, bytes]:
-    """Kind and bytes of what an application gives; also of an hms.Message: its body. TpInputType."""
+    """Kind and bytes of what an application gives; also of an hms.Message: its body. BodyKindError."""
     if data is None:
         return KIND_NONE, b""
     if isinstance(data, bytes | bytearray | memoryview):
@@ -34,8 +34,8 @@ def encode_data(data: Any) -> tuple[int, bytes]:
         if isinstance(data, Mapping):
             return KIND_MAP, _encode(dict(data))
     except Exception as fault:  # whatever the encoder makes of the application's values
-        raise TpInputType(detail=f"the data cannot be encoded: {fault}") from fault
-    raise TpInputType(detail=f"a {type(data).__name__} cannot be the data of a call")
+        raise BodyKindError(kind=type(data).__name__, detail=f"cannot be sent: {fault}") from fault
+    raise BodyKindError(kind=type(data).__name__, detail="cannot be the data of a call")
 
 
 def decode_data(kind: int, data: bytes) -> Any:

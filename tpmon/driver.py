@@ -78,6 +78,11 @@ class Driver:
         if link.calls or (link.unattended and not self._is_read):
             self._call_thread_by(0.0)
 
+    def take_in(self) -> None:
+        """Take in what is here already, lock held."""
+        if not self._waiting.has_reader:
+            self._take_in()
+
     def wait_for(self, key: object, is_done: Callable[[], object], deadline: float) -> bool:
         """Wait until is_done() or the deadline, reading for all meanwhile."""
         return self._waiting.wait_for(key, is_done, deadline)

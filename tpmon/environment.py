@@ -52,3 +52,10 @@ def _tmax_address(which: str) -> str:
     host = os.environ.get(f"TMAX_{which}_ADDR", "")
     port = os.environ.get(f"TMAX_{which}_PORT", "7700")
     return f"tcp://{host}:{port}" if host else ""
+
+
+__all__ = [
+    "tmaxreadenv",
+    "tpgetenv",
+    "tpputenv",
+]

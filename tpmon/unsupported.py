@@ -61,3 +61,16 @@ def tpunsubscribe(*_: object, **__: object) -> NoReturn:
 def tppost(*_: object, **__: object) -> NoReturn:
     """Refused: NotSupported."""
     raise NotSupported(feature="tppost()", instead=_EVENTS)
+
+
+__all__ = [
+    "tpbroadcast",
+    "tpconnect",
+    "tpdiscon",
+    "tppost",
+    "tprecv",
+    "tpsend",
+    "tpsetunsol",
+    "tpsubscribe",
+    "tpunsubscribe",
+]

@@ -28,7 +28,8 @@ class Browser:
         self._is_closed = False
         self.queue = queue
         self.selector = selector
-        self._first = self._page(0)
+        self._pass: Iterator[Message] | None = None
+        self._first: tuple[list[Message], int] | None = self._page(0)
 
     def __iter__(self) -> Iterator[Message]:
         page = self._first or self._page(0)
@@ -39,6 +40,12 @@ class Browser:
             if not position:
                 return
             page = self._page(position)
+
+    def next_message(self) -> Message | None:
+        """The next message of one pass over the queue, or None at its end."""
+        if self._pass is None:
+            self._pass = iter(self)
+        return next(self._pass, None)
 
     def _page(self, after: int) -> tuple[list[Message], int]:
         """The messages of a page, and the position it ended at; 0 when nothing follows."""

@@ -1,7 +1,6 @@
 """Consumer: receives from one queue, topic or durable subscription."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Self
 
@@ -21,6 +20,24 @@ if TYPE_CHECKING:
     from hms.client.session_state import SessionState
 
 
+class Acknowledge:
+    """What ack() of a received message does."""
+
+    __slots__ = ("_consumer", "_stamp")
+
+    def __init__(self, consumer: "Consumer", stamp: Stamp) -> None:
+        self._consumer = consumer
+        self._stamp = stamp
+
+    def __call__(self, message: Message) -> None:
+        """This message alone."""
+        self._consumer.acknowledge(self._stamp, message, is_upthrough=False)
+
+    def upthrough(self, message: Message) -> None:
+        """This message and all that its consumer saw before it."""
+        self._consumer.acknowledge(self._stamp, message, is_upthrough=True)
+
+
 class Consumer:
     """See Session.consumer(). Iterating waits for ever, until the consumer or session is closed."""
 
@@ -32,8 +49,8 @@ class Consumer:
         self._inbox = inbox
         self._is_closed = False
         self._listener: Callable[[Message], object] | None = None
-        is_client = session.state.ack_mode is AckMode.CLIENT and not session.state.is_transacted
-        self._acknowledge = self._acknowledge_seen if is_client else self._refuse
+        self._is_client = session.state.ack_mode is AckMode.CLIENT
+        self._acknowledge = Acknowledge(self, inbox.stamp)
 
     @property
     def destination(self) -> Destination:
@@ -129,25 +146,25 @@ class Consumer:
 
     def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
         row, head, body = delivered
-        acknowledge = partial(self._acknowledge, stamp)
+        acknowledge = Acknowledge(self, stamp) if self._is_client else self._acknowledge
         return Message.received(row, head, body, self._inbox.destination, acknowledge)
 
     # ---- acknowledging
 
-    def _acknowledge_seen(self, stamp: Stamp, message: Message) -> None:
-        now = self._inbox.stamp
+    def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
+        """Acknowledge a message that was delivered at that time, or all that were seen up to it."""
+        if not self._is_client:
+            raise IllegalState(what="message.ack()", detail="the session acknowledges by itself")
+        message_id, now = message.delivered_id, self._inbox.stamp
         if stamp.incarnation != now.incarnation:
-            raise AcknowledgeLost(message_id=f"{message.delivered_id:012x}")
+            raise AcknowledgeLost(message_id=f"{message_id:012x}")
         if stamp != now:
             raise IllegalState(what="message.ack()", detail="recover() has given it back")
         if self._is_over:
             raise IllegalState(
                 what="message.ack()", detail="its consumer is closed; it comes again"
             )
-        self._session.acknowledge_one(self._inbox, message)
-
-    def _refuse(self, stamp: Stamp, message: Message) -> None:  # noqa: ARG002 - one signature
-        raise IllegalState(what="message.ack()", detail="the session acknowledges by itself")
+        self._session.acknowledge(self._inbox, message_id, is_upthrough=is_upthrough)
 
     # ---- a listener in this process
 
@@ -174,8 +191,8 @@ class Consumer:
         """Call the listener, and settle by how it ends."""
         with self._lock:
             stamp, inbox = self._inbox.stamp, self._inbox
-            is_client = self._state.ack_mode is AckMode.CLIENT or self._state.is_transacted
-            if is_client:
+            is_before = self._is_client or self._state.is_transacted
+            if is_before:
                 self._state.consumed(inbox, delivered[0][0])
         message = self._message(delivered, stamp)
         try:
@@ -184,7 +201,7 @@ class Consumer:
             self._failed(stamp, delivered[0][0])
             raise
         with self._lock:
-            if not is_client and stamp == inbox.stamp:
+            if not is_before and stamp == inbox.stamp:
                 self._state.consumed(inbox, delivered[0][0])
                 self._connection.flush()
 

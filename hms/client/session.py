@@ -14,13 +14,11 @@ from field_buffer.catalogue import (
     SubscriptionNotFound,
     TransactionRolledBack,
 )
-from field_buffer.errors import HmsError
 from hms.client.browser import Browser
 from hms.client.consumer import Consumer, now_ms, open_inbox
 from hms.client.destinations import Destination, Queue, Topic, parse_destination
 from hms.client.inbox import Inbox
 from hms.client.listening import Listening
-from hms.client.message import Message
 from hms.client.producer import Producer
 from hms.client.sending import Sender
 from hms.client.session_state import SessionState
@@ -225,32 +223,22 @@ class Session:
         """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
         with self.connection.lock:
             self.check_open()
-            self._must_acknowledge("ack()")
+            if self.state.ack_mode is not AckMode.CLIENT:
+                raise IllegalState(what="ack()", detail="the session acknowledges by itself")
             seen = [(inbox, list(inbox.seen)) for inbox in self.state.inboxes.values()]
             self._acknowledge(seen)
 
-    def acknowledge_until(self, inbox: Inbox, message_id: int) -> None:
-        """CLIENT: acknowledge this message and all of its consumer that were consumed before it."""
+    def acknowledge(self, inbox: Inbox, message_id: int, *, is_upthrough: bool) -> None:
+        """CLIENT: acknowledge this message, or all of its consumer that were consumed up to it."""
         with self.connection.lock:
-            self._must_acknowledge("ack()")
-            seen = list(inbox.seen)
-            upto = seen.index(message_id) + 1 if message_id in inbox.seen else 0
+            seen = list(inbox.seen) if is_upthrough else [message_id]
+            upto = seen.index(message_id) + 1 if message_id in seen else 0
             self._acknowledge([(inbox, seen[:upto])])
-
-    def acknowledge_one(self, inbox: Inbox, message: Message) -> None:
-        """CLIENT: acknowledge this message alone."""
-        with self.connection.lock:
-            self._must_acknowledge("message.ack()")
-            self._acknowledge([(inbox, [message.delivered_id])])
 
     def _acknowledge(self, seen: list[tuple[Inbox, list[int]]]) -> None:
         pending = self.state.acknowledge(seen)
         if pending is not None:
             self.connection.answer_to(pending)
-
-    def _must_acknowledge(self, what: str) -> None:
-        if self.state.ack_mode is not AckMode.CLIENT or self.state.is_transacted:
-            raise IllegalState(what=what, detail="messages are acknowledged by the session itself")
 
     # ---- its end
 

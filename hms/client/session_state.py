@@ -14,7 +14,7 @@ from functools import partial
 from field_buffer.catalogue import AcknowledgeLost, IllegalState, TransactionRolledBack
 from field_buffer.errors import HmsError
 from hms.client.inbox import Inbox
-from hms.client.sending import SendFrame, Sender
+from hms.client.sending import Sender, SendFrame
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
 from tpmon.link import Link, State
@@ -48,7 +48,7 @@ class SessionState:
         self.is_closed = False
         self.is_doomed = False
         self.has_work = False
-        self.error: HmsError | None = None
+        self.on_end: Callable[[], None] | None = None
         self._opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
         self._is_open = False
         self._is_held_back = False
@@ -85,9 +85,8 @@ class SessionState:
     def _restored(self, pending: Pending) -> None:
         if not pending.is_answered:
             return
-        self.error = pending.error
-        if self.error is not None:
-            self.link.report(self.error)
+        if pending.error is not None:
+            self.link.report(pending.error)
         doubtful, self._in_doubt = self._in_doubt, None
         if doubtful is not None:
             last = 0 if pending.error else int(pending.value()["last_commit"])
@@ -119,12 +118,18 @@ class SessionState:
             self.is_doomed = self.is_transacted
         self._commit = None
         self.has_work = False
-        if doubtful is not None and self.link.state is State.ENDED:
-            doubtful.failed(error)
-        else:
+        if self.link.state is not State.ENDED:
             self._in_doubt = doubtful
+        else:
+            self._ended(doubtful, error)
         for inbox in list(self.inboxes.values()):
             self._report_unsaid(inbox.lost())
+
+    def _ended(self, doubtful: "_Commit | None", error: HmsError) -> None:
+        if doubtful is not None:
+            doubtful.failed(error)
+        if self.on_end is not None:
+            self.link.calls.append(self.on_end)
 
     def _report_unsaid(self, message_ids: Iterable[int]) -> None:
         if self.is_transacted:

@@ -15,6 +15,7 @@ from hms.engine.numbering import Taken
 from hms.engine.places import Queue, Subscription
 from hms.engine.records import (
     Cause,
+    Definition,
     NodeEvent,
     RecordType,
     Sent,
@@ -73,14 +74,18 @@ class Recovery:
     # one method per record type
 
     def _defined(self, payload: bytes | memoryview) -> None:
-        self._state.define(decode_definition(payload))
+        self._define(decode_definition(payload))
 
     def _dictionary(self, payload: bytes | memoryview) -> None:
-        """Only what is not known yet: the log may have begun before this segment."""
-        topics = {t.number for t in self._state.topics.values()}
         for definition in decode_dictionary(payload):
-            if definition.number not in self._state.places and definition.number not in topics:
-                self._state.define(definition)
+            self._define(definition)
+
+    def _define(self, definition: Definition) -> None:
+        """Only what is not known yet: a segment's dictionary tells again what was defined before
+        it, and may be taken just before the record that it tells of."""
+        topics = {t.number for t in self._state.topics.values()}
+        if definition.number not in self._state.places and definition.number not in topics:
+            self._state.define(definition)
 
     def _undefined(self, payload: bytes | memoryview) -> None:
         place = self._state.places.pop(decode_number(payload), None)

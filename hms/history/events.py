@@ -25,7 +25,7 @@ from hms.engine.records import (
 )
 from hms.history.heads import HEAD_FIELDS, NO_FIELDS, head_fields
 
-__all__ = ["COLUMNS", "EVENT_NAMES", "Event", "EventDecoder", "Place", "schema_text"]
+__all__ = ["COLUMNS", "EVENT_NAMES", "Event", "EventDecoder", "Place"]
 
 COLUMNS = {
     "offset": "bigint",
@@ -133,16 +133,10 @@ class _Commit(NamedTuple):
     at_ms: int
 
 
-def schema_text() -> str:
-    """The columns as Spark writes a schema."""
-    return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-
-
 class EventDecoder:
     """Turns records into events; remembers the definitions that records refer to by number.
 
-    wants: see `Wants`; columns: those that must be filled. Of the others, HEAD_FIELDS, head and
-    body stay empty, because they are what costs.
+    columns: those that must be filled. Of the others HEAD_FIELDS, head and body stay empty.
     """
 
     def __init__(

@@ -74,8 +74,7 @@ def replay(
     if rate is not None and rate <= 0:
         raise HistoryError(detail=f"rate is a number of messages a second, not {rate}")
     directory = os.fspath(path)
-    options = _options(destination, from_, to, selector)
-    _check(directory, options)
+    options = _checked(directory, _options(destination, from_, to, selector))
     with borrowed_session(spark, "hms-replay", master) as session:
         return _send_to(address, into, _read(session, directory, options), rate)
 
@@ -109,12 +108,13 @@ def _time_text(when: When) -> str:
     return "" if when is None else str(when)
 
 
-def _check(path: str, options: dict[str, str]) -> None:
-    """Raise our own errors here, before Spark starts and wraps them in its own."""
+def _checked(path: str, options: dict[str, str]) -> dict[str, str]:
+    """The options; our own errors are raised here, before Spark wraps them in its own."""
     scope = parse_scope(options)
     if scope.selector:
         selector_test(scope.selector)
     plan(path, scope)
+    return options
 
 
 def _send_to(address: str, into: str, rows: Iterable[Any], rate: float | None) -> ReplayReport:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from field_buffer.catalogue import HistoryError, NotSupported
-from hms.history.events import COLUMNS, schema_text
+from hms.history.events import COLUMNS
 from hms.history.scan import Part, plan, read_part, selector_test, to_record_batch
 from hms.history.scope import Scope, parse_scope
 
@@ -31,7 +31,7 @@ class HmsDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> str:
         """All columns; a user's own `.schema(…)` may name fewer."""
-        return schema_text()
+        return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
     def reader(self, schema: "StructType") -> "HmsReader":
         """A reader of one consistent picture of the history."""

@@ -1,0 +1,156 @@
+"""The log's directory removed, moved, full or read-only: the node refuses or stops with the reason."""
+
+import contextlib
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import hms
+from hms.testing import node
+
+CONFIG = {"hms": {"queue": {"orders": {}}}}
+SIZES = {"max_message_bytes": "64 KiB", "max_transaction_bytes": "64 KiB", "segment_bytes": "1 MiB"}
+SMALL = {"node": {"node1": SIZES}} | CONFIG
+BODY = bytes(16_000)
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A tmpfs in a mount namespace of its own: its view from outside, and how to run inside."""
+    folder.mkdir()
+    script = f'mount -t tmpfs -o size={size} tmpfs "$0" && echo mounted && exec sleep 600'
+    command = ["unshare", "-rm", "sh", "-c", script, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "mounted\n"
+            inside = ["nsenter", "-t", str(holder.pid), "-U", "-m", "--preserve-credentials"]
+            yield Path(f"/proc/{holder.pid}/root{folder}"), inside
+        finally:
+            holder.kill()
+
+
+def _send_until_refused(out, most=2000):
+    sent = []
+    for _ in range(most):
+        try:
+            sent.append(out.send(BODY).message_id)
+        except hms.StoreFull as full:
+            return sent, full
+    raise AssertionError("the disk does not become full")
+
+
+def _until(is_true, timeout_s=60):
+    pause, until = threading.Event(), time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < until, "it does not happen"
+        pause.wait(0.05)
+
+
+def _can_send(out):
+    try:
+        out.send(BODY)
+    except hms.StoreFull:
+        return False
+    return True
+
+
+def _ids(address):
+    with hms.connect(address) as conn, conn.session() as session:
+        with session.browser(hms.Queue("orders"), oldest_first=True) as browser:
+            return [message.message_id for message in browser]
+
+
+def test_a_full_disk_refuses_sends_lets_acknowledgements_through_and_loses_nothing(tmp_path):
+    """P10: who cannot acknowledge on a full disk can never empty it."""
+    with small_disk(tmp_path / "disk", "8m") as (seen, inside):
+        filler = seen / "filler"
+        filler.write_bytes(bytes(2 << 20))
+        store = tmp_path / "disk" / "store"
+        with node(store=store, config=SMALL, command_prefix=inside) as running:
+            with hms.connect(running.address, reconnect=False) as conn:
+                out = conn.session().producer(hms.Queue("orders"))
+                sent, full = _send_until_refused(out)
+                assert "space" in str(full)
+                taken = _take(conn, 20)
+                assert taken == sent[:20]
+                filler.unlink()
+                _until(lambda: _can_send(out))
+            before = _ids(running.address)
+            assert before[: len(sent) - 20] == sent[20:]
+            running.kill()
+            running.boot(warm=True)
+            assert _ids(running.address) == before
+
+
+def _take(conn, count):
+    """Receive and acknowledge, each acknowledgement confirmed."""
+    with conn.session(ack=hms.AckMode.CLIENT) as session:
+        inn = session.consumer(hms.Queue("orders"), prefetch=1)
+        taken = []
+        for _ in range(count):
+            message = inn.receive(timeout_s=20)
+            message.ack()
+            taken.append(message.message_id)
+        return taken
+
+
+def test_a_read_only_disk_refuses_to_boot_with_the_reason_and_keeps_everything(tmp_path):
+    """A node that cannot write must not pretend to store."""
+    with small_disk(tmp_path / "disk", "16m") as (_, inside):
+        store = tmp_path / "disk" / "store"
+        with node(store=store, config=SMALL, command_prefix=inside) as running:
+            with hms.connect(running.address) as conn:
+                sent = conn.session().producer(hms.Queue("orders")).send(BODY).message_id
+            running.stop()
+            mount = [*inside, "mount", "-o", "remount,ro", str(tmp_path / "disk")]
+            subprocess.run(mount, check=True, timeout=20)
+            with pytest.raises(hms.errors.BootFailed, match=r"[Rr]ead-only"):
+                running.boot(warm=True)
+            subprocess.run([w.replace("remount,ro", "remount,rw") for w in mount], check=True)
+            running.boot(warm=True)
+            assert _ids(running.address) == [sent]
+
+
+def test_a_moved_directory_stops_the_node_and_nothing_confirmed_is_missing(tmp_path):
+    """Writing on into files that no path leads to would lose messages in silence."""
+    store = tmp_path / "store"
+    with node(store=store, config=SMALL) as running:
+        with hms.connect(running.address, reconnect=False) as conn:
+            out = conn.session().producer(hms.Queue("orders"))
+            sent = [out.send(BODY).message_id for _ in range(10)]
+            store.rename(tmp_path / "elsewhere")
+            with pytest.raises(hms.HmsError):
+                out.send(BODY)
+        assert running.wait(30) == 1
+        assert "HMS-5004" in running.log
+        (tmp_path / "elsewhere").rename(store)
+        running.boot(warm=True)
+        assert _ids(running.address)[:10] == sent
+
+
+def test_a_removed_directory_stops_the_node_with_the_reason(tmp_path):
+    """Nothing more may be confirmed once the log is gone."""
+    store = tmp_path / "store"
+    with node(store=store, config=SMALL) as running:
+        with hms.connect(running.address, reconnect=False) as conn:
+            out = conn.session().producer(hms.Queue("orders"))
+            out.send(BODY)
+            shutil.rmtree(store)
+            with pytest.raises(hms.HmsError):
+                out.send(BODY)
+        assert running.wait(30) == 1
+        assert "HMS-5004" in running.log
+
+
+def test_a_second_node_on_one_store_is_refused(tmp_path):
+    """Two writers on one log would be the end of both (F-I3)."""
+    store = tmp_path / "store"
+    with node(store=store, config=SMALL) as running:
+        with pytest.raises(hms.errors.BootFailed, match="HMS-5001"):
+            with node(store=store, config=SMALL):
+                raise AssertionError("it booted")
+        assert running.is_running

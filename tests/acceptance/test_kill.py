@@ -1,0 +1,176 @@
+"""kill -9 at random moments under load, again and again, and nothing that was confirmed is lost."""
+
+import os
+import random
+import threading
+import time
+
+import pytest
+
+import hms
+from hms.testing import node
+from tests.support.books import Books
+
+KILLS = int(os.environ.get("HMS_KILLS", "50"))
+CONFIG = {"hms": {"queue": {"orders": {}, "ledger": {}}, "topic": {"news": {}}}}
+CONNECT = {"reconnect_interval_s": 0.2, "connect_timeout_s": 60, "request_timeout_s": 120}
+
+
+class Load:
+    """Threads that work against the node until they are told to finish, each with its books."""
+
+    def __init__(self, address):
+        self.address = address
+        self.books = {name: Books() for name in ("orders", "ledger", "news")}
+        self.stopped = threading.Event()
+        self.drained = threading.Event()
+        self.faults = []
+        self.sent = 0
+        self._threads = []
+
+    def start(self, work, *arguments):
+        thread = threading.Thread(target=self._run, args=(work, *arguments), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, work, *arguments):
+        try:
+            work(*arguments)
+        except BaseException as fault:
+            self.faults.append(fault)
+            raise
+
+    def join(self):
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a client does not end"
+        assert not self.faults, self.faults
+
+    # producers
+
+    def send_through_outages(self, destination, books, prefix):
+        """A producer that reconnects: each of its sends has to be there exactly once."""
+        with hms.connect(self.address, **CONNECT) as conn, conn.session() as session:
+            out = session.producer(destination)
+            n = 0
+            while not self.stopped.is_set():
+                bodies = [f"{prefix}-{n + i}" for i in range(50)]
+                n += len(bodies)
+                books.invoke(bodies)
+                out.send_many([hms.Message(body.encode()) for body in bodies])
+                books.ok(bodies)
+                self.sent += len(bodies)
+
+    def send_and_give_up(self, destination, books, prefix):
+        """A producer that does not reconnect: what was under way at a loss is unknown."""
+        n = 0
+        while not self.stopped.is_set():
+            try:
+                with hms.connect(self.address, reconnect=False, connect_timeout_s=60) as conn:
+                    out = conn.session().producer(destination)
+                    while not self.stopped.is_set():
+                        body = f"{prefix}-{n}"
+                        n += 1
+                        books.invoke([body])
+                        out.send(body.encode())
+                        books.ok([body])
+            except (hms.errors.TpConnectionClosed, hms.RequestTimeout):
+                continue
+
+    def transfer(self):
+        """Takes an order and writes a ledger entry in one transaction."""
+        orders, ledger = self.books["orders"], self.books["ledger"]
+        with hms.connect(self.address, **CONNECT) as conn:
+            session = conn.session(transacted=True)
+            inn = session.consumer(hms.Queue("orders"), prefetch=50)
+            out = session.producer(hms.Queue("ledger"))
+            while not self.drained.is_set():
+                bodies = []
+                try:
+                    while len(bodies) < 20 and (m := inn.receive(timeout_s=0.2)):
+                        body = m.body.decode()
+                        orders.received(body, m.redelivered, m.delivery_count)
+                        ledger.invoke([body])
+                        out.send(m.body)
+                        bodies.append(body)
+                    session.commit()
+                except hms.TransactionRolledBack:
+                    continue
+                orders.acknowledged(bodies)
+                ledger.ok(bodies)
+
+    # consumers
+
+    def consume(self, open_consumer, books):
+        """Receives in CLIENT mode and acknowledges now and then."""
+        with hms.connect(self.address, **CONNECT) as conn:
+            session = conn.session(ack=hms.AckMode.CLIENT)
+            inn = open_consumer(session)
+            while not self.drained.is_set():
+                bodies = []
+                while len(bodies) < 30 and (m := inn.receive(timeout_s=0.2)):
+                    books.received(m.body.decode(), m.redelivered, m.delivery_count)
+                    bodies.append(m.body.decode())
+                try:
+                    session.ack()
+                    books.acknowledged(bodies)
+                except hms.AcknowledgeLost:
+                    continue  # they come again, flagged
+
+
+@pytest.mark.timeout(400)
+def test_nothing_confirmed_is_lost_or_doubled_over_fifty_kills(tmp_path):
+    """The product's one promise: confirmed is safe, whatever happens to the process."""
+    seed = random.randrange(1 << 32)
+    moments = random.Random(seed)
+    print(f"seed {seed}")
+    with node(store=tmp_path / "store", config=CONFIG) as running:
+        load = Load(running.address)
+        books = load.books
+        load.start(load.consume, lambda s: s.consumer(hms.Queue("ledger")), books["ledger"])
+        load.start(
+            load.consume,
+            lambda s: s.subscriber(hms.Topic("news"), durable="billing"),
+            books["news"],
+        )
+        _await_subscription(running.address)
+        load.start(load.transfer)
+        load.start(load.send_through_outages, hms.Queue("orders"), books["orders"], "steady")
+        load.start(load.send_and_give_up, hms.Queue("orders"), books["orders"], "fickle")
+        load.start(load.send_through_outages, hms.Topic("news"), books["news"], "news")
+        for _ in range(KILLS):
+            load.stopped.wait(moments.uniform(0.05, 0.5))
+            running.kill()
+            running.boot(warm=True)
+            assert not load.faults, load.faults
+        load.stopped.set()
+        _drain(running.address)
+        load.drained.set()
+        load.join()
+    for name, book in books.items():
+        verdict = book.verdict()
+        print(name, "confirmed", verdict.confirmed, "recovered", verdict.recovered)
+        assert verdict.is_clean, (name, seed, verdict)
+        assert verdict.confirmed > 0, f"{name}: no load, so nothing was shown"
+
+
+def _await_subscription(address):
+    with hms.connect(address, **CONNECT) as conn:
+        _until(lambda: conn.administer("subscription.list"))
+
+
+def _drain(address):
+    with hms.connect(address, **CONNECT) as conn:
+        def is_empty():
+            shown = conn.administer("queue.list") + conn.administer("subscription.list")
+            return not any(place["waiting"] + place["in_flight"] for place in shown)
+
+        _until(is_empty)
+
+
+def _until(is_true, timeout_s=90):
+    pause = threading.Event()
+    until = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < until, "it does not happen"
+        pause.wait(0.05)
