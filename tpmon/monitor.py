@@ -1,10 +1,10 @@
 """The monitor: which server offers which service, and whose turn it is. Sans-IO.
 
 Theory of operation. A server (a connection that advertised services) runs one call at a time. A
-call goes to the server of its service that has been idle longest, or waits; a server that becomes idle
-takes the call that has waited longest for any of its services. A call ends once: by its result, by
-its deadline, by the loss of its server (TPESVCERR), or because nobody offers its service any more
-(TPENOENT). A server whose call ended by its deadline stays busy until it returns.
+call goes to the server of its service that has been idle longest, or waits; a server that becomes
+idle takes the call that has waited longest for any of its services. A call ends once: by its
+result, by its deadline, by the loss of its server (TPESVCERR), or because nobody offers its service
+any more (TPENOENT). A server whose call ended by its deadline stays busy until it returns.
 
 Calls for listeners wait as long as it takes; those of one session run one after the other (F-E2),
 also when the one before them is not wanted any more.

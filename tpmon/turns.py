@@ -56,7 +56,7 @@ class Turns:
             service.idle[server.connection] = server
 
     def _check_room(self, service: Service, data_bytes: int) -> None:
-        """Refuse a call for which the node has no room; one that an idle server takes needs none."""
+        """Refuse a call that would have to wait and for which there is no room."""
         count = len(service.waiting)
         if service.idle:
             return

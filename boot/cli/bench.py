@@ -17,15 +17,8 @@ from boot.cli.target import Target, target_options
 
 __all__ = ["bench"]
 
-OPTIONS = (
+_RECEIVING = (
     click.option("--queue", default="BENCH", show_default=True, help="Use a queue of its own."),
-    click.option(
-        "--durable/--non-durable",
-        "is_durable",
-        default=True,
-        show_default=True,
-        help="Stored before it is confirmed, or not.",
-    ),
     click.option(
         "--size",
         type=click.IntRange(STAMP.size),
@@ -34,6 +27,25 @@ OPTIONS = (
         help="Bytes of a body.",
     ),
     click.option("--count", type=click.IntRange(1), default=20_000, show_default=True),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(0.1),
+        default=30.0,
+        show_default=True,
+        help="Seconds without any progress that end the run.",
+    ),
+)
+
+_SENDING = (
+    *_RECEIVING,
+    click.option(
+        "--durable/--non-durable",
+        "is_durable",
+        default=True,
+        show_default=True,
+        help="Stored before it is confirmed, or not.",
+    ),
     click.option(
         "--in-flight",
         type=click.IntRange(1),
@@ -46,25 +58,18 @@ OPTIONS = (
     ),
     click.option("--warm-up", type=click.IntRange(0), help="Messages before; else a tenth."),
     click.option(
-        "--timeout",
-        "timeout_s",
-        type=click.FloatRange(0.1),
-        default=30.0,
-        show_default=True,
-        help="Seconds without any progress that end the run.",
-    ),
-    click.option(
-        "--disk",
-        type=click.Path(path_type=Path),
-        help="Folder for the bare disk's figure.",
+        "--disk", type=click.Path(path_type=Path), help="Folder for the bare disk's figure."
     ),
 )
 
 
-def _load_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+def _options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.group()
@@ -78,7 +83,7 @@ def bench() -> None:
 
 @bench.command()
 @target_options
-@_load_options
+@_options(_SENDING)
 def send(target: Target, disk: Path | None, **settings: Any) -> None:
     """Send and wait for the confirmations; the messages stay in the queue."""
     load = _load(**settings)
@@ -91,13 +96,14 @@ def send(target: Target, disk: Path | None, **settings: Any) -> None:
 
 @bench.command()
 @target_options
-@_load_options
-def receive(target: Target, disk: Path | None, **settings: Any) -> None:  # noqa: ARG001 - one set of options
+@_options(_RECEIVING)
+def receive(target: Target, **settings: Any) -> None:
     """Receive and acknowledge what waits in the queue."""
-    load = _load(**settings)
+    load = Load(**settings)
     with _progress(target, load, "receive") as progress:
         found = receive_all(target, load, progress, is_own_run=False)
-    said = {**_about("receive", load), **_throughput(load, found.count, found.seconds)}
+    said = {"what": "receive", "queue": load.queue, "size": load.size, "count": load.count}
+    said |= _throughput(load, found.count, found.seconds)
     said["latency_ms"] = percentiles_ms(found.times_ns)
     _report(target, said)
     _fail_if_short(load, found)
@@ -105,7 +111,7 @@ def receive(target: Target, disk: Path | None, **settings: Any) -> None:  # noqa
 
 @bench.command()
 @target_options
-@_load_options
+@_options(_SENDING)
 def both(target: Target, disk: Path | None, **settings: Any) -> None:
     """Send and receive at once; latency is from the send to the receipt."""
     load = _load(**settings)
@@ -181,8 +187,8 @@ def _with_disk(
     target: Target, said: dict[str, Any], load: Load, folder: Path | None
 ) -> dict[str, Any]:
     """What the disk does with the same bytes, and the ratio of the two."""
-    if not load.is_durable:
-        return said
+    if not load.is_durable or load.rate:
+        return said  # there is nothing to compare: the disk is not what sets the pace
     chosen = folder or _disk_of(target)
     bare = measure_disk(chosen, message_bytes=load.size, count=load.count, batch=load.in_flight)
     disk = {"folder": str(chosen), "messages_per_s": round(bare, 1), "batch": load.in_flight}
@@ -197,10 +203,11 @@ def _disk_of(target: Target) -> Path:
 
 
 def _report(target: Target, said: dict[str, Any]) -> None:
-    kind = "durable" if said["durable"] else "non-durable"
-    what = f"{said['what']}: {said['messages']} {kind} messages of {said['size']} bytes"
+    kind = {True: "durable ", False: "non-durable ", None: ""}[said.get("durable")]
+    window = f", {said['in_flight']} in flight" if "in_flight" in said else ""
+    what = f"{said['what']}: {said['messages']} {kind}messages of {said['size']} bytes"
     lines = [
-        f"{what} in {said['seconds']} s, {said['in_flight']} in flight",
+        f"{what} in {said['seconds']} s{window}",
         f"  {said['messages_per_s']:,.0f} messages/s, {said['mib_per_s']} MiB/s",
     ]
     for name in ("confirm_ms", "latency_ms"):

@@ -33,11 +33,11 @@ class Load:
     queue: str
     size: int
     count: int
-    in_flight: int
-    rate: float
-    warm_up: int
-    is_durable: bool
     timeout_s: float
+    in_flight: int = 1
+    rate: float = 0
+    warm_up: int = 0
+    is_durable: bool = True
     run: bytes = field(default_factory=lambda: os.urandom(8))
 
     def body(self, filler: bytes) -> bytes:
@@ -171,7 +171,8 @@ def _skip(consumer: Any, load: Load) -> Received:
 
 
 def _receive_timed(consumer: Any, load: Load, progress: Progress, *, is_own_run: bool) -> Received:
-    found, begin, end = Received(), 0, 0
+    # What waits already comes at once; what this run sends comes only when it is sent.
+    found, begin, end = Received(), 0 if is_own_run else time.monotonic_ns(), 0
     while found.count < load.count:
         message = consumer.receive(timeout_s=load.timeout_s)
         if message is None:
@@ -188,7 +189,7 @@ def _receive_timed(consumer: Any, load: Load, progress: Progress, *, is_own_run:
         if found.count % _PROGRESS_EVERY == 0:
             progress(_PROGRESS_EVERY)
     progress(found.count % _PROGRESS_EVERY)
-    found.seconds = (end - begin) / 1e9
+    found.seconds = max(end - begin, 0) / 1e9
     return found
 
 

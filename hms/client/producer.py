@@ -188,7 +188,9 @@ class Producer:
                 sender.push()
                 self._wait_until(lambda: sender.has_room and not sender.has_pack)
                 tickets.append(ticket)
-                sender.submit(pack, [ticket], is_persistent=self._options.is_persistent)
+                sender.submit(
+                    pack, ticket.count, [ticket], is_persistent=ticket.options.is_persistent
+                )
                 self._connection.flush()
             if tickets[0].error is not None:
                 break

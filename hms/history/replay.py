@@ -9,13 +9,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from field_buffer.catalogue import HistoryError
 from field_buffer.errors import HmsError
-from hms.history.scan import plan, selector_test
-from hms.history.scope import parse_destination, parse_scope
+from hms.history.scan import PathName, plan, selector_test
+from hms.history.scope import as_time_ms, parse_destination, parse_scope
 from hms.history.spark import borrowed_session
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ReplayReport:
 
 def replay(
     spark: "SparkSession | None",
-    path: str | os.PathLike[str],
+    path: PathName,
     *,
     address: str,
     destination: str,
@@ -103,8 +103,7 @@ def _options(destination: str, from_: When, to: When, selector: str) -> dict[str
 
 def _time_text(when: When) -> str:
     if isinstance(when, datetime):
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return str(round(when.timestamp() * 1000))
+        return str(as_time_ms(when))
     return "" if when is None else str(when)
 
 

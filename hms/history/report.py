@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from hms.history.scan import plan, read_part
+from hms.history.scan import PathName, plan, read_part
 from hms.history.scope import Scope
 
 __all__ = ["EventCount", "count_events"]
@@ -19,7 +19,7 @@ class EventCount:
     count: int
 
 
-def count_events(path: str, scope: Scope | None = None) -> list[EventCount]:
+def count_events(path: PathName, scope: Scope | None = None) -> list[EventCount]:
     """The events of a store's history, counted by destination and kind of event, in order of names.
 
     path: the store's directory. Raises StoreUnavailable, StoreCorrupt or SelectorSyntaxError.

@@ -5,6 +5,7 @@ still be writing, ends at the newest record of that moment. So all parts togethe
 picture, however long their reading takes.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,7 @@ BATCH_ROWS = 8192
 BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends at this many rows or bytes of heads and bodies, whichever comes first."""
 
+PathName = str | os.PathLike[str]
 LogRecord = tuple[int, int, int, bytes | memoryview]
 """lsn, type, count, payload."""
 
@@ -38,7 +40,7 @@ class Part:
     until_offset: int
 
 
-def plan(path: str, scope: Scope) -> list[Part]:
+def plan(path: PathName, scope: Scope) -> list[Part]:
     """The parts of the history that hold what is asked for, oldest first."""
     # In this order: a segment that begins after the newest record was found is left out below.
     end = last_lsn(path) + 1

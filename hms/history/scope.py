@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import NoReturn
 
 from field_buffer.catalogue import HistoryError
 from hms.history.events import EVENT_NAMES, Place
 
-__all__ = ["OPTIONS", "Scope", "parse_destination", "parse_scope", "parse_time_ms"]
+__all__ = ["OPTIONS", "Scope", "as_time_ms", "parse_destination", "parse_scope", "parse_time_ms"]
 
 OPTIONS = (
     "path",
@@ -32,6 +32,8 @@ WITH_HEAD = frozenset(("sent", "forwarded"))
 """The events whose rows have head and body, and so the only ones that a selector can match."""
 
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 _VIEWS = ("events", "messages")
 
 
@@ -102,8 +104,13 @@ def parse_time_ms(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         _refuse(f"{text!r} is no time; write 2026-11-01T00:00Z or milliseconds since 1970")
+    return as_time_ms(when)
+
+
+def as_time_ms(when: datetime) -> int:
+    """Whole milliseconds since 1970 UTC, rounded down as the node does; UTC without a zone."""
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return round(when.timestamp() * 1000)
+    return (when - _EPOCH) // _MILLISECOND
 
 
 def _refuse(detail: str) -> NoReturn:

@@ -3,9 +3,10 @@
 import errno
 
 import pytest
-from journal_support import SMALL, FaultyDisk, booted, recovered
+from journal_support import SMALL, FaultyDisk, booted, recovered, segments
 
 from field_buffer.catalogue import StoreFailed
+from hms.store.journal import RealDisk
 
 EIGHTH = SMALL // 8
 
@@ -143,3 +144,29 @@ def test_maintenance_is_asked_for_once_a_segment(journal, disk):
     calls = len(disk.calls)
     journal.maintain()
     assert len(disk.calls) == calls
+
+
+class MeddlingDisk(RealDisk):
+    """Maintains the journal at the worst moment: while the spare is being begun as a segment."""
+
+    journal = None
+
+    def rename(self, source, target):
+        if self.journal is not None:
+            self.journal.maintain()
+        super().rename(source, target)
+
+
+def test_a_spare_that_is_being_begun_is_not_prepared_a_second_time(tmp_path):
+    """Who opened the spare's name just then would fill the segment in use with zeros."""
+    disk = MeddlingDisk()
+    journal, _ = booted(tmp_path, disk)
+    disk.journal = journal
+    sent = [b"%03d" % i * 100 for i in range(60)]
+    for body in sent:
+        journal.append(1, 1, (body,))
+        journal.commit()
+        journal.maintain()
+    journal.close()
+    assert len(segments(tmp_path)) > 3
+    assert recovered(tmp_path) == sent

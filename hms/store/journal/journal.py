@@ -184,12 +184,8 @@ class Journal:
         self._segment.write(entries)
 
     def _begin_segment(self, number: int, first_lsn: int) -> Segment:
-        fd = self._spare.take()
-        try:
+        with self._spare.taken() as fd:
             return Segment.begin(self._disk, self._path, fd, number, self._node, first_lsn)
-        except BaseException:
-            self._disk.close(fd)
-            raise
 
     @contextmanager
     def _deadly(self) -> Iterator[None]:

@@ -7,6 +7,8 @@ faster than writing into space that was only allocated.
 
 import errno
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -53,14 +55,23 @@ class Spare:
         finally:
             self._lock.release()
 
-    def take(self) -> int:
-        """The prepared file, made now when there is none; raises OSError."""
+    @contextmanager
+    def taken(self) -> Iterator[int]:
+        """The prepared file, made now when there is none; raises OSError.
+
+        The block renames it. Until then nobody else prepares: who opened the name now would have
+        the very file that is being begun, and would fill it with zeros.
+        """
         with self._lock:
             if self._fd is None:
                 self._prepare()
             fd, self._fd = self._fd, None
             assert fd is not None
-            return fd
+            try:
+                yield fd
+            except BaseException:
+                self._disk.close(fd)
+                raise
 
     def close(self) -> None:
         """Close the file and leave it for the next boot."""

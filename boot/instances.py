@@ -1,0 +1,122 @@
+"""One server process after the other: how it is started, how it ended, whether another follows."""
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from boot.entries import Server
+from boot.restarts import Demand, Restarts
+from boot.supervise import environment
+
+__all__ = ["Instance", "Pool"]
+
+log = logging.getLogger("hms.servers")
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A place for one process; start_at: when the next one is due, None when there is none.
+
+    fault: why it is not started again. The process reads a pipe whose other end only the node has:
+    when the node ends, however that may be, the process ends too.
+    """
+
+    server: Server
+    restarts: Restarts
+    process: subprocess.Popen[bytes] | None = None
+    pidfd: int = -1
+    start_at: float | None = 0.0
+    is_wanted: bool = True
+    fault: str = ""
+
+    def spawn(self, command: Sequence[str], folder: os.PathLike[str], now: float) -> None:
+        """Start a process."""
+        self.start_at = None
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - our own command
+                command,
+                stdin=subprocess.PIPE,
+                cwd=folder,
+                env=environment(),
+                start_new_session=True,  # a terminal's Ctrl-C is for the node, which then ends it
+            )
+        except OSError as fault:
+            self._ended(f"its process cannot be started: {fault}", now)
+            return
+        self.pidfd = os.pidfd_open(self.process.pid)
+        log.info("server %s runs as process %d", self.server.name, self.process.pid)
+
+    def reap(self, now: float) -> str:
+        """Note that its process has ended; the client name under which the node knew it."""
+        process = self.process
+        assert process is not None
+        assert process.stdin is not None
+        code = process.wait()
+        process.stdin.close()
+        os.close(self.pidfd)
+        self.process, self.pidfd = None, -1
+        if self.is_wanted:
+            self._ended(f"process {process.pid} {_how(code)}", now)
+        return f"{self.server.name}:{process.pid}"
+
+    def retire(self) -> None:
+        """Let its process finish its call and end; none follows. A signal goes to a child that was
+        not yet reaped, so it can reach no other process."""
+        self.is_wanted, self.start_at = False, None
+        if self.process is not None:
+            self.process.terminate()
+
+    def _ended(self, how: str, now: float) -> None:
+        server = self.server
+        self.start_at = self.restarts.ended(now)
+        if self.start_at is not None:
+            log.warning("server %s: %s; another is started", server.name, how)
+            return
+        self.fault = (
+            f"{how}; after {server.maxrstart} restarts within {server.gperiod} s no other is "
+            f"started. Correct {server.module} (hms serve {server.module} shows the fault), then "
+            f"boot the node again"
+        )
+        log.error("server %s: %s", server.name, self.fault)
+
+
+@dataclass(slots=True)
+class Pool:
+    """The processes of one [server.NAME]."""
+
+    server: Server
+    demand: Demand
+    instances: list[Instance] = field(default_factory=list)
+
+    @property
+    def wanted(self) -> list[Instance]:
+        """Those that are not being retired."""
+        return [instance for instance in self.instances if instance.is_wanted]
+
+    def add(self) -> None:
+        """Have one more process."""
+        server = self.server
+        restarts = Restarts(server.restart_delay_s, server.maxrstart, server.gperiod)
+        self.instances.append(Instance(server, restarts))
+
+    def describe(self) -> dict[str, Any]:
+        """The server for operators."""
+        return {
+            "name": self.server.name,
+            "module": self.server.module,
+            "min": self.server.min,
+            "max": self.server.max,
+            "pids": [i.process.pid for i in self.instances if i.process is not None],
+            "restarts": sum(i.restarts.count for i in self.instances),
+            "fault": next((i.fault for i in self.instances if i.fault), ""),
+        }
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was ended by {signal.Signals(-code).name}"

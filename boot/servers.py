@@ -1,0 +1,162 @@
+"""The server processes of a node: started, watched, started again, more or fewer, ended.
+
+One thread starts them and watches all through their pidfds; everything else only marks what it is to
+do and wakes it.
+"""
+
+import logging
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from boot.entries import Config, Node
+from boot.instances import Instance, Pool
+from boot.restarts import Demand
+from tpmon.monitored import Load
+
+__all__ = ["Servers"]
+
+STOP_TIMEOUT_S = 10.0
+_LONG_MS = 60_000.0
+
+log = logging.getLogger("hms.servers")
+
+
+class Servers:
+    """Runs what [server.NAME] says; every name has between MIN and MAX processes.
+
+    on_ended is called, on the watching thread, with the client name "NAME:pid" of a process that
+    ended, before another is started in its place.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        node: Node,
+        *,
+        on_ended: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = config.path.parent
+        self.on_ended = on_ended
+        self._clock = clock
+        self._address = ""
+        self._lock = threading.Lock()
+        self._is_stopping = False
+        self._pools = {s.name: Pool(s, Demand(s.min, s.max)) for s in config.servers_of(node)}
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._watch, name="hms-servers", daemon=True)
+
+    def start(self, address: str) -> None:
+        """Start MIN processes of each server; they connect to that address."""
+        self._address = address
+        for pool in self._pools.values():
+            for _ in range(pool.server.min):
+                pool.add()
+        if self._pools:
+            self._thread.start()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Let every process finish its call; one that does not end in time is killed."""
+        with self._lock:
+            is_first, self._is_stopping = not self._is_stopping, True
+            for instance in self._instances():
+                instance.retire()
+        if is_first and self._thread.ident is not None:
+            self._wake()
+            self._thread.join(timeout_s)
+            self._kill_rest()
+
+    def adjust(self, loads: Sequence[Load]) -> None:
+        """Start or end a process where the load asks for it; to be called every second."""
+        now = self._clock()
+        with self._lock:
+            for load in loads:
+                pool = self._pools.get(load.name)
+                if pool is not None and not self._is_stopping:
+                    self._adjust(pool, load, now)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The servers for operators; fault: why a process is not started again."""
+        with self._lock:
+            return [pool.describe() for pool in self._pools.values()]
+
+    # with the lock held
+
+    def _instances(self) -> list[Instance]:
+        return [instance for pool in self._pools.values() for instance in pool.instances]
+
+    def _adjust(self, pool: Pool, load: Load, now: float) -> None:
+        wanted = pool.wanted
+        change = pool.demand.change(now, len(wanted), load.servers, load.busy, load.waiting)
+        if change > 0:
+            log.info("server %s gets one more process: %d calls wait", load.name, load.waiting)
+            pool.add()
+        elif change < 0:
+            log.info("server %s ends a process that is not needed", load.name)
+            wanted[-1].retire()
+        if change:
+            self._wake()
+
+    def _command(self, instance: Instance) -> list[str]:
+        """Only --path holds the application's folders: what the process loads first is ours."""
+        server = instance.server
+        command = [sys.executable, "-P", "-m", "tpmon.server", "--connect", self._address]
+        command += ["--name", server.name, "--until-eof"]
+        for folder in server.python_path:
+            command += ["--path", str(folder)]
+        return [*command, server.module]
+
+    # the watching thread
+
+    def _watch(self) -> None:
+        while True:
+            with self._lock:
+                wait_ms = self._start_due()
+                watched = {i.pidfd: i for i in self._instances() if i.process is not None}
+                if self._is_stopping and not watched:
+                    return
+            for name in self._wait(watched, wait_ms):
+                try:
+                    self.on_ended(name)
+                except Exception:
+                    log.exception("the end of server %s could not be told", name)
+
+    def _start_due(self) -> float:
+        """Start what is due; milliseconds until something else is."""
+        now, wait_ms = self._clock(), _LONG_MS
+        for pool in self._pools.values():
+            pool.instances = [i for i in pool.instances if i.is_wanted or i.process is not None]
+            for instance in pool.instances:
+                if instance.start_at is not None and instance.start_at <= now:
+                    instance.spawn(self._command(instance), self._folder, now)
+                if instance.start_at is not None:
+                    wait_ms = min(wait_ms, (instance.start_at - now) * 1000)
+        return max(0.0, wait_ms)
+
+    def _wait(self, watched: dict[int, Instance], wait_ms: float) -> list[str]:
+        """Wait until a process ends or there is something to do; the names of those that ended."""
+        poll = select.poll()
+        for fd in (self._wake_fd, *watched):
+            poll.register(fd, select.POLLIN)
+        ready = [fd for fd, _ in poll.poll(wait_ms)]
+        if self._wake_fd in ready:
+            os.eventfd_read(self._wake_fd)
+        with self._lock:
+            now = self._clock()
+            return [watched[fd].reap(now) for fd in ready if fd in watched]
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
+
+    def _kill_rest(self) -> None:
+        with self._lock:
+            left = [i.process for i in self._instances() if i.process is not None]
+            for process in left:
+                log.warning("process %d does not end; it is killed", process.pid)
+                process.kill()
+        self._thread.join(STOP_TIMEOUT_S if left else 0)

@@ -1,0 +1,251 @@
+"""A scripted node: real ZeroMQ, no rules. It answers what a test tells it to, and keeps what it heard.
+
+By default every request is granted, every SEND confirmed with consecutive ids, and what is put into
+`deliver` goes out as fast as credit allows. `on` replaces the answer to a kind of frame or request;
+`drop` closes the connection as a killed node does; `restart` listens again on the same port.
+"""
+
+import itertools
+import os
+import select
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import zmq
+
+from field_buffer.errors import HmsError
+from field_buffer.packing import DELIVERED_ROW
+from tpmon.protocol import frames, structures
+from tpmon.protocol.frames import CONFIRM_BODY, DELIVER_HEAD, Action, Kind
+from tpmon.protocol.structures import Limits, OpenConsumer, OpenSession, Welcome
+
+LIMITS = Limits(1 << 20, 1 << 22, 16, 1000, 10.0)
+TIMESTAMP_MS = 1_700_000_000_000
+WAIT_S = 20
+
+
+class Consumer:
+    """What the fake node knows of a consumer."""
+
+    def __init__(self, opening: OpenConsumer) -> None:
+        self.opening = opening
+        self.credit = opening.credit
+        self.epoch = 0
+
+
+def rows(*messages: tuple[int, bytes], count: int = 1, expires_at_ms: int = 0) -> bytes:
+    """Delivered rows and payloads of (id, body)."""
+    table = [
+        DELIVERED_ROW.pack(one, TIMESTAMP_MS, expires_at_ms, count, 0, len(body), 4, 0, 1)
+        for one, body in messages
+    ]
+    return b"".join(table) + b"".join(body for _, body in messages)
+
+
+class FakeNode:
+    """See the module. Everything it heard stands in `heard` as (kind, decoded payload)."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
+        self.on: dict[Any, Callable[..., Any]] = {}
+        self.heard: list[tuple[Kind, Any]] = []
+        self.consumers: dict[int, Consumer] = {}
+        self.commits: dict[int, int] = {}
+        self.is_recording = True
+        self._ids = itertools.count(1)
+        self._orders: list[Callable[[], None]] = []
+        self._changed = threading.Condition()
+        self._wake = os.eventfd(0)
+        self._context = zmq.Context()
+        self._port = 0
+        self._peer = b""
+        self._is_over = False
+        self._listen()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"tcp://127.0.0.1:{self._port}"
+
+    # ---- for the test
+
+    def do(self, order: Callable[[], None]) -> None:
+        """Have the node's thread do something, and wait for it."""
+        done = threading.Event()
+        self._orders.append(lambda: (order(), done.set()))  # type: ignore[func-returns-value]
+        os.eventfd_write(self._wake, 1)
+        assert done.wait(WAIT_S)
+
+    def drop(self) -> None:
+        """End as by kill -9."""
+        self.do(self._close)
+
+    def restart(self) -> None:
+        """Listen on the same port again, knowing nothing but the commits."""
+        self.do(self._listen)
+
+    def deliver(self, *messages: tuple[int, bytes], consumer: int = 0, **options: Any) -> None:
+        """Send messages to a consumer, by default the only one."""
+        number = consumer or next(iter(self.consumers))
+        self.do(lambda: self.push(number, *messages, **options))
+
+    def push(self, number: int, *messages: tuple[int, bytes], **options: Any) -> None:
+        """The same, on the node's thread."""
+        consumer = self.consumers[number]
+        consumer.credit -= len(messages)
+        epoch = options.pop("epoch", consumer.epoch)
+        head = DELIVER_HEAD.pack(number, epoch, len(messages), 0)
+        self.say(Kind.DELIVER, head + rows(*messages, **options))
+
+    def say(self, kind: Kind, payload: bytes = b"", correlation: int = 0) -> None:
+        """Send a frame to the client, on the node's thread."""
+        self._socket.send_multipart([self._peer, *frames.frame(kind, payload, correlation)])
+
+    def tell(self, kind: Kind, payload: bytes = b"") -> None:
+        """Send a frame to the client."""
+        self.do(lambda: self.say(kind, payload))
+
+    def wait(self, found: Callable[[], Any]) -> Any:
+        """Wait until found() is true, and return it."""
+        with self._changed:
+            assert self._changed.wait_for(found, WAIT_S), f"heard {self.heard}"
+            return found()
+
+    def requests(self, kind: type) -> list[Any]:
+        """The requests of a kind that came so far."""
+        return [what for _, what in self.heard if isinstance(what, kind)]
+
+    def kinds(self, kind: Kind) -> list[Any]:
+        """What came in frames of a kind so far."""
+        return [what for which, what in self.heard if which is kind]
+
+    def settled(self, action: Action) -> list[int]:
+        """The message ids of all settlements of that kind so far."""
+        items = [item for one in self.kinds(Kind.SETTLE) for item in one if item.action is action]
+        pairs = [pair for item in items for pair in item.ranges]
+        return [one for first, last in pairs for one in range(first, last + 1)]
+
+    def close(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            os.eventfd_write(self._wake, 1)
+            self._thread.join(WAIT_S)
+            self._context.destroy(linger=0)
+            os.close(self._wake)
+
+    # ---- its thread
+
+    def _listen(self) -> None:
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, 0)
+        self._socket.setsockopt(zmq.RCVHWM, 0)
+        self._socket.bind(f"tcp://127.0.0.1:{self._port or '*'}")
+        self._port = int(self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+
+    def _close(self) -> None:
+        self._socket.close(linger=0)
+        self.consumers.clear()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            poll = select.poll()
+            poll.register(self._wake, select.POLLIN)
+            if not self._socket.closed:
+                poll.register(self._socket.getsockopt(zmq.FD), select.POLLIN)
+                if self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+                    self._take_in()
+                    continue
+            if any(fd == self._wake for fd, _ in poll.poll(1000)):
+                os.eventfd_read(self._wake)
+            while self._orders:
+                self._orders.pop(0)()
+        self._socket.close(linger=0)
+
+    def _take_in(self) -> None:
+        peer, head, payload = self._socket.recv_multipart()
+        self._peer = peer
+        envelope = frames.decode_envelope([head, payload], 1 << 30)
+        what = self._decoded(envelope.kind, payload)
+        if self.is_recording:
+            with self._changed:
+                self.heard.append((envelope.kind, what))
+        self._answer(envelope.kind, envelope.correlation, what, payload)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _decoded(self, kind: Kind, payload: bytes) -> Any:
+        if kind is Kind.REQUEST:
+            return structures.decode_request(payload)
+        if kind is Kind.HELLO:
+            return structures.decode(payload, structures.Hello)
+        if kind is Kind.SETTLE:
+            return frames.decode_settle(payload)
+        if kind is Kind.SEND and self.is_recording:
+            return payload
+        return None
+
+    def _answer(self, kind: Kind, correlation: int, what: Any, payload: bytes) -> None:
+        script = self.on.get(type(what)) or self.on.get(kind)
+        try:
+            reply = script(what) if script else self._usual(kind, what, payload)
+        except HmsError as error:
+            self.say(Kind.ERROR, structures.encode_error(error), correlation)
+            return
+        if reply is not None and correlation:
+            self.say(*reply, correlation)
+
+    def _usual(self, kind: Kind, what: Any, payload: bytes) -> tuple[Kind, bytes] | None:
+        if kind is Kind.SEND:
+            count = frames.decode_send(payload).count
+            first = next(self._ids)
+            self._ids = itertools.count(first + count)
+            return Kind.CONFIRM, CONFIRM_BODY.pack(first, TIMESTAMP_MS, count)
+        if kind is Kind.HELLO:
+            return Kind.WELCOME, structures.encode(Welcome(1, "fake", 7, self.limits))
+        if kind is Kind.SETTLE:
+            self._credit(what)
+        return self._granted(what) if kind in (Kind.REQUEST, Kind.SETTLE) else None
+
+    def _credit(self, items: list[frames.Settlement]) -> None:
+        for item in items:
+            consumer = self.consumers.get(item.consumer)
+            if item.action is Action.CREDIT and consumer and item.epoch == consumer.epoch:
+                consumer.credit += item.credit
+
+    def _granted(self, what: Any) -> tuple[Kind, bytes]:
+        name = type(what).__name__
+        if isinstance(what, OpenConsumer):
+            self.consumers[what.consumer] = Consumer(what)
+        elif isinstance(what, OpenSession):
+            last = self.commits.get(what.session, 0)
+            return Kind.REPLY, structures.encode({"last_commit": last})
+        elif name == "Commit":
+            self.commits[what.session] = what.number
+            return Kind.REPLY, b"\xc3"
+        elif name in ("Recover", "Rollback"):
+            for consumer in self.consumers.values():
+                consumer.epoch += 1
+        elif name == "CloseConsumer":
+            self.consumers.pop(what.consumer, None)
+        return Kind.REPLY, b""
+
+
+def browsed(*messages: tuple[int, bytes], follows: bool, position: int) -> tuple[Kind, bytes]:
+    """A page for a Browse."""
+    head = DELIVER_HEAD.pack(int(follows), 0, len(messages), 0)
+    return Kind.BROWSED, head + struct.pack("<Q", position) + rows(*messages)
+
+
+@contextmanager
+def fake_node(limits: Limits = LIMITS) -> Any:
+    """A fake node for the length of a block."""
+    node = FakeNode(limits)
+    try:
+        yield node
+    finally:
+        node.close()

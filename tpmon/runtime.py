@@ -1,0 +1,233 @@
+"""A server process: it connects, offers the services of its modules and runs their calls.
+
+Handlers run in the main thread, one at a time, so that they need no locks and signals reach them.
+The connection's own thread only puts calls into the inbox. What a connection brought is answered on
+that same connection: after a reconnect the node has given the call up and uses its number anew.
+"""
+
+import contextlib
+import enum
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from field_buffer.catalogue import IllegalState, ServiceModuleError
+from field_buffer.errors import HmsError
+from tpmon.asked import OnLoss, own_copy
+from tpmon.client import Connection
+from tpmon.invocation import ServerExit, invoke
+from tpmon.link import State
+from tpmon.loading import begin, end, load, put_first
+from tpmon.protocol.structures import InvokeHead, Unadvertise, Welcome
+from tpmon.registry import Handler, Registry, registry
+
+__all__ = ["Server", "tpadvertise", "tpunadvertise"]
+
+LEAVE_TIMEOUT_S = 5.0
+"""How long the node may take to know that the services are offered no more."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LOGGER = logging.getLogger("tpmon.server")
+_servers: "list[Server]" = []
+
+
+class _Mark(enum.Enum):
+    """What the inbox holds besides calls."""
+
+    STOP = "leave after the current call"
+    LAST = "no call comes behind this"
+
+
+class _Invocation(NamedTuple):
+    """A call, and the login under which it came."""
+
+    head: InvokeHead
+    data: bytes
+    login: Welcome | None
+
+
+class Server:
+    """Offers the services that modules register, until stop() or a signal.
+
+    modules: their names; address: of the node, or several; name: the [server.NAME] of a process
+    that the node started; python_path: folders where modules are looked for first.
+    """
+
+    def __init__(
+        self,
+        modules: str | Sequence[str] = (),
+        address: str | Sequence[str] = "tcp://127.0.0.1:7700",
+        name: str = "",
+        python_path: Sequence[str | os.PathLike[str]] = (),
+        *,
+        services: Registry = registry,
+        connect: Callable[..., Connection] = Connection,
+    ) -> None:
+        self._modules = [modules] if isinstance(modules, str) else list(modules)
+        self._address = address
+        self._name = name
+        self._python_path = python_path
+        self._services = services
+        self._connect = connect
+        self._connection: Connection
+        self._inbox: queue.SimpleQueue[_Invocation | _Mark] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Load the modules, connect, and serve until stop(), SIGTERM or SIGINT.
+
+        Signals are heard when this is the main thread; a second one ends the process at once.
+        Raises ServiceModuleError, ServiceTaken, ConnectionRefused, or why it was lost for good.
+        """
+        put_first(self._python_path)
+        loaded = load(self._modules)
+        self._connection = self._connect(
+            self._address,
+            client_name=f"{self._name}:{os.getpid()}" if self._name else ",".join(self._modules),
+            is_server=True,
+            exception_listener=self._on_error,
+        )
+        self._connection.on_invoke(self._on_invoke)
+        with self._hearing_signals(), self._connection.open(), self._running():
+            begin(loaded)
+            try:
+                self._offer()
+                self._serve()
+            finally:
+                self._leave()
+                end(loaded)
+
+    def stop(self) -> None:
+        """Finish the current call and end run(); from any thread or signal handler."""
+        self._inbox.put(_Mark.STOP)
+
+    def advertise(self, name: str, handler: Handler) -> None:
+        """Offer one more service while running; ServiceTaken."""
+        self._services.add(name, handler)
+        self._connection.advertise(name)
+
+    def unadvertise(self, name: str) -> None:
+        """Offer a service no more; ServiceNotFound."""
+        self._services.remove(name)
+        self._connection.unadvertise(name)
+
+    # on the connection's thread
+
+    def _on_invoke(self, head: InvokeHead, data: bytes) -> None:
+        self._inbox.put(_Invocation(head, data, self._connection.link.welcome))
+
+    def _on_error(self, error: HmsError) -> None:
+        _LOGGER.warning("%s", error)
+        if self._is_lost_for_good:
+            self.stop()
+
+    # in the main thread
+
+    def _offer(self) -> None:
+        names = self._services.names
+        if not names:
+            detail = "it has no function with @service"
+            raise ServiceModuleError(module=", ".join(self._modules), detail=detail)
+        for name in names:
+            self._connection.advertise(name)
+        _LOGGER.info("serving %s", ", ".join(names))
+
+    def _serve(self) -> None:
+        while isinstance(invocation := self._inbox.get(), _Invocation):
+            try:
+                self._run(invocation)
+            except ServerExit:
+                return
+        if self._is_lost_for_good:
+            raise own_copy(self._connection.link.error)
+
+    def _run(self, invocation: _Invocation) -> None:
+        """Run a call and send its result; ServerExit when its handler ends the server."""
+        head, data, login = invocation
+        if not self._is_still(login):
+            return
+        wish: ServerExit | None = None
+        try:
+            result = invoke(self._services, head, data, self._answer_bytes_max)
+        except ServerExit as exit_wish:
+            wish, result = exit_wish, exit_wish.result
+        if self._is_still(login):
+            self._connection.send_result(*result)
+        else:
+            _LOGGER.warning("the result of %s is dropped: its connection is lost", head.service)
+        if wish is not None:
+            raise wish
+
+    @property
+    def _is_lost_for_good(self) -> bool:
+        return self._connection.link.state is State.ENDED
+
+    def _is_still(self, login: Welcome | None) -> bool:
+        return self._connection.is_connected and self._connection.link.welcome is login
+
+    @property
+    def _answer_bytes_max(self) -> int:
+        return self._connection.link.limits.message_bytes_max
+
+    def _leave(self) -> None:
+        """Offer nothing more, then run what the node had sent before it knew."""
+        connection, until = self._connection, time.monotonic() + LEAVE_TIMEOUT_S
+        with contextlib.suppress(HmsError):
+            for name in self._services.names:
+                if connection.is_connected:
+                    left_s = max(0.0, until - time.monotonic())
+                    connection.request(Unadvertise(name), left_s, OnLoss.DONE)
+        if not connection.is_connected:
+            return
+        with connection.lock:  # behind the calls that its thread has not brought yet
+            connection.link.calls.append(lambda: self._inbox.put(_Mark.LAST))
+            connection.flush()
+        with contextlib.suppress(queue.Empty, ServerExit):
+            while (item := self._inbox.get(timeout=LEAVE_TIMEOUT_S)) is not _Mark.LAST:
+                if isinstance(item, _Invocation):
+                    self._run(item)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        """Let tpadvertise() find it."""
+        _servers.append(self)
+        try:
+            yield
+        finally:
+            _servers.remove(self)
+
+    @contextlib.contextmanager
+    def _hearing_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        self.stop()
+
+
+def tpadvertise(svcname: str, func: Handler) -> None:
+    """Offer one more service from a service or tpsvrinit(); ServiceTaken."""
+    _server("tpadvertise()").advertise(svcname, func)
+
+
+def tpunadvertise(svcname: str) -> None:
+    """Offer a service no more; ServiceNotFound."""
+    _server("tpunadvertise()").unadvertise(svcname)
+
+
+def _server(what: str) -> Server:
+    if not _servers:
+        raise IllegalState(what=what, detail="no server runs in this process")
+    return _servers[-1]

@@ -1,0 +1,103 @@
+"""Application servers: what a module with services needs, and the process that runs it.
+
+    python -P -m tpmon.server --connect ADDRESS [--name N] [--path DIR]… [--until-eof] MODULE…
+
+SIGTERM finishes the current call and leaves. With --until-eof the process ends with its standard
+input: the node holds the other end, so that its servers cannot outlive it, however it ended. Of
+ours the process has loaded only hms, tpmon and field_buffer.
+"""
+
+import argparse
+import faulthandler
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+
+from field_buffer.errors import HmsError
+from tpmon.registry import Request, ServiceResult, service, tpforward, tpreturn
+from tpmon.runtime import Server, tpadvertise, tpunadvertise
+
+__all__ = [
+    "Request",
+    "Server",
+    "ServiceResult",
+    "service",
+    "tpadvertise",
+    "tpforward",
+    "tpreturn",
+    "tpunadvertise",
+]
+
+ORPHAN_TIMEOUT_S = 10.0
+"""How long a call may go on whose node is gone."""
+
+_LOGGER = logging.getLogger("tpmon.server")
+
+
+def serve(
+    modules: Sequence[str],
+    address: str,
+    python_path: Sequence[str | os.PathLike[str]] = (),
+    name: str = "",
+    *,
+    until_eof: bool = False,
+) -> int:
+    """Serve until a signal; the process's exit code. Faults go to the log."""
+    os.environ["HMS_ADDRESS"] = address  # for a handler's own tpstart()
+    server = Server(modules, address, name, python_path)
+    if until_eof:
+        _stop_at_eof(server)
+    try:
+        server.run()
+    except HmsError as error:
+        _LOGGER.critical("%s", error, exc_info=error.__cause__)
+        return 1
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command in the module's text."""
+    given = _parse(arguments)
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    about = given.name or ",".join(given.modules)
+    logging.basicConfig(
+        level=logging.INFO,
+        format=f"%(asctime)s %(levelname)s server {about} [%(process)d]: %(message)s",
+    )
+    return serve(given.modules, given.connect, given.path, given.name, until_eof=given.until_eof)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -P -m tpmon.server")
+    parser.add_argument("--connect", required=True, metavar="ADDRESS")
+    parser.add_argument("--name", default="", help="the [server.NAME] it runs for")
+    parser.add_argument("--path", action="append", default=[], metavar="DIR")
+    parser.add_argument("--until-eof", action="store_true")
+    parser.add_argument("modules", nargs="+", metavar="MODULE")
+    return parser.parse_args(arguments)
+
+
+def _stop_at_eof(server: Server) -> None:
+    """Stop when standard input ends; the application finds an empty one in its place."""
+    own = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    threading.Thread(target=_await_eof, args=(server, own), name="hms-eof", daemon=True).start()
+
+
+def _await_eof(server: Server, fd: int) -> None:
+    while os.read(fd, 4096):
+        pass
+    server.stop()
+    if not threading.Event().wait(ORPHAN_TIMEOUT_S):  # the process has ended by then
+        _LOGGER.error("the node is gone and a call has gone on for %g s since", ORPHAN_TIMEOUT_S)
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
