@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,34 +20,50 @@ log = logging.getLogger("hms.servers")
 class Instance:
     """A place for one process; start_at: when the next one is due, None when there is none.
 
-    fault: why it is not started again. The process reads a pipe whose other end only the node has:
-    when the node ends, however that may be, the process ends too.
+    fault: why it is not started again. ready_fd: its process writes to it when it serves, or closes
+    it by ending. The process reads a pipe whose other end only the node has: when the node ends,
+    however that may be, the process ends too.
     """
 
     server: Server
     restarts: Restarts
     process: subprocess.Popen[bytes] | None = None
     pidfd: int = -1
+    ready_fd: int = -1
     start_at: float | None = 0.0
     is_wanted: bool = True
+    is_settled: bool = False
     fault: str = ""
 
     def spawn(self, command: Sequence[str], folder: os.PathLike[str], now: float) -> None:
         """Start a process."""
         self.start_at = None
+        self.ready_fd, writer = os.pipe()
         try:
-            self.process = subprocess.Popen(  # noqa: S603 - our own command
-                command,
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                [*command[:-1], "--ready-fd", str(writer), command[-1]],
                 stdin=subprocess.PIPE,
+                pass_fds=[writer],
                 cwd=folder,
                 env=environment(),
                 start_new_session=True,  # a terminal's Ctrl-C is for the node, which then ends it
             )
-        except OSError as fault:
+            self.pidfd = os.pidfd_open(process.pid)
+        except OSError as fault:  # without a pidfd, the closing of its pipe ends the process
+            self.settle()
             self._ended(f"its process cannot be started: {fault}", now)
             return
-        self.pidfd = os.pidfd_open(self.process.pid)
-        log.info("server %s runs as process %d", self.server.name, self.process.pid)
+        finally:
+            os.close(writer)
+        self.process = process
+        log.info("server %s runs as process %d", self.server.name, process.pid)
+
+    def settle(self) -> None:
+        """It serves now, or has ended."""
+        self.is_settled = True
+        if self.ready_fd >= 0:
+            os.close(self.ready_fd)
+            self.ready_fd = -1
 
     def reap(self, now: float) -> str:
         """Note that its process has ended; the client name under which the node knew it."""
@@ -59,6 +74,7 @@ class Instance:
         process.stdin.close()
         os.close(self.pidfd)
         self.process, self.pidfd = None, -1
+        self.settle()
         if self.is_wanted:
             self._ended(f"process {process.pid} {_how(code)}", now)
         return f"{self.server.name}:{process.pid}"
@@ -117,6 +133,4 @@ class Pool:
 
 
 def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"

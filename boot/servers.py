@@ -1,7 +1,7 @@
 """The server processes of a node: started, watched, started again, more or fewer, ended.
 
-One thread starts them and watches all through their pidfds; everything else only marks what it is to
-do and wakes it.
+One thread starts them and watches all through their pidfds; everything else only marks what it is
+to do and wakes it.
 """
 
 import logging
@@ -46,6 +46,7 @@ class Servers:
         self._clock = clock
         self._address = ""
         self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
         self._is_stopping = False
         self._pools = {s.name: Pool(s, Demand(s.min, s.max)) for s in config.servers_of(node)}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -60,12 +61,20 @@ class Servers:
         if self._pools:
             self._thread.start()
 
+    def wait_until_settled(self, timeout_s: float) -> bool:
+        """Wait until every process offers its services or has failed to, once; False: not yet."""
+        with self._settled:
+            return self._settled.wait_for(
+                lambda: self._is_stopping or all(i.is_settled for i in self._instances()), timeout_s
+            )
+
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Let every process finish its call; one that does not end in time is killed."""
         with self._lock:
             is_first, self._is_stopping = not self._is_stopping, True
             for instance in self._instances():
                 instance.retire()
+            self._settled.notify_all()
         if is_first and self._thread.ident is not None:
             self._wake()
             self._thread.join(timeout_s)
@@ -117,7 +126,7 @@ class Servers:
         while True:
             with self._lock:
                 wait_ms = self._start_due()
-                watched = {i.pidfd: i for i in self._instances() if i.process is not None}
+                watched = self._watched()
                 if self._is_stopping and not watched:
                     return
             for name in self._wait(watched, wait_ms):
@@ -125,6 +134,11 @@ class Servers:
                     self.on_ended(name)
                 except Exception:
                     log.exception("the end of server %s could not be told", name)
+
+    def _watched(self) -> dict[int, Instance]:
+        """The descriptors that tell of an instance."""
+        running = [i for i in self._instances() if i.process is not None]
+        return {fd: i for i in running for fd in (i.pidfd, i.ready_fd) if fd >= 0}
 
     def _start_due(self) -> float:
         """Start what is due; milliseconds until something else is."""
@@ -146,9 +160,16 @@ class Servers:
         ready = [fd for fd, _ in poll.poll(wait_ms)]
         if self._wake_fd in ready:
             os.eventfd_read(self._wake_fd)
+        ended = []
         with self._lock:
-            now = self._clock()
-            return [watched[fd].reap(now) for fd in ready if fd in watched]
+            for fd in ready:
+                instance = watched.get(fd)
+                if instance is not None and fd == instance.pidfd:
+                    ended.append(instance.reap(self._clock()))
+                elif instance is not None:
+                    instance.settle()
+            self._settled.notify_all()
+        return ended
 
     def _wake(self) -> None:
         os.eventfd_write(self._wake_fd, 1)

@@ -63,7 +63,7 @@ class Monitor(Turns):
 
     def introduce(self, connection: int, name: str) -> None:
         """A server says hello; name: "NAME:pid" of a process that the node started, or nothing."""
-        self._servers[connection] = Server(connection, name)
+        self._servers[connection] = Server(connection, name if ":" in name else "")
 
     def advertise(self, connection: int, service: str) -> None:
         """A server offers a service; doing so twice is doing it once."""

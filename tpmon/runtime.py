@@ -55,7 +55,8 @@ class Server:
     """Offers the services that modules register, until stop() or a signal.
 
     modules: their names; address: of the node, or several; name: the [server.NAME] of a process
-    that the node started; python_path: folders where modules are looked for first.
+    that the node started; python_path: folders where modules are looked for first; on_serving is
+    called when all services are offered.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Server:
         name: str = "",
         python_path: Sequence[str | os.PathLike[str]] = (),
         *,
+        on_serving: Callable[[], None] = lambda: None,
         services: Registry = registry,
         connect: Callable[..., Connection] = Connection,
     ) -> None:
@@ -72,6 +74,7 @@ class Server:
         self._address = address
         self._name = name
         self._python_path = python_path
+        self._on_serving = on_serving
         self._services = services
         self._connect = connect
         self._connection: Connection
@@ -135,6 +138,7 @@ class Server:
         for name in names:
             self._connection.advertise(name)
         _LOGGER.info("serving %s", ", ".join(names))
+        self._on_serving()
 
     def _serve(self) -> None:
         while isinstance(invocation := self._inbox.get(), _Invocation):

@@ -1,6 +1,7 @@
 """Application servers: what a module with services needs, and the process that runs it.
 
-    python -P -m tpmon.server --connect ADDRESS [--name N] [--path DIR]… [--until-eof] MODULE…
+    python -P -m tpmon.server --connect ADDRESS [--name N] [--path DIR]… [--until-eof]
+                              [--ready-fd N] MODULE…
 
 SIGTERM finishes the current call and leaves. With --until-eof the process ends with its standard
 input: the node holds the other end, so that its servers cannot outlive it, however it ended. Of
@@ -8,6 +9,7 @@ ours the process has loaded only hms, tpmon and field_buffer.
 """
 
 import argparse
+import contextlib
 import faulthandler
 import logging
 import os
@@ -43,10 +45,14 @@ def serve(
     name: str = "",
     *,
     until_eof: bool = False,
+    ready_fd: int | None = None,
 ) -> int:
-    """Serve until a signal; the process's exit code. Faults go to the log."""
+    """Serve until a signal; the process's exit code. Faults go to the log.
+
+    until_eof: stop with standard input too; ready_fd: is written to when all services are offered.
+    """
     os.environ["HMS_ADDRESS"] = address  # for a handler's own tpstart()
-    server = Server(modules, address, name, python_path)
+    server = Server(modules, address, name, python_path, on_serving=lambda: _tell_ready(ready_fd))
     if until_eof:
         _stop_at_eof(server)
     try:
@@ -68,7 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO,
         format=f"%(asctime)s %(levelname)s server {about} [%(process)d]: %(message)s",
     )
-    return serve(given.modules, given.connect, given.path, given.name, until_eof=given.until_eof)
+    return serve(
+        given.modules,
+        given.connect,
+        given.path,
+        given.name,
+        until_eof=given.until_eof,
+        ready_fd=given.ready_fd,
+    )
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -77,8 +90,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--name", default="", help="the [server.NAME] it runs for")
     parser.add_argument("--path", action="append", default=[], metavar="DIR")
     parser.add_argument("--until-eof", action="store_true")
+    parser.add_argument("--ready-fd", type=int)
     parser.add_argument("modules", nargs="+", metavar="MODULE")
     return parser.parse_args(arguments)
+
+
+def _tell_ready(fd: int | None) -> None:
+    if fd is None:
+        return
+    with contextlib.suppress(BrokenPipeError):
+        os.write(fd, b"ready\n")
+    os.close(fd)
 
 
 def _stop_at_eof(server: Server) -> None:

@@ -225,6 +225,7 @@ class Session:
             self.check_open()
             if self.state.ack_mode is not AckMode.CLIENT:
                 raise IllegalState(what="ack()", detail="the session acknowledges by itself")
+            self.state.check_nothing_lost()
             seen = [(inbox, list(inbox.seen)) for inbox in self.state.inboxes.values()]
             self._acknowledge(seen)
 

@@ -52,6 +52,7 @@ class SessionState:
         self._opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
         self._is_open = False
         self._is_held_back = False
+        self._lost_id = 0
         self._commits = 0
         self._commit: _Commit | None = None
         self._in_doubt: _Commit | None = None
@@ -123,6 +124,7 @@ class SessionState:
         else:
             self._ended(doubtful, error)
         for inbox in list(self.inboxes.values()):
+            self._lost_id = max(inbox.seen, default=self._lost_id)
             self._report_unsaid(inbox.lost())
 
     def _ended(self, doubtful: "_Commit | None", error: HmsError) -> None:
@@ -186,6 +188,13 @@ class SessionState:
         self._settle(inbox.fail_seen())
         inbox.discard()
 
+    def check_nothing_lost(self) -> None:
+        """AcknowledgeLost, once, when messages were consumed and lost before they were acknowledged:
+        saying nothing would let the application believe that they are done with."""
+        lost_id, self._lost_id = self._lost_id, 0
+        if lost_id:
+            raise AcknowledgeLost(message_id=f"{lost_id:012x}")
+
     def acknowledge(self, inboxes: Iterable[tuple[Inbox, list[int]]]) -> Pending | None:
         """Acknowledge messages that were seen, answered when durable; None: there are none."""
         items: list[Settlement] = []
@@ -240,6 +249,7 @@ class SessionState:
 
     def recover(self) -> Pending | None:
         """Ask for what was not acknowledged to be delivered again; None when it will be anyway."""
+        self._lost_id = 0  # they come again in any case
         if self.link.state is not State.UP:
             return None
         self.settle()

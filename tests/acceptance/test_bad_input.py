@@ -77,7 +77,7 @@ def test_random_bytes_get_a_protocol_error_and_the_node_goes_on(running, socket)
     """Anything may connect to a port; it must cost only itself."""
     for size in (0, 1, 16, 1000):
         socket.send_multipart([os.urandom(size), os.urandom(size)])
-        assert isinstance(_error(socket), hms.errors.ProtocolError)
+        assert isinstance(_error(socket), hms.ProtocolError)
     assert _is_alive(running)
 
 

@@ -108,7 +108,7 @@ def test_a_read_only_disk_refuses_to_boot_with_the_reason_and_keeps_everything(t
             running.stop()
             mount = [*inside, "mount", "-o", "remount,ro", str(tmp_path / "disk")]
             subprocess.run(mount, check=True, timeout=20)
-            with pytest.raises(hms.errors.BootFailed, match=r"[Rr]ead-only"):
+            with pytest.raises(hms.BootFailed, match=r"[Rr]ead-only"):
                 running.boot(warm=True)
             subprocess.run([w.replace("remount,ro", "remount,rw") for w in mount], check=True)
             running.boot(warm=True)
@@ -150,7 +150,7 @@ def test_a_second_node_on_one_store_is_refused(tmp_path):
     """Two writers on one log would be the end of both (F-I3)."""
     store = tmp_path / "store"
     with node(store=store, config=SMALL) as running:
-        with pytest.raises(hms.errors.BootFailed, match="HMS-5001"):
+        with pytest.raises(hms.BootFailed, match="HMS-5001"):
             with node(store=store, config=SMALL):
                 raise AssertionError("it booted")
         assert running.is_running

@@ -26,11 +26,12 @@ class Load:
         self.drained = threading.Event()
         self.faults = []
         self.sent = 0
-        self._threads = []
+        self.producers = []
+        self.consumers = []
 
-    def start(self, work, *arguments):
+    def start(self, threads, work, *arguments):
         thread = threading.Thread(target=self._run, args=(work, *arguments), daemon=True)
-        self._threads.append(thread)
+        threads.append(thread)
         thread.start()
 
     def _run(self, work, *arguments):
@@ -40,8 +41,8 @@ class Load:
             self.faults.append(fault)
             raise
 
-    def join(self):
-        for thread in self._threads:
+    def join(self, threads):
+        for thread in threads:
             thread.join(60)
             assert not thread.is_alive(), "a client does not end"
         assert not self.faults, self.faults
@@ -74,7 +75,7 @@ class Load:
                         books.invoke([body])
                         out.send(body.encode())
                         books.ok([body])
-            except (hms.errors.TpConnectionClosed, hms.RequestTimeout):
+            except (hms.TpConnectionClosed, hms.RequestTimeout):
                 continue
 
     def transfer(self):
@@ -127,26 +128,27 @@ def test_nothing_confirmed_is_lost_or_doubled_over_fifty_kills(tmp_path):
     with node(store=tmp_path / "store", config=CONFIG) as running:
         load = Load(running.address)
         books = load.books
-        load.start(load.consume, lambda s: s.consumer(hms.Queue("ledger")), books["ledger"])
+        consumers, producers = load.consumers, load.producers
+        orders, ledger, news = hms.Queue("orders"), hms.Queue("ledger"), hms.Topic("news")
+        load.start(consumers, load.consume, lambda s: s.consumer(ledger), books["ledger"])
         load.start(
-            load.consume,
-            lambda s: s.subscriber(hms.Topic("news"), durable="billing"),
-            books["news"],
+            consumers, load.consume, lambda s: s.subscriber(news, durable="billing"), books["news"]
         )
         _await_subscription(running.address)
-        load.start(load.transfer)
-        load.start(load.send_through_outages, hms.Queue("orders"), books["orders"], "steady")
-        load.start(load.send_and_give_up, hms.Queue("orders"), books["orders"], "fickle")
-        load.start(load.send_through_outages, hms.Topic("news"), books["news"], "news")
+        load.start(consumers, load.transfer)
+        load.start(producers, load.send_through_outages, orders, books["orders"], "steady")
+        load.start(producers, load.send_and_give_up, orders, books["orders"], "fickle")
+        load.start(producers, load.send_through_outages, news, books["news"], "news")
         for _ in range(KILLS):
             load.stopped.wait(moments.uniform(0.05, 0.5))
             running.kill()
             running.boot(warm=True)
             assert not load.faults, load.faults
         load.stopped.set()
+        load.join(producers)
         _drain(running.address)
         load.drained.set()
-        load.join()
+        load.join(consumers)
     for name, book in books.items():
         verdict = book.verdict()
         print(name, "confirmed", verdict.confirmed, "recovered", verdict.recovered)

@@ -1,4 +1,4 @@
-"""The figures of hms bench: that they are computed right, and that the bare disk leaves no trace."""
+"""The figures of hms bench: computed right, and the bare disk is left without a trace."""
 
 import json
 import threading
