@@ -96,7 +96,7 @@ class NodeProcess:
         self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx)
         self._journal.start(self._dictionary)
         for record in fx.records:
-            self._journal.append(record.type, record.count, record.parts)
+            self._journal.append(record.type, record.events, record.parts)
         self._journal.commit()
         self._journal.maintain()
         waiting = sum(p.line.waiting_count for p in self._engine.state.places.values())
@@ -104,13 +104,14 @@ class NodeProcess:
 
     def _dictionary(self) -> tuple[int, int, Sequence[bytes | memoryview]]:
         record = self._engine.dictionary()
-        return record.type, record.count, record.parts
+        return record.type, record.events, record.parts
 
     def _start_workers(self) -> None:
         group = self._node.group
         self._broker.outlet = self
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
         self._broker.storage = self._storage
+        self._broker.describe_servers = self._servers.describe
         self._lanes = LanePool(group.hmsmaxthr, self._broker.handle, on_fault=self._on_fault)
 
     def _schedule(self) -> None:

@@ -1,8 +1,8 @@
 """The demonstration's service: a running delay statistic per carrier, one flight a message.
 
-Every flight handled is one line of the file that HMS_FLIGHTS_FILE names, written before the service
-returns: what was handled can be compared with what was acknowledged. A cancelled flight has no delay;
-the service refuses it, and after as many tries as the node allows it is a dead letter.
+Every flight handled is one line of the file that HMS_FLIGHTS_FILE names, written before the
+service returns: what was handled can be compared with what was acknowledged. A cancelled flight has
+no delay; the service refuses it, and after as many tries as the node allows it is a dead letter.
 """
 
 import json

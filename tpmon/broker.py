@@ -112,7 +112,10 @@ class Broker:
         self._numbers: dict[Hashable, int] = {}
         self._peers: dict[int, Hashable] = {}
         self._next_connection = 1
-        self._requests = Requests(engine, self.monitor, self._status)
+        self.describe_servers: Callable[[], list[dict[str, Any]]] = list
+        self._requests = Requests(
+            engine, self.monitor, self._status, self._list_servers
+        )
 
     # general workers
 
@@ -205,7 +208,7 @@ class Broker:
     def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int) -> None:
         """A CALL from a client or a RESULT from a server."""
         if envelope.kind is Kind.CALL:
-            self.monitor.call(Origin(number, envelope.correlation), *head, now_ms)
+            self.monitor.call(Origin(number, envelope.correlation), head[0], head[1], now_ms)
         else:
             self.monitor.result(number, *head)
 
@@ -223,7 +226,7 @@ class Broker:
             envelope.correlation,
             head.producer,
             head.first_sequence,
-            head.count,
+            head.message_count,
             head.is_persistent,
             memoryview(payload)[SEND_HEAD.size :],
             now_ms,
@@ -309,7 +312,7 @@ class Broker:
     def _submit(self, fx: Effects) -> None:
         """Hand the records to the log; what else is to be done waits for them."""
         for record in fx.records:
-            self._store.append(record.type, record.count, record.parts)
+            self._store.append(record.type, record.events, record.parts)
         if fx.out and (fx.records or fx.must_wait):
             self._releases.append((self._store.last_lsn, fx.out))
         elif fx.out:
@@ -438,6 +441,9 @@ class Broker:
         """Tell every peer why the node stops."""
         goodbye = frame(Kind.GOODBYE, wire.encode_error(reason))
         self.outlet.put([(peer, goodbye) for peer in list(self._numbers)])
+
+    def _list_servers(self) -> list[dict[str, Any]]:
+        return self.describe_servers()
 
     def _status(self) -> dict[str, Any]:
         return {

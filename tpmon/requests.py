@@ -14,11 +14,16 @@ class Requests:
     """Applies one request at a time; the caller holds the engine's lock."""
 
     def __init__(
-        self, engine: Engine, monitor: Monitor, status: Callable[[], dict[str, Any]]
+        self,
+        engine: Engine,
+        monitor: Monitor,
+        status: Callable[[], dict[str, Any]],
+        servers: Callable[[], list[dict[str, Any]]],
     ) -> None:
         self._engine = engine
         self._monitor = monitor
         self._status = status
+        self._servers = servers
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
             wire.CloseSession: self._close_session,
@@ -167,11 +172,13 @@ class Requests:
     def _administer(
         self, connection: int, correlation: int, request: wire.Administer, now_ms: int, fx: Effects
     ) -> None:
-        value = (
-            self._monitor.describe()
-            if request.verb == "service.list"
-            else self._engine.administer(request.verb, request.arguments, now_ms, fx)
-        )
+        value: Any
+        if request.verb == "service.list":
+            value = self._monitor.describe()
+        elif request.verb == "server.list":
+            value = self._servers()
+        else:
+            value = self._engine.administer(request.verb, request.arguments, now_ms, fx)
         if request.verb == "status":
             value |= self._status()
         fx.must_wait = True

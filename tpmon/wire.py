@@ -16,7 +16,7 @@ _POSITION = struct.Struct("<Q")
 def encode_effect(effect: Reply | Refusal | Confirm | Deliver | Browsed) -> Frame:
     """The frame that tells a peer of an effect."""
     if isinstance(effect, Confirm):
-        body = CONFIRM_BODY.pack(effect.first_message_id, effect.timestamp_ms, effect.count)
+        body = CONFIRM_BODY.pack(effect.first_message_id, effect.timestamp_ms, effect.message_count)
         return frame(Kind.CONFIRM, body, effect.correlation)
     if isinstance(effect, Deliver):
         return _deliver(effect)

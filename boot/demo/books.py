@@ -55,7 +55,8 @@ def balance(
 
 def print_table(lines: list[Line]) -> None:
     """The summary that the demonstration ends with."""
-    click.echo(f"{'queue':<14}{'sent':>8}{'handled':>9}{'waiting':>9}{'dead':>6}{'again':>7}  books")
+    heads = f"{'sent':>8}{'handled':>9}{'waiting':>9}{'dead':>6}{'again':>7}"
+    click.echo(f"{'queue':<14}{heads}  books")
     for line in lines:
         verdict = "do NOT balance" if line.faults else "balance"
         numbers = (

@@ -37,7 +37,7 @@ def by_day(flights: list[dict[str, str]]) -> Iterator[tuple[int, list[dict[str, 
 
 
 def as_message(row: dict[str, str]) -> Message:
-    """One flight: the whole row as JSON, what one selects by as properties; NA values are absent."""
+    """One flight: the row as JSON, and properties to select by; NA values are absent."""
     properties: dict[str, int | str] = {n: int(row[n]) for n in NUMBERS if row[n] not in ("", "NA")}
     properties |= {name: row[name] for name in WORDS if row[name] not in ("", "NA")}
     return Message(json.dumps(row).encode(), properties, type="flight")

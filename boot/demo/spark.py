@@ -1,4 +1,4 @@
-"""The history of the demonstration: Spark reads it while the node runs, reports, and replays a day."""
+"""The history of the demonstration: Spark reads it from the running node, and replays a day."""
 
 from datetime import UTC, datetime
 

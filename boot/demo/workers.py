@@ -1,4 +1,4 @@
-"""Consumers that keep books: what they saw, and whether a second copy was flagged as redelivered."""
+"""Consumers that keep books: what they saw, and whether a second copy was flagged as such."""
 
 import json
 import threading

@@ -35,7 +35,7 @@ class Confirm(NamedTuple):
     correlation: int
     first_message_id: int
     timestamp_ms: int
-    count: int
+    message_count: int
 
 
 class Deliver(NamedTuple):
@@ -74,5 +74,6 @@ class Effects:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.out: list[Effect] = []
+        self.out: list[Any] = []
+        """Effects, and what the broker itself adds among them."""
         self.must_wait = False

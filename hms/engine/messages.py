@@ -1,6 +1,6 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from field_buffer.catalogue import MessageFormatError
 from field_buffer.packing import Head, Row, decode_head
@@ -110,7 +110,7 @@ def message_id_text(message_id: int) -> str:
     return f"{message_id:012x}"
 
 
-_HEADER_FIELDS = {
+_HEADER_FIELDS: dict[str, Callable[[StoredMessage, Head], object]] = {
     "JMSPriority": lambda m, _: m.priority,
     "JMSTimestamp": lambda m, _: m.timestamp_ms,
     "JMSMessageID": lambda m, _: message_id_text(m.id),

@@ -50,7 +50,7 @@ class Taken(NamedTuple):
 
     first_message_id: int
     timestamp_ms: int
-    count: int
+    message_count: int
 
 
 class ProducerMemory:
@@ -65,7 +65,7 @@ class ProducerMemory:
     def remember(self, first_sequence: int, taken: Taken, batches_max: int) -> None:
         """A batch was taken."""
         self.recent[first_sequence] = taken
-        self.last_sequence = max(self.last_sequence, first_sequence + taken.count - 1)
+        self.last_sequence = max(self.last_sequence, first_sequence + taken.message_count - 1)
         while len(self.recent) > batches_max:
             self.recent.popitem(last=False)
 

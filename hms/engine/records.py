@@ -1,7 +1,7 @@
 """Records: what the engine writes into the log, and how it is read back.
 
-A record is (type, count, parts): the log stores the parts behind one another and gives the record
-`count` consecutive log sequence numbers, one per event of a message, so that every event in the
+A record is (type, events, parts): the log stores the parts behind one another and gives the record
+`events` consecutive log sequence numbers, one per event of a message, so that every event in the
 history has a number of its own. Hot records are packed structures, rare ones msgpack.
 
     DEFINED     a queue, topic or durable subscription and the number it has in the log
@@ -60,7 +60,7 @@ class Record(NamedTuple):
     """One record; parts are stored one after the other, so that a pack is not copied."""
 
     type: RecordType
-    count: int
+    events: int
     parts: Sequence[bytes | memoryview]
 
 
@@ -105,14 +105,14 @@ class Sent(NamedTuple):
     client_uid: int
     producer: int
     first_sequence: int
-    count: int
+    message_count: int
     is_forwarded: bool
     placements: list[Placement]
     pack: memoryview
 
     def rows(self) -> list[Row]:
         """What the sender said of each message."""
-        return unpack_rows(self.pack, self.count)
+        return unpack_rows(self.pack, self.message_count)
 
     def payloads(self, rows: Sequence[Row]) -> list[bytes]:
         """Head and body of each message as one bytes."""
@@ -164,12 +164,13 @@ def sent(head: Sent) -> Record:
     places = [
         _PLACEMENT.pack(place.number, len(place.bitmap)) + place.bitmap for place in head.placements
     ]
-    return Record(RecordType.SENT, head.count, (start + b"".join(places), head.pack))
+    return Record(RecordType.SENT, head.message_count, (start + b"".join(places), head.pack))
 
 
 def decode_sent(payload: bytes | memoryview) -> Sent:
     """A SENT record's payload."""
-    *fields, flags, n = SENT_HEAD.unpack_from(payload)
+    values: tuple[int, ...] = SENT_HEAD.unpack_from(payload)
+    flags, n = values[-2:]
     at = SENT_HEAD.size
     placements = []
     for _ in range(n):
@@ -177,7 +178,19 @@ def decode_sent(payload: bytes | memoryview) -> Sent:
         at += _PLACEMENT.size
         placements.append(Placement(number, bytes(payload[at : at + size])))
         at += size
-    return Sent(*fields, bool(flags & SENT_FORWARDED), placements, memoryview(payload)[at:])
+    destination, first_id, timestamp_ms, client_uid, producer, first_sequence, count = values[:7]
+    return Sent(
+        destination,
+        first_id,
+        timestamp_ms,
+        client_uid,
+        producer,
+        first_sequence,
+        count,
+        bool(flags & SENT_FORWARDED),
+        placements,
+        memoryview(payload)[at:],
+    )
 
 
 def ranges(
@@ -210,9 +223,9 @@ def group(
     ]
     for record in records:
         length = sum(len(part) for part in record.parts)
-        out.append(_GROUP_PART.pack(record.type, record.count, length))
+        out.append(_GROUP_PART.pack(record.type, record.events, length))
         out += record.parts
-    return Record(RecordType.GROUP, max(1, sum(r.count for r in records)), out)
+    return Record(RecordType.GROUP, max(1, sum(r.events for r in records)), out)
 
 
 def decode_group(payload: bytes | memoryview) -> Group:

@@ -103,24 +103,24 @@ class Recovery:
             rows,
             record.payloads(rows),
             record.first_message_id,
-            state.take_seqs(record.count),
+            state.take_seqs(record.message_count),
             record.timestamp_ms,
             is_persistent=True,
         )
         state.now_ms = max(state.now_ms, record.timestamp_ms)
-        state.ids.recovered(record.first_message_id + record.count)
+        state.ids.recovered(record.first_message_id + record.message_count)
         for number, marks in record.placements:
             place = state.places.get(number)
             if place is not None:
                 place.line.open_index()
-                flags = bits(marks, record.count)
+                flags = bits(marks, record.message_count)
                 place.line.add([m for m, is_here in zip(messages, flags, strict=True) if is_here])
         self._remember(record)
 
     def _remember(self, record: Sent) -> None:
         if record.first_sequence:
             memory = self._state.memories.producer(record.client_uid, record.producer)
-            taken = Taken(record.first_message_id, record.timestamp_ms, record.count)
+            taken = Taken(record.first_message_id, record.timestamp_ms, record.message_count)
             batches_max = self._state.settings.frames_in_flight_max
             memory.remember(record.first_sequence, taken, batches_max)
 

@@ -170,7 +170,7 @@ class EventDecoder:
         commit = _Commit(name if group.commit else None, group.at_ms)
         for record in group.records:
             yield from self.decode(lsn, record.type, record.parts[0], commit)
-            lsn += record.count
+            lsn += record.events
 
     def _ranges(
         self,

@@ -47,8 +47,7 @@ class TestNode:
         self._pid = 0
         settings = _read(config)
         self._name, node = _node_section(settings)
-        address = (node.get("listen") or [f"tcp://127.0.0.1:{_free_port()}"])[0]
-        self.address = str(address)
+        self.address = f"tcp://127.0.0.1:{_free_port()}"
         node |= {"listen": [self.address], "store": str(store), "runtime": str(folder / "run")}
         node.setdefault("heartbeat_s", HEARTBEAT_S)
         if "segment_bytes" not in node and "max_message_bytes" not in node:
@@ -61,7 +60,9 @@ class TestNode:
     def boot(self, *, warm: bool | None = None) -> None:
         """Start the process and return when it is ready; BootFailed tells why it is not."""
         if self._process is not None and self._process.poll() is None:
-            raise BootFailed(reason=f"it runs already as process {self.pid}", log=self.log_file)
+            raise BootFailed(
+                reason=f"it runs already as process {self.pid}", log=str(self.log_file)
+            )
         reader, writer = os.pipe()
         command = [*self._prefix, sys.executable, "-P", "-m", "boot.node"]
         command += ["--config", str(self.config_file), "--node", self._name]
@@ -138,7 +139,9 @@ class TestNode:
             if left <= 0 or not select.select([reader], [], [], left)[0]:
                 self._process.kill()
                 self._process.wait()
-                raise BootFailed(reason=f"not ready after {BOOT_TIMEOUT_S} s", log=self.log_file)
+                raise BootFailed(
+                    reason=f"not ready after {BOOT_TIMEOUT_S} s", log=str(self.log_file)
+                )
             part = os.read(reader, 65536)
             if not part:
                 break

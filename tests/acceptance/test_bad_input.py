@@ -101,7 +101,7 @@ def test_a_send_whose_rows_do_not_add_up_is_refused_whole(running, socket):
     good = pack_messages([(ROW.pack(0, 3, 0, 0, 4, 0, 0, 0), b"", b"abc")])
     huge = ROW.pack(0, 0xFFFFFFFF, 0, 0, 4, 0, 0, 0) + b"abc"
     for pack, count in ((good[:-1], 1), (good + b"x", 1), (good, 2), (good, 1 << 31), (huge, 1)):
-        payload = frames.encode_send(frames.SendHead(1, count, 1, True), pack)
+        payload = frames.encode_send(frames.SendHead(1, count, 1, is_persistent=True), pack)
         socket.send_multipart(frames.frame(frames.Kind.SEND, payload, 5))
         assert isinstance(_error(socket), hms.HmsError)
     with hms.connect(running.address) as conn:

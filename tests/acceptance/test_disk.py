@@ -1,4 +1,4 @@
-"""The log's directory removed, moved, full or read-only: the node refuses or stops with the reason."""
+"""The log's directory removed, moved, full or read-only: refused, or stopped, with the reason."""
 
 import contextlib
 import shutil
@@ -59,9 +59,12 @@ def _can_send(out):
 
 
 def _ids(address):
-    with hms.connect(address) as conn, conn.session() as session:
-        with session.browser(hms.Queue("orders"), oldest_first=True) as browser:
-            return [message.message_id for message in browser]
+    with (
+        hms.connect(address) as conn,
+        conn.session() as session,
+        session.browser(hms.Queue("orders"), oldest_first=True) as browser,
+    ):
+        return [message.message_id for message in browser]
 
 
 def test_a_full_disk_refuses_sends_lets_acknowledgements_through_and_loses_nothing(tmp_path):
@@ -150,7 +153,9 @@ def test_a_second_node_on_one_store_is_refused(tmp_path):
     """Two writers on one log would be the end of both (F-I3)."""
     store = tmp_path / "store"
     with node(store=store, config=SMALL) as running:
-        with pytest.raises(hms.BootFailed, match="HMS-5001"):
-            with node(store=store, config=SMALL):
-                raise AssertionError("it booted")
+        with (
+            pytest.raises(hms.BootFailed, match="HMS-5001"),
+            node(store=store, config=SMALL),
+        ):
+            raise AssertionError("it booted")
         assert running.is_running

@@ -163,6 +163,7 @@ def _await_subscription(address):
 
 def _drain(address):
     with hms.connect(address, **CONNECT) as conn:
+
         def is_empty():
             shown = conn.administer("queue.list") + conn.administer("subscription.list")
             return not any(place["waiting"] + place["in_flight"] for place in shown)

@@ -232,6 +232,9 @@ class FakeNode:
                 consumer.epoch += 1
         elif name == "CloseConsumer":
             self.consumers.pop(what.consumer, None)
+        elif name == "CloseSession":
+            for number in [n for n, c in self.consumers.items() if c.opening.session == what.session]:
+                del self.consumers[number]
         return Kind.REPLY, b""
 
 

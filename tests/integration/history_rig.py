@@ -30,7 +30,7 @@ def batch(first_id, count, *, number=ORDERS, at_ms=START_MS, size=20):
 
 def write(journal, *records):
     for record in records:
-        journal.append(int(record.type), record.count, record.parts)
+        journal.append(int(record.type), record.events, record.parts)
         journal.commit()
         journal.maintain()
 
@@ -39,5 +39,5 @@ def begin(path, segment_bytes=64 * 1024):
     journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=1)
     assert list(journal.recover()) == []
     first = dictionary(DEFINITIONS)
-    journal.start(lambda: (int(first.type), first.count, first.parts))
+    journal.start(lambda: (int(first.type), first.events, first.parts))
     return journal

@@ -1,7 +1,7 @@
 """The engine against a naive model: whatever happens, every message is in exactly one place.
 
-The model knows of each message only whether it is wanted, done or dead. The log is a list of records;
-a crash throws the engine away and builds a new one from the list.
+The model knows of each message only whether it is wanted, done or dead. The log is a list of
+records; a crash throws the engine away and builds a new one from the list.
 """
 
 import os
@@ -217,9 +217,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.pending_sends, self.pending_acks = [], []
         number = self.engine.state.memories.last_commit(77, TRANSACTED) + 1
         self._run(
-            lambda fx: self.engine.commit(
-                self.connection, TRANSACTED, 1, number, self.now_ms, fx
-            )
+            lambda fx: self.engine.commit(self.connection, TRANSACTED, 1, number, self.now_ms, fx)
         )
 
     @rule()
@@ -228,9 +226,7 @@ class EngineMachine(RuleBasedStateMachine):
             self._came_back(place, message_id, Return.FAILED)
         self.pending_sends, self.pending_acks = [], []
         self._next_epoch(TRANSACTED)
-        self._run(
-            lambda fx: self.engine.rollback(self.connection, TRANSACTED, 1, self.now_ms, fx)
-        )
+        self._run(lambda fx: self.engine.rollback(self.connection, TRANSACTED, 1, self.now_ms, fx))
 
     @rule()
     def recover(self):
@@ -264,7 +260,7 @@ class EngineMachine(RuleBasedStateMachine):
         before = self._everything()
         for call in (
             lambda fx: self.engine.commit(self.connection, PLAIN, 1, 1, self.now_ms, fx),
-            lambda fx: self.engine.open_producer(self.connection, 99, PLAIN, "queue", "nowhere"),
+            lambda _: self.engine.open_producer(self.connection, 99, PLAIN, "queue", "nowhere"),
             lambda fx: self.engine.unsubscribe("t", "nobody", self.now_ms, fx),
         ):
             fx = Effects()
@@ -345,4 +341,8 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 TestEngine = EngineMachine.TestCase
-TestEngine.settings = settings(max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "100")), stateful_step_count=40, deadline=None)
+TestEngine.settings = settings(
+    max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "100")),
+    stateful_step_count=40,
+    deadline=None,
+)

@@ -34,8 +34,8 @@ def log(*records: Record, first_lsn=100, definitions=DEFINITIONS):
     """(lsn, type, count, payload) of a segment that begins with its dictionary."""
     lsn = first_lsn
     for record in (dictionary(definitions), *records):
-        yield lsn, int(record.type), record.count, b"".join(record.parts)
-        lsn += record.count
+        yield lsn, int(record.type), record.events, b"".join(record.parts)
+        lsn += record.events
 
 
 def open_journal(path, *, segment_bytes=8192, definitions=DEFINITIONS):
@@ -49,7 +49,7 @@ def open_journal(path, *, segment_bytes=8192, definitions=DEFINITIONS):
 
 def as_stored(record):
     """(kind, count, parts) as a store takes a record."""
-    return int(record.type), record.count, record.parts
+    return int(record.type), record.events, record.parts
 
 
 def append(journal, *records):

@@ -70,7 +70,7 @@ class Envelope(NamedTuple):
 
     kind: Kind
     correlation: int
-    count: int
+    item_count: int
     payload_bytes: int
 
 
@@ -126,7 +126,7 @@ class SendHead(NamedTuple):
     """The head of a SEND; the pack begins at SEND_HEAD.size of the payload."""
 
     producer: int
-    count: int
+    message_count: int
     first_sequence: int
     is_persistent: bool
 
@@ -134,7 +134,7 @@ class SendHead(NamedTuple):
 def encode_send(head: SendHead, pack: bytes) -> bytes:
     """The payload of a SEND."""
     flags = SEND_PERSISTENT if head.is_persistent else 0
-    return SEND_HEAD.pack(head.producer, head.count, head.first_sequence, flags, 0) + pack
+    return SEND_HEAD.pack(head.producer, head.message_count, head.first_sequence, flags, 0) + pack
 
 
 def decode_send(payload: bytes | memoryview) -> SendHead:

@@ -22,11 +22,11 @@ class _Wire(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """One array on the wire; new fields come last and have a default."""
 
 
-class _Request(_Wire, tag=True):
+class _Request(_Wire, frozen=True, tag=True):
     """A request: tagged with its class name; answered by a REPLY or an ERROR."""
 
 
-class Limits(_Wire):
+class Limits(_Wire, frozen=True):
     """What the node accepts; sent in the WELCOME. Sizes in bytes."""
 
     message_bytes_max: int
@@ -36,7 +36,7 @@ class Limits(_Wire):
     heartbeat_s: float
 
 
-class Hello(_Wire):
+class Hello(_Wire, frozen=True):
     """First frame of a connection. uid is chosen at random by the client and names it for as long
     as it lives, over reconnects too."""
 
@@ -49,7 +49,7 @@ class Hello(_Wire):
     is_server: bool = False
 
 
-class Welcome(_Wire):
+class Welcome(_Wire, frozen=True):
     """The node's answer to Hello."""
 
     connection: int
@@ -59,7 +59,7 @@ class Welcome(_Wire):
     version: str = ""
 
 
-class OpenSession(_Request):
+class OpenSession(_Request, frozen=True):
     """ack_mode: 0 AUTO, 1 DUPS_OK, 2 CLIENT, 3 NONE. uid and commits name the session's
     transactions over a reconnect."""
 
@@ -69,12 +69,14 @@ class OpenSession(_Request):
     is_asynchronous: bool = False
 
 
-class CloseSession(_Request):
+class CloseSession(_Request, frozen=True):
+    """What the application saw was settled before; the rest comes back."""
+
     session: int
 
 
-class OpenProducer(_Request):
-    """sequence numbers of this producer continue over a reconnect of the same client."""
+class OpenProducer(_Request, frozen=True):
+    """Sequence numbers of a producer continue over a reconnect of the same client."""
 
     producer: int
     session: int
@@ -83,13 +85,15 @@ class OpenProducer(_Request):
     name: str = ""
 
 
-class CloseProducer(_Request):
+class CloseProducer(_Request, frozen=True):
+    """Its numbering is forgotten."""
+
     producer: int
 
 
-class OpenConsumer(_Request):
-    """kind: queue or topic. durable: name of the durable subscription. listener: the service that is
-    called for every message; credit is then the node's business."""
+class OpenConsumer(_Request, frozen=True):
+    """kind: queue or topic. durable: name of the durable subscription. listener: the service that
+    is called for every message; credit is then the node's business."""
 
     consumer: int
     session: int
@@ -103,31 +107,39 @@ class OpenConsumer(_Request):
     listener: str = ""
 
 
-class CloseConsumer(_Request):
+class CloseConsumer(_Request, frozen=True):
+    """What the application saw was settled before; the rest comes back."""
+
     consumer: int
 
 
-class Unsubscribe(_Request):
+class Unsubscribe(_Request, frozen=True):
+    """End a durable subscription."""
+
     destination: str
     name: str
 
 
-class Commit(_Request):
+class Commit(_Request, frozen=True):
     """number counts the session's commits from 1, so that a repeated one is recognised."""
 
     session: int
     number: int
 
 
-class Rollback(_Request):
+class Rollback(_Request, frozen=True):
+    """End the transaction without effect."""
+
     session: int
 
 
-class Recover(_Request):
+class Recover(_Request, frozen=True):
+    """Begin again with the oldest unacknowledged message."""
+
     session: int
 
 
-class Browse(_Request):
+class Browse(_Request, frozen=True):
     """A page of waiting messages: answered by BROWSED. after: the position the last page ended at,
     0 to begin."""
 
@@ -138,15 +150,19 @@ class Browse(_Request):
     count_max: int = 100
 
 
-class Advertise(_Request):
+class Advertise(_Request, frozen=True):
+    """This connection runs the service from now on."""
+
     service: str
 
 
-class Unadvertise(_Request):
+class Unadvertise(_Request, frozen=True):
+    """This connection runs the service no more."""
+
     service: str
 
 
-class Administer(_Request):
+class Administer(_Request, frozen=True):
     """An operator's command, such as ("queue.list", {}); the reply carries plain data."""
 
     verb: str
@@ -171,16 +187,16 @@ Request = (
 )
 
 
-class ErrorReply(_Wire):
+class ErrorReply(_Wire, frozen=True):
     """An error of the catalogue."""
 
     number: int
     fields: dict[str, FieldValue] = {}
 
 
-class CallHead(_Wire):
-    """CALL to the node: run a service. kind: the data's kind, as of a message body (0 bytes, 1 text,
-    2 map, 6 none)."""
+class CallHead(_Wire, frozen=True):
+    """CALL to the node: run a service. kind: the data's kind, as of a message body (0 bytes, 1
+    text, 2 map, 6 none)."""
 
     service: str
     timeout_ms: int
@@ -188,9 +204,9 @@ class CallHead(_Wire):
     is_reply_wanted: bool = True
 
 
-class InvokeHead(_Wire):
-    """INVOKE to a server: call is the node's number of it. For a listener's message `delivered` holds
-    its delivered row, `head` its head and `destination` where it waited; the data is its body."""
+class InvokeHead(_Wire, frozen=True):
+    """INVOKE to a server: call is the node's number of it. For a listener's message `delivered`
+    holds its row, `head` its head, `destination` where it waited; the data is its body."""
 
     service: str
     call: int
@@ -203,7 +219,7 @@ class InvokeHead(_Wire):
     head: bytes = b""
 
 
-class ResultHead(_Wire):
+class ResultHead(_Wire, frozen=True):
     """RESULT from a server and ANSWER to the caller. rval: 2 TPSUCCESS, 1 TPFAIL."""
 
     call: int
@@ -214,7 +230,7 @@ class ResultHead(_Wire):
     error_fields: dict[str, FieldValue] = {}
 
 
-class Event(_Wire):
+class Event(_Wire, frozen=True):
     """Something the node tells unasked: what is "consumer_closed" or "connection_closed"."""
 
     what: str
@@ -236,7 +252,8 @@ def encode(structure: _Wire | dict[str, Any] | list[Any] | None) -> bytes:
 
 def decode_request(data: bytes | memoryview) -> Request:
     """A request, or ProtocolError."""
-    return _checked(_request_decoder, data)
+    request: Request = _checked(_request_decoder, data)
+    return request
 
 
 def decode(data: bytes | memoryview, kind: type[_T]) -> _T:

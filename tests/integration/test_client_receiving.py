@@ -1,0 +1,241 @@
+"""Consumers over a real socket, against a scripted node."""
+
+import queue
+import threading
+
+import pytest
+from client_rig import WAIT_S, FakeNode, browsed, fake_node
+
+import hms
+from tpmon.protocol.frames import Action, Kind
+from tpmon.protocol.structures import Browse, OpenConsumer, Recover
+
+
+@pytest.fixture
+def node():
+    with fake_node() as node:
+        yield node
+
+
+@pytest.fixture
+def connection(node: FakeNode):
+    with hms.connect(node.address, request_timeout_s=WAIT_S) as connection:
+        yield connection
+
+
+def test_a_message_is_received_and_acknowledged_by_itself(connection, node):
+    """F-B1: AUTO; the acknowledgement does not wait for the next receive."""
+    consumer = connection.session().consumer("orders")
+    node.deliver((1, b"one"), (2, b"two"))
+
+    bodies = [consumer.receive(WAIT_S).body, consumer.receive(WAIT_S).body]
+
+    assert bodies == [b"one", b"two"]
+    node.wait(lambda: node.settled(Action.ACKNOWLEDGE) == [1, 2])
+
+
+def test_receiving_with_a_time_gives_none_when_it_is_over(connection):
+    """F-E1: an application must be able to look in and go on."""
+    consumer = connection.session().consumer("orders")
+
+    assert consumer.receive(0.02) is None
+    assert consumer.receive_nowait() is None
+
+
+def test_a_waiting_receiver_gets_the_message_when_it_comes(connection, node):
+    """F-E1: receive() blocks."""
+    consumer = connection.session().consumer("orders")
+    got: queue.Queue[hms.Message] = queue.Queue()
+    threading.Thread(target=lambda: got.put(consumer.receive()), daemon=True).start()
+
+    node.deliver((1, b"late"))
+
+    assert got.get(timeout=WAIT_S).body == b"late"
+
+
+def test_credit_comes_back_in_batches(connection, node):
+    """One credit frame per message would double the frames; none at all would stall the node."""
+    consumer = connection.session().consumer("orders", prefetch=10)
+    for first in range(1, 31, 5):
+        node.wait(lambda: node.consumers[consumer._inbox.number].credit >= 5)
+        node.deliver(*((number, b"x") for number in range(first, first + 5)))
+        for _ in range(5):
+            assert consumer.receive(WAIT_S) is not None
+        assert consumer.receive_nowait() is None
+
+    items = [item for one in node.kinds(Kind.SETTLE) for item in one]
+    credits_given = [item.credit for item in items if item.action is Action.CREDIT]
+    assert credits_given
+    assert min(credits_given) >= 5
+
+
+def test_with_a_prefetch_of_one_the_next_message_waits_at_the_node(connection, node):
+    """Others get the next message while this one is worked on."""
+    session = connection.session()
+    consumer = session.consumer("orders", prefetch=1)
+    node.deliver((1, b"x"))
+    assert consumer.receive(WAIT_S).body == b"x"
+
+    node.wait(lambda: node.settled(Action.ACKNOWLEDGE) == [1])
+
+    assert node.consumers[consumer._inbox.number].credit == 0
+    assert consumer.receive_nowait() is None
+    node.wait(lambda: node.consumers[consumer._inbox.number].credit == 1)
+
+
+def test_a_message_that_expired_in_the_buffer_is_released(connection, node):
+    """F-D2: past its time it is never handed out; the node counts it as expired."""
+    consumer = connection.session().consumer("orders")
+    node.deliver((1, b"old"), expires_at_ms=1)
+    node.deliver((2, b"new"))
+
+    assert consumer.receive(WAIT_S).body == b"new"
+    node.wait(lambda: node.settled(Action.RELEASE) == [1])
+    assert 1 not in node.settled(Action.ACKNOWLEDGE)
+
+
+def test_acknowledging_one_message_leaves_the_others_open(connection, node):
+    """CLIENT: m.ack() is this one, and durable when it returns."""
+    session = connection.session(ack=hms.AckMode.CLIENT)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"), (3, b"c"))
+    messages = [consumer.receive(WAIT_S) for _ in range(3)]
+
+    messages[1].ack()
+    assert node.settled(Action.ACKNOWLEDGE) == [2]
+    session.ack()
+
+    assert sorted(node.settled(Action.ACKNOWLEDGE)) == [1, 2, 3]
+
+
+def test_recover_gives_back_what_was_seen_and_ignores_what_was_on_its_way(connection, node):
+    """F-B8: the epoch tells old deliveries from new ones."""
+    session = connection.session(ack=hms.AckMode.CLIENT)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"))
+    seen = consumer.receive(WAIT_S)
+
+    session.recover()
+    node.deliver((9, b"of the old epoch"), epoch=0)
+    node.deliver((1, b"again"), count=2)
+    again = consumer.receive(WAIT_S)
+
+    assert node.settled(Action.FAIL) == [1]
+    assert len(node.requests(Recover)) == 1
+    assert (again.body, again.redelivered) == (b"again", True)
+    with pytest.raises(hms.IllegalState):
+        seen.ack()
+
+
+def test_what_was_seen_and_not_acknowledged_fails_when_the_session_closes(connection, node):
+    """F-B2: it is redelivered, flagged."""
+    with connection.session(ack=hms.AckMode.CLIENT) as session:
+        consumer = session.consumer("orders")
+        node.deliver((1, b"a"), (2, b"b"))
+        consumer.receive(WAIT_S)
+
+    assert node.settled(Action.FAIL) == [1]
+    assert node.settled(Action.ACKNOWLEDGE) == []
+
+
+def test_a_listener_gets_one_message_at_a_time_in_order(connection, node):
+    """F-E2, F-B1: acknowledged when the function returns, redelivered when it raises."""
+    handled: queue.Queue[bytes] = queue.Queue()
+
+    def listener(message: hms.Message) -> None:
+        handled.put(message.body)
+        if message.body == b"bad":
+            raise ValueError("this one fails")
+
+    with connection.session() as session:
+        session.consumer("orders").listen(listener)
+        node.deliver((1, b"good"), (2, b"bad"), (3, b"fine"))
+        bodies = [handled.get(timeout=WAIT_S) for _ in range(3)]
+        node.wait(lambda: sorted(node.settled(Action.ACKNOWLEDGE)) == [1, 3])
+
+    assert bodies == [b"good", b"bad", b"fine"]
+    assert node.settled(Action.FAIL) == [2]
+
+
+def test_iterating_ends_when_the_consumer_is_closed(connection, node):
+    """A loop over messages must be able to end without an error."""
+    consumer = connection.session().consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"))
+    bodies = []
+
+    for message in consumer:
+        bodies.append(message.body)
+        if len(bodies) == 2:
+            consumer.close()
+
+    assert bodies == [b"a", b"b"]
+    with pytest.raises(hms.ConnectionClosed):
+        consumer.receive(0)
+
+
+def test_a_browser_reads_page_after_page(connection, node):
+    """F-G1: a queue may be longer than a frame."""
+    pages = {0: browsed((3, b"c"), (2, b"b"), follows=True, position=2)}
+    pages[2] = browsed((1, b"a"), follows=False, position=1)
+    node.on[Browse] = lambda browse: pages[browse.after]
+
+    with connection.session().browser("orders", selector="A = 1") as browser:
+        assert [message.body for message in browser] == [b"c", b"b", b"a"]
+        assert [message.message_id for message in browser][0] == "000000000003"
+    assert node.requests(Browse)[0].selector == "A = 1"
+
+
+def test_the_options_of_a_subscriber_reach_the_node(connection, node):
+    """F-E4, F-E7: durable, no-local, selector."""
+    connection.session().subscriber(
+        hms.Topic("news"), durable="billing", selector="A = 1", no_local=True, name="c"
+    )
+
+    opening = node.requests(OpenConsumer)[0]
+    assert (opening.kind, opening.destination, opening.durable) == ("topic", "news", "billing")
+    assert (opening.selector, opening.is_no_local, opening.name) == ("A = 1", True, "c")
+
+
+def test_a_consumer_that_the_node_closes_says_why(connection, node):
+    """F-E11: an operator's close must not look like an empty queue."""
+    from tpmon.protocol import structures
+
+    consumer = connection.session().consumer("orders")
+    node.deliver((1, b"before"))
+    event = structures.Event("consumer_closed", consumer._inbox.number, 4001, {"kind": "queue"})
+    node.tell(Kind.EVENT, structures.encode(event))
+
+    assert consumer.receive(WAIT_S).body == b"before"
+    with pytest.raises(hms.DestinationNotFound):
+        consumer.receive(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"xa": True}, hms.NotSupported),
+        ({"ack": hms.AckMode.DUPS_OK}, hms.NotSupported),
+        ({"ack": hms.AckMode.CLIENT, "transacted": True}, hms.IllegalState),
+        ({"transacted": True, "asynchronous": True}, hms.IllegalState),
+    ],
+)
+def test_kinds_of_session_that_do_not_exist_are_refused(connection, options, error):
+    """F-B5: a transacted session acknowledges by itself; a silent downgrade would lose messages."""
+    with pytest.raises(error):
+        connection.session(**options)
+
+
+def test_calls_that_do_not_fit_the_session_are_illegal(connection, node):
+    """A call without effect must not look as if it had one."""
+    session = connection.session()
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"))
+    message = consumer.receive(WAIT_S)
+
+    for call in (session.commit, session.rollback, session.ack, message.ack):
+        with pytest.raises(hms.IllegalState):
+            call()
+    with pytest.raises(hms.IllegalState):
+        session.consumer("orders", listener="SVC")
+    with pytest.raises(hms.IllegalState):
+        connection.session(transacted=True).recover()

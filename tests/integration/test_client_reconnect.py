@@ -1,0 +1,302 @@
+"""What a lost connection means for an application, against a scripted node that dies and returns."""
+
+import queue
+import threading
+
+import pytest
+from client_rig import WAIT_S, FakeNode, fake_node
+
+import hms
+from tpmon.protocol import structures
+from tpmon.protocol.frames import Action, Kind
+from tpmon.protocol.structures import Commit, Hello, OpenConsumer, OpenProducer, OpenSession
+
+
+@pytest.fixture
+def node():
+    with fake_node() as node:
+        yield node
+
+
+@pytest.fixture
+def errors() -> "queue.Queue[hms.HmsError]":
+    return queue.Queue()
+
+
+@pytest.fixture
+def connection(node: FakeNode, errors):
+    with hms.connect(
+        node.address, request_timeout_s=WAIT_S, exception_listener=errors.put
+    ) as connection:
+        yield connection
+
+
+def in_thread(call) -> "queue.Queue[object]":
+    """Run it in a thread; its result or error comes through the queue."""
+    ended: queue.Queue[object] = queue.Queue()
+
+    def run() -> None:
+        try:
+            ended.put(call())
+        except hms.HmsError as error:
+            ended.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return ended
+
+
+def restart(node: FakeNode) -> None:
+    """The node comes back, and the client with it."""
+    hellos = len(node.kinds(Kind.HELLO))
+    node.restart()
+    node.wait(lambda: len(node.kinds(Kind.HELLO)) > hellos)
+
+
+def test_no_node_is_told_in_time():
+    """A wrong address must not hang a program."""
+    with pytest.raises(hms.ConnectionRefused, match="no HMS node"):
+        hms.connect("tcp://127.0.0.1:1", connect_timeout_s=0.3)
+
+
+def test_a_refused_login_is_told_at_once(node):
+    """Trying again would only lock the account."""
+
+    def refuse(hello):
+        raise hms.ClientIdInUse(client_id=hello.client_id)
+
+    node.on[Hello] = refuse
+    with pytest.raises(hms.ClientIdInUse):
+        hms.connect(node.address, client_id="billing")
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:7700", []])
+def test_an_address_of_another_form_is_refused(address):
+    """ZeroMQ's own message would be 'Invalid argument'."""
+    with pytest.raises(hms.InvalidArgument):
+        hms.connect(address)
+
+
+def test_a_second_address_is_tried_when_the_first_is_dead(node):
+    """F-K4: the addresses are tried in turn."""
+    with hms.connect(["tcp://127.0.0.1:1", node.address]) as connection:
+        assert connection.is_connected
+        assert connection.node_name == "fake"
+
+
+def test_a_killed_node_is_noticed_at_once_without_reconnect(node, errors):
+    """F-M7: not after a heartbeat, and every waiting call ends."""
+    connection = hms.connect(node.address, reconnect=False, exception_listener=errors.put)
+    consumer = connection.session().consumer("orders")
+    waiting = in_thread(consumer.receive)
+
+    node.drop()
+
+    assert isinstance(errors.get(timeout=5), hms.ConnectionLost)
+    assert isinstance(waiting.get(timeout=5), hms.ConnectionLost)
+    with pytest.raises(hms.ConnectionLost):
+        connection.session()
+    connection.close()
+
+
+def test_what_was_open_is_opened_again_under_the_same_numbers(connection, node, errors):
+    """F-K5: the application goes on with the objects it has."""
+    session = connection.session()
+    producer = session.producer("orders")
+    consumer = session.consumer("orders", selector="A = 1")
+    before = [node.requests(kind)[0] for kind in (OpenSession, OpenProducer, OpenConsumer)]
+
+    node.drop()
+    assert isinstance(errors.get(timeout=WAIT_S), hms.ConnectionLost)
+    restart(node)
+    receipt = producer.send(b"after")
+    node.wait(lambda: node.consumers)
+    node.deliver((5, b"again"), count=2)
+
+    assert receipt.message_id == "000000000001"
+    assert consumer.receive(WAIT_S).redelivered
+    assert [node.requests(kind)[1] for kind in (OpenSession, OpenProducer, OpenConsumer)] == before
+    assert len({hello.uid for hello in node.kinds(Kind.HELLO)}) == 1
+
+
+def test_unconfirmed_sends_are_repeated_byte_for_byte(connection, node):
+    """F-D9: the node recognises them, so nothing is lost and nothing stored twice."""
+    node.on[Kind.SEND] = lambda _: None  # never confirms
+    producer = connection.session().producer("orders")
+    sending = in_thread(lambda: producer.send_many([b"x" * 100] * 1_000))
+    node.wait(lambda: len(node.kinds(Kind.SEND)) >= 5)
+    node.drop()
+    before = list(node.kinds(Kind.SEND))
+    del node.on[Kind.SEND]
+
+    restart(node)
+    receipts = sending.get(timeout=WAIT_S)
+
+    assert isinstance(receipts, list)
+    assert len(receipts) == 1_000
+    assert node.kinds(Kind.SEND)[len(before) :][: len(before)] == before
+
+
+def test_a_call_during_the_outage_waits_for_the_node(connection, node, errors):
+    """F-K6: an outage shorter than the request time is only a pause."""
+    session = connection.session()
+    node.drop()
+    errors.get(timeout=WAIT_S)
+    opening = in_thread(lambda: session.consumer("orders"))
+
+    restart(node)
+
+    assert isinstance(opening.get(timeout=WAIT_S), hms.Consumer)
+
+
+def test_a_call_gives_up_when_the_outage_is_too_long(node, errors):
+    """F-K6: and receive() too (F-K8), while receive_nowait() returns at once."""
+    with hms.connect(
+        node.address, request_timeout_s=0.3, exception_listener=errors.put
+    ) as connection:
+        session = connection.session()
+        producer, consumer = session.producer("orders"), session.consumer("orders")
+        node.drop()
+        errors.get(timeout=WAIT_S)
+
+        assert consumer.receive_nowait() is None
+        with pytest.raises(hms.ConnectionLost):
+            consumer.receive()
+        with pytest.raises(hms.ConnectionLost):
+            producer.send(b"x")
+        with pytest.raises(hms.ConnectionLost):
+            connection.administer("queue.list")
+
+
+def test_the_attempts_end_after_their_period(node, errors):
+    """F-K4: reconnect_period_s."""
+    connection = hms.connect(
+        node.address,
+        reconnect_interval_s=0.01,
+        reconnect_period_s=0.1,
+        request_timeout_s=WAIT_S,
+        exception_listener=errors.put,
+    )
+    consumer = connection.session().consumer("orders")
+    node.drop()
+
+    with pytest.raises(hms.ConnectionLost, match="over"):
+        consumer.receive()
+    connection.close()
+
+
+def test_an_acknowledgement_of_before_the_loss_is_refused(connection, node, errors):
+    """F-K9: the message comes again; taking the call as good would hide that."""
+    session = connection.session(ack=hms.AckMode.CLIENT)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"x"))
+    message = consumer.receive(WAIT_S)
+    node.drop()
+    errors.get(timeout=WAIT_S)
+    restart(node)
+
+    with pytest.raises(hms.AcknowledgeLost):
+        message.ack()
+    session.ack()  # of what was consumed since: nothing
+    assert node.settled(Action.ACKNOWLEDGE) == []
+
+
+def test_a_prefetched_message_is_dropped_by_the_loss(connection, node, errors):
+    """F-K5: it comes again, flagged; keeping it would hand it out twice."""
+    consumer = connection.session().consumer("orders")
+    node.deliver((1, b"first"))
+    node.wait(lambda: consumer._inbox.buffer)
+
+    node.drop()
+    errors.get(timeout=WAIT_S)
+
+    assert consumer.receive_nowait() is None
+
+
+def test_a_commit_after_lost_work_raises_and_the_next_one_works(connection, node, errors):
+    """F-K7: half a transaction must never be committed."""
+    session = connection.session(transacted=True)
+    producer = session.producer("orders")
+    producer.send(b"lost")
+    node.drop()
+    errors.get(timeout=WAIT_S)
+    restart(node)
+    producer.send(b"after the loss, before the commit")
+
+    with pytest.raises(hms.TransactionRolledBack):
+        session.commit()
+    producer.send(b"new")
+    session.commit()
+
+    assert node.commits == {session.state.number: 1}
+
+
+def test_rollback_completes_during_an_outage(connection, node, errors):
+    """F-K7: rollback always completes."""
+    session = connection.session(transacted=True)
+    session.producer("orders").send(b"lost")
+    node.drop()
+    errors.get(timeout=WAIT_S)
+
+    session.rollback()
+    restart(node)
+    session.commit()
+
+    assert node.requests(Commit) == []
+
+
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_a_commit_without_a_reply_ends_as_it_really_did(connection, node, took_effect):
+    """E09: the client is told the truth, from the number that OpenSession is answered with."""
+    node.on[Commit] = lambda _: None
+    session = connection.session(transacted=True)
+    session.producer("orders").send(b"x")
+    committing = in_thread(session.commit)
+    node.wait(lambda: node.requests(Commit))
+    node.drop()
+    if took_effect:
+        node.commits[session.state.number] = 1
+    del node.on[Commit]
+
+    restart(node)
+    ended = committing.get(timeout=WAIT_S)
+
+    assert ended is None if took_effect else isinstance(ended, hms.TransactionRolledBack)
+    session.producer("orders").send(b"y")
+    session.commit()
+
+
+def test_leaving_the_block_commits_and_an_exception_rolls_back(connection, node):
+    """The block is the transaction."""
+    with connection.session(transacted=True) as session:
+        session.producer("orders").send(b"x")
+    with pytest.raises(KeyError), connection.session(transacted=True) as session:
+        session.producer("orders").send(b"y")
+        raise KeyError
+
+    assert len(node.commits) == 1
+
+
+def test_what_a_transaction_consumed_is_acknowledged_before_its_commit(connection, node):
+    """F-B5: receipts are final with the commit, and given back by the rollback."""
+    session = connection.session(transacted=True)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"))
+    consumer.receive(WAIT_S)
+    session.commit()
+    assert node.settled(Action.ACKNOWLEDGE) == [1]
+    consumer.receive(WAIT_S)
+    session.rollback()
+
+    assert node.settled(Action.ACKNOWLEDGE) == [1, 2]
+    assert consumer.receive_nowait() is None
+
+
+def test_a_silent_node_is_taken_for_lost(errors):
+    """F-M7: a frozen node keeps its socket open."""
+    limits = structures.Limits(1 << 20, 1 << 22, 16, 1000, 0.3)
+    with fake_node(limits) as node:
+        connection = hms.connect(node.address, exception_listener=errors.put)
+
+        assert isinstance(errors.get(timeout=WAIT_S), hms.ConnectionLost)
+        assert Kind.HEARTBEAT in [kind for kind, _ in node.heard]
+        connection.close()

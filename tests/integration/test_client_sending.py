@@ -1,0 +1,173 @@
+"""Producers over a real socket, against a scripted node."""
+
+import threading
+
+import pytest
+from client_rig import LIMITS, WAIT_S, FakeNode, fake_node
+
+import hms
+from tpmon.protocol import frames
+from tpmon.protocol.frames import Kind
+
+
+@pytest.fixture
+def node():
+    with fake_node() as node:
+        yield node
+
+
+@pytest.fixture
+def session(node: FakeNode):
+    with hms.connect(node.address, request_timeout_s=WAIT_S) as connection:
+        with connection.session() as session:
+            yield session
+
+
+def test_a_sent_message_gets_its_id_and_header(session):
+    """F-D5: the id is known as soon as the send succeeded."""
+    message = hms.Message(b"body", {"Type": "News"})
+
+    receipt = session.producer("orders", ttl_s=60, priority=7).send(message)
+
+    assert receipt.message_id == message.message_id == "000000000001"
+    assert message.destination == hms.Queue("orders")
+    assert message.priority == 7
+    assert receipt.elapsed_s > 0
+
+
+def test_many_messages_travel_in_few_frames(session, node):
+    """One frame per message costs five times as much as packed ones."""
+    receipts = session.producer("orders").send_many(b"x" * 100 for _ in range(2_000))
+
+    assert [int(receipt.message_id, 16) for receipt in receipts] == list(range(1, 2_001))
+    assert len(node.kinds(Kind.SEND)) < 20
+
+
+def test_pipelined_sends_keep_their_order_and_number_without_gaps(session, node):
+    """F-D6: the node recognises repeated frames by these numbers."""
+    producer = session.producer("orders")
+
+    futures = [producer.send_async(str(number)) for number in range(500)]
+    ids = [int(future.result(WAIT_S).message_id, 16) for future in futures]
+
+    assert ids == list(range(1, 501))
+    heads = [frames.decode_send(payload) for payload in node.kinds(Kind.SEND)]
+    firsts = [head.first_sequence for head in heads]
+    assert firsts == [1 + sum(head.count for head in heads[:n]) for n in range(len(heads))]
+
+
+def test_no_more_frames_are_in_flight_than_the_node_allows(node):
+    """P8: the window slows the sender down instead of filling the node."""
+    in_flight: list[bytes] = []
+    node.on[Kind.SEND] = in_flight.append  # never confirms
+    with hms.connect(node.address, request_timeout_s=0.2) as connection:
+        producer = connection.session().producer("orders")
+
+        with pytest.raises(hms.RequestTimeout):
+            producer.send_many(b"x" * 100_000 for _ in range(100))
+
+    assert len(in_flight) == LIMITS.frames_in_flight_max
+
+
+def test_a_message_above_the_limit_is_refused_before_it_is_sent(session, node):
+    """A frame the node refuses would cost all that is in it."""
+    producer = session.producer("orders")
+
+    with pytest.raises(hms.MessageTooLarge) as refused:
+        producer.send_many([b"small", b"x" * (LIMITS.message_bytes_max + 1), b"never"])
+
+    assert len(node.kinds(Kind.SEND)) == 1
+    assert [receipt.message_id for receipt in refused.value.receipts] == ["000000000001"]
+
+
+def test_the_first_refusal_is_raised_with_what_became_of_each(session, node):
+    """A sender must know what to repeat and what not."""
+    calls: list[bytes] = []
+
+    def refuse_the_second(payload: bytes):
+        calls.append(payload)
+        if len(calls) == 2:
+            raise hms.QueueFull(kind="queue", destination="orders", count=1, key="max", limit=1)
+        return node._usual(Kind.SEND, None, payload)
+
+    node.on[Kind.SEND] = refuse_the_second
+
+    with pytest.raises(hms.QueueFull) as refused:
+        session.producer("orders").send_many([b"x"] * 100)
+
+    receipts = refused.value.receipts
+    assert [receipt is None for receipt in receipts] == [False] * 32 + [True] * 64 + [False] * 4
+
+
+def test_persistent_and_other_messages_never_share_a_frame(session, node):
+    """The flag belongs to the frame; a mixed one would lose or slow half of it."""
+    producer = session.producer("orders")
+    futures = [producer.send_async(b"x", persistent=number % 2 == 0) for number in range(20)]
+    for future in futures:
+        future.result(WAIT_S)
+
+    heads = [frames.decode_send(payload) for payload in node.kinds(Kind.SEND)]
+    assert sum(head.count for head in heads if head.is_persistent) == 10
+
+
+def test_several_threads_send_on_one_connection(node):
+    """The socket is shared; answers must reach the thread that asked."""
+    ids: list[str] = []
+    with hms.connect(node.address, request_timeout_s=WAIT_S) as connection:
+
+        def send() -> None:
+            with connection.session() as session:
+                producer = session.producer("orders")
+                ids.extend(producer.send(b"x").message_id for _ in range(100))
+
+        threads = [threading.Thread(target=send) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+
+    assert sorted(ids) == [f"{number:012x}" for number in range(1, 601)]
+
+
+def test_closing_waits_for_what_is_still_unconfirmed(node):
+    """Only what was confirmed counts as sent, so closing must not cut it off."""
+    connection = hms.connect(node.address, request_timeout_s=WAIT_S)
+    futures = [connection.session().producer("orders").send_async(b"x") for _ in range(50)]
+
+    connection.close()
+
+    assert all(future.result(WAIT_S) for future in futures)
+    node.wait(lambda: Kind.GOODBYE in [kind for kind, _ in node.heard])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"delay_s": 1}, hms.NotSupported),
+        ({"priority": 10}, hms.InvalidArgument),
+        ({"ttl_s": -1}, hms.InvalidArgument),
+    ],
+)
+def test_wrong_options_are_refused_when_the_producer_is_made(session, arguments, error):
+    """A mistake is cheapest where it is made."""
+    with pytest.raises(error):
+        session.producer("orders", **arguments)
+
+
+def test_a_refused_producer_raises_the_nodes_own_error(session, node):
+    """F-C1: a name that does not exist is told at once, not at the first send."""
+
+    def refuse(opening):
+        raise hms.DestinationNotFound(kind=opening.kind, destination=opening.destination)
+
+    node.on[hms_request("OpenProducer")] = refuse
+
+    with pytest.raises(hms.DestinationNotFound, match="nowhere"):
+        session.producer("nowhere")
+
+
+def hms_request(name: str) -> type:
+    """The wire's request of that name."""
+    from tpmon.protocol import structures
+
+    return getattr(structures, name)

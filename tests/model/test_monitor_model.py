@@ -1,0 +1,219 @@
+"""The monitor against everything that clients, servers and time may do, in any order."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from field_buffer.catalogue import ServiceNotFound
+from tpmon.monitor import TPSUCCESS, Invoke, Monitor, Origin
+from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead
+
+SERVICES = st.sampled_from(["A", "B", "LIMITED"])
+CLIENTS = st.sampled_from([100, 101])
+SESSIONS = st.sampled_from([1, 2])
+PICKS = st.integers(0, 1000)
+
+
+class Asked:
+    """A call as its caller knows it."""
+
+    def __init__(self, number, client, session=0, consumer=0, is_wanted=True):
+        self.number, self.client, self.session = number, client, session
+        self.consumer, self.is_wanted = consumer, is_wanted
+        self.server = None
+        self.answers = self.runs = 0
+
+
+class MonitorMachine(RuleBasedStateMachine):
+    """Plays clients, sessions and servers, and checks every effect when it comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.monitor = Monitor(timeouts_ms={"LIMITED": 3000})
+        self.now_ms = 0
+        self.connections = 1000
+        self.offers = {}
+        self.running = {}  # server: the INVOKE that it has not answered
+        self.asked = []
+        self.by_number = {}
+        self.clients = {100: 100, 101: 101}  # by role: the connection it has now
+
+    # servers
+
+    @rule(service=SERVICES, is_named=st.booleans())
+    def start_server(self, service, is_named):
+        self.connections += 1
+        self.offers[self.connections] = {service}
+        name = f"x:{self.connections}" if is_named else ""
+        self.monitor.introduce(self.connections, name)
+        self.monitor.advertise(self.connections, service)
+        self.check()
+
+    @precondition(lambda self: self.offers)
+    @rule(pick=PICKS, service=SERVICES)
+    def advertise(self, pick, service):
+        server = self._server(pick)
+        self.offers[server].add(service)
+        self.monitor.advertise(server, service)
+        self.check()
+
+    @precondition(lambda self: any(self.offers.values()))
+    @rule(pick=PICKS)
+    def unadvertise(self, pick):
+        offered = [(s, name) for s, names in self.offers.items() for name in sorted(names)]
+        server, service = offered[pick % len(offered)]
+        self.offers[server].remove(service)
+        self.monitor.unadvertise(server, service)
+        self.check()
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICKS)
+    def finish(self, pick):
+        server = sorted(self.running)[pick % len(self.running)]
+        invoke = self.running.pop(server)
+        self.monitor.result(server, ResultHead(invoke.head.call, TPSUCCESS), invoke.data)
+        self.check()
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICKS, off_by=st.sampled_from([-1, 1, 1000]))
+    def finish_what_was_not_asked(self, pick, off_by):
+        server = sorted(self.running)[pick % len(self.running)]
+        head = ResultHead(self.running[server].head.call + off_by, TPSUCCESS)
+        self.monitor.result(server, head, b"")
+        assert self.monitor.effects == []
+
+    @precondition(lambda self: self.offers)
+    @rule(pick=PICKS)
+    def lose_server(self, pick):
+        server = self._server(pick)
+        del self.offers[server]
+        self.running.pop(server, None)
+        self.monitor.lost(server)
+        self.check()
+
+    # clients
+
+    @rule(client=CLIENTS, service=SERVICES, wanted=st.booleans(), ms=st.sampled_from([0, 0, 2000]))
+    def call(self, client, service, wanted, ms):
+        asked = self._asked(client, is_wanted=wanted)
+        origin = Origin(asked.client, asked.number)
+        try:
+            head = CallHead(service, ms, is_reply_wanted=wanted)
+            self.monitor.call(origin, head, self._data(asked), self.now_ms)
+        except ServiceNotFound:
+            assert not any(service in names for names in self.offers.values())
+            self.asked.remove(asked)
+        self.check()
+
+    @rule(client=CLIENTS, session=SESSIONS, consumer=SESSIONS, service=SERVICES)
+    def listen(self, client, session, consumer, service):
+        asked = self._asked(client, session, consumer)
+        origin = Origin(asked.client, 0, session, asked.number, consumer)
+        self.monitor.listen(origin, InvokeHead(service, 0, 0), self._data(asked))
+        self.check()
+
+    @rule(client=CLIENTS, session=SESSIONS, consumer=st.sampled_from([0, 1, 2]))
+    def withdraw(self, client, session, consumer):
+        connection = self.clients[client]
+        for asked in self.asked:
+            is_meant = (asked.client, asked.session) == (connection, session)
+            if is_meant and consumer in (0, asked.consumer):
+                asked.is_wanted = False
+        self.monitor.withdraw(connection, session, consumer)
+        self.check()
+
+    @rule(client=CLIENTS)
+    def lose_client(self, client):
+        connection = self.clients[client]
+        for asked in self.asked:
+            asked.is_wanted = asked.is_wanted and asked.client != connection
+        self.connections += 1
+        self.clients[client] = self.connections
+        self.monitor.lost(connection)
+        self.check()
+
+    @rule(ms=st.sampled_from([1, 999, 3000, 12_000]))
+    def time_passes(self, ms):
+        self.now_ms += ms
+        self.monitor.tick(self.now_ms)
+        self.check()
+
+    # what must hold
+
+    def check(self):
+        effects, self.monitor.effects = self.monitor.effects, []
+        for effect in effects:
+            if isinstance(effect, Invoke):
+                self._check_invoke(effect)
+            else:
+                origin = effect.origin
+                asked = self.by_number[origin.token if origin.session else origin.correlation]
+                asked.answers += 1
+                assert asked.is_wanted
+                assert asked.answers == 1
+                assert effect.head.call == 0
+
+    def _check_invoke(self, invoke):
+        server = invoke.connection
+        assert invoke.head.service in self.offers[server]
+        assert server not in self.running, "a server has two calls"
+        self.running[server] = invoke
+        asked = self.by_number[int(invoke.data)]
+        asked.runs, asked.server = asked.runs + 1, server
+        assert asked.runs == 1
+        assert not asked.answers
+        if asked.session:
+            self._check_turn(asked)
+
+    def _check_turn(self, asked):
+        """Its session runs nothing else, and nothing older of it is still to be run."""
+        line = [a for a in self.asked if (a.client, a.session) == (asked.client, asked.session)]
+        for other in line[: line.index(asked)]:
+            is_over = other.answers or not other.is_wanted
+            assert is_over, "an older message of the session was overtaken"
+            still = self.running.get(other.server)
+            is_running = still is not None and int(still.data) == other.number
+            may_have_timed_out = other.answers or (still and still.head.service == "LIMITED")
+            assert may_have_timed_out or not is_running, "two messages of one session at once"
+
+    @invariant()
+    def nobody_is_idle_while_calls_wait(self):
+        for service in self.monitor.describe():
+            assert not (service["idle"] and service["waiting"]), service
+
+    @invariant()
+    def the_bytes_that_wait_are_counted(self):
+        waiting = [c for s in self.monitor._services.values() for c in s.waiting]
+        assert self.monitor._bytes_waiting == sum(len(call.data) for call in waiting)
+
+    def teardown(self):
+        """Every call ends once there is a server for each service."""
+        self.connections += 1
+        self.offers[self.connections] = {"A", "B", "LIMITED"}
+        for service in sorted(self.offers[self.connections]):
+            self.monitor.advertise(self.connections, service)
+            self.check()
+        while self.running:
+            self.finish(0)
+        assert [a.number for a in self.asked if a.is_wanted and not a.answers] == []
+        assert self.monitor._lines == {}
+        assert self.monitor._running == {}
+
+    # helpers
+
+    def _server(self, pick):
+        return sorted(self.offers)[pick % len(self.offers)]
+
+    def _asked(self, client, session=0, consumer=0, is_wanted=True):
+        number = len(self.by_number) + 1
+        asked = Asked(number, self.clients[client], session, consumer, is_wanted)
+        self.by_number[number] = asked
+        self.asked.append(asked)
+        return asked
+
+    @staticmethod
+    def _data(asked):
+        return b"%d" % asked.number
+
+
+TestMonitorMachine = MonitorMachine.TestCase
+TestMonitorMachine.__doc__ = "Each call is answered once, in turn, whatever happens around it."
