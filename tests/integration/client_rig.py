@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import zmq
@@ -144,8 +145,21 @@ class FakeNode:
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.RCVHWM, 0)
-        self._socket.bind(f"tcp://127.0.0.1:{self._port or '*'}")
+        self._bind()
         self._port = int(self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+
+    def _bind(self) -> None:
+        """ZeroMQ gives a closed socket's port back a little later."""
+        deadline = monotonic() + WAIT_S
+        while True:
+            try:
+                self._socket.bind(f"tcp://127.0.0.1:{self._port or '*'}")
+            except zmq.ZMQError:
+                if monotonic() > deadline:
+                    raise
+                select.poll().poll(5)
+            else:
+                return
 
     def _close(self) -> None:
         self._socket.close(linger=0)
@@ -201,7 +215,7 @@ class FakeNode:
 
     def _usual(self, kind: Kind, what: Any, payload: bytes) -> tuple[Kind, bytes] | None:
         if kind is Kind.SEND:
-            count = frames.decode_send(payload).count
+            count = frames.decode_send(payload).message_count
             first = next(self._ids)
             self._ids = itertools.count(first + count)
             return Kind.CONFIRM, CONFIRM_BODY.pack(first, TIMESTAMP_MS, count)

@@ -53,7 +53,7 @@ def test_pipelined_sends_keep_their_order_and_number_without_gaps(session, node)
     assert ids == list(range(1, 501))
     heads = [frames.decode_send(payload) for payload in node.kinds(Kind.SEND)]
     firsts = [head.first_sequence for head in heads]
-    assert firsts == [1 + sum(head.count for head in heads[:n]) for n in range(len(heads))]
+    assert firsts == [1 + sum(head.message_count for head in heads[:n]) for n in range(len(heads))]
 
 
 def test_no_more_frames_are_in_flight_than_the_node_allows(node):
@@ -107,7 +107,7 @@ def test_persistent_and_other_messages_never_share_a_frame(session, node):
         future.result(WAIT_S)
 
     heads = [frames.decode_send(payload) for payload in node.kinds(Kind.SEND)]
-    assert sum(head.count for head in heads if head.is_persistent) == 10
+    assert sum(head.message_count for head in heads if head.is_persistent) == 10
 
 
 def test_several_threads_send_on_one_connection(node):
