@@ -99,7 +99,7 @@ class Turns:
         return taken
 
     def _end(self, call: Call, head: ResultHead, data: bytes) -> None:
-        if False:
+        if call.is_ended:
             return  # by its deadline; the server only now came back
         call.is_ended = True
         self._running.pop(call.number, None)

@@ -18,7 +18,7 @@ from boot.cli.target import Target, target_options
 __all__ = ["bench"]
 
 _RECEIVING = (
-    click.option("--queue", default="BENCH", show_default=True, help="Use a queue of its own."),
+    click.option("--queue", default="bench", show_default=True, help="Use a queue of its own."),
     click.option(
         "--size",
         type=click.IntRange(STAMP.size),

@@ -25,7 +25,7 @@ def test_the_sample_boots_as_it_stands(tmp_path):
     path = tmp_path / "hms.conf"
     path.write_text(sample())
 
-    assert load(path).queues.keys() == {"ORDERS", "BENCH"}
+    assert load(path).queues.keys() == {"orders", "bench"}
 
 
 def test_the_sample_with_every_key_switched_on_is_good_too(tmp_path):
