@@ -1,0 +1,162 @@
+"""A node's life: WARM and COLD, draining, a silent node, ids that are never given twice."""
+
+import threading
+import time
+
+import pytest
+
+import hms
+from hms.testing import node
+
+CONFIG = {
+    "node": {"n1": {"heartbeat_s": 1.0}},
+    "hms": {
+        "queue": {"orders": {}, "scratch": {"BOOT": "COLD"}},
+        "topic": {"news": {}},
+    },
+}
+
+
+@pytest.fixture
+def running():
+    with node(config=CONFIG) as started:
+        yield started
+
+
+def _send(running, queue, bodies, **options):
+    with hms.connect(running.address) as conn, conn.session() as session:
+        receipts = session.producer(hms.Queue(queue), **options).send_many(bodies)
+        return [receipt.message_id for receipt in receipts]
+
+
+def _take_all(running, queue):
+    with hms.connect(running.address) as conn, conn.session() as session:
+        consumer = session.consumer(hms.Queue(queue))
+        return list(iter(lambda: consumer.receive(timeout_s=0.3), None))
+
+
+def test_persistent_messages_survive_a_kill_and_others_do_not(running):
+    """F-D1, F-H1."""
+    _send(running, "orders", [b"safe"])
+    _send(running, "orders", [b"fleeting"], persistent=False)
+    running.kill()
+    running.boot(warm=True)
+    assert [message.body for message in _take_all(running, "orders")] == [b"safe"]
+
+
+def test_a_destination_that_boots_cold_is_emptied_and_others_are_not(running):
+    """F-H3: the destination's own option."""
+    _send(running, "orders", [b"kept"])
+    _send(running, "scratch", [b"dropped"])
+    running.stop()
+    running.boot()
+    assert _take_all(running, "scratch") == []
+    assert [message.body for message in _take_all(running, "orders")] == [b"kept"]
+
+
+def test_the_command_line_decides_over_all_and_ids_are_never_given_again(running):
+    """F-H2, F-D5: a COLD boot deletes messages, not the memory of which ids were used."""
+    first = _send(running, "orders", [b"x"] * 10)
+    fleeting = _send(running, "orders", [b"y"] * 10, persistent=False)
+    running.kill()
+    running.boot(warm=False)
+    assert _take_all(running, "orders") == []
+    second = _send(running, "orders", [b"z"] * 10)
+    assert not set(second) & set(first + fleeting)
+    assert min(second) > max(first + fleeting)
+    assert all(len(message_id) == 12 and int(message_id, 16) for message_id in second)
+
+
+def test_what_was_delivered_before_a_kill_comes_again_with_flag_and_count(running):
+    """The delivery is in the log before it is made, so the count survives (docs/decisions/0006)."""
+    _send(running, "orders", [b"a", b"b"])
+    conn = hms.connect(running.address, reconnect=False)
+    session = conn.session(ack=hms.AckMode.CLIENT)
+    assert session.consumer(hms.Queue("orders"), prefetch=1).receive(timeout_s=10).body == b"a"
+    running.kill()
+    running.boot(warm=True)
+    conn.close()
+    again = _take_all(running, "orders")
+    assert [m.body for m in again] == [b"a", b"b"]
+    assert (again[0].redelivered, again[0].delivery_count) == (True, 2)
+
+
+def test_sigterm_drains_and_says_good_bye(running):
+    """A send under way is confirmed, then the client hears that the node stops."""
+    told = []
+    conn = hms.connect(running.address, reconnect=False, exception_listener=told.append)
+    out = conn.session().producer(hms.Queue("orders"))
+    futures = [out.send_async(b"%d" % i) for i in range(200)]
+    assert running.stop() == 0
+    outcomes = [future.exception(timeout=20) for future in futures]
+    confirmed = sum(1 for outcome in outcomes if outcome is None)
+    assert all(isinstance(o, hms.HmsError) for o in outcomes if o is not None)
+    running.boot()
+    assert len(_take_all(running, "orders")) >= confirmed
+    assert told
+    conn.close()
+
+
+def test_a_silent_node_is_noticed_within_the_heartbeat_and_one_can_connect_again(running):
+    """F-M7: a stopped process keeps its sockets open; only the silence tells."""
+    told = threading.Event()
+    conn = hms.connect(running.address, reconnect=False, exception_listener=lambda _: told.set())
+    out = conn.session().producer(hms.Queue("orders"))
+    out.send(b"before")
+    running.pause()
+    try:
+        with pytest.raises(hms.ConnectionLost):
+            out.send(b"into the silence")
+        assert told.wait(10)
+    finally:
+        running.resume()
+    conn.close()
+    assert _send(running, "orders", [b"after"])
+
+
+def test_a_lost_client_gives_back_what_it_had(running):
+    """F-A3: its sessions are removed, what it did not acknowledge comes again to another."""
+    _send(running, "orders", [b"a"])
+    lost = hms.connect(running.address, reconnect=False)
+    assert lost.session(ack=hms.AckMode.CLIENT).consumer(hms.Queue("orders")).receive(timeout_s=10)
+    with hms.connect(running.address) as conn:
+        assert len(conn.administer("session.list")) == 1
+        lost.close()
+        until = time.monotonic() + 20
+        while conn.administer("session.list"):
+            assert time.monotonic() < until, "the session is still there"
+        again = conn.session().consumer(hms.Queue("orders")).receive(timeout_s=10)
+    assert again.redelivered
+
+
+def test_a_client_that_reconnects_goes_on_as_if_nothing_had_happened(running):
+    """F-K4, F-D9: sends are confirmed once each, the consumer goes on, also over a kill."""
+    conn = hms.connect(running.address, reconnect_interval_s=0.2, request_timeout_s=60)
+    with conn, conn.session() as session:
+        out = session.producer(hms.Queue("orders"))
+        consumer = session.consumer(hms.Queue("orders"))
+        out.send(b"one")
+        assert consumer.receive(timeout_s=10).body == b"one"
+        running.kill()
+        running.boot(warm=True)
+        out.send(b"two")
+        bodies = [message.body for message in iter(lambda: consumer.receive(timeout_s=2), None)]
+    assert bodies[-1] == b"two"
+    assert bodies.count(b"two") == 1
+
+
+def test_a_lost_transaction_is_told_at_the_next_commit_and_the_one_after_works(running):
+    """F-K7."""
+    conn = hms.connect(running.address, reconnect_interval_s=0.2, request_timeout_s=60)
+    with conn:
+        session = conn.session(transacted=True)
+        out = session.producer(hms.Queue("orders"))
+        out.send(b"lost")
+        running.kill()
+        running.boot(warm=True)
+        with pytest.raises(hms.TransactionRolledBack):
+            session.commit()
+        out.send(b"kept")
+        session.commit()
+        session.close()
+    assert [message.body for message in _take_all(running, "orders")] == [b"kept"]
