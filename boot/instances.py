@@ -66,7 +66,8 @@ class Instance:
             self.ready_fd = -1
 
     def reap(self, now: float) -> str:
-        """Note that its process has ended; the client name under which the node knew it."""
+        """Note that its process has ended; when it said no good-bye, the client name under which
+        the node knows it."""
         process = self.process
         assert process is not None
         assert process.stdin is not None
@@ -77,7 +78,7 @@ class Instance:
         self.settle()
         if self.is_wanted:
             self._ended(f"process {process.pid} {_how(code)}", now)
-        return f"{self.server.name}:{process.pid}"
+        return f"{self.server.name}:{process.pid}" if code else ""
 
     def retire(self) -> None:
         """Let its process finish its call and end; none follows. A signal goes to a child that was

@@ -30,6 +30,7 @@ from hms.engine.engine import Engine
 from hms.store.journal import Journal
 from tpmon.broker import INTERNAL, TICK, Broker, Lost
 from tpmon.gateway import Gateway, PeerKey
+from tpmon.monitor import Monitor
 from tpmon.wire import Frame
 from workers.lanes import LanePool
 from workers.storage import StoragePool
@@ -55,7 +56,7 @@ class NodeProcess:
         )
         self._engine = Engine(compose.engine_settings(config, node))
         self._broker = Broker(
-            self._engine, self._journal, compose.identity(config, node), compose.clock_ms
+            self._engine, self._journal, Monitor(), compose.identity(config, node), compose.clock_ms
         )
         self._gateway = Gateway(
             node.listen,
@@ -108,7 +109,7 @@ class NodeProcess:
 
     def _start_workers(self) -> None:
         group = self._node.group
-        self._broker.outlet = self
+        self._broker.releases.outlet = self
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
         self._broker.storage = self._storage
         self._broker.describe_servers = self._servers.describe
@@ -162,11 +163,11 @@ class NodeProcess:
     def _drain(self) -> None:
         """Finish what was taken, in the order in which it flows."""
         log.info("draining")
-        self._broker.is_stopping = True
+        self._broker.doorman.is_stopping = True
         self._servers.stop()
         self._gateway.stop_reading()
         self._lanes.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
-        self._broker.submit_alone(lambda fx: self._engine.stopped(compose.clock_ms(), fx))
+        self._broker.stopped()
         self._storage.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
         self._broker.farewell(NodeStopping())
         self._gateway.stop()

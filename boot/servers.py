@@ -30,7 +30,7 @@ class Servers:
     """Runs what [server.NAME] says; every name has between MIN and MAX processes.
 
     on_ended is called, on the watching thread, with the client name "NAME:pid" of a process that
-    ended, before another is started in its place.
+    ended without a good-bye, before another is started in its place.
     """
 
     def __init__(
@@ -79,6 +79,8 @@ class Servers:
             self._wake()
             self._thread.join(timeout_s)
             self._kill_rest()
+        if is_first and not self._thread.is_alive():
+            os.close(self._wake_fd)
 
     def adjust(self, loads: Sequence[Load]) -> None:
         """Start or end a process where the load asks for it; to be called every second."""
@@ -129,7 +131,7 @@ class Servers:
                 watched = self._watched()
                 if self._is_stopping and not watched:
                     return
-            for name in self._wait(watched, wait_ms):
+            for name in filter(None, self._wait(watched, wait_ms)):
                 try:
                     self.on_ended(name)
                 except Exception:
@@ -180,4 +182,4 @@ class Servers:
             for process in left:
                 log.warning("process %d does not end; it is killed", process.pid)
                 process.kill()
-        self._thread.join(STOP_TIMEOUT_S if left else 0)
+        self._thread.join(STOP_TIMEOUT_S)

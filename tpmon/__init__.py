@@ -1,8 +1,8 @@
 """tpmon: the TP monitor's side of HMS. Clients call services, servers offer them.
 
 The tp functions are Tmax's (X/Open XATMI), with its names and numbers: tpstart, tpcall, tpacall …
-`Server`, `service` and `Request` are what an application server is made of. Each name is loaded when
-it is first used, so that importing tpmon costs next to nothing.
+`Server`, `service` and `Request` are what an application server is made of. Each name is loaded
+when it is first used, so that importing tpmon costs next to nothing.
 """
 
 import importlib

@@ -17,7 +17,7 @@ Frame = Sequence[bytes]
 
 
 def own_copy(error: HmsError) -> HmsError:
-    """The error for one caller: raising one object in several threads would mix their tracebacks."""
+    """The error for one caller: raised by several threads, one object would mix their traces."""
     return type(error)(**error.fields)
 
 

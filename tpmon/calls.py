@@ -178,9 +178,12 @@ def tpfree(buf: Any) -> None:
 @keeps_tperrno
 def tptypes(buf: Data) -> tuple[str, str, int]:
     """Type, subtype and size in bytes of a buffer."""
-    names = {str: "STRING", FieldBuffer: "FIELD", dict: "FIELD"}
-    size = len(encode_data(buf)[1])
-    return names.get(type(buf), "CARRAY"), "", size
+    name = "CARRAY"
+    if isinstance(buf, str):
+        name = "STRING"
+    elif isinstance(buf, FieldBuffer | dict):
+        name = "FIELD"
+    return name, "", len(encode_data(buf)[1])
 
 
 def _timeout_s(context: Context, flags: int) -> float:

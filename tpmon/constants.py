@@ -17,14 +17,14 @@ TPUDP = 0x2000
 TPRQS = 0x4000
 TPFUNC = TPABSOLUTE = TPACK = 0x8000
 
-# tpstart
+# Flags of tpstart().
 TPUNSOL_HND, TPUNSOL_IGN, TPUNSOL_POLL = 0x01, 0x02, 0x04
 TPUNIQUE, TPONLYONE, TPMULTICONTEXTS = 0x10, 0x20, 0x40
 
-# tpreturn
+# How a service ends.
 TPFAIL, TPSUCCESS, TPEXIT, TPDOWN = 1, 2, 4, 8
 
-# tperrno
+# Values of tperrno.
 TPEBADDESC = 2
 TPEBLOCK = 3
 TPEINVAL = 4

@@ -1,4 +1,4 @@
-"""What the tp functions keep per thread and per task: the connection, outstanding calls, tperrno."""
+"""What the tp functions keep per thread and per task: connection, outstanding calls, tperrno."""
 
 import contextvars
 import functools

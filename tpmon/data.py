@@ -19,7 +19,7 @@ _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def encode_data(data: Any) -> tuple[int, bytes]:
-    """Kind and bytes of what an application gives; also of an hms.Message: its body. BodyKindError."""
+    """Kind and bytes of what an application gives, of an hms.Message its body; BodyKindError."""
     if data is None:
         return KIND_NONE, b""
     if isinstance(data, bytes | bytearray | memoryview):

@@ -1,14 +1,10 @@
 """What moves a link: one socket, one background thread, and the application's own threads.
 
 An application thread sends on the socket itself, under the connection's lock, and while it waits it
-reads for all (waiting.py). The background thread connects, beats, runs the application's callbacks,
-sends what was held back, and reads only when nobody waits. It stays away from the socket for a tick
-after somebody waited: two threads that poll one descriptor wake each other for nothing.
+reads for all (waiting.py). What the background thread does stands in background.py.
 """
 
-import logging
 import os
-import select
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -32,14 +28,12 @@ TICK_S = 0.005
 """How long an acknowledgement is held back for others to join it."""
 GREETING_S = 5.0
 """How long a node may take to answer HELLO before the next address is tried."""
-GOODBYE_MS = 1000
 FOREVER = float("inf")
 _HOPELESS = (TpSecurity, TpProtocol)
-_LOGGER = logging.getLogger("hms.client")
 
 
 class Driver:
-    """See the module. Whoever touches link does so with the lock held and calls flush() after it."""
+    """See the module. Whoever touches link holds the lock, and calls flush() after it."""
 
     def __init__(
         self, link: Link, addresses: Sequence[str], *, reconnect: bool, attempts: Attempts
@@ -59,7 +53,6 @@ class Driver:
         self._wakes_at = 0.0
         self._thread_reads = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, name="hms-client", daemon=True)
 
     # ---- for whoever holds the lock
 
@@ -109,7 +102,7 @@ class Driver:
             self._lost(str(fault))
             return
         link.sent(monotonic())
-        # Sending may have taken the signal for which somebody polls, so look whether there is input.
+        # Sending may have taken the signal for which somebody polls: look whether there is input.
         if self._thread_reads or self._waiting.is_polling:
             self._read()
 
@@ -187,130 +180,7 @@ class Driver:
         self._waiting.watch(self._transport.fd)
         self.link.greet(now)
 
-    # ---- the background thread
-
-    def start(self) -> None:
-        """Begin to connect; lock held."""
-        self._attempts.begin(monotonic())
-        self._thread.start()
-
-    def stop(self, error: HmsError, linger_ms: int) -> None:
-        """End for good; lock held."""
-        self._drop_transport(linger_ms)
-        self.link.lose(error, is_final=True)
-        self.flush()
-        self._call_thread_by(0.0)
-
-    def join(self) -> None:
-        """Wait for the background thread and give everything back; lock not held."""
-        if self._thread is threading.current_thread():
-            return
-        if self._thread.ident is not None:
-            self._thread.join()
-        else:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        with self.lock:
-            self._drop_transport(0)
-        os.close(self._wake_fd)
-        self._wake_fd = -1
-        contexts.release()
-
-    def _run(self) -> None:
-        while True:
-            with self.lock:
-                wakes_at = self._turn()
-                calls, self.link.calls = self.link.calls, []
-                is_over = self.link.state is State.ENDED and not calls
-                polled = self._polled() if not (calls or is_over) else []
-                self._wakes_at = wakes_at if polled else 0.0
-            if is_over:
-                break
-            for call in calls:
-                _guarded(call)
-            if polled:
-                self._sleep(polled, wakes_at)
-        self._give_back()
-
-    def _sleep(self, polled: list[int], wakes_at: float) -> None:
-        poll = select.poll()
-        for fd in polled:
-            poll.register(fd, select.POLLIN)
-        left_s = max(0.0, wakes_at - monotonic())
-        ready = poll.poll(min(left_s * 1000, 3_600_000))
-        if any(fd == self._wake_fd for fd, _ in ready):
-            os.eventfd_read(self._wake_fd)
-
-    def _polled(self) -> list[int]:
-        """What to poll; the socket only when no other thread is likely to."""
-        fds = [self._wake_fd]
-        self._thread_reads = False
-        if self._transport is not None:
-            fds.append(self._transport.monitor_fd)
-            self._thread_reads = not self._is_busy(monotonic())
-            if self._thread_reads:
-                fds.append(self._transport.fd)
-        return fds
-
-    def _is_busy(self, now: float) -> bool:
-        """Whether application threads read."""
-        if self._waiting.has_reader:
-            return True
-        return not self.link.unattended and now < self._waiting.last_at + TICK_S
-
-    def _turn(self) -> float:
-        """Do what is due; when to come again."""
-        self._wakes_at = 0.0
-        self._thread_reads = False
-        now = monotonic()
-        if self._transport is not None:
-            self._look(now)
-        if self.link.state is State.OFF:
-            self._try_again(now)
-        if now >= self._tick_at:
-            self._tick()
-        self.link.beat(now)
-        self.flush()
-        if self._read_before_sleep():
-            return now
-        due = [self.link.due_at, self._tick_at, self._attempts.due_at, self._greeting_until]
-        if now < self._waiting.last_at + TICK_S:
-            due.append(self._waiting.last_at + TICK_S)
-        return min(due) if self.link.state is not State.ENDED else now
-
-    def _look(self, now: float) -> None:
-        """Read, and find out whether the node is still there."""
-        assert self._transport is not None
-        fault = self._transport.fault()
-        if fault or not self._waiting.has_reader:
-            self._take_in()
-        if self._transport is None:
-            return
-        if fault:
-            self._lost(fault)
-        elif self.link.is_silent(now):
-            self._lost(f"nothing came for {self.link.limits.heartbeat_s:g} s")
-        elif now >= self._greeting_until:
-            self._lost("the node does not answer HELLO")
-
-    def _read_before_sleep(self) -> bool:
-        """Sending may have taken the socket's signal: read once more before it is polled."""
-        return not self._waiting.has_reader and self._read()
-
-    def _try_again(self, now: float) -> None:
-        self._greeting_until = FOREVER
-        if self.link.welcome is not None and self._attempts.is_over(now):
-            self.link.lose(self._lost_error("the time to reconnect is over"), is_final=True)
-            self.link.report(self.link.error)
-        elif now >= self._attempts.due_at:
-            self._dial(now)
-
-    def _tick(self) -> None:
-        self._tick_at = FOREVER
-        ticking, self.link.ticking = self.link.ticking, []
-        for participant in ticking:
-            participant.tick()
+    # ---- the background thread's turn
 
     def _nobody_waits(self) -> None:
         soon = 0.0 if self.link.unattended else self._waiting.last_at + TICK_S
@@ -322,11 +192,3 @@ class Driver:
         if self._wakes_at > at and self._wake_fd >= 0:
             self._wakes_at = 0.0
             os.eventfd_write(self._wake_fd, 1)
-
-
-def _guarded(call: Callable[[], None]) -> None:
-    """Run a function of the application; its fault must not end the thread."""
-    try:
-        call()
-    except Exception:
-        _LOGGER.exception("a callback of the application failed")

@@ -5,7 +5,7 @@ answer could not be encoded. A traceback goes to the server's log, never over th
 """
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from field_buffer.catalogue import ServiceCallFailed
 from field_buffer.errors import HmsError
@@ -15,7 +15,7 @@ from tpmon.data import decode_data, encode_data
 from tpmon.protocol.structures import QUEUE, InvokeHead, ResultHead, wire_fields
 from tpmon.registry import Registry, Request, ServiceResult
 
-__all__ = ["ServerExit", "invoke"]
+__all__ = ["Outcome", "invoke"]
 
 DETAIL_CHARACTERS_MAX = 1000
 """A result's header is limited to 64 KiB; the rest stands in the log."""
@@ -23,23 +23,21 @@ DETAIL_CHARACTERS_MAX = 1000
 _LOGGER = logging.getLogger("tpmon.server")
 
 
-class ServerExit(Exception):  # noqa: N818 - a wish, not an error
-    """The handler ends the server; the result is still to be sent."""
+class Outcome(NamedTuple):
+    """The result of a call; is_last: the handler wants the server to end after it."""
 
-    def __init__(self, result: tuple[ResultHead, bytes]) -> None:
-        super().__init__()
-        self.result = result
+    head: ResultHead
+    data: bytes = b""
+    is_last: bool = False
 
 
-def invoke(
-    handlers: Registry, head: InvokeHead, data: bytes, answer_bytes_max: int
-) -> tuple[ResultHead, bytes]:
-    """Run the handler and tell its result; ServerExit, which carries it, when it wants to end."""
+def invoke(handlers: Registry, head: InvokeHead, data: bytes, answer_bytes_max: int) -> Outcome:
+    """Run the handler and tell what came of it; raises nothing."""
     try:
         returned = handlers.find(head.service)(_request(head, data))
         return _result(head, returned, answer_bytes_max)
     except SystemExit as wish:
-        raise ServerExit(_failed(head, f"SystemExit: {wish}")) from wish
+        return _failed(head, f"SystemExit: {wish}")._replace(is_last=True)
     except HmsError as error:
         _LOGGER.exception("service %s failed", head.service)
         return _failed(head, _said(error))
@@ -65,7 +63,7 @@ def _message(head: InvokeHead, body: bytes) -> Any:
     return Message.received(row, head.head, body, place(head.destination))
 
 
-def _result(head: InvokeHead, returned: Any, answer_bytes_max: int) -> tuple[ResultHead, bytes]:
+def _result(head: InvokeHead, returned: Any, answer_bytes_max: int) -> Outcome:
     is_result = isinstance(returned, ServiceResult)
     result = returned if is_result else ServiceResult(TPSUCCESS, 0, returned)
     # What a listener returns goes nowhere, so it need not be data.
@@ -75,15 +73,13 @@ def _result(head: InvokeHead, returned: Any, answer_bytes_max: int) -> tuple[Res
         limit = f"{answer_bytes_max} that the node takes"
         return _failed(head, f"its answer of {len(data)} bytes is above the {limit}")
     rval = TPSUCCESS if result.rval == TPSUCCESS else TPFAIL
-    made = ResultHead(head.call, rval, result.rcode, kind), data
-    if result.rval == TPEXIT:
-        raise ServerExit(made)
-    return made
+    is_last = result.rval == TPEXIT
+    return Outcome(ResultHead(head.call, rval, result.rcode, kind), data, is_last)
 
 
-def _failed(head: InvokeHead, detail: str) -> tuple[ResultHead, bytes]:
+def _failed(head: InvokeHead, detail: str) -> Outcome:
     error = ServiceCallFailed(service=head.service, detail=detail)
-    return ResultHead(head.call, TPFAIL, 0, KIND_NONE, error.number, wire_fields(error)), b""
+    return Outcome(ResultHead(head.call, TPFAIL, 0, KIND_NONE, error.number, wire_fields(error)))
 
 
 def _said(fault: Exception) -> str:

@@ -21,9 +21,7 @@ from tpmon.protocol import frames, structures
 from tpmon.protocol.frames import Kind
 from tpmon.protocol.structures import Event, Hello, InvokeHead, Limits, Request, Welcome
 
-_FRAME_BYTES_SLACK = 1 << 20
-"""A DELIVER may be above frame_bytes_max by its rows."""
-
+_FRAME_BYTES_SLACK = 1 << 20  # a DELIVER may be above frame_bytes_max by its rows
 _ANSWERS = frozenset((Kind.REPLY, Kind.ERROR, Kind.CONFIRM, Kind.BROWSED, Kind.ANSWER))
 
 NO_LIMITS = Limits(1 << 24, 1 << 24, 16, 1000, 30.0)
@@ -201,6 +199,8 @@ class Link:
         elif kind is Kind.GOODBYE:
             reason = structures.decode_error(payload) if payload else None
             raise reason or ConnectionLost(address="the node", reason="the node said goodbye")
+        elif kind is Kind.HELLO:  # nobody listened, and TCP connected the port to itself
+            raise ConnectionLost(address="the node", reason="it was the client's own port")
         elif kind is not Kind.HEARTBEAT:
             raise ProtocolError(detail=f"a {kind.name} at the wrong time")
 
@@ -238,8 +238,8 @@ class Link:
         self.limits = welcome.limits
         self.state = State.UP
         older = [one.frame for one in self.asked.values()]
-        for participant in list(self.participants):
-            participant.restore()
+        for one in list(self.participants):
+            one.restore()
         self.outbox += older
         self.woken.append(None)
 

@@ -128,13 +128,14 @@ class Monitor(Turns):
         if len(line) == 1:
             self._start(line[0])
 
-    def withdraw(self, connection: int, session: int, consumer: int = 0) -> None:
-        """A session, or one of its consumers, wants its listener's calls no more.
+    def withdraw(self, connection: int, session: int = 0, consumer: int = 0) -> None:
+        """A session, or a consumer of any session, wants its listener's calls no more.
 
         What waits is taken out; what runs goes on, unanswered, and the session's next call follows.
         """
-        line = self._lines.get((connection, session), ())
-        for call in reversed([c for c in line if consumer in (0, c.origin.consumer)]):
+        lines = [li for (c, s), li in self._lines.items() if c == connection and session in (0, s)]
+        calls = [c for line in lines for c in line if consumer in (0, c.origin.consumer)]
+        for call in reversed(calls):
             call.is_wanted = False
             if not call.number:
                 self._take_out(lambda waiting, call=call: waiting is call)  # type: ignore[misc]

@@ -20,7 +20,7 @@ from field_buffer.catalogue import IllegalState, ServiceModuleError
 from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, own_copy
 from tpmon.client import Connection
-from tpmon.invocation import ServerExit, invoke
+from tpmon.invocation import invoke
 from tpmon.link import State
 from tpmon.loading import begin, end, load, put_first
 from tpmon.protocol.structures import InvokeHead, Unadvertise, Welcome
@@ -142,29 +142,23 @@ class Server:
 
     def _serve(self) -> None:
         while isinstance(invocation := self._inbox.get(), _Invocation):
-            try:
-                self._run(invocation)
-            except ServerExit:
-                return
+            self._run(invocation)
         if self._is_lost_for_good:
             raise own_copy(self._connection.link.error)
 
     def _run(self, invocation: _Invocation) -> None:
-        """Run a call and send its result; ServerExit when its handler ends the server."""
+        """Run a call and send its result."""
         head, data, login = invocation
         if not self._is_still(login):
             return
-        wish: ServerExit | None = None
-        try:
-            result = invoke(self._services, head, data, self._answer_bytes_max)
-        except ServerExit as exit_wish:
-            wish, result = exit_wish, exit_wish.result
+        answer_bytes_max = self._connection.link.limits.message_bytes_max
+        outcome = invoke(self._services, head, data, answer_bytes_max)
+        if outcome.is_last:
+            self.stop()
         if self._is_still(login):
-            self._connection.send_result(*result)
+            self._connection.send_result(outcome.head, outcome.data)
         else:
             _LOGGER.warning("the result of %s is dropped: its connection is lost", head.service)
-        if wish is not None:
-            raise wish
 
     @property
     def _is_lost_for_good(self) -> bool:
@@ -172,10 +166,6 @@ class Server:
 
     def _is_still(self, login: Welcome | None) -> bool:
         return self._connection.is_connected and self._connection.link.welcome is login
-
-    @property
-    def _answer_bytes_max(self) -> int:
-        return self._connection.link.limits.message_bytes_max
 
     def _leave(self) -> None:
         """Offer nothing more, then run what the node had sent before it knew."""
@@ -190,7 +180,7 @@ class Server:
         with connection.lock:  # behind the calls that its thread has not brought yet
             connection.link.calls.append(lambda: self._inbox.put(_Mark.LAST))
             connection.flush()
-        with contextlib.suppress(queue.Empty, ServerExit):
+        with contextlib.suppress(queue.Empty):
             while (item := self._inbox.get(timeout=LEAVE_TIMEOUT_S)) is not _Mark.LAST:
                 if isinstance(item, _Invocation):
                     self._run(item)

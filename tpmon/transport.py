@@ -1,12 +1,13 @@
 """One ZeroMQ DEALER socket to one node, and the monitor that tells at once when it is gone.
 
-ZeroMQ does not reconnect by itself here: a new connection begins with HELLO, so it gets a new socket.
-None of this is safe for threads; the connection's lock is around every call.
+ZeroMQ does not reconnect by itself here: a new connection begins with HELLO, and so with a new
+socket. None of this is safe for threads; the connection's lock is around every call.
 """
 
 import contextlib
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -18,8 +19,11 @@ _BATCH_MAX = 256
 
 
 class _Contexts:
-    """One ZeroMQ context for all connections. It ends with the last of them, and with that waits for
-    the frames that a closed socket still has to send; pyzmq would not wait when the program ends."""
+    """One ZeroMQ context for all connections.
+
+    It ends with the last of them, and with that waits for the frames that a closed socket still has
+    to send; pyzmq would not wait when the program ends.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +51,7 @@ contexts = _Contexts()
 
 
 class Transport:
-    """See the module. Both high-water marks are off: windows and credit bound what may be on its way."""
+    """See the module. Both high-water marks are off: windows and credit bound what is out."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
         self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
@@ -57,8 +61,8 @@ class Transport:
             self._socket.close(linger=0)
             raise
         self.address = address
-        self.fd: int = self._socket.getsockopt(zmq.FD)
-        self.monitor_fd: int = self._monitor.getsockopt(zmq.FD)
+        self.fd = int(self._socket.getsockopt(zmq.FD))
+        self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
 
     def _set_up(self, address: str) -> None:
         for option, value in (
@@ -78,8 +82,9 @@ class Transport:
         self._socket.send(parts[1], zmq.NOBLOCK)
 
     def has_input(self) -> bool:
-        """Whether a frame waits. Its descriptor signals only changes, so ask after every send too."""
-        return bool(self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN)  # type: ignore[operator]
+        """Whether a frame waits; the descriptor signals only changes, so ask after a send too."""
+        events: Any = self._socket.getsockopt(zmq.EVENTS)
+        return bool(events & zmq.POLLIN)
 
     def receive(self) -> list[list[bytes]]:
         """The frames that wait, up to a bounded number."""

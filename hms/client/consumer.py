@@ -1,23 +1,22 @@
 """Consumer: receives from one queue, topic or durable subscription."""
 
 from collections.abc import Callable, Iterator
-from time import monotonic, time_ns
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState
 from hms.client.destinations import Destination
 from hms.client.inbox import Delivered, Inbox, Stamp
 from hms.client.message import Message
+from hms.client.opening import close_inbox
 from hms.constants import AckMode
-from tpmon.asked import OnLoss, Pending, own_copy
-from tpmon.client import Connection
+from tpmon.asked import own_copy
 from tpmon.driver import FOREVER
 from tpmon.link import State
-from tpmon.protocol.structures import CloseConsumer
 
 if TYPE_CHECKING:
     from hms.client.session import Session
-    from hms.client.session_state import SessionState
 
 
 class Acknowledge:
@@ -109,12 +108,9 @@ class Consumer:
         while True:
             self._state.settle(self._inbox)
             connection.flush()
-            state = link.state
             patience = connection.outage_ends_by(connection.request_timeout_s)
             is_due = connection.wait_for(
-                self._inbox,
-                lambda state=state: self._is_due or link.state is not state,
-                min(deadline, patience),
+                self._inbox, partial(self._is_due, link.state), min(deadline, patience)
             )
             delivered = self._next()
             if delivered is not None:
@@ -125,9 +121,11 @@ class Consumer:
             if monotonic() >= deadline:
                 return None
 
-    @property
-    def _is_due(self) -> bool:
-        return bool(self._inbox.buffer) or self._inbox.error is not None or self._is_over
+    def _is_due(self, state: State) -> bool:
+        """Whether there is something to do but to wait while the link is in that state."""
+        inbox = self._inbox
+        is_new = bool(inbox.buffer) or inbox.error is not None
+        return is_new or self._is_over or self._connection.link.state is not state
 
     def _check_receiving(self) -> None:
         if self._is_closed or self._state.is_closed:
@@ -231,36 +229,3 @@ class Consumer:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970 UTC, as messages have their expiry."""
-    return time_ns() // 1_000_000
-
-
-def open_inbox(connection: Connection, state: "SessionState", inbox: Inbox) -> None:
-    """Open a consumer at the node, lock held; it may be given messages before the reply."""
-    link = connection.link
-    link.receivers[inbox.number] = inbox
-    state.inboxes[inbox.number] = inbox
-    try:
-        opening = Pending("OpenConsumer", OnLoss.REPEAT, then=inbox.opened)
-        connection.answer_to(link.request(inbox.opening, opening))
-    except BaseException:
-        link.receivers.pop(inbox.number, None)
-        state.inboxes.pop(inbox.number, None)
-        raise
-
-
-def close_inbox(connection: Connection, state: "SessionState", inbox: Inbox) -> None:
-    """Settle and close a consumer at the node, lock held."""
-    link = connection.link
-    state.settle()
-    state.give_back(inbox)
-    link.receivers.pop(inbox.number, None)
-    state.inboxes.pop(inbox.number, None)
-    if link.state is not State.ENDED and inbox.error is None:
-        closing = CloseConsumer(inbox.number)
-        connection.answer_to(link.request(closing, Pending("CloseConsumer", OnLoss.DONE)))
-    else:
-        connection.flush()

@@ -1,6 +1,7 @@
 """context(): connection and session in one object, for the simple case (F-B9, JMSContext)."""
 
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, Self
 
 from hms.client.connection import Connection, connect
@@ -70,7 +71,12 @@ class JMSContext:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self.session.__exit__(kind, error, trace)
         finally:

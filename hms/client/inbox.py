@@ -1,9 +1,10 @@
 """Inbox: what one consumer was given and what has to be said back about it. No socket or clock.
 
-A message is in the buffer until it is taken, and then *seen*. What was taken uses up the credit, which
-is given back in batches when half of it is used; so the buffer never holds more than the credit. What
-expired while it waited here is released: the application never saw it. With each Recover or Rollback
-a new epoch begins, and with each connection a new incarnation: what was delivered before is void.
+A message is in the buffer until it is taken, and then *seen*. What was taken uses up the credit,
+which is given back in batches when half of it is used; so the buffer never holds more than the
+credit. What expired while it waited here is released: the application never saw it. With each
+Recover or Rollback a new epoch begins, and with each connection a new incarnation: what was
+delivered before is void.
 """
 
 from collections import deque

@@ -10,12 +10,12 @@ from field_buffer.errors import HmsError
 from field_buffer.packing import pack_messages
 from hms.client.destinations import Destination
 from hms.client.message import Message
+from hms.client.opening import close_sender
 from hms.client.receipt import Receipt
 from hms.client.sending import Encoded, Sender, SendOptions, Ticket
 from hms.client.streaming import Body, as_message, frames_of, send_options
-from tpmon.asked import OnLoss, Pending, own_copy
+from tpmon.asked import own_copy
 from tpmon.link import State
-from tpmon.protocol.structures import CloseProducer
 
 if TYPE_CHECKING:
     from hms.client.session import Session
@@ -46,7 +46,7 @@ class Producer:
         ttl_s: float | None = None,
         priority: int | None = None,
     ) -> Receipt:
-        """Send and wait until the node has it; a str is a text message. MessageTooLarge, QueueFull."""
+        """Send and wait until the node has it; a str is a text. MessageTooLarge, QueueFull."""
         options = self._with(persistent, ttl_s, priority)
         encoded, marked = self._encode(body, properties, options)
         ticket = Ticket(1, marked, options)
@@ -108,11 +108,8 @@ class Producer:
         connection, state = self._connection, self._session.state
         with self._lock:
             self._session.wait_for_sends(is_enough=lambda: connection.link.state is State.ENDED)
-            if state.senders.pop(self._sender.number, None) and not state.is_closed:
-                closing = CloseProducer(self._sender.number)
-                pending = Pending("CloseProducer", OnLoss.DONE)
-                if connection.link.state is not State.ENDED:
-                    connection.answer_to(connection.link.request(closing, pending))
+            if not state.is_closed:
+                close_sender(connection, state, self._sender)
 
     def __enter__(self) -> Self:
         return self

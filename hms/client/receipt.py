@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Receipt(NamedTuple):
-    """message_id: 12 hexadecimal digits; elapsed_s: from handing the frame over to its confirmation."""
+    """message_id: 12 hexadecimal digits; elapsed_s: from handing over to the confirmation."""
 
     message_id: str
     elapsed_s: float

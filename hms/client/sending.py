@@ -2,8 +2,8 @@
 
 A message waits in the pack while frames are in flight, so that the busier the connection is, the
 fuller its frames are; with nothing in flight it leaves at once. A frame leaves when the window has
-room. It is kept, as bytes, until its CONFIRM; after a reconnect the link sends the same bytes again,
-and the node recognises the numbers in it (F-D9).
+room. It is kept, as bytes, until its CONFIRM; after a reconnect the link sends the same bytes
+again, and the node recognises the numbers in it (F-D9).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,11 +1,8 @@
 """What a session is to the node, and what becomes of it over a reconnect. No socket or clock.
 
-AUTO: a message is acknowledged when the application has it; acknowledgements are held back until 64
-of them, or a tick, or a receive that would block sends them together. CLIENT: seen until settled.
-Transacted: acknowledgements take part in the transaction, at the latest before Commit. A lost
-connection takes an open transaction with it: then the session is doomed until the next commit, which
-raises, or rollback. A Commit on its way when the connection was lost is in doubt until OpenSession
-is answered with the number of the last commit that took effect.
+A lost connection takes an open transaction with it: then the session is doomed until the next
+commit, which raises, or rollback. A Commit on its way when the connection was lost is in doubt
+until OpenSession is answered with the number of the last commit that took effect.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,10 +12,10 @@ from field_buffer.catalogue import AcknowledgeLost, IllegalState, TransactionRol
 from field_buffer.errors import HmsError
 from hms.client.inbox import Inbox
 from hms.client.sending import Sender, SendFrame
+from hms.client.settling import Settling
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
 from tpmon.link import Link, State
-from tpmon.protocol.frames import Kind, Settlement, encode_settle
 from tpmon.protocol.structures import (
     CloseSession,
     Commit,
@@ -29,30 +26,21 @@ from tpmon.protocol.structures import (
     Rollback,
 )
 
-ACKNOWLEDGEMENTS_MAX = 64
-"""So many are held back at most."""
 
-
-class SessionState:
+class SessionState(Settling):
     """See the module."""
 
     def __init__(
         self, link: Link, ack_mode: AckMode, *, is_transacted: bool, is_asynchronous: bool
     ) -> None:
-        self.link = link
+        super().__init__(link, ack_mode, is_transacted=is_transacted)
         self.number = link.new_handle()
-        self.ack_mode = ack_mode
-        self.is_transacted = is_transacted
-        self.inboxes: dict[int, Inbox] = {}
         self.senders: dict[int, tuple[Sender, OpenProducer]] = {}
         self.is_closed = False
         self.is_doomed = False
-        self.has_work = False
         self.on_end: Callable[[], None] | None = None
         self._opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
         self._is_open = False
-        self._is_held_back = False
-        self._lost_id = 0
         self._commits = 0
         self._commit: _Commit | None = None
         self._in_doubt: _Commit | None = None
@@ -148,72 +136,11 @@ class SessionState:
             self.link.receivers.pop(inbox.number, None)
         if self in self.link.participants:
             self.link.participants.remove(self)
-        return self.link.request(CloseSession(self.number), Pending("CloseSession", OnLoss.DONE))
-
-    # ---- consuming
-
-    def consumed(self, inbox: Inbox, message_id: int) -> None:
-        """The application has the message."""
-        if self.is_transacted:
-            inbox.acknowledged.append(message_id)
-            self.has_work = True
-        elif self.ack_mode is AckMode.CLIENT:
-            inbox.seen[message_id] = None
-        else:
-            inbox.acknowledged.append(message_id)
-            if len(inbox.acknowledged) >= ACKNOWLEDGEMENTS_MAX:
-                self.settle()
-            elif not self._is_held_back:
-                self._is_held_back = True
-                self.link.ticking.append(self)
-
-    def tick(self) -> None:
-        """Held back long enough."""
-        self._is_held_back = False
-        self.settle()
-
-    def settle(self, inbox_with_credit: Inbox | None = None) -> None:
-        """Say what is held back; credit for the inbox from which more is wanted."""
-        items: list[Settlement] = []
-        for inbox in self.inboxes.values():
-            items += inbox.settlements(with_credit=inbox is inbox_with_credit)
-        self._settle(items)
-
-    def fail(self, inbox: Inbox, message_id: int) -> None:
-        """The listener could not cope with the message."""
-        self._settle(inbox.fail(message_id))
-
-    def give_back(self, inbox: Inbox) -> None:
-        """The consumer closes: what was seen and not acknowledged has failed."""
-        self._settle(inbox.fail_seen())
-        inbox.discard()
-
-    def check_nothing_lost(self) -> None:
-        """AcknowledgeLost, once, when messages were consumed and lost before they were acknowledged:
-        saying nothing would let the application believe that they are done with."""
-        lost_id, self._lost_id = self._lost_id, 0
-        if lost_id:
-            raise AcknowledgeLost(message_id=f"{lost_id:012x}")
-
-    def acknowledge(self, inboxes: Iterable[tuple[Inbox, list[int]]]) -> Pending | None:
-        """Acknowledge messages that were seen, answered when durable; None: there are none."""
-        items: list[Settlement] = []
-        last = 0
-        for inbox, message_ids in inboxes:
-            known = [one for one in message_ids if inbox.seen.pop(one, 0) is None]
-            inbox.acknowledged += known
-            items += inbox.settlements(with_credit=False)
-            last = max(known, default=last)
-        if not items:
-            return None
-        error = AcknowledgeLost(message_id=f"{last:012x}")
-        pending = Pending("SETTLE", OnLoss.FAIL, error_if_lost=error)
-        self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
+        pending = Pending("CloseSession", OnLoss.DONE)
+        if self.link.state is State.UP:
+            return self.link.request(CloseSession(self.number), pending)
+        pending.done()  # the lost connection has closed it, and it will not be opened again
         return pending
-
-    def _settle(self, items: list[Settlement]) -> None:
-        if items:
-            self.link.tell(Kind.SETTLE, encode_settle(items), len(items))
 
     # ---- transactions
 
@@ -253,7 +180,7 @@ class SessionState:
         if self.link.state is not State.UP:
             return None
         self.settle()
-        self._settle([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
+        self.say([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
         return self._restart(Recover(self.number))
 
     def _restart(self, request: Request) -> Pending:

@@ -51,9 +51,9 @@ class _Encoder:
 
     def __call__(self, body: Body) -> Encoded:
         if body.__class__ is bytes:
-            size = len(body)  # type: ignore[arg-type]
+            size = len(body)
             row = _pack_row(0, size, self._ttl_ms, 0, self._priority, KIND_CARRAY, 0, 0)
-            encoded: Encoded = (row, b"", body)  # type: ignore[assignment]
+            encoded: Encoded = (row, b"", body)
         else:
             encoded = as_message(body, None).encode(self._ttl_ms, 0, self._priority)
             size = len(encoded[1]) + len(encoded[2])

@@ -70,7 +70,7 @@ def _session(hms: str, ackmode: int, **kind: bool) -> Session:
     except ValueError as fault:
         raise InvalidArgument(what="ackmode", detail=str(fault)) from fault
     connection = current("hms_create_session()").connection
-    return open_session(connection, ack=mode, **kind)  # type: ignore[arg-type]
+    return open_session(connection, ack=mode, **kind)
 
 
 @keeps_tperrno
@@ -122,7 +122,12 @@ def hms_free(msg: Message) -> None:
 
 
 @keeps_tperrno
-def hms_set_property(msg: Message, name: str, type: int, value: Any) -> None:  # noqa: A002 - Tmax's name
+def hms_set_property(
+    msg: Message,
+    name: str,
+    type: int,  # noqa: A002 - Tmax's name
+    value: Any,
+) -> None:
     """Add or replace a property of one of the types HMS_CHAR to HMS_CARRAY."""
     msg.properties.set_typed(name, type, value)
 
@@ -148,7 +153,7 @@ def hms_get_body(msg: Message) -> bytes:
 
 @keeps_tperrno
 def hms_ack(msg: Message, flags: int = HMS_ACK_ONE) -> None:
-    """Acknowledge the message, or with HMS_ACK_UPTHROUGH all that its consumer received up to it."""
+    """Acknowledge the message; with HMS_ACK_UPTHROUGH all that its consumer received up to it."""
     if flags == HMS_ACK_UPTHROUGH:
         _acknowledge_upthrough(msg)
     elif flags == HMS_ACK_ONE:

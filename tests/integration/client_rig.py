@@ -247,7 +247,9 @@ class FakeNode:
         elif name == "CloseConsumer":
             self.consumers.pop(what.consumer, None)
         elif name == "CloseSession":
-            for number in [n for n, c in self.consumers.items() if c.opening.session == what.session]:
+            for number in [
+                n for n, c in self.consumers.items() if c.opening.session == what.session
+            ]:
                 del self.consumers[number]
         return Kind.REPLY, b""
 

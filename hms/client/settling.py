@@ -1,0 +1,95 @@
+"""Settling: what a session says about the messages that its application has. No socket or clock.
+
+AUTO: a message is acknowledged when the application has it; acknowledgements are held back until 64
+of them, or a tick, or a receive that would block sends them together. CLIENT: seen until settled.
+Transacted: acknowledgements take part in the transaction, at the latest before Commit.
+"""
+
+from collections.abc import Iterable
+
+from field_buffer.catalogue import AcknowledgeLost
+from hms.client.inbox import Inbox
+from hms.constants import AckMode
+from tpmon.asked import OnLoss, Pending
+from tpmon.link import Link, Participant
+from tpmon.protocol.frames import Kind, Settlement, encode_settle
+
+ACKNOWLEDGEMENTS_MAX = 64
+"""So many are held back at most."""
+
+
+class Settling(Participant):
+    """See the module."""
+
+    def __init__(self, link: Link, ack_mode: AckMode, *, is_transacted: bool) -> None:
+        self.link = link
+        self.ack_mode = ack_mode
+        self.is_transacted = is_transacted
+        self.inboxes: dict[int, Inbox] = {}
+        self.has_work = False
+        self._is_held_back = False
+        self._lost_id = 0
+
+    def consumed(self, inbox: Inbox, message_id: int) -> None:
+        """The application has the message."""
+        if self.is_transacted:
+            inbox.acknowledged.append(message_id)
+            self.has_work = True
+        elif self.ack_mode is AckMode.CLIENT:
+            inbox.seen[message_id] = None
+        else:
+            inbox.acknowledged.append(message_id)
+            if len(inbox.acknowledged) >= ACKNOWLEDGEMENTS_MAX:
+                self.settle()
+            elif not self._is_held_back:
+                self._is_held_back = True
+                self.link.ticking.append(self)
+
+    def tick(self) -> None:
+        """Held back long enough."""
+        self._is_held_back = False
+        self.settle()
+
+    def settle(self, inbox_with_credit: Inbox | None = None) -> None:
+        """Say what is held back; credit for the inbox from which more is wanted."""
+        items: list[Settlement] = []
+        for inbox in self.inboxes.values():
+            items += inbox.settlements(with_credit=inbox is inbox_with_credit)
+        self.say(items)
+
+    def fail(self, inbox: Inbox, message_id: int) -> None:
+        """The listener could not cope with the message."""
+        self.say(inbox.fail(message_id))
+
+    def give_back(self, inbox: Inbox) -> None:
+        """The consumer closes: what was seen and not acknowledged has failed."""
+        self.say(inbox.fail_seen())
+        inbox.discard()
+
+    def check_nothing_lost(self) -> None:
+        """AcknowledgeLost, once, when consumed messages were lost before they were acknowledged:
+        saying nothing would let the application believe that they are done with."""
+        lost_id, self._lost_id = self._lost_id, 0
+        if lost_id:
+            raise AcknowledgeLost(message_id=f"{lost_id:012x}")
+
+    def acknowledge(self, inboxes: Iterable[tuple[Inbox, list[int]]]) -> Pending | None:
+        """Acknowledge messages that were seen, answered when durable; None: there are none."""
+        items: list[Settlement] = []
+        last = 0
+        for inbox, message_ids in inboxes:
+            known = [one for one in message_ids if inbox.seen.pop(one, 0) is None]
+            inbox.acknowledged += known
+            items += inbox.settlements(with_credit=False)
+            last = max(known, default=last)
+        if not items:
+            return None
+        error = AcknowledgeLost(message_id=f"{last:012x}")
+        pending = Pending("SETTLE", OnLoss.FAIL, error_if_lost=error)
+        self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
+        return pending
+
+    def say(self, items: list[Settlement]) -> None:
+        """Send settlements."""
+        if items:
+            self.link.tell(Kind.SETTLE, encode_settle(items), len(items))

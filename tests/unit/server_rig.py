@@ -1,0 +1,79 @@
+"""What the tests of the server's runtime share: a connection whose node is played by the test."""
+
+import queue
+import threading
+from types import SimpleNamespace
+
+from field_buffer.catalogue import ConnectionClosed
+from tpmon.link import State
+from tpmon.protocol.structures import Advertise, InvokeHead, Unadvertise
+
+
+class PlayedConnection:
+    """Stands for tpmon.client.Connection; said holds what the server told the node."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.said = queue.SimpleQueue()
+        self.link = SimpleNamespace(
+            calls=[],
+            welcome=object(),
+            state=State.UP,
+            limits=SimpleNamespace(message_bytes_max=1 << 20),
+            error=ConnectionClosed(what="connection"),
+        )
+        self.before_reply = lambda: None
+        """Run before Unadvertise is answered: what the node had sent before."""
+
+    def __call__(self, address, **options):
+        self.options = options | {"address": address}
+        return self
+
+    # what the server uses
+
+    def open(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.said.put("closed")
+
+    @property
+    def is_connected(self):
+        return self.link.state is State.UP
+
+    def on_invoke(self, callback):
+        self._callback = callback
+
+    def advertise(self, name):
+        self.request(Advertise(name))
+
+    def unadvertise(self, name):
+        self.request(Unadvertise(name))
+
+    def request(self, request, *_):
+        if isinstance(request, Unadvertise):
+            self.before_reply()
+        self.said.put(request)
+
+    def send_result(self, head, data):
+        self.said.put((head, data))
+
+    def flush(self):
+        calls, self.link.calls = self.link.calls, []
+        for call in calls:
+            call()
+
+    # what the test plays
+
+    def invoke(self, service, data=b"", number=1):
+        self._callback(InvokeHead(service, number, 0), data)
+
+    def connect_again(self):
+        self.link.welcome = object()
+
+    def lose_for_good(self):
+        self.link.state = State.ENDED
+        self.options["exception_listener"](self.link.error)

@@ -1,0 +1,45 @@
+"""The names that applications import, and what importing them costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import hms
+import tpmon
+
+API = ["connect", "context", "Queue", "Topic", "Message", "AckMode", "DeliveryMode", "Receipt", "Selector", "HmsError", "aio", "testing", "Session", "Producer", "Consumer", "Browser", "HMS_CHAR", "HMS_CLIENT_ACK", "hms_create_session", "hms_recvex", "QueueFull", "TpTimeout", "ConnectionLost"]
+TMAX = ["tpstart", "tpend", "tpcall", "tpacall", "tpgetrply", "tpcancel", "tpconnect", "tpsend", "tprecv", "tpdiscon", "tpalloc", "tprealloc", "tpfree", "tptypes", "tpsetunsol", "tpbroadcast", "tpsubscribe", "tpunsubscribe", "tppost", "gettperrno", "gettpurcode", "tpstrerror", "Server", "service", "Request", "tpreturn", "tpforward", "tpadvertise", "tpunadvertise"]
+
+
+@pytest.mark.parametrize(("module", "names"), [(hms, API), (tpmon, TMAX)])
+def test_every_promised_name_is_there(module, names):
+    """spec: these names are a contract."""
+    assert [name for name in names if not hasattr(module, name)] == []
+    assert set(names) <= set(module.__all__)
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    """hasattr() and getattr() with a default rely on it."""
+    assert not hasattr(hms, "no_such_name")
+    assert not hasattr(tpmon, "no_such_name")
+
+
+def test_importing_hms_loads_no_zeromq():
+    """A program that only names messages or errors starts at once."""
+    program = "import sys, hms; hms.Message, hms.Queue, hms.HmsError; print('zmq' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.strip() == "False"
+
+
+def test_what_this_version_does_not_have_says_so():
+    """A name that is there and fails with AttributeError would look like a bug."""
+    with pytest.raises(hms.NotSupported):
+        hms.aio.connect("tcp://127.0.0.1:1")
+    with pytest.raises(hms.NotSupported):
+        tpmon.tpconnect("SVC")
+    assert tpmon.gettperrno() == tpmon.TPEINVAL

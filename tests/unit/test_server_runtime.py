@@ -1,0 +1,247 @@
+"""The server's runtime: what it tells the node, in which order, and what it must not tell."""
+
+import os
+import queue
+import sys
+import threading
+
+import pytest
+from server_rig import PlayedConnection
+
+from field_buffer.catalogue import ConnectionClosed, IllegalState, ServiceModuleError
+from tpmon.loading import USER_PATH
+from tpmon.protocol.structures import Advertise, Unadvertise
+from tpmon.registry import Registry
+from tpmon.runtime import Server, tpadvertise, tpunadvertise
+
+WAIT_S = 10
+
+
+class Running:
+    """A server that runs in a thread, and the connection it uses."""
+
+    def __init__(self, modules=(), services=None, **options):
+        self.connection, self.services = PlayedConnection(), services or Registry()
+        self.faults, self._serving = [], threading.Event()
+        self.server = Server(
+            modules,
+            "tcp://played:1",
+            services=self.services,
+            connect=self.connection,
+            on_serving=self._serving.set,
+            **options,
+        )
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        try:
+            self.server.run()
+        except Exception as fault:  # noqa: BLE001 - told by the test
+            self.faults.append(fault)
+        self._serving.set()
+
+    def start(self):
+        self._thread.start()
+        assert self._serving.wait(WAIT_S)
+        return self
+
+    def end(self):
+        self.server.stop()
+        self.join()
+
+    def join(self):
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+
+    def next_said(self):
+        return self.connection.said.get(timeout=WAIT_S)
+
+    def all_said(self):
+        said = []
+        while not self.connection.said.empty():
+            said.append(self.connection.said.get())
+        return said
+
+
+@pytest.fixture(autouse=True)
+def _same_path(monkeypatch):
+    """Servers change the process's path; no test may see what another one put there."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.delenv(USER_PATH, raising=False)
+
+
+@pytest.fixture
+def services():
+    registry = Registry()
+    registry.add("ECHO", lambda request: request.data)
+    return registry
+
+
+def test_a_server_offers_its_services_answers_and_takes_them_back(services):
+    """A call that comes after the services are taken back would be lost with the process."""
+    running = Running(services=services).start()
+
+    running.connection.invoke("ECHO", b"hello", number=9)
+    assert running.next_said() == Advertise("ECHO")
+    head, data = running.next_said()
+    running.end()
+
+    assert (head.call, data) == (9, b"hello")
+    assert running.all_said() == [Unadvertise("ECHO"), "closed"]
+    assert running.faults == []
+
+
+def test_a_call_that_crossed_the_taking_back_is_still_answered(services):
+    """The node had sent it before it knew; without an answer the caller would see a lost server."""
+    running = Running(services=services).start()
+    connection = running.connection
+    late = connection.link.calls
+    connection.before_reply = lambda: late.append(lambda: connection.invoke("ECHO", b"late"))
+
+    running.end()
+
+    said = running.all_said()
+    assert [item[1] for item in said if isinstance(item, tuple)] == [b"late"]
+    assert said[-1] == "closed"
+
+
+def test_a_result_is_not_sent_over_another_connection_than_its_call(services):
+    """A node that was booted again counts calls anew: the number may belong to another call now."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_):
+        begun.set()
+        assert go_on.wait(WAIT_S)
+
+    services.add("SLOW", slow)
+    running = Running(services=services).start()
+    running.connection.invoke("SLOW")
+    assert begun.wait(WAIT_S)
+
+    running.connection.connect_again()
+    go_on.set()
+    running.end()
+
+    assert [item for item in running.all_said() if isinstance(item, tuple)] == []
+
+
+def test_a_call_of_a_lost_connection_is_not_begun(services):
+    """The node has given it to another server already."""
+    running = Running(services=services).start()
+    running.connection.invoke("ECHO", b"old")
+    assert running.next_said() == Advertise("ECHO")
+    running.next_said()
+    called = queue.SimpleQueue()
+    services.add("COUNT", called.put)
+    login = running.connection.link.welcome
+
+    running.connection.link.welcome = object()
+    running.connection.invoke("COUNT")
+    running.connection.link.welcome = login
+    running.end()
+
+    assert called.empty()
+
+
+def test_a_connection_that_is_lost_for_good_ends_the_server_with_its_error(services):
+    """A process that can never serve again must not look alive."""
+    running = Running(services=services).start()
+
+    running.connection.lose_for_good()
+    running.join()
+
+    assert [type(fault) for fault in running.faults] == [ConnectionClosed]
+    assert Unadvertise("ECHO") not in running.all_said()
+
+
+def test_a_handler_that_exits_ends_the_server_after_its_answer(services):
+    """The node starts a fresh process; the caller is answered by this one."""
+
+    def leave(_):
+        raise SystemExit
+
+    services.add("EXIT", leave)
+    running = Running(services=services).start()
+
+    running.connection.invoke("EXIT")
+    running.join()
+
+    assert [item[0].rval for item in running.all_said() if isinstance(item, tuple)] == [1]
+
+
+@pytest.mark.parametrize(("name", "said"), [("orders", f"orders:{os.getpid()}"), ("", "shop")])
+def test_the_node_learns_whose_process_it_is(monkeypatch, services, name, said):
+    """By that name it finds the connection of a process that ended."""
+    monkeypatch.setattr("tpmon.runtime.load", lambda _: [])
+    running = Running("shop", services, name=name).start()
+    running.end()
+
+    options = running.connection.options
+    assert (options["client_name"], options["is_server"]) == (said, True)
+
+
+def test_a_server_without_any_service_says_so():
+    """A module whose decorator was forgotten would otherwise run for ever, unseen."""
+    running = Running().start()
+    running.join()
+
+    (fault,) = running.faults
+    assert isinstance(fault, ServiceModuleError)
+    assert "no function with @service" in str(fault)
+
+
+# modules and their hooks
+
+
+MODULE = """
+import tpmon
+events = []
+def tpsvrinit():
+    events.append("init")
+    {init}
+def tpsvrdone():
+    events.append("done")
+    raise ValueError
+"""
+
+
+def write(tmp_path, name, init="tpmon.tpadvertise('EARLY', print)"):
+    (tmp_path / f"{name}.py").write_text(MODULE.format(init=init))
+    return name
+
+
+def test_the_hooks_of_a_module_are_called_around_its_work(tmp_path, services, caplog):
+    """Tmax's tpsvrinit and tpsvrdone: sessions and database connections live between them."""
+    name = write(tmp_path, "hooked_module")
+    running = Running(name, services, python_path=[tmp_path]).start()
+    module = sys.modules.pop(name)
+    assert module.events == ["init"]
+
+    running.end()
+
+    assert module.events == ["init", "done"]
+    said = running.all_said()
+    assert said[:3] == [Advertise("EARLY"), Advertise("ECHO"), Advertise("EARLY")]
+    assert "tpsvrdone() of hooked_module failed" in caplog.text
+
+
+@pytest.mark.parametrize(("init", "said"), [("return -1", "returned -1"), ("1 / 0", "raised Zero")])
+def test_a_module_whose_beginning_fails_offers_nothing(tmp_path, services, init, said):
+    """Calls of a half-begun server would all fail."""
+    name = write(tmp_path, "failing_module", init)
+    running = Running(name, services, python_path=[tmp_path]).start()
+    running.join()
+    del sys.modules[name]
+
+    (fault,) = running.faults
+    assert isinstance(fault, ServiceModuleError)
+    assert said in str(fault)
+    assert running.all_said() == ["closed"]
+
+
+def test_the_tp_functions_need_a_running_server():
+    """In a client's process there is nobody who could serve."""
+    for function, arguments in ((tpadvertise, ("X", print)), (tpunadvertise, ("X",))):
+        with pytest.raises(IllegalState):
+            function(*arguments)

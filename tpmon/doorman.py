@@ -1,0 +1,82 @@
+"""The doorman: who is connected, from HELLO to the end. All under the engine's lock."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from field_buffer.catalogue import NodeStopping, ProtocolError
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from tpmon.monitor import Monitor
+from tpmon.protocol import structures as wire
+from tpmon.protocol.frames import Kind, frame
+from tpmon.releases import Releases, ToPeer
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the node is, as the WELCOME says."""
+
+    node: str
+    node_uid: int
+    limits: wire.Limits
+    version: str
+
+
+class Doorman:
+    """Peers of the gateway and connections of the engine. A routing id is never an identity: who
+    somebody is follows from the login, and a login belongs to one peer."""
+
+    def __init__(self, engine: Engine, monitor: Monitor, identity: Identity) -> None:
+        self.identity = identity
+        self.is_stopping = False
+        self.numbers: dict[Hashable, int] = {}
+        self.peers: dict[int, Hashable] = {}
+        self.releases = Releases(self.peers)
+        self._engine = engine
+        self._monitor = monitor
+        self._next = 1
+
+    def hello(
+        self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
+    ) -> None:
+        """Let a client in; the same client's older connection is closed first."""
+        if self.is_stopping:
+            raise NodeStopping
+        if peer in self.numbers:
+            raise ProtocolError(detail="a second HELLO on one connection")
+        number, engine = self._next, self._engine
+        older = engine.open_connection(number, hello.uid, hello.client_id, hello.user)
+        if older is not None:
+            self._take_over(older, now_ms, fx)
+            engine.open_connection(number, hello.uid, hello.client_id, hello.user)
+        self._next += 1
+        self.numbers[peer], self.peers[number] = number, peer
+        self.releases.outlet.accept(peer)
+        if hello.is_server:
+            self._monitor.introduce(number, hello.client_name)
+        me = self.identity
+        welcome = wire.Welcome(number, me.node, me.node_uid, me.limits, me.version)
+        fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
+
+    def close(self, number: int, now_ms: int, fx: Effects) -> None:
+        """A connection ended."""
+        peer = self.peers.pop(number, None)
+        self.numbers.pop(peer, None)
+        self._monitor.lost(number)
+        self._engine.close_connection(number, now_ms, fx)
+
+    def dismiss(self, number: int, now_ms: int, fx: Effects) -> None:
+        """Close a connection from this side."""
+        peer = self.peers.get(number)
+        self.close(number, now_ms, fx)
+        if peer is not None:
+            self.releases.outlet.forget(peer)
+
+    def farewell(self, goodbye: bytes) -> None:
+        """Tell every peer why the node stops."""
+        parting = frame(Kind.GOODBYE, goodbye)
+        self.releases.outlet.put([(peer, parting) for peer in list(self.numbers)])
+
+    def _take_over(self, older: int, now_ms: int, fx: Effects) -> None:
+        """The same client is here again before its old connection was missed."""
+        self.dismiss(older, now_ms, fx)

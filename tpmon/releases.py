@@ -1,0 +1,94 @@
+"""What waits for the log before it may be said (P1), and the one place where it is let go.
+
+Effects of one batch wait together, in the order in which the engine made them, until the log is
+durable up to the batch's last record. Those that need no record go at once, in order too.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hms.engine.effects import Confirm, Deliver, Effects, Reply
+from tpmon.wire import Frame, encode_effect
+
+
+class Outlet(Protocol):
+    """What the broker needs of the gateway."""
+
+    def put(self, items: Sequence[tuple[Any, Frame]]) -> None:
+        """Frames for peers, in order."""
+
+    def accept(self, peer: Any) -> None:
+        """The peer said hello and was let in."""
+
+    def forget(self, peer: Any) -> None:
+        """The peer is not welcome any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToPeer:
+    """Effect: a frame for a peer that may have no connection (yet)."""
+
+    peer: Hashable
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class ToConnection:
+    """Effect: a frame for a connection, if it is still there when the frame may go."""
+
+    connection: int
+    frame: Frame
+
+
+class Releases:
+    """Effects on their way out. add() under the engine's lock, release() from any thread."""
+
+    def __init__(self, peers: dict[int, Hashable]) -> None:
+        self.outlet: Outlet
+        self._peers = peers
+        self._lock = threading.Lock()
+        self._at_once: deque[list[Any]] = deque()
+        self._waiting: deque[tuple[int, list[Any]]] = deque()
+
+    def add(self, fx: Effects, last_lsn: int) -> None:
+        """The effects of a batch whose records end at last_lsn."""
+        if fx.out and (fx.records or fx.must_wait):
+            self._waiting.append((last_lsn, fx.out))
+        elif fx.out:
+            self._at_once.append(fx.out)
+
+    def release(self, durable_lsn: int) -> list[Deliver]:
+        """Send what waited for no more than durable_lsn; the messages that are for listeners."""
+        listeners: list[Deliver] = []
+        with self._lock:
+            frames: list[tuple[Hashable, Frame]] = []
+            while self._at_once:
+                self._encode(self._at_once.popleft(), frames, listeners)
+            while self._waiting and self._waiting[0][0] <= durable_lsn:
+                self._encode(self._waiting.popleft()[1], frames, listeners)
+            if frames:
+                self.outlet.put(frames)
+        return listeners
+
+    def _encode(
+        self,
+        effects: list[Any],
+        frames: list[tuple[Hashable, Frame]],
+        listeners: list[Deliver],
+    ) -> None:
+        for effect in effects:
+            if isinstance(effect, ToPeer):
+                frames.append((effect.peer, effect.frame))
+                continue
+            peer = self._peers.get(effect.connection)
+            if peer is None:
+                continue  # it is gone; what it had out was given back
+            if isinstance(effect, ToConnection):
+                frames.append((peer, effect.frame))
+            elif isinstance(effect, Deliver) and effect.listener:
+                listeners.append(effect)
+            elif not isinstance(effect, Reply | Confirm) or effect.correlation:
+                frames.append((peer, encode_effect(effect)))
