@@ -98,6 +98,7 @@ def open_producer(
     """A producer; the highest sequence number taken from it so far."""
     owner = state.session(connection, session)
     _check_new(connection.producers, "producer", handle)
+    _check_count(state, connection.producers, "producers")
     target = state.destination(kind, destination)
     memory = state.memories.producer(connection.uid, handle)
     connection.producers[handle] = Producer(owner, handle, target, memory)
@@ -120,9 +121,7 @@ def open_consumer(
     """A consumer; everything that can be refused is checked before anything is changed."""
     session = state.session(connection, request.session)
     _check_new(connection.consumers, "consumer", request.handle)
-    limit = state.settings.consumers_max
-    if len(connection.consumers) >= limit:
-        raise ConsumerLimit(what="consumers", count=len(connection.consumers), limit=limit)
+    _check_count(state, connection.consumers, "consumers")
     if request.listener and not session.is_asynchronous:
         raise IllegalState(what="listener", detail="the session is not asynchronous")
     selector = Selector(request.selector) if request.selector.strip() else None
@@ -148,10 +147,18 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
     consumer.session.consumers.remove(consumer)
     del consumer.connection.consumers[consumer.handle]
     if isinstance(place, Subscription) and not place.is_durable:
-        place.topic.subscriptions.remove(place)
-        state.waiting_bytes -= place.line.size_bytes
-        return
-    dispatch(state, place, fx)
+        _end_passing(state, place)
+    else:
+        dispatch(state, place, fx)
+
+
+def _end_passing(state: State, subscription: Subscription) -> None:
+    """A subscription that is not durable ends; a transaction may still hold some of it."""
+    subscription.is_removed = True
+    subscription.topic.subscriptions.remove(subscription)
+    for message in list(subscription.line.in_order()):
+        subscription.line.remove(message)
+        state.waiting_bytes -= message.size_bytes
 
 
 def unsubscribe(state: State, destination: str, name: str, fx: Effects) -> None:
@@ -232,6 +239,12 @@ def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Sub
     made = topic.durable(wanted.name)
     assert made is not None
     return made
+
+
+def _check_count(state: State, table: Mapping[int, object], what: str) -> None:
+    limit = state.settings.consumers_max
+    if len(table) >= limit:
+        raise ConsumerLimit(what=f"{what} of a connection", count=len(table), limit=limit)
 
 
 def _check_new(table: Mapping[int, object], what: str, handle: int) -> None:

@@ -97,6 +97,7 @@ class Subscription(Place):
         self.is_no_local = definition.is_no_local
         self.client_id = definition.client_id
         self.redelivery_limit = topic.redelivery_limit
+        self.is_removed = False
         self._is_durable = is_durable
 
     @property

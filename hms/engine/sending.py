@@ -7,7 +7,7 @@ from field_buffer.catalogue import (
     QueueFull,
     TransactionTooLarge,
 )
-from field_buffer.packing import HEAD_BYTES_MAX, Row, slice_payloads, unpack_rows
+from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, Row, slice_payloads, unpack_rows
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Confirm, Effects
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
@@ -18,6 +18,8 @@ from hms.engine.sessions import Connection, PendingBatch, Session
 from hms.engine.state import State
 
 PRIORITY_MAX = 9
+TTL_MS_MAX = 100 * 366 * 86_400_000
+"""A hundred years; more would not fit where the time of expiry is kept."""
 
 
 def send(
@@ -141,6 +143,10 @@ def _check_rows(state: State, rows: list[Row]) -> None:
             )
         if row[4] > PRIORITY_MAX:
             raise InvalidArgument(what="priority", detail=f"{row[4]} is not between 0 and 9")
+        if row[2] > TTL_MS_MAX:
+            raise InvalidArgument(what="ttl", detail=f"{row[2]} ms are more than a hundred years")
+        if row[5] > KIND_NONE:
+            raise InvalidArgument(what="kind of body", detail=f"{row[5]} is not between 0 and 6")
 
 
 def _check_room(state: State, destination: Queue | Topic, count: int, size: int) -> None:

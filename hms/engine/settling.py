@@ -94,28 +94,38 @@ def give_back(
     fx: Effects,
 ) -> None:
     """Messages that were out wait again, or are dead; the caller dispatches."""
-    if not messages:
+    if isinstance(place, Subscription) and place.is_removed:
+        _drop(state, place, messages)
         return
-    line = place.line
-    again: list[StoredMessage] = []
-    limit = place.redelivery_limit
-    for message in messages:
-        deliveries, attempts = line.history.get(message.id, (0, 0))
-        if how is not Return.RELEASED:
-            deliveries += 1
-        if how is Return.FAILED:
-            attempts += 1
-            if 0 <= limit <= attempts:
-                _dead_letter(state, place, message, attempts, fx)
-                continue
-        line.put_back(message, deliveries, attempts)
-        again.append(message)
-    if how is Return.FAILED:
-        write_ranges(state, place, RecordType.FAILED, again, fx)
-    elif how is Return.RELEASED:
-        write_ranges(state, place, RecordType.RELEASED, again, fx)
+    again = [m for m in messages if _put_back(state, place, m, how, fx)]
+    if how is not Return.LOST:
+        kind = RecordType.FAILED if how is Return.FAILED else RecordType.RELEASED
+        write_ranges(state, place, kind, again, fx)
     if isinstance(place, Queue):
         place.offer_again(again)
+
+
+def _put_back(
+    state: State, place: Queue | Subscription, message: StoredMessage, how: Return, fx: Effects
+) -> bool:
+    """One message comes back; False when it has become a dead letter."""
+    deliveries, attempts = place.line.history.get(message.id, (0, 0))
+    if how is not Return.RELEASED:
+        deliveries += 1
+    if how is Return.FAILED:
+        attempts += 1
+        if 0 <= place.redelivery_limit <= attempts:
+            _dead_letter(state, place, message, attempts, fx)
+            return False
+    place.line.put_back(message, deliveries, attempts)
+    return True
+
+
+def _drop(state: State, place: Subscription, messages: list[StoredMessage]) -> None:
+    """Its subscription has ended meanwhile: nobody waits for them any more."""
+    for message in messages:
+        place.line.settle(message)
+        state.waiting_bytes -= message.size_bytes
 
 
 def _dead_letter(

@@ -102,9 +102,14 @@ def test_a_message_that_its_listener_cannot_take_becomes_a_dead_letter(call, run
         assert dead.property("$DeadCount") >= 2
 
 
+def _queue(connection, name):
+    (found,) = [q for q in connection.administer("queue.list") if q["name"] == name]
+    return found
+
+
 def _waiting(connection, queue):
-    (found,) = [q for q in connection.administer("queue.list") if q["name"] == queue]
-    return found["waiting"] + found.get("out", 0)
+    found = _queue(connection, queue)
+    return found["waiting"] + found["in_flight"]
 
 
 def test_killing_the_node_ends_its_servers(tmp_path):

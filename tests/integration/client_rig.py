@@ -1,4 +1,4 @@
-"""A scripted node: real ZeroMQ, no rules. It answers what a test tells it to, and keeps what it heard.
+"""A scripted node: real ZeroMQ, no rules. It answers what a test tells it to, and keeps what came.
 
 By default every request is granted, every SEND confirmed with consecutive ids, and what is put into
 `deliver` goes out as fast as credit allows. `on` replaces the answer to a kind of frame or request;
@@ -199,7 +199,7 @@ class FakeNode:
             return structures.decode(payload, structures.Hello)
         if kind is Kind.SETTLE:
             return frames.decode_settle(payload)
-        if kind is Kind.SEND and self.is_recording:
+        if kind is Kind.CALL or (kind is Kind.SEND and self.is_recording):
             return payload
         return None
 

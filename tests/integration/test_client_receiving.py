@@ -181,7 +181,7 @@ def test_a_browser_reads_page_after_page(connection, node):
 
     with connection.session().browser("orders", selector="A = 1") as browser:
         assert [message.body for message in browser] == [b"c", b"b", b"a"]
-        assert [message.message_id for message in browser][0] == "000000000003"
+        assert next(iter(browser)).message_id == "000000000003"
     assert node.requests(Browse)[0].selector == "A = 1"
 
 

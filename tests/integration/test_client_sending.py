@@ -18,9 +18,9 @@ def node():
 
 @pytest.fixture
 def session(node: FakeNode):
-    with hms.connect(node.address, request_timeout_s=WAIT_S) as connection:
-        with connection.session() as session:
-            yield session
+    connection = hms.connect(node.address, request_timeout_s=WAIT_S)
+    with connection, connection.session() as session:
+        yield session
 
 
 def test_a_sent_message_gets_its_id_and_header(session):

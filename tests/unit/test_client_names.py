@@ -8,13 +8,23 @@ import pytest
 import hms
 import tpmon
 
-API = ["connect", "context", "Queue", "Topic", "Message", "AckMode", "DeliveryMode", "Receipt", "Selector", "HmsError", "aio", "testing", "Session", "Producer", "Consumer", "Browser", "HMS_CHAR", "HMS_CLIENT_ACK", "hms_create_session", "hms_recvex", "QueueFull", "TpTimeout", "ConnectionLost"]
-TMAX = ["tpstart", "tpend", "tpcall", "tpacall", "tpgetrply", "tpcancel", "tpconnect", "tpsend", "tprecv", "tpdiscon", "tpalloc", "tprealloc", "tpfree", "tptypes", "tpsetunsol", "tpbroadcast", "tpsubscribe", "tpunsubscribe", "tppost", "gettperrno", "gettpurcode", "tpstrerror", "Server", "service", "Request", "tpreturn", "tpforward", "tpadvertise", "tpunadvertise"]
+API = (
+    "connect context Queue Topic Message AckMode DeliveryMode Receipt Selector HmsError "
+    "aio testing Session Producer Consumer Browser HMS_CHAR HMS_CLIENT_ACK hms_recvex "
+    "hms_create_session QueueFull TpTimeout ConnectionLost"
+)
+TMAX = (
+    "tpstart tpend tpcall tpacall tpgetrply tpcancel tpconnect tpsend tprecv tpdiscon tpalloc "
+    "tprealloc tpfree tptypes tpsetunsol tpbroadcast tpsubscribe tpunsubscribe tppost gettperrno "
+    "gettpurcode tpstrerror Server service Request tpreturn tpforward tpadvertise tpunadvertise"
+)
 
 
-@pytest.mark.parametrize(("module", "names"), [(hms, API), (tpmon, TMAX)])
-def test_every_promised_name_is_there(module, names):
-    """spec: these names are a contract."""
+@pytest.mark.parametrize(("module", "promised"), [(hms, API), (tpmon, TMAX)])
+def test_every_promised_name_is_there(module, promised):
+    """These names are a contract."""
+    names = promised.split()
+
     assert [name for name in names if not hasattr(module, name)] == []
     assert set(names) <= set(module.__all__)
     assert set(module.__all__) <= set(dir(module))

@@ -5,7 +5,7 @@ through as RecursionError or UnicodeDecodeError.
 """
 
 import struct
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,12 @@ HEADER_BYTES_MAX = 64 * 1024
 """The most bytes of one msgpack header; bodies are opaque and bounded by the frame."""
 
 QUEUE, TOPIC = "queue", "topic"
+
+U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
+U64 = Annotated[int, msgspec.Meta(ge=0)]
+"""msgpack has no larger integers."""
+Name = Annotated[str, msgspec.Meta(max_length=255)]
+Text = Annotated[str, msgspec.Meta(max_length=16_384)]
 
 
 class _Wire(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
@@ -40,12 +46,12 @@ class Hello(_Wire, frozen=True):
     """First frame of a connection. uid is chosen at random by the client and names it for as long
     as it lives, over reconnects too."""
 
-    uid: int
-    client_id: str = ""
-    user: str = ""
-    password: str = ""
-    client_name: str = ""
-    library: str = ""
+    uid: U64
+    client_id: Name = ""
+    user: Name = ""
+    password: Name = ""
+    client_name: Name = ""
+    library: Name = ""
     is_server: bool = False
 
 
@@ -54,7 +60,7 @@ class Welcome(_Wire, frozen=True):
 
     connection: int
     node: str
-    node_uid: int
+    node_uid: U64
     limits: Limits
     version: str = ""
 
@@ -63,8 +69,8 @@ class OpenSession(_Request, frozen=True):
     """ack_mode: 0 AUTO, 1 DUPS_OK, 2 CLIENT, 3 NONE. uid and commits name the session's
     transactions over a reconnect."""
 
-    session: int
-    ack_mode: int = 0
+    session: U32
+    ack_mode: U32 = 0
     is_transacted: bool = False
     is_asynchronous: bool = False
 
@@ -72,100 +78,100 @@ class OpenSession(_Request, frozen=True):
 class CloseSession(_Request, frozen=True):
     """What the application saw was settled before; the rest comes back."""
 
-    session: int
+    session: U32
 
 
 class OpenProducer(_Request, frozen=True):
     """Sequence numbers of a producer continue over a reconnect of the same client."""
 
-    producer: int
-    session: int
-    kind: str
-    destination: str
-    name: str = ""
+    producer: U32
+    session: U32
+    kind: Name
+    destination: Name
+    name: Name = ""
 
 
 class CloseProducer(_Request, frozen=True):
     """Its numbering is forgotten."""
 
-    producer: int
+    producer: U32
 
 
 class OpenConsumer(_Request, frozen=True):
     """kind: queue or topic. durable: name of the durable subscription. listener: the service that
     is called for every message; credit is then the node's business."""
 
-    consumer: int
-    session: int
-    kind: str
-    destination: str
-    credit: int
-    name: str = ""
-    selector: str = ""
-    durable: str = ""
+    consumer: U32
+    session: U32
+    kind: Name
+    destination: Name
+    credit: U32
+    name: Name = ""
+    selector: Text = ""
+    durable: Name = ""
     is_no_local: bool = False
-    listener: str = ""
+    listener: Name = ""
 
 
 class CloseConsumer(_Request, frozen=True):
     """What the application saw was settled before; the rest comes back."""
 
-    consumer: int
+    consumer: U32
 
 
 class Unsubscribe(_Request, frozen=True):
     """End a durable subscription."""
 
-    destination: str
-    name: str
+    destination: Name
+    name: Name
 
 
 class Commit(_Request, frozen=True):
     """number counts the session's commits from 1, so that a repeated one is recognised."""
 
-    session: int
-    number: int
+    session: U32
+    number: U32
 
 
 class Rollback(_Request, frozen=True):
     """End the transaction without effect."""
 
-    session: int
+    session: U32
 
 
 class Recover(_Request, frozen=True):
     """Begin again with the oldest unacknowledged message."""
 
-    session: int
+    session: U32
 
 
 class Browse(_Request, frozen=True):
     """A page of waiting messages: answered by BROWSED. after: the position the last page ended at,
     0 to begin."""
 
-    destination: str
-    selector: str = ""
+    destination: Name
+    selector: Text = ""
     is_oldest_first: bool = False
-    after: int = 0
-    count_max: int = 100
+    after: U64 = 0
+    count_max: U32 = 100
 
 
 class Advertise(_Request, frozen=True):
     """This connection runs the service from now on."""
 
-    service: str
+    service: Name
 
 
 class Unadvertise(_Request, frozen=True):
     """This connection runs the service no more."""
 
-    service: str
+    service: Name
 
 
 class Administer(_Request, frozen=True):
     """An operator's command, such as ("queue.list", {}); the reply carries plain data."""
 
-    verb: str
+    verb: Name
     arguments: dict[str, str | int | float | bool | None] = {}
 
 
@@ -198,8 +204,8 @@ class CallHead(_Wire, frozen=True):
     """CALL to the node: run a service. kind: the data's kind, as of a message body (0 bytes, 1
     text, 2 map, 6 none)."""
 
-    service: str
-    timeout_ms: int
+    service: Name
+    timeout_ms: U64
     kind: int = 0
     is_reply_wanted: bool = True
 
@@ -208,9 +214,9 @@ class InvokeHead(_Wire, frozen=True):
     """INVOKE to a server: call is the node's number of it. For a listener's message `delivered`
     holds its row, `head` its head, `destination` where it waited; the data is its body."""
 
-    service: str
-    call: int
-    deadline_ms: int
+    service: Name
+    call: U64
+    deadline_ms: U64
     kind: int = 0
     is_message: bool = False
     destination_kind: str = ""
@@ -222,7 +228,7 @@ class InvokeHead(_Wire, frozen=True):
 class ResultHead(_Wire, frozen=True):
     """RESULT from a server and ANSWER to the caller. rval: 2 TPSUCCESS, 1 TPFAIL."""
 
-    call: int
+    call: U64
     rval: int
     rcode: int = 0
     kind: int = 0

@@ -1,0 +1,117 @@
+"""A store in memory and an outlet that remembers: a broker without disk, sockets and threads."""
+
+from hms.engine.engine import Engine
+from hms.engine.settings import DestinationSettings, EngineSettings
+from tpmon.broker import Broker, Identity
+from tpmon.monitor import Monitor
+from tpmon.protocol.frames import Envelope, Kind, decode_envelope
+from tpmon.protocol.structures import Limits
+
+SETTINGS = EngineSettings(
+    message_bytes_max=10_000,
+    destinations=(
+        DestinationSettings("queue", "orders"),
+        DestinationSettings("queue", "ledger"),
+        DestinationSettings("topic", "news"),
+    ),
+)
+
+
+class MemoryStore:
+    """The Store interface over a list; commit() makes everything durable."""
+
+    def __init__(self, records=()):
+        self.records = list(records)
+        self.last_lsn = sum(count for _, count, _ in self.records)
+        self.durable_lsn = self.last_lsn
+        self.backlog_bytes = 0
+        self.is_waiting_for_space = False
+        self.needs_maintenance = False
+        self.refusal = None
+
+    def append(self, kind, count, parts):
+        payload = b"".join(parts)
+        self.records.append((kind, count, payload))
+        self.last_lsn += count
+        self.backlog_bytes += len(payload) + 1
+        return self.last_lsn
+
+    def commit(self):
+        self.durable_lsn, self.backlog_bytes = self.last_lsn, 0
+        return self.durable_lsn
+
+    def sends_refused(self):
+        return self.refusal
+
+    def maintain(self):
+        pass
+
+
+class Outlet:
+    """Frames by peer, decoded."""
+
+    def __init__(self):
+        self.sent = {}
+        self.accepted = set()
+
+    def put(self, items):
+        for peer, parts in items:
+            self.sent.setdefault(peer, []).append((decode_envelope(parts, 1 << 30), parts[1]))
+
+    def accept(self, peer):
+        self.accepted.add(peer)
+
+    def forget(self, peer):
+        self.accepted.discard(peer)
+
+    def take(self, peer):
+        """What was sent to a peer since the last time."""
+        return self.sent.pop(peer, [])
+
+
+class MemoryNode:
+    """A broker; storage work is done when step() is called."""
+
+    def __init__(self, settings=SETTINGS, store=None):
+        self.now_ms = 1_000_000
+        self.store = store or MemoryStore()
+        self.outlet = Outlet()
+        engine = Engine(settings)
+        recovery = engine.recovery()
+        for kind, _, payload in self.store.records:
+            recovery.apply(kind, payload)
+        recovery.finish()
+        limits = Limits(10_000, 1 << 20, 64, 8192, 10.0)
+        identity = Identity("memory", 1, limits, "test")
+        self.broker = Broker(engine, self.store, Monitor(), identity, lambda: self.now_ms)
+        self.broker.releases.outlet = self.outlet
+        self.broker.storage = self
+        self.engine = engine
+        self._boot()
+
+    def _boot(self):
+        from hms.engine.effects import Effects
+
+        fx = Effects()
+        self.engine.boot(self.now_ms, None, "test", fx)
+        for record in fx.records:
+            self.store.append(record.type, record.events, record.parts)
+        self.store.commit()
+
+    def notify(self):
+        """A storage worker would wake up."""
+
+    def submit(self, job):
+        job()
+
+    def step(self):
+        """Do the storage workers' work."""
+        while self.broker.lead():
+            pass
+
+    def send(self, peer, kind, payload, correlation=1, count=1):
+        """A frame arrives; what the peer got in answer."""
+        envelope = Envelope(Kind(kind), correlation, count, len(payload))
+        self.broker.handle(peer, [(envelope, payload)])
+        self.step()
+        return self.outlet.take(peer)
