@@ -447,14 +447,16 @@ class HandleUnknown(TpBadDescriptor):
 
 
 class AcknowledgeLost(TpConnectionClosed):
-    """HMS-3007: message {message_id} was delivered before the connection was lost; its acknowledgement could not be given."""
+    """HMS-3007: message {message_id}: the connection was lost {when} its acknowledgement."""
 
     number: ClassVar[int] = 3007
     text: ClassVar[str] = (
-        "message {message_id} was delivered before the connection was lost; its "
-        "acknowledgement could not be given"
+        "message {message_id}: the connection was lost {when} its acknowledgement"
     )
-    cure_text: ClassVar[str] = "It comes again, flagged as redelivered."
+    cure_text: ClassVar[str] = (
+        "Lost before it, the message comes again, flagged as redelivered. Lost during it, "
+        "the acknowledgement may have taken effect, and then it does not come again."
+    )
 
 
 class ConsumerLimit(TpLimit):

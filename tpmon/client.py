@@ -5,15 +5,15 @@ waits through the outage up to request_timeout_s; without, a lost connection end
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any, Self
 
 from field_buffer.catalogue import ConnectionClosed, ConnectionRefused, InvalidArgument
-from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, own_copy
 from tpmon.calling import Calling
 from tpmon.link import Link, State
+from tpmon.options import Options
 from tpmon.protocol.frames import Kind
 from tpmon.protocol.structures import Administer, Hello
 from tpmon.reconnect import Attempts
@@ -25,41 +25,21 @@ _READING = (".list", ".show", ".status")
 
 
 class Connection(Calling):
-    """See the module. Times are seconds; reconnect_period_s 0: try for ever.
+    """See the module; options: the fields of tpmon.options.Options."""
 
-    exception_listener is called, on a thread of the library, with every error that no call raises.
-    """
-
-    def __init__(
-        self,
-        address: str | Sequence[str],
-        *,
-        user: str = "",
-        password: str = "",
-        client_id: str = "",
-        client_name: str = "",
-        is_server: bool = False,
-        reconnect: bool = True,
-        reconnect_interval_s: float = 5,
-        reconnect_period_s: float = 0,
-        request_timeout_s: float = 200,
-        connect_timeout_s: float = 10,
-        exception_listener: Callable[[HmsError], None] | None = None,
-    ) -> None:
+    def __init__(self, address: str | Sequence[str], **options: Any) -> None:
         addresses = [address] if isinstance(address, str) else list(address)
         _check_addresses(addresses)
-        uid = int.from_bytes(os.urandom(8), "little") or 1
-        hello = Hello(uid, client_id, user, password, client_name, LIBRARY, is_server)
-        link = Link(hello)
-        link.on_error = exception_listener
-        self._connect_timeout_s = connect_timeout_s
-        attempts = Attempts(addresses, reconnect_interval_s, reconnect_period_s)
+        chosen = Options(**options)
+        link = Link(_hello(chosen))
+        link.on_error = chosen.exception_listener
+        self._connect_timeout_s = chosen.connect_timeout_s
         super().__init__(
             link,
             addresses,
-            reconnect=reconnect,
-            attempts=attempts,
-            request_timeout_s=request_timeout_s,
+            reconnect=chosen.reconnect,
+            attempts=Attempts(addresses, chosen.reconnect_interval_s, chosen.reconnect_period_s),
+            request_timeout_s=chosen.request_timeout_s,
         )
 
     # ---- open and close
@@ -139,6 +119,19 @@ class Connection(Calling):
         """
         on_loss = OnLoss.REPEAT if verb.endswith(_READING) else OnLoss.FAIL
         return self.request(Administer(verb, arguments or {}), on_loss=on_loss)
+
+
+def _hello(options: Options) -> Hello:
+    """Who connects, under a number drawn at random."""
+    return Hello(
+        int.from_bytes(os.urandom(8), "little") or 1,
+        options.client_id,
+        options.user,
+        options.password,
+        options.client_name,
+        LIBRARY,
+        options.is_server,
+    )
 
 
 def _check_addresses(addresses: Sequence[str]) -> None:

@@ -108,6 +108,8 @@ class Requests:
             request.durable,
             request.is_no_local,
             request.listener,
+            request.is_shared,
+            request.redelivery_delay_ms,
         )
         self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
 

@@ -155,7 +155,7 @@ class Consumer:
             raise IllegalState(what="message.ack()", detail="the session acknowledges by itself")
         message_id, now = message.delivered_id, self._inbox.stamp
         if stamp.incarnation != now.incarnation:
-            raise AcknowledgeLost(message_id=f"{message_id:012x}")
+            raise AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
         if stamp != now:
             raise IllegalState(what="message.ack()", detail="recover() has given it back")
         if self._is_over:

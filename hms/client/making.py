@@ -1,6 +1,6 @@
 """Making: the producers, consumers, subscribers and browsers of a session."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from field_buffer.catalogue import (
     ConnectionClosed,
@@ -68,7 +68,9 @@ class Making:
         for every message, in an asynchronous session. SelectorSyntaxError, DestinationNotFound.
         """
         destination = parse_destination(dest)
-        return self._consume(destination, selector, prefetch, name, listener)
+        return self._consume(
+            destination, prefetch, name=name, selector=selector or "", listener=listener or ""
+        )
 
     def subscriber(
         self,
@@ -87,20 +89,18 @@ class Making:
         if not isinstance(destination, Topic):
             raise InvalidArgument(what="subscriber()", detail=f"{destination} is not a topic")
         return self._consume(
-            destination, selector, prefetch, name, listener, durable=durable, no_local=no_local
+            destination,
+            prefetch,
+            name=name,
+            selector=selector or "",
+            durable=durable or "",
+            is_no_local=no_local,
+            listener=listener or "",
         )
 
-    def _consume(
-        self,
-        destination: Destination,
-        selector: str | None,
-        prefetch: int,
-        name: str,
-        listener: str | None,
-        durable: str | None = None,
-        no_local: bool = False,
-    ) -> Consumer:
-        if bool(listener) is not self.is_asynchronous:
+    def _consume(self, destination: Destination, prefetch: int, **options: Any) -> Consumer:
+        """A consumer; options: the further fields of OpenConsumer."""
+        if bool(options["listener"]) is not self.is_asynchronous:
             detail = "a listener service belongs to an asynchronous session, and only to one"
             raise IllegalState(what="consumer()", detail=detail)
         connection, state = self.connection, self.state
@@ -112,11 +112,7 @@ class Making:
                 destination.kind,
                 destination.name,
                 max(1, min(prefetch, connection.link.limits.prefetch_max)),
-                name,
-                selector or "",
-                durable or "",
-                no_local,
-                listener or "",
+                **options,
             )
             inbox = open_inbox(connection, state, opening, destination, self)
         return Consumer(cast("Session", self), inbox)

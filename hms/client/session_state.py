@@ -125,7 +125,7 @@ class SessionState(Settling):
         if self.is_transacted:
             return
         for message_id in message_ids:
-            self.link.report(AcknowledgeLost(message_id=f"{message_id:012x}"))
+            self.link.report(AcknowledgeLost(message_id=f"{message_id:012x}", when="before"))
 
     def close(self) -> Pending:
         """Settle what was seen, and close; a transaction is rolled back."""

@@ -71,10 +71,13 @@ class Settling(Participant):
         saying nothing would let the application believe that they are done with."""
         lost_id, self._lost_id = self._lost_id, 0
         if lost_id:
-            raise AcknowledgeLost(message_id=f"{lost_id:012x}")
+            raise AcknowledgeLost(message_id=f"{lost_id:012x}", when="before")
 
     def acknowledge(self, inboxes: Iterable[tuple[Inbox, list[int]]]) -> Pending | None:
-        """Acknowledge messages that were seen, answered when durable; None: there are none."""
+        """Acknowledge messages that were seen, answered when durable; None: there are none.
+
+        Lost on its way, it may have taken effect: then the messages do not come again.
+        """
         items: list[Settlement] = []
         last = 0
         for inbox, message_ids in inboxes:
@@ -84,8 +87,8 @@ class Settling(Participant):
             last = max(known, default=last)
         if not items:
             return None
-        error = AcknowledgeLost(message_id=f"{last:012x}")
-        pending = Pending("SETTLE", OnLoss.FAIL, error_if_lost=error)
+        error = AcknowledgeLost(message_id=f"{last:012x}", when="during")
+        pending = Pending("ack()", OnLoss.FAIL, error_if_lost=error)
         self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
         return pending
 

@@ -15,6 +15,9 @@ Body = Message | bytes | bytearray | memoryview | str | None
 Marked = list[tuple[int, Message]]
 """The application's own messages in a frame, with their places."""
 
+Cut = tuple[list[Encoded], Marked]
+"""A frame's messages."""
+
 PRIORITY_MAX = 9
 _pack_row = ROW.pack
 _FIRST_FRAME_MESSAGES = 32
@@ -62,20 +65,14 @@ class _Encoder:
         return encoded
 
 
-def frames_of(
-    bodies: Iterable[Body], options: SendOptions, message_bytes_max: int
-) -> Iterator[tuple[list[Encoded], Marked]]:
-    """The encoded messages of one frame after the other.
-
-    This loop is what send_many costs: 0.6 µs for bare bytes, for which nothing but a row is made.
-    An error leaves it after the frame with the messages before it.
-    """
-    encode = _Encoder(options, message_bytes_max)
+def frames_of(bodies: Iterable[Body], options: SendOptions, bytes_max: int) -> Iterator[Cut]:
+    """One frame after the other; an error comes after the frame with what was before it."""
+    encode = _Encoder(options, bytes_max)
     messages: list[Encoded] = []
     marked: Marked = []
     size, count_max = 0, _FIRST_FRAME_MESSAGES
     try:
-        for body in bodies:
+        for body in bodies:  # this is what send_many costs: 0.6 µs for bare bytes
             encoded = encode(body)
             size += len(encoded[1]) + len(encoded[2])
             if messages and (size > FRAME_BYTES_MAX or len(messages) >= count_max):

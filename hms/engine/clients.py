@@ -40,6 +40,8 @@ class ConsumerRequest:
     durable: str = ""
     is_no_local: bool = False
     listener: str = ""
+    is_shared: bool = False
+    redelivery_delay_ms: int = 0
 
 
 def open_connection(state: State, number: int, uid: int, client_id: str, user: str) -> Connection:
@@ -130,6 +132,7 @@ def open_consumer(
     credit = 1 if request.listener else min(request.credit, state.settings.prefetch_max)
     consumer = Consumer(session, request.handle, place, credit)
     consumer.name, consumer.listener = request.name, request.listener
+    consumer.redelivery_delay_ms = request.redelivery_delay_ms
     if isinstance(place, Queue):
         consumer.selector = selector
     place.attach(consumer)
@@ -146,7 +149,7 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
     place.detach(consumer)
     consumer.session.consumers.remove(consumer)
     del consumer.connection.consumers[consumer.handle]
-    if isinstance(place, Subscription) and not place.is_durable:
+    if isinstance(place, Subscription) and not place.is_durable and not place.consumers:
         _end_passing(state, place)
     else:
         dispatch(state, place, fx)
@@ -156,7 +159,7 @@ def _end_passing(state: State, subscription: Subscription) -> None:
     """A subscription that is not durable ends; a transaction may still hold some of it."""
     subscription.is_removed = True
     subscription.topic.subscriptions.remove(subscription)
-    for message in list(subscription.line.in_order()):
+    for message in subscription.line.everything():
         subscription.line.remove(message)
         state.waiting_bytes -= message.size_bytes
 
@@ -175,7 +178,7 @@ def unsubscribe(state: State, destination: str, name: str, fx: Effects) -> None:
 
 def _remove_subscription(state: State, subscription: Subscription, fx: Effects) -> None:
     line = subscription.line
-    waiting = list(line.in_order())
+    waiting = line.everything()
     for message in waiting:
         line.remove(message)
     discard(state, subscription, waiting, Cause.UNSUBSCRIBED, fx)
@@ -206,7 +209,14 @@ def _place_for(
         request.selector.strip(),
         request.is_no_local,
         connection.client_id,
+        request.is_shared,
     )
+    if request.is_shared and not wanted.name:
+        raise InvalidArgument(what="shared subscription", detail="it needs a name")
+    if request.is_shared and not request.durable:
+        shared = target.shared(wanted.name)
+        if shared is not None:
+            return _same(shared, wanted, target)
     if not request.durable:
         subscription = Subscription(target, wanted, is_durable=False)
         target.subscriptions.append(subscription)
@@ -219,9 +229,11 @@ def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Sub
     §8.3.3)."""
     known = topic.durable(wanted.name)
     if known is not None:
+        old = known.definition
+        if known.consumers and wanted.is_shared and old.is_shared:
+            return _same(known, wanted, topic)
         if known.consumers:
             raise DurableNameInUse(name=wanted.name, destination=topic.name)
-        old = known.definition
         if (old.selector, old.is_no_local) == (wanted.selector, wanted.is_no_local):
             return known
         _remove_subscription(state, known, fx)
@@ -233,12 +245,20 @@ def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Sub
         wanted.selector,
         wanted.is_no_local,
         wanted.client_id,
+        wanted.is_shared,
     )
     state.define(definition)
     fx.records.append(defined(definition))
     made = topic.durable(wanted.name)
     assert made is not None
     return made
+
+
+def _same(known: Subscription, wanted: Definition, topic: Topic) -> Subscription:
+    """A further consumer of a shared subscription must ask for the same messages (JMS 3.1 §4.3.2)."""
+    if known.definition.selector != wanted.selector or known.is_no_local != wanted.is_no_local:
+        raise DurableNameInUse(name=wanted.name, destination=topic.name)
+    return known
 
 
 def _check_count(state: State, table: Mapping[int, object], what: str) -> None:

@@ -5,6 +5,9 @@ record serve many messages. A delivery of persistent messages is a record: after
 is known to have been out, so it comes again with the right count (docs/decisions/0006).
 """
 
+import heapq
+
+from hms.engine.deadletters import DeadReason, keep, target_of
 from hms.engine.effects import Deliver, Effects
 from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage
@@ -18,6 +21,8 @@ CHUNK_BYTES = 1 << 20
 OUT_BYTES_MAX = 16 << 20
 """So many bytes may be out to one consumer; it gets at least one message all the same."""
 ACK_NONE = 3
+RANGES_PER_RECORD = 1024
+"""16 KiB: a record has to fit into the smallest segment."""
 
 
 def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
@@ -41,6 +46,19 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
                 _deliver(state, place, consumer, messages, fx)
         ready = [c for c in ready if _has_room(c)]
     discard(state, place, expired, Cause.EXPIRED, fx)
+
+
+def dispatch_due(state: State, fx: Effects) -> None:
+    """Deliver delayed messages whose time has come."""
+    places: dict[int, Queue | Subscription] = {}
+    while state.due and state.due[0][0] <= state.now_ms:
+        _, key, place = heapq.heappop(state.due)
+        places[key] = place
+    for place in places.values():
+        again = place.line.release_due(state.now_ms)
+        if isinstance(place, Queue):
+            place.offer_again(again)
+        dispatch(state, place, fx)
 
 
 def _has_room(consumer: Consumer) -> bool:
@@ -129,11 +147,16 @@ def discard(
     if not messages:
         return
     counters = place.line.counters
-    if cause is Cause.EXPIRED:
-        counters.expired += len(messages)
-    else:
-        counters.purged += len(messages)
     state.waiting_bytes -= sum(m.size_bytes for m in messages)
+    if cause is not Cause.EXPIRED:
+        counters.purged += len(messages)
+    else:
+        counters.expired += len(messages)
+        target = target_of(state, place, DeadReason.EXPIRED)
+        if target is not None:
+            keep(state, place, target, [(m, 0) for m in messages], DeadReason.EXPIRED, fx)
+            dispatch(state, target, fx)
+            messages = [m for m in messages if not (m.is_persistent and place.is_durable)]
     write_ranges(state, place, RecordType.DISCARDED, messages, fx, cause)
 
 
@@ -148,6 +171,7 @@ def write_ranges(
     """Record what happened to those of the messages that the log knows."""
     if not place.is_durable:
         return
-    persistent = [m for m in messages if m.is_persistent]
-    if persistent:
-        fx.records.append(ranges(kind, place.number, state.now_ms, ids_of(persistent), cause))
+    spans = ids_of([m for m in messages if m.is_persistent])
+    for start in range(0, len(spans), RANGES_PER_RECORD):
+        chunk = spans[start : start + RANGES_PER_RECORD]
+        fx.records.append(ranges(kind, place.number, state.now_ms, chunk, cause))

@@ -11,7 +11,7 @@ from typing import Any
 from field_buffer.errors import FieldValue
 from hms.engine import clients, inspect, recovery, sending, settling, transactions
 from hms.engine.clients import ConsumerRequest
-from hms.engine.dispatch import discard, dispatch
+from hms.engine.dispatch import discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.places import Queue
@@ -163,7 +163,8 @@ class Engine:
             return 0
         self.state.at(now_ms)
         messages = settling.take_out(consumer, spans)
-        settling.give_back(self.state, consumer.place, messages, how, fx)
+        delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
+        settling.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
         dispatch(self.state, consumer.place, fx)
         return len(messages)
 
@@ -263,9 +264,14 @@ class Engine:
         self.state.at(now_ms)
         return inspect.administer(self.state, verb, arguments, fx)
 
+    def due_ms(self) -> int | None:
+        """When tick() has delayed messages to release; None: not before something happens."""
+        return self.state.due[0][0] if self.state.due else None
+
     def tick(self, now_ms: int, fx: Effects) -> None:
-        """Remove what has expired (F-D2)."""
+        """Release what is due, remove what has expired (F-C9, F-D2)."""
         self.state.at(now_ms)
+        dispatch_due(self.state, fx)
         for place in [*self.state.places.values(), *self._passing()]:
             due = place.line.due(self.state.now_ms)
             for message in due:

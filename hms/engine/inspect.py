@@ -39,6 +39,7 @@ def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
     counters = line.counters
     return {
         "waiting": line.waiting_count,
+        "delayed": line.delayed_count,
         "in_flight": line.out_count,
         "bytes": line.size_bytes,
         "sent": counters.sent,
@@ -123,7 +124,7 @@ def _session_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any
 def _queue_purge(state: State, arguments: Arguments, fx: Effects) -> int:
     """Discard what waits in a queue; messages that are out stay."""
     queue = _queue(state, arguments)
-    waiting = list(queue.line.in_order())
+    waiting = queue.line.everything()
     for message in waiting:
         queue.line.remove(message)
     discard(state, queue, waiting, Cause.PURGED, fx)

@@ -1,7 +1,7 @@
 """Line: where messages wait for consumers: a queue, or one subscription of a topic.
 
-Theory of operation. A message is WAITING or OUT (delivered, not settled); it leaves by being
-acknowledged or discarded. Waiting messages stand in one deque per priority, in order of arrival.
+Theory of operation. A message is WAITING, DELAYED (it waits, but not before its time) or OUT
+(delivered, not settled); it leaves by being acknowledged or discarded. Waiting messages stand in one deque per priority, in order of arrival.
 Those that come back stand in a heap beside it and are older than what follows them, so the next
 message is the smaller of the two heads. A message taken from the middle (by a selector, by expiry)
 is only noted in `_gone` and skipped when its turn comes; so every step costs O(1) or O(log n).
@@ -47,6 +47,7 @@ class Line:
         self._mortal: dict[int, StoredMessage] = {}
         self._expiry: list[tuple[int, int]] = []
         self._index: dict[int, StoredMessage] | None = None
+        self._delayed: dict[int, tuple[int, StoredMessage]] = {}
 
     # adding
 
@@ -78,6 +79,28 @@ class Line:
         if self._index is not None:
             self._index[message.id] = message
 
+    def put_back_later(
+        self, message: StoredMessage, deliveries: int, attempts: int, due_ms: int
+    ) -> None:
+        """A message that was out waits again from due_ms on, then in its old place."""
+        self.out_count -= 1
+        self.history[message.id] = (deliveries, attempts)
+        self._delayed[message.id] = (due_ms, message)
+
+    def release_due(self, now_ms: int) -> list[StoredMessage]:
+        """Delayed messages whose time has come wait now."""
+        due = [m for due_ms, m in self._delayed.values() if due_ms <= now_ms]
+        for message in due:
+            del self._delayed[message.id]
+            self.out_count += 1
+            self.put_back(message, *self.history[message.id])
+        return due
+
+    @property
+    def delayed_count(self) -> int:
+        """How many wait for their time."""
+        return len(self._delayed)
+
     # taking
 
     def take(
@@ -106,7 +129,10 @@ class Line:
         self.out_count += 1
 
     def remove(self, message: StoredMessage) -> None:
-        """A waiting message leaves for good."""
+        """A waiting or delayed message leaves for good."""
+        if self._delayed.pop(message.id, None) is not None:
+            self._leave(message)
+            return
         self._skip(message)
         self._forget_waiting(message)
         self._leave(message)
@@ -142,6 +168,10 @@ class Line:
             back = [m for _, seq, m in returned if seq not in self._gone]
             fresh = (m for m in self._levels[priority] if m.seq not in self._gone)
             yield from heapq.merge(back, fresh, key=lambda m: m.seq)
+
+    def everything(self) -> list[StoredMessage]:
+        """All that is here and not out: waiting and delayed."""
+        return [*self.in_order(), *(message for _, message in self._delayed.values())]
 
     def open_index(self) -> dict[int, StoredMessage]:
         """Waiting messages by id, kept from now on; for selectors and for what is taken by id."""

@@ -17,6 +17,9 @@ class Place:
         self.number = number
         self.line = Line(number, name)
         self.consumers: list[Consumer] = []
+        self.redelivery_delay_ms = 0
+        self.dead_letter = DEAD_LETTER_QUEUE
+        self.expired_to = ""
         self.turn = 0
         """Whose turn it is among the consumers."""
 
@@ -40,7 +43,6 @@ class Queue(Place):
         super().__init__(number, name)
         self.redelivery_limit = redelivery_limit
         self.messages_max = messages_max
-        self.dead_letter = DEAD_LETTER_QUEUE
         self.producers = 0
         self.candidates: dict[Consumer, deque[StoredMessage]] = {}
         """For each consumer with a selector, what waits and matches, in order of arrival."""
@@ -87,7 +89,6 @@ class Subscription(Place):
 
     kind = "subscription"
     redelivery_limit: int
-    dead_letter = DEAD_LETTER_QUEUE
 
     def __init__(self, topic: "Topic", definition: Definition, is_durable: bool) -> None:
         super().__init__(definition.number, definition.name)
@@ -97,6 +98,10 @@ class Subscription(Place):
         self.is_no_local = definition.is_no_local
         self.client_id = definition.client_id
         self.redelivery_limit = topic.redelivery_limit
+        self.redelivery_delay_ms = topic.redelivery_delay_ms
+        self.dead_letter = topic.dead_letter
+        self.expired_to = topic.expired_to
+        self.is_shared = definition.is_shared
         self.is_removed = False
         self._is_durable = is_durable
 
@@ -133,6 +138,9 @@ class Topic:
         self.number = number
         self.name = name
         self.redelivery_limit = redelivery_limit
+        self.redelivery_delay_ms = 0
+        self.dead_letter = DEAD_LETTER_QUEUE
+        self.expired_to = ""
         self.subscriptions: list[Subscription] = []
         self.producers = 0
         self.sent = 0
@@ -141,6 +149,13 @@ class Topic:
     def definition(self) -> Definition:
         """How the log knows it."""
         return Definition(self.number, "topic", self.name)
+
+    def shared(self, name: str) -> Subscription | None:
+        """The shared subscription of that name that is not durable (JMS 3.1 §4.3.2)."""
+        for subscription in self.subscriptions:
+            if subscription.is_shared and not subscription.is_durable and subscription.name == name:
+                return subscription
+        return None
 
     def durable(self, name: str) -> Subscription | None:
         """The durable subscription of that name."""

@@ -77,6 +77,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     selector: str = ""
     is_no_local: bool = False
     client_id: str = ""
+    is_shared: bool = False
 
 
 class NodeEvent(msgspec.Struct, frozen=True):

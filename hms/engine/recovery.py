@@ -222,7 +222,7 @@ def _is_warm(
 
 def _empty(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Delete what the store holds for a place: its messages, and itself if it is a subscription."""
-    waiting = list(place.line.in_order())
+    waiting = place.line.everything()
     for message in waiting:
         place.line.remove(message)
     discard(state, place, waiting, Cause.COLD, fx)

@@ -70,6 +70,7 @@ class Consumer:
         self.epoch = 0
         self.name = ""
         self.listener = ""
+        self.redelivery_delay_ms = 0
         self.selector: Selector | None = None
         self.out: dict[int, StoredMessage] = {}
         self.out_bytes = 0

@@ -15,6 +15,18 @@ class DestinationSettings:
     redelivery_limit: int | None = None
     dead_letter: str = DEAD_LETTER_QUEUE
     messages_max: int = 0
+    redelivery_delay_ms: int = 0
+    expired_to: str = ""
+    """The queue that gets what expires here; "" discards it (F-C10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSettings:
+    """A durable subscription that exists from boot (F-E5)."""
+
+    name: str
+    topic: str
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,4 +44,7 @@ class EngineSettings:
     prefetch_max: int = 8192
     frames_in_flight_max: int = 64
     producers_remembered: int = 10_000
+    passing_bytes_max: int = 64 << 20
+    """What may wait for a subscriber that is not durable; beyond it the oldest is discarded."""
     destinations: tuple[DestinationSettings, ...] = field(default=())
+    subscriptions: tuple[SubscriptionSettings, ...] = field(default=())

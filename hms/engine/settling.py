@@ -10,28 +10,19 @@ LOST           nobody knows, the consumer is gone: redelivered is set, no attemp
 import enum
 from collections.abc import Iterable
 
-import msgspec
-
 from field_buffer.catalogue import TransactionTooLarge
-from field_buffer.packing import ROW, encode_head
+from hms.engine.deadletters import DeadReason, keep, target_of
 from hms.engine.dispatch import acknowledge, dispatch, write_ranges
 from hms.engine.effects import Effects
-from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
-from hms.engine.records import (
-    Cause,
-    Placement,
-    Record,
-    RecordType,
-    Sent,
-    group,
-    ranges,
-    sent,
-)
+from hms.engine.records import Cause, RecordType
 from hms.engine.sessions import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 
+LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
+"""A message's own redelivery limit, as a property that its sender sets."""
 ACKNOWLEDGED_BYTES = 64
 """What an acknowledgement costs in a transaction's size."""
 
@@ -92,12 +83,14 @@ def give_back(
     messages: list[StoredMessage],
     how: Return,
     fx: Effects,
+    delay_ms: int = 0,
 ) -> None:
-    """Messages that were out wait again, or are dead; the caller dispatches."""
+    """Messages that were out wait again, or are dead; the caller dispatches. delay_ms: for those
+    that failed, before they are tried again (F-C9)."""
     if isinstance(place, Subscription) and place.is_removed:
         _drop(state, place, messages)
         return
-    again = [m for m in messages if _put_back(state, place, m, how, fx)]
+    again = [m for m in messages if _put_back(state, place, m, how, delay_ms, fx)]
     if how is not Return.LOST:
         kind = RecordType.FAILED if how is Return.FAILED else RecordType.RELEASED
         write_ranges(state, place, kind, again, fx)
@@ -106,7 +99,12 @@ def give_back(
 
 
 def _put_back(
-    state: State, place: Queue | Subscription, message: StoredMessage, how: Return, fx: Effects
+    state: State,
+    place: Queue | Subscription,
+    message: StoredMessage,
+    how: Return,
+    delay_ms: int,
+    fx: Effects,
 ) -> bool:
     """One message comes back; False when it has become a dead letter."""
     deliveries, attempts = place.line.history.get(message.id, (0, 0))
@@ -114,11 +112,23 @@ def _put_back(
         deliveries += 1
     if how is Return.FAILED:
         attempts += 1
-        if 0 <= place.redelivery_limit <= attempts:
-            _dead_letter(state, place, message, attempts, fx)
+        if 0 <= _limit(place, message) <= attempts:
+            _to_dead_letters(state, place, message, attempts, fx)
             return False
+        if delay_ms:
+            due_ms = state.now_ms + delay_ms
+            place.line.put_back_later(message, deliveries, attempts, due_ms)
+            state.wake_at(due_ms, place)
+            return True
     place.line.put_back(message, deliveries, attempts)
     return True
+
+
+def _limit(place: Queue | Subscription, message: StoredMessage) -> int:
+    """The message's own limit if it has one, else the destination's; -1 for none."""
+    own = message.head().properties.get(LIMIT_PROPERTY)
+    is_number = isinstance(own, int) and not isinstance(own, bool)
+    return own if is_number and place.name != DEAD_LETTER_QUEUE else place.redelivery_limit
 
 
 def _drop(state: State, place: Subscription, messages: list[StoredMessage]) -> None:
@@ -128,83 +138,16 @@ def _drop(state: State, place: Subscription, messages: list[StoredMessage]) -> N
         state.waiting_bytes -= message.size_bytes
 
 
-def _dead_letter(
+def _to_dead_letters(
     state: State, place: Queue | Subscription, message: StoredMessage, attempts: int, fx: Effects
 ) -> None:
-    """Move a message to its dead letter queue; what was and what is are one record."""
-    target = state.queues.get(place.dead_letter) or state.queues[DEAD_LETTER_QUEUE]
-    letter = _as_dead_letter(state, place, message, attempts, target, fx)
+    """A message that was out failed once too often."""
+    target = target_of(state, place, DeadReason.REDELIVERY_LIMIT)
     place.line.settle(message)
     place.line.counters.dead_lettered += 1
-    before = target.line.size_bytes
-    target.line.add([letter])
-    target.offer([letter])
-    state.waiting_bytes += target.line.size_bytes - before - message.size_bytes
-    if message.is_persistent and place.is_durable:
-        fx.records.append(_dead_letter_record(state, place, message, letter, target))
+    state.waiting_bytes -= message.size_bytes
+    if target is None:
+        write_ranges(state, place, RecordType.DISCARDED, [message], fx, Cause.DEAD_LETTERED)
+        return
+    keep(state, place, target, [(message, attempts)], DeadReason.REDELIVERY_LIMIT, fx)
     dispatch(state, target, fx)
-
-
-def _as_dead_letter(
-    state: State,
-    place: Queue | Subscription,
-    message: StoredMessage,
-    attempts: int,
-    target: Queue,
-    fx: Effects,
-) -> StoredMessage:
-    """The message as it lies in the DLQ: same id, and why, when, whence, how often."""
-    kind = "queue" if isinstance(place, Queue) else "topic"
-    origin = place.name if isinstance(place, Queue) else place.topic.name
-    head = message.head()
-    node = dict(head.node) | {
-        "$DeadReason": "REDELIVERY_LIMIT",
-        "$DeadOrigin": f"{kind}:{origin}",
-        "$DeadTime": state.now_ms,
-        "$DeadCount": attempts,
-    }
-    if isinstance(place, Subscription):
-        node["$DeadSubscription"] = place.name
-    id_ = message.id
-    if id_ in target.line.open_index() or any(id_ in c.out for c in target.consumers):
-        node["$OriginalMessageID"] = message_id_text(id_)
-        id_ = state.take_ids(1, fx)  # another subscription's copy is there already
-    encoded = encode_head(msgspec.structs.replace(head, node=node))
-    is_persistent = message.is_persistent and place.is_durable
-    return StoredMessage(
-        id_,
-        state.take_seqs(1),
-        message.timestamp_ms,
-        0,
-        message.priority,
-        message.kind,
-        len(encoded),
-        encoded + message.payload[message.head_bytes :],
-        is_persistent,
-    )
-
-
-def _dead_letter_record(
-    state: State,
-    place: Queue | Subscription,
-    message: StoredMessage,
-    letter: StoredMessage,
-    target: Queue,
-) -> Record:
-    body_bytes = len(letter.payload) - letter.head_bytes
-    row = ROW.pack(letter.head_bytes, body_bytes, 0, 0, letter.priority, letter.kind, 0, 0)
-    head = Sent(
-        target.number,
-        letter.id,
-        letter.timestamp_ms,
-        0,
-        0,
-        0,
-        1,
-        is_forwarded=True,
-        placements=[Placement(target.number, b"")],
-        pack=memoryview(row + letter.payload),
-    )
-    span = [(message.id, message.id)]
-    left = ranges(RecordType.DISCARDED, place.number, state.now_ms, span, Cause.DEAD_LETTERED)
-    return group(0, 0, 0, state.now_ms, [sent(head), left])

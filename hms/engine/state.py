@@ -1,5 +1,7 @@
 """All that the engine knows, and how it is found."""
 
+import heapq
+
 from field_buffer.catalogue import (
     DestinationKindMismatch,
     DestinationNotFound,
@@ -31,7 +33,13 @@ class State:
         """What the log knows by number; subscriptions that are not durable have none."""
         self.sessions_open = 0
         self.waiting_bytes = 0
+        self.due: list[tuple[int, int, Queue | Subscription]] = []
+        """When a place has delayed messages to release, soonest first."""
         self.configured = {(d.kind, d.name): d for d in settings.destinations}
+
+    def wake_at(self, due_ms: int, place: Queue | Subscription) -> None:
+        """Look at a place again at that time."""
+        heapq.heappush(self.due, (due_ms, id(place), place))
 
     # time and numbers
 
@@ -87,13 +95,13 @@ class State:
             self.queues[queue.name] = self.places[queue.number] = queue
         elif definition.kind == "topic":
             configured = self.configured.get(("topic", definition.name))
-            self.topics[definition.name] = Topic(
-                definition.number, definition.name, self._limit(configured)
-            )
+            topic = Topic(definition.number, definition.name, self._limit(configured))
+            self._configure(topic, configured)
+            self.topics[definition.name] = topic
         else:
-            topic = self.topic_numbered(definition.topic)
-            subscription = Subscription(topic, definition, is_durable=True)
-            topic.subscriptions.append(subscription)
+            owner = self.topic_numbered(definition.topic)
+            subscription = Subscription(owner, definition, is_durable=True)
+            owner.subscriptions.append(subscription)
             self.places[definition.number] = subscription
 
     def define_configured(self) -> list[Record]:
@@ -104,6 +112,23 @@ class State:
             table = self.queues if settings.kind == "queue" else self.topics
             if settings.name not in table:
                 definition = Definition(self.take_number(), settings.kind, settings.name)
+                self.define(definition)
+                records.append(defined(definition))
+        return records + self._define_subscriptions()
+
+    def _define_subscriptions(self) -> list[Record]:
+        records = []
+        for wanted in self.settings.subscriptions:
+            topic = self.topics[wanted.topic]
+            if topic.durable(wanted.name) is None:
+                definition = Definition(
+                    self.take_number(),
+                    "subscription",
+                    wanted.name,
+                    topic.number,
+                    wanted.selector,
+                    is_shared=True,
+                )
                 self.define(definition)
                 records.append(defined(definition))
         return records
@@ -125,8 +150,15 @@ class State:
             queue.redelivery_limit = -1  # the end of the way
         if configured is not None:
             queue.messages_max = configured.messages_max
-            queue.dead_letter = configured.dead_letter
+        self._configure(queue, configured)
         return queue
+
+    @staticmethod
+    def _configure(place: Queue | Topic, configured: DestinationSettings | None) -> None:
+        if configured is not None:
+            place.dead_letter = configured.dead_letter
+            place.redelivery_delay_ms = configured.redelivery_delay_ms
+            place.expired_to = configured.expired_to
 
     def _limit(self, configured: DestinationSettings | None) -> int:
         if configured is None or configured.redelivery_limit is None:

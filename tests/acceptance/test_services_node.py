@@ -24,9 +24,9 @@ timeout_s = {timeout_s}
 def test_a_service_is_there_as_soon_as_its_node_is_ready(tmp_path):
     """Whoever waited for hms boot must not have to wait once more."""
     project = write_project(tmp_path / "project")
-    with node(config=CONFIG.format(timeout_s=0), python_path=[project]) as started:
-        with calling(started) as call:
-            assert call("WHO")
+    config = CONFIG.format(timeout_s=0)
+    with node(config=config, python_path=[project]) as started, calling(started) as call:
+        assert call("WHO")
 
 
 def test_one_more_process_is_started_while_calls_wait(tmp_path):
@@ -50,21 +50,24 @@ def test_the_service_section_limits_a_call(tmp_path):
     project = write_project(tmp_path / "project")
     os.mkfifo(tmp_path / "pipe")
     asked, config = {"pipe": str(tmp_path / "pipe"), "mode": "r"}, CONFIG.format(timeout_s=0.5)
-    with node(config=config, python_path=[project]) as started, calling(started) as call:
-        with pytest.raises(ServiceTimeout):
-            call("MEET", asked, timeout_s=600)
+    with (
+        node(config=config, python_path=[project]) as started,
+        calling(started) as call,
+        pytest.raises(ServiceTimeout),
+    ):
+        call("MEET", asked, timeout_s=600)
 
 
 def test_calls_wait_for_a_server_that_is_started_again(tmp_path):
     """One crash costs the call that caused it; those that come a moment later find the service."""
     project = write_project(tmp_path / "project")
-    with node(config=CONFIG.format(timeout_s=0), python_path=[project]) as started:
-        with calling(started) as call:
-            before = call("WHO")["pid"]
-            with pytest.raises(ServerLost):
-                call("DIE")
+    config = CONFIG.format(timeout_s=0)
+    with node(config=config, python_path=[project]) as started, calling(started) as call:
+        before = call("WHO")["pid"]
+        with pytest.raises(ServerLost):
+            call("DIE")
 
-            assert call("WHO")["pid"] != before
+        assert call("WHO")["pid"] != before
 
 
 def test_a_listener_takes_a_message_with_the_largest_head(tmp_path):

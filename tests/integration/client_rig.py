@@ -5,10 +5,9 @@ By default every request is granted, every SEND confirmed with consecutive ids, 
 `drop` closes the connection as a killed node does; `restart` listens again on the same port.
 """
 
-import itertools
 import os
+import queue
 import select
-import struct
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -16,47 +15,24 @@ from time import monotonic
 from typing import Any
 
 import zmq
+from client_answers import Answers
+from client_frames import rows
 
 from field_buffer.errors import HmsError
-from field_buffer.packing import DELIVERED_ROW
-from tpmon.protocol import frames, structures
-from tpmon.protocol.frames import CONFIRM_BODY, DELIVER_HEAD, Action, Kind
-from tpmon.protocol.structures import Limits, OpenConsumer, OpenSession, Welcome
+from tpmon.protocol import frames
+from tpmon.protocol.frames import DELIVER_HEAD, Action, Kind
+from tpmon.protocol.structures import Limits
 
 LIMITS = Limits(1 << 20, 1 << 22, 16, 1000, 10.0)
-TIMESTAMP_MS = 1_700_000_000_000
 WAIT_S = 20
 
 
-class Consumer:
-    """What the fake node knows of a consumer."""
-
-    def __init__(self, opening: OpenConsumer) -> None:
-        self.opening = opening
-        self.credit = opening.credit
-        self.epoch = 0
-
-
-def rows(*messages: tuple[int, bytes], count: int = 1, expires_at_ms: int = 0) -> bytes:
-    """Delivered rows and payloads of (id, body)."""
-    table = [
-        DELIVERED_ROW.pack(one, TIMESTAMP_MS, expires_at_ms, count, 0, len(body), 4, 0, 1)
-        for one, body in messages
-    ]
-    return b"".join(table) + b"".join(body for _, body in messages)
-
-
-class FakeNode:
+class FakeNode(Answers):
     """See the module. Everything it heard stands in `heard` as (kind, decoded payload)."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
-        self.limits = limits
-        self.on: dict[Any, Callable[..., Any]] = {}
+        super().__init__(limits)
         self.heard: list[tuple[Kind, Any]] = []
-        self.consumers: dict[int, Consumer] = {}
-        self.commits: dict[int, int] = {}
-        self.is_recording = True
-        self._ids = itertools.count(1)
         self._orders: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self._wake = os.eventfd(0)
@@ -192,73 +168,6 @@ class FakeNode:
         with self._changed:
             self._changed.notify_all()
 
-    def _decoded(self, kind: Kind, payload: bytes) -> Any:
-        if kind is Kind.REQUEST:
-            return structures.decode_request(payload)
-        if kind is Kind.HELLO:
-            return structures.decode(payload, structures.Hello)
-        if kind is Kind.SETTLE:
-            return frames.decode_settle(payload)
-        if kind is Kind.CALL or (kind is Kind.SEND and self.is_recording):
-            return payload
-        return None
-
-    def _answer(self, kind: Kind, correlation: int, what: Any, payload: bytes) -> None:
-        script = self.on.get(type(what)) or self.on.get(kind)
-        try:
-            reply = script(what) if script else self._usual(kind, what, payload)
-        except HmsError as error:
-            self.say(Kind.ERROR, structures.encode_error(error), correlation)
-            return
-        if reply is not None and correlation:
-            self.say(*reply, correlation)
-
-    def _usual(self, kind: Kind, what: Any, payload: bytes) -> tuple[Kind, bytes] | None:
-        if kind is Kind.SEND:
-            count = frames.decode_send(payload).message_count
-            first = next(self._ids)
-            self._ids = itertools.count(first + count)
-            return Kind.CONFIRM, CONFIRM_BODY.pack(first, TIMESTAMP_MS, count)
-        if kind is Kind.HELLO:
-            return Kind.WELCOME, structures.encode(Welcome(1, "fake", 7, self.limits))
-        if kind is Kind.SETTLE:
-            self._credit(what)
-        return self._granted(what) if kind in (Kind.REQUEST, Kind.SETTLE) else None
-
-    def _credit(self, items: list[frames.Settlement]) -> None:
-        for item in items:
-            consumer = self.consumers.get(item.consumer)
-            if item.action is Action.CREDIT and consumer and item.epoch == consumer.epoch:
-                consumer.credit += item.credit
-
-    def _granted(self, what: Any) -> tuple[Kind, bytes]:
-        name = type(what).__name__
-        if isinstance(what, OpenConsumer):
-            self.consumers[what.consumer] = Consumer(what)
-        elif isinstance(what, OpenSession):
-            last = self.commits.get(what.session, 0)
-            return Kind.REPLY, structures.encode({"last_commit": last})
-        elif name == "Commit":
-            self.commits[what.session] = what.number
-            return Kind.REPLY, b"\xc3"
-        elif name in ("Recover", "Rollback"):
-            for consumer in self.consumers.values():
-                consumer.epoch += 1
-        elif name == "CloseConsumer":
-            self.consumers.pop(what.consumer, None)
-        elif name == "CloseSession":
-            for number in [
-                n for n, c in self.consumers.items() if c.opening.session == what.session
-            ]:
-                del self.consumers[number]
-        return Kind.REPLY, b""
-
-
-def browsed(*messages: tuple[int, bytes], follows: bool, position: int) -> tuple[Kind, bytes]:
-    """A page for a Browse."""
-    head = DELIVER_HEAD.pack(int(follows), 0, len(messages), 0)
-    return Kind.BROWSED, head + struct.pack("<Q", position) + rows(*messages)
-
 
 @contextmanager
 def fake_node(limits: Limits = LIMITS) -> Any:
@@ -268,3 +177,24 @@ def fake_node(limits: Limits = LIMITS) -> Any:
         yield node
     finally:
         node.close()
+
+
+def in_thread(call) -> "queue.Queue[object]":
+    """Run it in a thread; its result or error comes through the queue."""
+    ended: queue.Queue[object] = queue.Queue()
+
+    def run() -> None:
+        try:
+            ended.put(call())
+        except HmsError as error:
+            ended.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return ended
+
+
+def restart(node: FakeNode) -> None:
+    """The node comes back, and the client with it."""
+    hellos = len(node.kinds(Kind.HELLO))
+    node.restart()
+    node.wait(lambda: len(node.kinds(Kind.HELLO)) > hellos)

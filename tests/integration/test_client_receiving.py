@@ -4,7 +4,8 @@ import queue
 import threading
 
 import pytest
-from client_rig import WAIT_S, FakeNode, browsed, fake_node
+from client_frames import browsed
+from client_rig import WAIT_S, FakeNode, fake_node
 
 import hms
 from tpmon.protocol.frames import Action, Kind

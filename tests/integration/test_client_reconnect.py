@@ -1,15 +1,14 @@
 """What a lost connection means for an application: a scripted node dies and returns."""
 
 import queue
-import threading
 
 import pytest
-from client_rig import WAIT_S, FakeNode, fake_node
+from client_rig import WAIT_S, FakeNode, fake_node, in_thread, restart
 
 import hms
 from tpmon.protocol import structures
 from tpmon.protocol.frames import Action, Kind
-from tpmon.protocol.structures import Commit, Hello, OpenConsumer, OpenProducer, OpenSession
+from tpmon.protocol.structures import Hello, OpenConsumer, OpenProducer, OpenSession
 
 
 @pytest.fixture
@@ -29,27 +28,6 @@ def connection(node: FakeNode, errors):
         node.address, request_timeout_s=WAIT_S, exception_listener=errors.put
     ) as connection:
         yield connection
-
-
-def in_thread(call) -> "queue.Queue[object]":
-    """Run it in a thread; its result or error comes through the queue."""
-    ended: queue.Queue[object] = queue.Queue()
-
-    def run() -> None:
-        try:
-            ended.put(call())
-        except hms.HmsError as error:
-            ended.put(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return ended
-
-
-def restart(node: FakeNode) -> None:
-    """The node comes back, and the client with it."""
-    hellos = len(node.kinds(Kind.HELLO))
-    node.restart()
-    node.wait(lambda: len(node.kinds(Kind.HELLO)) > hellos)
 
 
 def test_no_node_is_told_in_time():
@@ -211,84 +189,6 @@ def test_a_prefetched_message_is_dropped_by_the_loss(connection, node, errors):
     node.drop()
     errors.get(timeout=WAIT_S)
 
-    assert consumer.receive_nowait() is None
-
-
-def test_a_commit_after_lost_work_raises_and_the_next_one_works(connection, node, errors):
-    """F-K7: half a transaction must never be committed."""
-    session = connection.session(transacted=True)
-    producer = session.producer("orders")
-    producer.send(b"lost")
-    node.drop()
-    errors.get(timeout=WAIT_S)
-    restart(node)
-    producer.send(b"after the loss, before the commit")
-
-    with pytest.raises(hms.TransactionRolledBack):
-        session.commit()
-    producer.send(b"new")
-    session.commit()
-
-    assert node.commits == {session.state.number: 1}
-
-
-def test_rollback_completes_during_an_outage(connection, node, errors):
-    """F-K7: rollback always completes."""
-    session = connection.session(transacted=True)
-    session.producer("orders").send(b"lost")
-    node.drop()
-    errors.get(timeout=WAIT_S)
-
-    session.rollback()
-    restart(node)
-    session.commit()
-
-    assert node.requests(Commit) == []
-
-
-@pytest.mark.parametrize("took_effect", [True, False])
-def test_a_commit_without_a_reply_ends_as_it_really_did(connection, node, took_effect):
-    """E09: the client is told the truth, from the number that OpenSession is answered with."""
-    node.on[Commit] = lambda _: None
-    session = connection.session(transacted=True)
-    session.producer("orders").send(b"x")
-    committing = in_thread(session.commit)
-    node.wait(lambda: node.requests(Commit))
-    node.drop()
-    if took_effect:
-        node.commits[session.state.number] = 1
-    del node.on[Commit]
-
-    restart(node)
-    ended = committing.get(timeout=WAIT_S)
-
-    assert ended is None if took_effect else isinstance(ended, hms.TransactionRolledBack)
-    session.producer("orders").send(b"y")
-    session.commit()
-
-
-def test_leaving_the_block_commits_and_an_exception_rolls_back(connection, node):
-    """The block is the transaction."""
-    with connection.session(transacted=True) as session:
-        session.producer("orders").send(b"x")
-    with pytest.raises(hms.InvalidArgument), connection.session(transacted=True) as session:
-        session.producer("orders").send(b"y", priority=10)
-
-    assert len(node.commits) == 1
-
-
-def test_what_a_transaction_consumed_is_acknowledged_before_its_commit(connection, node):
-    """F-B5: receipts are final with the commit, and given back by the rollback."""
-    session = connection.session(transacted=True)
-    consumer = session.consumer("orders")
-    node.deliver((1, b"a"), (2, b"b"))
-    consumer.receive(WAIT_S)
-    session.commit()
-    assert node.settled(Action.ACKNOWLEDGE) == [1]
-    consumer.receive(WAIT_S)
-    session.rollback()
-
-    assert node.settled(Action.ACKNOWLEDGE) == [1, 2]
     assert consumer.receive_nowait() is None
 
 

@@ -3,7 +3,8 @@
 import threading
 
 import pytest
-from client_rig import WAIT_S, FakeNode, browsed, fake_node
+from client_frames import browsed
+from client_rig import WAIT_S, FakeNode, fake_node
 
 import hms
 import tpmon
@@ -215,27 +216,6 @@ def test_a_reply_that_is_not_here_yet_can_be_asked_for_without_waiting(node):
         tpmon.tpgetrply(cd)
 
 
-def test_the_environment_names_the_node(tmp_path, monkeypatch):
-    """tmaxreadenv: the file that Tmax programs have."""
-    from tpmon.environment import ADDRESS, addresses
-
-    for name in ("TMAX_HOST_ADDR", "TMAX_HOST_PORT", "TMAX_BACKUP_ADDR", "HMS_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    assert addresses() == [ADDRESS]
-    file = tmp_path / "tmax.env"
-    file.write_text("[OTHER]\nTMAX_HOST_ADDR=wrong\n[TMAX]\n# node\nTMAX_HOST_ADDR = n1\n")
-    monkeypatch.setenv("TMAX_HOST_ADDR", "")
-
-    tpmon.tmaxreadenv(file, "TMAX")
-    tpmon.tpputenv("TMAX_HOST_PORT=7701")
-
-    assert addresses() == ["tcp://n1:7701"]
-    assert tpmon.tpgetenv("TMAX_HOST_PORT") == "7701"
-    with pytest.raises(hms.InvalidArgument):
-        tpmon.tmaxreadenv(file, "NONE")
-    monkeypatch.delenv("TMAX_HOST_PORT")
-
-
 def test_the_context_object_is_connection_and_session_at_once(node):
     """F-B9: the simple case in two lines."""
     with hms.context(node.address, request_timeout_s=WAIT_S) as context:
@@ -243,14 +223,3 @@ def test_the_context_object_is_connection_and_session_at_once(node):
         assert context.receive(hms.Queue("q"), timeout_s=0.01) is None
         node.deliver((1, b"y"))
         assert context.receive("q", timeout_s=WAIT_S).body == b"y"
-
-
-def test_buffers_are_allocated_by_their_type():
-    """tpalloc, tptypes: kept for programs that are carried over."""
-    assert isinstance(tpmon.tpalloc("FIELD"), FieldBuffer)
-    assert tpmon.tptypes("text") == ("STRING", "", 4)
-    assert tpmon.tptypes(b"x")[0] == "CARRAY"
-    with pytest.raises(hms.InvalidArgument):
-        tpmon.tpalloc("NONSENSE")
-    tpmon.tpfree(tpmon.tprealloc("text", 10))
-    assert "TPENOENT" in tpmon.tpstrerror(tpmon.TPENOENT)

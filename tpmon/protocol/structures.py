@@ -99,7 +99,8 @@ class CloseProducer(_Request, frozen=True):
 
 class OpenConsumer(_Request, frozen=True):
     """kind: queue or topic. durable: name of the durable subscription. listener: the service that
-    is called for every message; credit is then the node's business."""
+    is called for every message; credit is then the node's business. is_shared: other consumers may
+    share the subscription `durable`, or `name` when it is not durable."""
 
     consumer: U32
     session: U32
@@ -111,6 +112,8 @@ class OpenConsumer(_Request, frozen=True):
     durable: Name = ""
     is_no_local: bool = False
     listener: Name = ""
+    is_shared: bool = False
+    redelivery_delay_ms: U32 = 0
 
 
 class CloseConsumer(_Request, frozen=True):

@@ -1,142 +1,22 @@
-"""Sender, inbox and session state, sans-IO: windows, credit, epochs, transactions."""
+"""Inbox and session state, sans-IO: acknowledgements, credit, epochs, transactions."""
 
 import pytest
+from client_link import LOST, new_link, sent, up
 
 import hms
 from field_buffer.packing import DELIVERED_ROW
 from hms.client.inbox import Inbox
-from hms.client.sending import FRAME_MESSAGES_MAX, Sender, SendOptions, Ticket
 from hms.client.session_state import SessionState
 from hms.client.settling import ACKNOWLEDGEMENTS_MAX
-from hms.client.streaming import frames_of
 from tpmon.link import Link
-from tpmon.protocol import frames, structures
-from tpmon.protocol.frames import CONFIRM_BODY, DELIVER_HEAD, Action, Kind
-from tpmon.protocol.structures import Hello, Limits, OpenConsumer, Welcome
-
-LIMITS = Limits(1 << 20, 1 << 22, 2, 1000, 30.0)
-LOST = hms.ConnectionLost(address="a", reason="cut")
+from tpmon.protocol import frames
+from tpmon.protocol.frames import DELIVER_HEAD, Action, Kind
+from tpmon.protocol.structures import OpenConsumer
 
 
 @pytest.fixture
 def link() -> Link:
-    link = Link(Hello(1))
-    up(link)
-    return link
-
-
-def up(link: Link) -> None:
-    link.greet(0.0)
-    welcome = structures.encode(Welcome(1, "node", 7, LIMITS))
-    link.receive(frames.frame(Kind.WELCOME, welcome, 1), 0.0)
-    link.outbox.clear()
-
-
-def sent(link: Link, kind: Kind) -> list:
-    """The payloads of that kind in the outbox."""
-    return [
-        parts[1] for parts in link.outbox if frames.decode_envelope(parts, 1 << 30).kind is kind
-    ]
-
-
-def answer(link: Link, parts, kind: Kind, payload: bytes = b"") -> None:
-    correlation = frames.decode_envelope(parts, 1 << 30).correlation
-    link.receive(frames.frame(kind, payload, correlation), 1.0)
-
-
-def confirm(link: Link, number: int, first: int, count: int) -> None:
-    answer(link, link.outbox[number], Kind.CONFIRM, CONFIRM_BODY.pack(first, 5, count))
-
-
-# ---- sending
-
-
-def make_sender(link: Link, *, is_transacted: bool = False) -> Sender:
-    return Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=is_transacted)
-
-
-def add(sender: Sender, *, is_persistent: bool = True) -> Ticket:
-    ticket = Ticket(1, [], SendOptions(is_persistent))
-    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=is_persistent)
-    return ticket
-
-
-def test_messages_wait_in_the_pack_until_a_frame_is_confirmed(link):
-    """The busier the connection, the fuller its frames."""
-    sender = make_sender(link)
-    for _ in range(2):
-        add(sender)
-        sender.push()
-    tickets = [add(sender) for _ in range(10)]
-    sender.push()
-    assert len(sent(link, Kind.SEND)) == 2
-    assert not sender.has_room
-
-    confirm(link, 0, 1, 1)
-
-    assert frames.decode_send(sent(link, Kind.SEND)[2]).message_count == 10
-    confirm(link, 2, 50, 10)
-    assert [ticket.receipts[0].message_id for ticket in tickets][-1] == f"{59:012x}"
-
-
-def test_a_full_pack_leaves_by_itself(link):
-    """A frame has a limit (P8)."""
-    sender = make_sender(link)
-    for _ in range(FRAME_MESSAGES_MAX + 1):
-        add(sender)
-
-    assert [frames.decode_send(one).message_count for one in sent(link, Kind.SEND)] == [
-        FRAME_MESSAGES_MAX
-    ]
-
-
-def test_a_transactions_sends_fail_with_the_connection(link):
-    """The node has dropped the transaction; repeating them would put them into the next one."""
-    sender = make_sender(link, is_transacted=True)
-    ticket = add(sender)
-    sender.push()
-
-    link.lose(LOST, is_final=False)
-
-    assert isinstance(ticket.error, hms.TransactionRolledBack)
-    assert link.sends_in_flight == 0
-
-
-def test_other_sends_keep_their_place_in_the_window(link):
-    """F-D9: they are on their way again as soon as the link is up."""
-    sender = make_sender(link)
-    ticket = add(sender)
-    sender.push()
-    frame = link.outbox[0]
-
-    link.lose(LOST, is_final=False)
-    up_again = link.greet(1.0)
-    welcome = structures.encode(Welcome(1, "node", 7, LIMITS))
-    link.receive(frames.frame(Kind.WELCOME, welcome, 1), 1.0)
-
-    assert up_again is None
-    assert frame in link.outbox
-    assert not ticket.is_done
-    assert link.sends_in_flight == 1
-
-
-def test_frames_begin_small_and_grow():
-    """The node is busy while the next, larger frame is packed."""
-    counts = [len(one) for one, _ in frames_of([b"x"] * 1_000, SendOptions(), 100)]
-
-    assert counts == [32, 64, 128, 256, 256, 256, 8]
-
-
-def test_an_error_comes_after_the_frame_with_what_was_good():
-    """What was before it in the order is sent."""
-    made = frames_of([b"x", b"y", b"too long"], SendOptions(), 3)
-
-    assert len(next(made)[0]) == 2
-    with pytest.raises(hms.MessageTooLarge):
-        next(made)
-
-
-# ---- receiving
+    return new_link()
 
 
 def make_inbox(link: Link, state: SessionState, credit: int = 10) -> Inbox:

@@ -1,0 +1,156 @@
+"""Dead letters: messages that leave their place for a queue that keeps them (F-C8, F-C10).
+
+A letter keeps the message's id, body and properties, and says in its head why it is there, since
+when, from where and after how many attempts. It does not expire. What was and what is are one record,
+so after a crash the message is in exactly one place.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from field_buffer.packing import ROW, encode_head
+from hms.engine.effects import Effects
+from hms.engine.line import ids_of
+from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.places import Queue, Subscription
+from hms.engine.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
+from hms.engine.settings import DEAD_LETTER_QUEUE
+from hms.engine.state import State
+
+GROUP_BYTES = 64 << 10
+"""Letters are recorded together up to about so many bytes."""
+
+
+class DeadReason(enum.StrEnum):
+    """Why a message became a dead letter."""
+
+    REDELIVERY_LIMIT = "REDELIVERY_LIMIT"
+    EXPIRED = "EXPIRED"
+
+
+_CAUSES = {DeadReason.REDELIVERY_LIMIT: Cause.DEAD_LETTERED, DeadReason.EXPIRED: Cause.EXPIRED}
+
+
+def target_of(state: State, place: Queue | Subscription, reason: DeadReason) -> Queue | None:
+    """The queue that keeps the letters of a place; None when they are to be discarded."""
+    name = place.dead_letter if reason is DeadReason.REDELIVERY_LIMIT else place.expired_to
+    if not name or name == place.name:
+        return None
+    return state.queues.get(name) or state.queues[DEAD_LETTER_QUEUE]
+
+
+def keep(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    messages: Sequence[tuple[StoredMessage, int]],
+    reason: DeadReason,
+    fx: Effects,
+) -> None:
+    """Put messages, which have left their line, into the target; each with its attempts so far.
+    The caller dispatches the target."""
+    for chunk in _chunks(messages):
+        letters = [_letter(state, place, target, m, reason, n, fx) for m, n in chunk]
+        before = target.line.size_bytes
+        target.line.add(letters)
+        target.offer(letters)
+        state.waiting_bytes += target.line.size_bytes - before
+        moved = [
+            (message, letter)
+            for (message, _), letter in zip(chunk, letters, strict=True)
+            if letter.is_persistent
+        ]
+        if moved:
+            fx.records.append(_record(state, place, target, moved, _CAUSES[reason]))
+
+
+def _chunks(
+    messages: Sequence[tuple[StoredMessage, int]],
+) -> Iterator[list[tuple[StoredMessage, int]]]:
+    chunk: list[tuple[StoredMessage, int]] = []
+    size = 0
+    for message, attempts in messages:
+        chunk.append((message, attempts))
+        size += message.size_bytes
+        if size >= GROUP_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _letter(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    message: StoredMessage,
+    reason: DeadReason,
+    attempts: int,
+    fx: Effects,
+) -> StoredMessage:
+    head = message.head()
+    node = dict(head.node) | _story(state, place, reason, attempts)
+    id_ = message.id
+    if id_ in target.line.open_index() or any(id_ in c.out for c in target.consumers):
+        node["$OriginalMessageID"] = message_id_text(id_)
+        id_ = state.take_ids(1, fx)  # another subscription's copy is there already
+    encoded = encode_head(msgspec.structs.replace(head, node=node))
+    return StoredMessage(
+        id_,
+        state.take_seqs(1),
+        message.timestamp_ms,
+        0,
+        message.priority,
+        message.kind,
+        len(encoded),
+        encoded + message.payload[message.head_bytes :],
+        is_persistent=message.is_persistent and place.is_durable,
+    )
+
+
+def _story(
+    state: State, place: Queue | Subscription, reason: DeadReason, attempts: int
+) -> dict[str, str | int]:
+    is_queue = isinstance(place, Queue)
+    origin = f"queue:{place.name}" if is_queue else f"topic:{place.topic.name}"
+    story: dict[str, str | int] = {
+        "$DeadReason": reason.value,
+        "$DeadOrigin": origin,
+        "$DeadTime": state.now_ms,
+        "$DeadCount": attempts,
+    }
+    return story if is_queue else story | {"$DeadSubscription": place.name}
+
+
+def _record(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    moved: list[tuple[StoredMessage, StoredMessage]],
+    cause: Cause,
+) -> Record:
+    arrived = [_sent(target, letter) for _, letter in moved]
+    spans = ids_of([message for message, _ in moved])
+    left = ranges(RecordType.DISCARDED, place.number, state.now_ms, spans, cause)
+    return group(0, 0, 0, state.now_ms, [*arrived, left])
+
+
+def _sent(target: Queue, letter: StoredMessage) -> Record:
+    body_bytes = len(letter.payload) - letter.head_bytes
+    row = ROW.pack(letter.head_bytes, body_bytes, 0, 0, letter.priority, letter.kind, 0, 0)
+    return sent(
+        Sent(
+            target.number,
+            letter.id,
+            letter.timestamp_ms,
+            0,
+            0,
+            0,
+            1,
+            is_forwarded=True,
+            placements=[Placement(target.number, b"")],
+            pack=memoryview(row + letter.payload),
+        )
+    )

@@ -1,0 +1,107 @@
+"""Transacted sessions, and what a lost connection does to them, against a scripted node."""
+
+import queue
+
+import pytest
+from client_rig import WAIT_S, FakeNode, fake_node, in_thread, restart
+
+import hms
+from tpmon.protocol.frames import Action
+from tpmon.protocol.structures import Commit
+
+
+@pytest.fixture
+def node():
+    with fake_node() as node:
+        yield node
+
+
+@pytest.fixture
+def errors() -> "queue.Queue[hms.HmsError]":
+    return queue.Queue()
+
+
+@pytest.fixture
+def connection(node: FakeNode, errors):
+    with hms.connect(
+        node.address, request_timeout_s=WAIT_S, exception_listener=errors.put
+    ) as connection:
+        yield connection
+
+
+def test_a_commit_after_lost_work_raises_and_the_next_one_works(connection, node, errors):
+    """F-K7: half a transaction must never be committed."""
+    session = connection.session(transacted=True)
+    producer = session.producer("orders")
+    producer.send(b"lost")
+    node.drop()
+    errors.get(timeout=WAIT_S)
+    restart(node)
+    producer.send(b"after the loss, before the commit")
+
+    with pytest.raises(hms.TransactionRolledBack):
+        session.commit()
+    producer.send(b"new")
+    session.commit()
+
+    assert node.commits == {session.state.number: 1}
+
+
+def test_rollback_completes_during_an_outage(connection, node, errors):
+    """F-K7: rollback always completes."""
+    session = connection.session(transacted=True)
+    session.producer("orders").send(b"lost")
+    node.drop()
+    errors.get(timeout=WAIT_S)
+
+    session.rollback()
+    restart(node)
+    session.commit()
+
+    assert node.requests(Commit) == []
+
+
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_a_commit_without_a_reply_ends_as_it_really_did(connection, node, took_effect):
+    """E09: the client is told the truth, from the number that OpenSession is answered with."""
+    node.on[Commit] = lambda _: None
+    session = connection.session(transacted=True)
+    session.producer("orders").send(b"x")
+    committing = in_thread(session.commit)
+    node.wait(lambda: node.requests(Commit))
+    node.drop()
+    if took_effect:
+        node.commits[session.state.number] = 1
+    del node.on[Commit]
+
+    restart(node)
+    ended = committing.get(timeout=WAIT_S)
+
+    assert ended is None if took_effect else isinstance(ended, hms.TransactionRolledBack)
+    session.producer("orders").send(b"y")
+    session.commit()
+
+
+def test_leaving_the_block_commits_and_an_exception_rolls_back(connection, node):
+    """The block is the transaction."""
+    with connection.session(transacted=True) as session:
+        session.producer("orders").send(b"x")
+    with pytest.raises(hms.InvalidArgument), connection.session(transacted=True) as session:
+        session.producer("orders").send(b"y", priority=10)
+
+    assert len(node.commits) == 1
+
+
+def test_what_a_transaction_consumed_is_acknowledged_before_its_commit(connection, node):
+    """F-B5: receipts are final with the commit, and given back by the rollback."""
+    session = connection.session(transacted=True)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"))
+    consumer.receive(WAIT_S)
+    session.commit()
+    assert node.settled(Action.ACKNOWLEDGE) == [1]
+    consumer.receive(WAIT_S)
+    session.rollback()
+
+    assert node.settled(Action.ACKNOWLEDGE) == [1, 2]
+    assert consumer.receive_nowait() is None

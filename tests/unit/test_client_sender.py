@@ -1,0 +1,98 @@
+"""Sender, sans-IO: the pack, the window, what a lost connection does to both."""
+
+import pytest
+from client_link import LOST, confirm, new_link, sent, up
+
+import hms
+from hms.client.sending import FRAME_MESSAGES_MAX, Sender, SendOptions, Ticket
+from hms.client.streaming import frames_of
+from tpmon.link import Link
+from tpmon.protocol import frames
+from tpmon.protocol.frames import Kind
+
+
+@pytest.fixture
+def link() -> Link:
+    return new_link()
+
+
+def make_sender(link: Link, *, is_transacted: bool = False) -> Sender:
+    return Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=is_transacted)
+
+
+def add(sender: Sender, *, is_persistent: bool = True) -> Ticket:
+    ticket = Ticket(1, [], SendOptions(is_persistent))
+    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=is_persistent)
+    return ticket
+
+
+def test_messages_wait_in_the_pack_until_a_frame_is_confirmed(link):
+    """The busier the connection, the fuller its frames."""
+    sender = make_sender(link)
+    for _ in range(2):
+        add(sender)
+        sender.push()
+    tickets = [add(sender) for _ in range(10)]
+    sender.push()
+    assert len(sent(link, Kind.SEND)) == 2
+    assert not sender.has_room
+
+    confirm(link, 0, 1, 1)
+
+    assert frames.decode_send(sent(link, Kind.SEND)[2]).message_count == 10
+    confirm(link, 2, 50, 10)
+    assert [ticket.receipts[0].message_id for ticket in tickets][-1] == f"{59:012x}"
+
+
+def test_a_full_pack_leaves_by_itself(link):
+    """A frame has a limit (P8)."""
+    sender = make_sender(link)
+    for _ in range(FRAME_MESSAGES_MAX + 1):
+        add(sender)
+
+    assert [frames.decode_send(one).message_count for one in sent(link, Kind.SEND)] == [
+        FRAME_MESSAGES_MAX
+    ]
+
+
+def test_a_transactions_sends_fail_with_the_connection(link):
+    """The node has dropped the transaction; repeating them would put them into the next one."""
+    sender = make_sender(link, is_transacted=True)
+    ticket = add(sender)
+    sender.push()
+
+    link.lose(LOST, is_final=False)
+
+    assert isinstance(ticket.error, hms.TransactionRolledBack)
+    assert link.sends_in_flight == 0
+
+
+def test_other_sends_keep_their_place_in_the_window(link):
+    """F-D9: they are on their way again as soon as the link is up."""
+    sender = make_sender(link)
+    ticket = add(sender)
+    sender.push()
+    frame = link.outbox[0]
+
+    link.lose(LOST, is_final=False)
+    up(link)
+
+    assert frame in link.outbox
+    assert not ticket.is_done
+    assert link.sends_in_flight == 1
+
+
+def test_frames_begin_small_and_grow():
+    """The node is busy while the next, larger frame is packed."""
+    counts = [len(one) for one, _ in frames_of([b"x"] * 1_000, SendOptions(), 100)]
+
+    assert counts == [32, 64, 128, 256, 256, 256, 8]
+
+
+def test_an_error_comes_after_the_frame_with_what_was_good():
+    """What was before it in the order is sent."""
+    made = frames_of([b"x", b"y", b"too long"], SendOptions(), 3)
+
+    assert len(next(made)[0]) == 2
+    with pytest.raises(hms.MessageTooLarge):
+        next(made)

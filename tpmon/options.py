@@ -1,0 +1,26 @@
+"""Options of a connection."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from field_buffer.errors import HmsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Times are seconds; reconnect_period_s 0: try for ever.
+
+    exception_listener is called, on a thread of the library, with every error that no call raises.
+    """
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    client_id: str = ""
+    client_name: str = ""
+    is_server: bool = False
+    reconnect: bool = True
+    reconnect_interval_s: float = 5
+    reconnect_period_s: float = 0
+    request_timeout_s: float = 200
+    connect_timeout_s: float = 10
+    exception_listener: Callable[[HmsError], None] | None = None
