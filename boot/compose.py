@@ -8,6 +8,7 @@ from boot.config import Config, Node
 from hms.engine.settings import DestinationSettings, EngineSettings
 from tpmon.broker import Identity
 from tpmon.gateway import GatewayLimits
+from tpmon.monitor import Monitor
 from tpmon.protocol.structures import Limits
 
 FRAME_ROOM_BYTES = 1 << 20
@@ -70,6 +71,13 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         frames_in_flight_max=node.max_requests,
         destinations=(*queues, *topics),
     )
+
+
+def monitor(config: Config) -> Monitor:
+    """The node's monitor. Its calls' numbers begin with the time: a server that answers a call of
+    the node's last life must not hit one of this."""
+    limits = {s.name: int(s.timeout_s * 1000) for s in config.services.values() if s.timeout_s}
+    return Monitor(clock_ms() << 16, limits)
 
 
 def gateway_limits(node: Node) -> GatewayLimits:

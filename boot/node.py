@@ -30,7 +30,6 @@ from hms.engine.engine import Engine
 from hms.store.journal import Journal
 from tpmon.broker import INTERNAL, TICK, Broker, Lost
 from tpmon.gateway import Gateway, PeerKey
-from tpmon.monitor import Monitor
 from tpmon.wire import Frame
 from workers.lanes import LanePool
 from workers.storage import StoragePool
@@ -40,6 +39,7 @@ log = logging.getLogger("hms.node")
 TICK_S = 1.0
 DRAIN_TIMEOUT_S = 30.0
 PROMPT_TIMEOUT_S = 2.0
+SERVERS_TIMEOUT_S = 15.0
 
 
 class NodeProcess:
@@ -56,7 +56,11 @@ class NodeProcess:
         )
         self._engine = Engine(compose.engine_settings(config, node))
         self._broker = Broker(
-            self._engine, self._journal, Monitor(), compose.identity(config, node), compose.clock_ms
+            self._engine,
+            self._journal,
+            compose.monitor(config),
+            compose.identity(config, node),
+            compose.clock_ms,
         )
         self._gateway = Gateway(
             node.listen,
@@ -65,7 +69,7 @@ class NodeProcess:
             limits=compose.gateway_limits(node),
         )
         self._scheduler = BackgroundScheduler(timezone="UTC")
-        self._servers = Servers(config, node)
+        self._servers = Servers(config, node, on_ended=self._broker.server_ended)
 
     def run(self, ready_fd: int | None) -> int:
         """Boot, serve, stop; the process's exit code."""
@@ -76,11 +80,18 @@ class NodeProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self._servers.start(addresses[0])
-        log.info("node %s is ready at %s", self._node.name, ", ".join(addresses))
-        if ready_fd is not None:
-            tell_ready(ready_fd)
+        log.info("node %s listens at %s", self._node.name, ", ".join(addresses))
+        threading.Thread(target=self._tell_ready, args=(ready_fd,), daemon=True).start()
         self._gateway.run()
         return 1 if self._failed else 0
+
+    def _tell_ready(self, ready_fd: int | None) -> None:
+        """The node is ready when its servers offer their services, or cannot."""
+        if not self._servers.wait_until_settled(SERVERS_TIMEOUT_S):
+            log.warning("not all servers offer their services after %g s", SERVERS_TIMEOUT_S)
+        log.info("node %s is ready", self._node.name)
+        if ready_fd is not None:
+            tell_ready(ready_fd)
 
     # boot
 
@@ -123,6 +134,7 @@ class NodeProcess:
 
     def _tick(self) -> None:
         self._lanes.put_many(INTERNAL, [TICK])
+        self._servers.adjust(self._broker.load())
         if self._journal.needs_maintenance:
             self._storage.submit(self._broker.maintain)
 

@@ -1,4 +1,4 @@
-"""The catalogued errors. Made by scripts/generate-errors from errors.toml: edit that instead."""
+"""The catalogued errors, made by scripts/generate-errors from errors.toml: edit that."""
 
 from typing import ClassVar
 

@@ -6,13 +6,14 @@ Layout (little-endian), documented for other languages in docs/reference/protoco
     row       = what the sender says of one message, ROW, 32 bytes
     delivered = row the node sends to a consumer, DELIVERED_ROW, 48 bytes
 
-A head is the msgpack array that `Head` describes, or nothing when the message has neither properties
-nor header fields. A body is opaque. Rows stand together, so that a batch is decoded by one call.
+A head is the msgpack array that `Head` describes, or nothing when the message has neither
+properties nor header fields. A body is opaque. Rows stand together, so that a batch is decoded by
+one call.
 """
 
 import struct
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -108,7 +109,7 @@ def decode_head(data: bytes | memoryview) -> Head:
 
 
 def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[Row]:
-    """The rows of a pack that begins at offset; raises MessageFormatError when they do not add up."""
+    """The rows of a pack that begins at offset; MessageFormatError when they do not add up."""
     table_end = offset + count * ROW.size
     if count < 1 or table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
@@ -124,7 +125,7 @@ def slice_payloads(pack: bytes | memoryview, rows: Sequence[Row], offset: int = 
     start = offset + len(rows) * ROW.size
     ends = list(accumulate([row[0] + row[1] for row in rows], initial=start))
     view = memoryview(pack)
-    return [bytes(view[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    return [bytes(view[a:b]) for a, b in pairwise(ends)]
 
 
 def pack_messages(messages: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:

@@ -18,7 +18,7 @@ from hms.engine.engine import Engine, Return
 from hms.store.interface import Store
 from tpmon.doorman import Doorman, Identity
 from tpmon.listening import call_listeners, drain_monitor
-from tpmon.monitor import Monitor, Origin
+from tpmon.monitor import Load, Monitor, Origin
 from tpmon.protocol import structures as wire
 from tpmon.protocol.frames import (
     SEND_HEAD,
@@ -201,6 +201,21 @@ class Broker:
         def change(fx: Effects, now_ms: int) -> None:
             self.engine.tick(now_ms, fx)
             self.monitor.tick(now_ms)
+
+        self._change(change)
+
+    def load(self) -> list[Load]:
+        """How busy the node's server processes are."""
+        with self._lock:
+            return self.monitor.load()
+
+    def server_ended(self, name: str) -> None:
+        """A server process ended without a good-bye: its connection is over now, not when its
+        silence is noticed."""
+
+        def change(fx: Effects, now_ms: int) -> None:
+            for number in self.monitor.connections_of(name):
+                self.doorman.dismiss(number, now_ms, fx)
 
         self._change(change)
 

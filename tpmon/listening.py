@@ -34,7 +34,7 @@ def call_listeners(engine: Engine, monitor: Monitor, delivers: Sequence[Deliver]
     for deliver in delivers:
         if deliver.connection in engine.state.connections:
             (message,) = deliver.messages
-            origin = Origin(deliver.connection, 0, deliver.session, deliver)
+            origin = Origin(deliver.connection, 0, deliver.session, deliver, deliver.consumer)
             body = message.payload[message.head_bytes :]
             monitor.listen(origin, _invocation(deliver), body)
 

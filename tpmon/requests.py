@@ -69,6 +69,7 @@ class Requests:
         fx: Effects,
     ) -> None:
         self._engine.close_session(connection, request.session, now_ms, fx)
+        self._monitor.withdraw(connection, request.session)
         fx.out.append(Reply(connection, correlation))
 
     def _open_producer(
@@ -122,6 +123,7 @@ class Requests:
         fx: Effects,
     ) -> None:
         self._engine.close_consumer(connection, request.consumer, now_ms, fx)
+        self._monitor.withdraw(connection, consumer=request.consumer)
         fx.out.append(Reply(connection, correlation))
 
     def _unsubscribe(
@@ -144,6 +146,7 @@ class Requests:
         self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects
     ) -> None:
         self._engine.recover(connection, request.session, correlation, now_ms, fx)
+        self._monitor.withdraw(connection, request.session)
 
     def _browse(
         self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects

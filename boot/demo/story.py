@@ -154,9 +154,7 @@ def _left(connection: Connection) -> int:
 
 def _check_worst(flights: list[dict[str, str]], worst: Worker) -> list[str]:
     """The durable subscriber has exactly the flights that its selector describes."""
-    expected = sorted(
-        int(row["dep_delay"]) for row in flights if is_long_delay(row, WORST_MINUTES)
-    )
+    expected = sorted(int(row["dep_delay"]) for row in flights if is_long_delay(row, WORST_MINUTES))
     got = sorted(message.get_int("dep_delay") for message in worst.messages)
     click.echo(
         f"The durable subscriber has {len(got)} flights over {WORST_MINUTES} minutes late, "

@@ -255,7 +255,7 @@ def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Sub
 
 
 def _same(known: Subscription, wanted: Definition, topic: Topic) -> Subscription:
-    """A further consumer of a shared subscription must ask for the same messages (JMS 3.1 §4.3.2)."""
+    """A further consumer of a shared subscription must ask for the same (JMS 3.1 §4.3.2)."""
     if known.definition.selector != wanted.selector or known.is_no_local != wanted.is_no_local:
         raise DurableNameInUse(name=wanted.name, destination=topic.name)
     return known

@@ -1,8 +1,8 @@
 """Dead letters: messages that leave their place for a queue that keeps them (F-C8, F-C10).
 
 A letter keeps the message's id, body and properties, and says in its head why it is there, since
-when, from where and after how many attempts. It does not expire. What was and what is are one record,
-so after a crash the message is in exactly one place.
+when, from where and after how many attempts. It does not expire. What was and what is are one
+record, so after a crash the message is in exactly one place.
 """
 
 import enum
@@ -114,7 +114,9 @@ def _story(
     state: State, place: Queue | Subscription, reason: DeadReason, attempts: int
 ) -> dict[str, str | int]:
     is_queue = isinstance(place, Queue)
-    origin = f"queue:{place.name}" if is_queue else f"topic:{place.topic.name}"
+    origin = (
+        f"topic:{place.topic.name}" if isinstance(place, Subscription) else f"queue:{place.name}"
+    )
     story: dict[str, str | int] = {
         "$DeadReason": reason.value,
         "$DeadOrigin": origin,

@@ -1,10 +1,11 @@
 """Line: where messages wait for consumers: a queue, or one subscription of a topic.
 
 Theory of operation. A message is WAITING, DELAYED (it waits, but not before its time) or OUT
-(delivered, not settled); it leaves by being acknowledged or discarded. Waiting messages stand in one deque per priority, in order of arrival.
-Those that come back stand in a heap beside it and are older than what follows them, so the next
-message is the smaller of the two heads. A message taken from the middle (by a selector, by expiry)
-is only noted in `_gone` and skipped when its turn comes; so every step costs O(1) or O(log n).
+(delivered, not settled); it leaves by being acknowledged or discarded. Waiting messages stand in
+one deque per priority, in order of arrival. Those that come back stand in a heap beside it and are
+older than what follows them, so the next message is the smaller of the two heads. A message taken
+from the middle (by a selector, by expiry) is only noted in `_gone` and skipped when its turn comes;
+so every step costs O(1) or O(log n).
 """
 
 import heapq

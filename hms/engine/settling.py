@@ -127,8 +127,9 @@ def _put_back(
 def _limit(place: Queue | Subscription, message: StoredMessage) -> int:
     """The message's own limit if it has one, else the destination's; -1 for none."""
     own = message.head().properties.get(LIMIT_PROPERTY)
-    is_number = isinstance(own, int) and not isinstance(own, bool)
-    return own if is_number and place.name != DEAD_LETTER_QUEUE else place.redelivery_limit
+    if isinstance(own, int) and not isinstance(own, bool) and place.name != DEAD_LETTER_QUEUE:
+        return own
+    return place.redelivery_limit
 
 
 def _drop(state: State, place: Subscription, messages: list[StoredMessage]) -> None:

@@ -201,3 +201,20 @@ def test_a_silent_node_is_taken_for_lost(errors):
         assert isinstance(errors.get(timeout=WAIT_S), hms.ConnectionLost)
         assert Kind.HEARTBEAT in [kind for kind, _ in node.heard]
         connection.close()
+
+
+def test_an_acknowledgement_that_was_on_its_way_may_have_taken_effect(connection, node):
+    """Told as if it had not, an application would undo work whose message never comes again."""
+    session = connection.session(ack=hms.AckMode.CLIENT)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"x"))
+    message = consumer.receive(WAIT_S)
+    node.on[Kind.SETTLE] = lambda _: None
+    ending = in_thread(message.ack)
+    node.wait(lambda: node.settled(Action.ACKNOWLEDGE))
+
+    node.drop()
+
+    error = ending.get(timeout=WAIT_S)
+    assert isinstance(error, hms.AcknowledgeLost)
+    assert error.when == "during"

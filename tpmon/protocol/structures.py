@@ -14,6 +14,8 @@ from field_buffer.errors import FieldValue, HmsError
 
 HEADER_BYTES_MAX = 64 * 1024
 """The most bytes of one msgpack header; bodies are opaque and bounded by the frame."""
+INVOKE_BYTES_MAX = HEADER_BYTES_MAX + 4096
+"""The same of a header that carries a message's head among its own fields."""
 
 QUEUE, TOPIC = "queue", "topic"
 
@@ -292,7 +294,8 @@ def decode_with_body(data: bytes | memoryview, kind: type[_T]) -> tuple[_T, byte
     if end > len(data):
         raise ProtocolError(detail="a header that is longer than its frame")
     view = memoryview(data)
-    return decode(view[_LENGTH.size : end], kind), bytes(view[end:])
+    head = _checked(_decoder(kind), view[_LENGTH.size : end], INVOKE_BYTES_MAX)
+    return head, bytes(view[end:])
 
 
 def encode_error(error: HmsError) -> bytes:
@@ -329,9 +332,11 @@ def _decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
     return found
 
 
-def _checked(decoder: msgspec.msgpack.Decoder[_T], data: bytes | memoryview) -> _T:
-    if len(data) > HEADER_BYTES_MAX:
-        raise ProtocolError(detail=f"a header of {len(data)} bytes; {HEADER_BYTES_MAX} are allowed")
+def _checked(
+    decoder: msgspec.msgpack.Decoder[_T], data: bytes | memoryview, limit: int = HEADER_BYTES_MAX
+) -> _T:
+    if len(data) > limit:
+        raise ProtocolError(detail=f"a header of {len(data)} bytes; {limit} are allowed")
     try:
         return decoder.decode(data)
     except Exception as fault:  # RecursionError and UnicodeDecodeError are no MsgspecError
