@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Hashable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -124,6 +125,7 @@ class NodeProcess:
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
         self._broker.storage = self._storage
         self._broker.describe_servers = self._servers.describe
+        self._broker.arm = self._arm
         self._lanes = LanePool(group.hmsmaxthr, self._broker.handle, on_fault=self._on_fault)
 
     def _schedule(self) -> None:
@@ -131,6 +133,18 @@ class NodeProcess:
         every = {"trigger": "interval", "coalesce": True, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, seconds=TICK_S, **every)
         self._scheduler.start()
+
+    def _arm(self, due_ms: int) -> None:
+        """A TICK at that time; an earlier wish replaces a later one."""
+        at = datetime.fromtimestamp(due_ms / 1000, UTC)
+        self._scheduler.add_job(
+            self._tick,
+            "date",
+            run_date=at,
+            id="due",
+            replace_existing=True,
+            misfire_grace_time=None,
+        )
 
     def _tick(self) -> None:
         self._lanes.put_many(INTERNAL, [TICK])

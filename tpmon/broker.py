@@ -80,6 +80,9 @@ class Broker:
         self.doorman = Doorman(engine, monitor, identity)
         self.releases = self.doorman.releases
         self.storage: StorageWorkers
+        self.arm: Callable[[int], None] = lambda _due_ms: None
+        """Told the time, in milliseconds since 1970, when a TICK is wanted."""
+        self._armed_ms: int | None = None
         self.describe_servers: Callable[[], list[dict[str, Any]]] = list
         self._store = store
         self._clock_ms = clock_ms
@@ -197,8 +200,17 @@ class Broker:
         if number is not None:
             self._change(lambda fx, now_ms: self.doorman.close(number, now_ms, fx))
 
+    def _newly_due(self) -> int | None:
+        """When delayed messages are due, if that is sooner than what was asked for before."""
+        due_ms = self.engine.due_ms()
+        if due_ms is None or (self._armed_ms is not None and self._armed_ms <= due_ms):
+            return None
+        self._armed_ms = due_ms
+        return due_ms
+
     def _tick(self) -> None:
         def change(fx: Effects, now_ms: int) -> None:
+            self._armed_ms = None
             self.engine.tick(now_ms, fx)
             self.monitor.tick(now_ms)
 
@@ -230,6 +242,9 @@ class Broker:
             for record in fx.records:
                 self._store.append(record.type, record.events, record.parts)
             self.releases.add(fx, self._store.last_lsn)
+            due_ms = self._newly_due()
+        if due_ms is not None:
+            self.arm(due_ms)
         if fx.records:
             self.storage.notify()
         elif fx.out:
