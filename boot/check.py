@@ -13,7 +13,16 @@ from typing import Any
 from boot import kinds
 from boot.kinds import Refused, did_you_mean
 from boot.locate import Parsed, Path, plain
-from boot.schema import DOMAIN, LATER_SECTIONS, QUEUE, SECTIONS, TOPIC, Key, Section
+from boot.schema import (
+    DOMAIN,
+    LATER_SECTIONS,
+    QUEUE,
+    SECTIONS,
+    SUBSCRIPTION,
+    TOPIC,
+    Key,
+    Section,
+)
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NAMED = {section.path: section for section in SECTIONS if section.is_named}
@@ -138,7 +147,7 @@ def _check_keys(section: Section, path: Path, table: Any, report: Report) -> Fou
 
 def _check_name(found: Found, report: Report) -> None:
     try:
-        if found.section in {QUEUE, TOPIC}:
+        if found.section in {QUEUE, TOPIC, SUBSCRIPTION}:
             kinds.destination(found.name)
         elif found.section is not DOMAIN:
             kinds.name(found.name)

@@ -10,11 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from boot.check import Found, Report, check_sections
-from boot.entries import Config, Domain, Group, Node, Queue, Server, Service, Topic
+from boot.entries import (
+    Config,
+    Domain,
+    Group,
+    Node,
+    Queue,
+    Server,
+    Service,
+    Subscription,
+    Topic,
+)
 from boot.kinds import spell_size
 from boot.locate import parse
 from boot.references import check_references
-from boot.schema import DOMAIN, NODE, QUEUE, SERVER, SERVICE, SVRGROUP, TOPIC, Section
+from boot.schema import (
+    DOMAIN,
+    NODE,
+    QUEUE,
+    SERVER,
+    SERVICE,
+    SUBSCRIPTION,
+    SVRGROUP,
+    TOPIC,
+    Section,
+)
 from field_buffer.catalogue import ConfigError
 
 __all__ = [
@@ -25,6 +45,7 @@ __all__ = [
     "Queue",
     "Server",
     "Service",
+    "Subscription",
     "Topic",
     "effective",
     "load",
@@ -66,6 +87,7 @@ def effective(config: Config) -> dict[str, Any]:
         "hms": {
             "queue": {q.name: _plain(QUEUE, q.on(only)) for q in config.queues.values()},
             "topic": {t.name: _plain(TOPIC, t.on(only)) for t in config.topics.values()},
+            "subscription": {n: _plain(SUBSCRIPTION, s) for n, s in config.subscriptions.items()},
         },
     }
 
@@ -101,6 +123,7 @@ def _build(every: list[Found], path: Path) -> Config:
         services={f.name: Service(f.name, **f.values) for f in _of(every, SERVICE)},
         queues={f.name: Queue(f.name, **f.values) for f in _of(every, QUEUE)},
         topics={f.name: Topic(f.name, **f.values) for f in _of(every, TOPIC)},
+        subscriptions={f.name: Subscription(f.name, **f.values) for f in _of(every, SUBSCRIPTION)},
         path=path,
     )
 
@@ -120,13 +143,12 @@ def _default_domain() -> Domain:
 def _group(found: Found, node_names: list[str]) -> Group:
     values = dict(found.values)
     values["nodename"] = values["nodename"] or node_names[0]
-    values["hmsname"] = values["hmsname"] or found.name
     return Group(found.name, **values)
 
 
 def _default_group(node: str) -> Group:
     values = {key.attribute: key.default for key in SVRGROUP.keys}
-    return Group(f"{node}-hms", **{**values, "nodename": node, "hmsname": f"{node}-hms"})
+    return Group(f"{node}-hms", **{**values, "nodename": node})
 
 
 def _node(found: Found, base: Path, domain: Domain, groups: dict[str, Group]) -> Node:

@@ -25,7 +25,6 @@ class Group:
     name: str
     nodename: str
     svgtype: str
-    hmsname: str
     hmsindex: int
     hmsmaxthr: int
     hmsmaxdbthr: int
@@ -47,6 +46,7 @@ class Node:
     max_transaction_bytes: int
     segment_bytes: int
     max_memory_bytes: int
+    max_pending_bytes: int
     max_requests: int
     max_consumers: int
     prefetch_max: int
@@ -86,7 +86,9 @@ class Queue:
     svgname: str | None
     boot: str | None
     redelivery_limit: int | None
+    redelivery_delay_s: float
     dead_letter: str
+    expired_to: str
     max_messages: int
     limit_behavior: str
 
@@ -97,12 +99,15 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic; what is None is as the node has it. The limit is that of its subscriptions."""
+    """A topic; what is None is as the node has it. All of it holds for its subscriptions."""
 
     name: str
     svgname: str | None
     boot: str | None
     redelivery_limit: int | None
+    redelivery_delay_s: float
+    dead_letter: str
+    expired_to: str
 
     def on(self, node: Node | None) -> "Topic":
         """The same with what the node decides filled in."""
@@ -118,6 +123,16 @@ def _from_node(place: Queue | Topic, node: Node) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """A durable subscription that exists from boot; svgname None: wherever its topic lives."""
+
+    name: str
+    topic: str
+    selector: str
+    svgname: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All of hms.conf; every mapping is by name, in the order of the file."""
 
@@ -128,6 +143,7 @@ class Config:
     services: dict[str, Service]
     queues: dict[str, Queue]
     topics: dict[str, Topic]
+    subscriptions: dict[str, Subscription]
     path: Path
 
     def node(self, name: str | None = None) -> Node:
@@ -146,6 +162,12 @@ class Config:
     def topics_of(self, node: Node) -> list[Topic]:
         """The topics that live on a node."""
         return [topic for topic in self.topics.values() if self._is_on(node, topic.svgname)]
+
+    def subscriptions_of(self, node: Node) -> list[Subscription]:
+        """The configured subscriptions that exist on a node."""
+        topics = {topic.name for topic in self.topics_of(node)}
+        found = [s for s in self.subscriptions.values() if s.topic in topics]
+        return [one for one in found if self._is_on(node, one.svgname)]
 
     def servers_of(self, node: Node) -> list[Server]:
         """The servers that a node runs."""

@@ -12,6 +12,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from field_buffer.catalogue import SelectorSyntaxError
+from hms.engine.selector import Selector
+
 Reader = Callable[[Any], Any]
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -56,7 +59,7 @@ def number(low: float, high: float) -> Reader:
     return read
 
 
-def size(low: int, high: int) -> Reader:
+def size(low: int, high: int, multiple: int = 1) -> Reader:
     """Bytes, as a whole number or as text with a unit, such as "64 MiB"."""
 
     def read(value: Any) -> int:
@@ -67,6 +70,8 @@ def size(low: int, high: int) -> Reader:
             raise Refused(f'must be bytes, such as 65536 or "64 MiB", not {shown(value)}')
         if not low <= value <= high:
             raise Refused(f"{value} bytes is out of range: {spell_size(low)} to {spell_size(high)}")
+        if value % multiple:
+            raise Refused(f"{value} bytes is not a multiple of {multiple}")
         return value
 
     return read
@@ -110,6 +115,22 @@ def destination(value: Any) -> str:
     if value.startswith("HMS.") and value != DEAD_LETTER_QUEUE:
         raise Refused(f"{value!r}: names that begin with 'HMS.' are the system's own")
     return value
+
+
+def destination_or_none(value: Any) -> str:
+    """The name of a destination, or "" for none."""
+    return "" if value == "" else destination(value)
+
+
+def selector(value: Any) -> str:
+    """A message selector; "" takes every message."""
+    if not isinstance(value, str):
+        raise Refused(f"""must be a selector, such as "Region = 'EU'", not {shown(value)}""")
+    try:
+        Selector(value)
+    except SelectorSyntaxError as fault:
+        raise Refused(f"position {fault.position}: {fault.detail}") from fault
+    return value.strip()
 
 
 def module(value: Any) -> str:

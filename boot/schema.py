@@ -17,6 +17,7 @@ __all__ = [
     "SECTIONS",
     "SERVER",
     "SERVICE",
+    "SUBSCRIPTION",
     "SVRGROUP",
     "TOPIC",
     "Key",
@@ -99,12 +100,32 @@ _TYPE = {"TYPE": "is told by the section: [hms.queue.NAME] or [hms.topic.NAME]"}
 _BOOT = Key(
     "BOOT", WARM_COLD, None, "WARM or COLD for this one alone.", otherwise="BOOT of the node"
 )
-_REDELIVERY = Key(
-    "redelivery_limit",
-    kinds.integer(-1, 10_000),
-    None,
-    "How often a message that was returned is tried again; -1 for ever.",
-    otherwise="redelivery_limit of the node",
+_REDELIVERY = (
+    Key(
+        "redelivery_limit",
+        kinds.integer(-1, 10_000),
+        None,
+        "The failed deliveries that make a message a dead letter; 3: 3 tries in all, -1: never.",
+        otherwise="redelivery_limit of the node",
+    ),
+    Key(
+        "redelivery_delay_s",
+        kinds.number(0, 86_400),
+        0,
+        "Pause before a failed message is tried again; those behind it do not wait for it.",
+    ),
+    Key(
+        "dead_letter",
+        kinds.destination_or_none,
+        "HMS.DLQ",
+        'The queue that gets a message whose redelivery_limit is reached; "" discards it.',
+    ),
+    Key(
+        "expired_to",
+        kinds.destination_or_none,
+        "",
+        'The queue that gets what expires here; "" discards it.',
+    ),
 )
 
 QUEUE = Section(
@@ -113,13 +134,7 @@ QUEUE = Section(
     (
         _SVGNAME,
         _BOOT,
-        _REDELIVERY,
-        Key(
-            "dead_letter",
-            kinds.destination,
-            "HMS.DLQ",
-            "The queue that gets a message whose redelivery_limit is passed.",
-        ),
+        *_REDELIVERY,
         Key(
             "max_messages",
             kinds.integer(0, 1 << 40),
@@ -141,17 +156,39 @@ QUEUE = Section(
 TOPIC = Section(
     ("hms", "topic"),
     "A topic: each message goes to every subscriber of that moment.",
-    (_SVGNAME, _BOOT, _REDELIVERY),
+    (_SVGNAME, _BOOT, *_REDELIVERY),
     later={
-        **dict.fromkeys(("max_messages", "limit_behavior", "dead_letter"), ABSENT),
-        **dict.fromkeys(("subscriptions", "multicast"), ABSENT),
+        **dict.fromkeys(("max_messages", "limit_behavior", "multicast"), ABSENT),
+        "subscriptions": "stand in sections of their own: [hms.subscription.NAME]",
         **_QUOTAS,
         **_GLOBAL,
         **_TYPE,
     },
 )
 
-SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, QUEUE, TOPIC)
+SUBSCRIPTION = Section(
+    ("hms", "subscription"),
+    "A durable subscription that exists from boot, before its first consumer comes.",
+    (
+        Key("topic", kinds.destination, None, "The topic it belongs to.", is_required=True),
+        Key(
+            "selector",
+            kinds.selector,
+            "",
+            'Which messages it takes; "" takes all. Its consumers give the same one.',
+        ),
+        Key(
+            "SVGNAME",
+            kinds.name,
+            None,
+            "The server group, and so the node, where it exists.",
+            otherwise="every node of its topic",
+        ),
+    ),
+    later={"BOOT": "is that of its topic", "no_local": ABSENT, "client_id": ABSENT, **_GLOBAL},
+)
+
+SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, QUEUE, TOPIC, SUBSCRIPTION)
 
 LATER_SECTIONS = {
     "gateway": CLUSTER,

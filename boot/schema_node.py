@@ -78,7 +78,7 @@ NODE = Section(
         ),
         Key(
             "segment_bytes",
-            kinds.size(64 << 10, 2 << 30),
+            kinds.size(128 << 10, 2 << 30, multiple=8),
             "64 MiB",
             "The size of one file of the log, given to the disk in advance.",
         ),
@@ -87,6 +87,12 @@ NODE = Section(
             kinds.size(1 << 20, 1 << 40),
             "1 GiB",
             "The most bytes of waiting messages; beyond it sending is refused.",
+        ),
+        Key(
+            "max_pending_bytes",
+            kinds.size(1 << 20, 1 << 40),
+            "64 MiB",
+            "What may wait for a subscriber that is not durable; beyond it its oldest go, counted.",
         ),
         Key(
             "max_requests",
@@ -110,7 +116,7 @@ NODE = Section(
             "redelivery_limit",
             kinds.integer(-1, 10_000),
             3,
-            "How often a returned message is tried again before HMS.DLQ gets it; -1 for ever.",
+            "The failed deliveries that make a message a dead letter; 3: 3 tries in all, -1: never.",
         ),
         Key(
             "log_file",
@@ -155,13 +161,6 @@ SVRGROUP = Section(
             "HMS is the broker, one on each node; TMAX holds application servers.",
         ),
         Key(
-            "HMSNAME",
-            kinds.name,
-            None,
-            "The name by which a session asks for this broker.",
-            otherwise="the name of the group",
-        ),
-        Key(
             "HMSINDEX",
             kinds.integer(1, 255),
             1,
@@ -181,6 +180,7 @@ SVRGROUP = Section(
         ),
     ),
     later={
+        "HMSNAME": f"a node has one HMS, and no session asks for it by name: {ABSENT}",
         "HMSPORT": CLUSTER,
         "HMSHEARTBEAT": CLUSTER,
         "HMSGQINT": CLUSTER,
