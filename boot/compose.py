@@ -4,15 +4,14 @@ import time
 import zlib
 from importlib.metadata import PackageNotFoundError, version
 
-from boot.config import Config, Node
-from hms.engine.settings import DestinationSettings, EngineSettings
+from boot.config import Config, Node, Queue, Topic
+from boot.sizes import frame_bytes_max
+from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
 from tpmon.broker import Identity
 from tpmon.gateway import GatewayLimits
 from tpmon.monitor import Monitor
 from tpmon.protocol.structures import Limits
 
-FRAME_ROOM_BYTES = 1 << 20
-"""A frame may be so much larger than the largest message: other messages packed with it."""
 PENDING_BYTES_PER_PEER = 64 << 20
 PEERS_MAX = 10_000
 
@@ -38,26 +37,7 @@ def clock_ms() -> int:
 
 def engine_settings(config: Config, node: Node) -> EngineSettings:
     """What the engine is told."""
-    queues = [
-        DestinationSettings(
-            "queue",
-            queue.name,
-            None if queue.boot is None else queue.boot == "WARM",
-            queue.redelivery_limit,
-            queue.dead_letter,
-            queue.max_messages,
-        )
-        for queue in config.queues_of(node)
-    ]
-    topics = [
-        DestinationSettings(
-            "topic",
-            topic.name,
-            None if topic.boot is None else topic.boot == "WARM",
-            topic.redelivery_limit,
-        )
-        for topic in config.topics_of(node)
-    ]
+    places: list[Queue | Topic] = [*config.queues_of(node), *config.topics_of(node)]
     return EngineSettings(
         node_index=node.group.hmsindex,
         is_warm=node.boot == "WARM",
@@ -69,7 +49,25 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         consumers_max=node.max_consumers,
         prefetch_max=node.prefetch_max,
         frames_in_flight_max=node.max_requests,
-        destinations=(*queues, *topics),
+        passing_bytes_max=node.max_pending_bytes,
+        destinations=tuple(_destination(place) for place in places),
+        subscriptions=tuple(
+            SubscriptionSettings(one.name, one.topic, one.selector)
+            for one in config.subscriptions_of(node)
+        ),
+    )
+
+
+def _destination(place: Queue | Topic) -> DestinationSettings:
+    return DestinationSettings(
+        kind="queue" if isinstance(place, Queue) else "topic",
+        name=place.name,
+        is_warm=None if place.boot is None else place.boot == "WARM",
+        redelivery_limit=place.redelivery_limit,
+        dead_letter=place.dead_letter,
+        messages_max=place.max_messages if isinstance(place, Queue) else 0,
+        redelivery_delay_ms=round(place.redelivery_delay_s * 1000),
+        expired_to=place.expired_to,
     )
 
 
@@ -83,7 +81,7 @@ def monitor(config: Config) -> Monitor:
 def gateway_limits(node: Node) -> GatewayLimits:
     """What the gateway is told."""
     return GatewayLimits(
-        frame_bytes_max=node.max_message_bytes + FRAME_ROOM_BYTES,
+        frame_bytes_max=frame_bytes_max(node.max_message_bytes, node.segment_bytes),
         peers_max=PEERS_MAX,
         heartbeat_s=node.heartbeat_s,
         pending_bytes_per_peer=PENDING_BYTES_PER_PEER + node.max_message_bytes,
@@ -94,7 +92,7 @@ def identity(config: Config, node: Node) -> Identity:
     """What the WELCOME tells."""
     limits = Limits(
         node.max_message_bytes,
-        node.max_message_bytes + FRAME_ROOM_BYTES,
+        frame_bytes_max(node.max_message_bytes, node.segment_bytes),
         node.max_requests,
         node.prefetch_max,
         node.heartbeat_s,

@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from boot.check import Found, Report
-from boot.kinds import DEAD_LETTER_QUEUE, did_you_mean, spell_size
-from boot.schema import DOMAIN, NODE, QUEUE, SERVER, SVRGROUP, TOPIC, Section
+from boot.destinations import Homes, check_destinations
+from boot.kinds import did_you_mean
+from boot.schema import DOMAIN, NODE, QUEUE, SERVER, SUBSCRIPTION, SVRGROUP, TOPIC, Section
+from boot.sizes import check_sizes
+
+_OF_BROKER = {QUEUE, TOPIC, SUBSCRIPTION}
 
 
 def check_references(every: list[Found], report: Report) -> None:
@@ -20,7 +24,7 @@ def check_references(every: list[Found], report: Report) -> None:
     _check_limits(nodes, _of(every, DOMAIN), report)
     _check_shared(nodes, report)
     _check_processes(_of(every, SERVER), report)
-    _check_names(_of(every, QUEUE), _of(every, TOPIC), report)
+    check_destinations(every, _homes(groups, nodes), report)
 
 
 def _without_repeated(every: list[Found]) -> list[Found]:
@@ -60,7 +64,7 @@ def _check_node_name(group: Found, names: tuple[str, ...], report: Report) -> No
 
 
 def _check_no_broker_keys(group: Found, report: Report) -> None:
-    for word in ("HMSNAME", "HMSINDEX", "HMSMAXTHR", "HMSMAXDBTHR"):
+    for word in ("HMSINDEX", "HMSMAXTHR", "HMSMAXDBTHR"):
         if word.lower() in group.given:
             text = f'{group.title} {word}: only a group with SVGTYPE = "HMS" has it'
             report.add((*group.path, word), text)
@@ -94,35 +98,32 @@ def _check_places(every: list[Found], groups: list[Found], report: Report) -> No
         if wanted not in known:
             hint = did_you_mean(wanted, tuple(known))
             report.add(path, f"{found.title} SVGNAME: there is no svrgroup {wanted!r}{hint}")
-        elif found.section in {QUEUE, TOPIC} and known[wanted] != "HMS":
+        elif found.section in _OF_BROKER and known[wanted] != "HMS":
             report.add(path, f'{found.title} SVGNAME: {wanted} is no group with SVGTYPE = "HMS"')
+
+
+def _homes(groups: list[Found], nodes: list[Found]) -> Homes:
+    """Tells on which nodes a section with an SVGNAME lives."""
+    names = tuple(node.name for node in nodes)
+    of_group = {group.name: _node_of(group, names) for group in groups}
+
+    def homes(found: Found) -> frozenset[str] | None:
+        group = found.values["svgname"]
+        if group is None:
+            return frozenset(names) if found.is_good("svgname") else None
+        node = of_group.get(group)
+        return None if node not in names else frozenset((node,))
+
+    return homes
 
 
 def _check_limits(nodes: list[Found], domains: list[Found], report: Report) -> None:
     most = domains[0].values["maxsession"] if domains else 1024
     for node in nodes:
-        _check_sizes(node, report)
+        check_sizes(node, report)
         if (node.values["maxsession"] or 0) > most:
             text = f"{node.title} MAXSESSION is above MAXSESSION {most} of [domain]"
             report.add((*node.path, "MAXSESSION"), text)
-
-
-def _check_sizes(node: Found, report: Report) -> None:
-    """A message fits into a transaction, that into half a segment, and a message into memory."""
-    for small, large, share in (
-        ("max_message_bytes", "max_transaction_bytes", 1),
-        ("max_transaction_bytes", "segment_bytes", 2),
-        ("max_message_bytes", "max_memory_bytes", 1),
-    ):
-        if not node.is_good(small, large) or node.values[small] * share <= node.values[large]:
-            continue
-        part = "half of " if share > 1 else ""
-        at = large if large in node.given and small not in node.given else small
-        text = (
-            f"{node.title} {small} {spell_size(node.values[small])} is above {part}"
-            f"{large} {spell_size(node.values[large])}"
-        )
-        report.add((*node.path, at), text)
 
 
 def _check_shared(nodes: list[Found], report: Report) -> None:
@@ -153,21 +154,3 @@ def _check_processes(servers: list[Found], report: Report) -> None:
         least, most = server.values["min"], server.values["max"]
         if most is not None and server.is_good("min", "max") and most < least:
             report.add((*server.path, "MAX"), f"{server.title} MAX {most} is below MIN {least}")
-
-
-def _check_names(queues: list[Found], topics: list[Found], report: Report) -> None:
-    names = {queue.name for queue in queues} | {DEAD_LETTER_QUEUE}
-    for topic in topics:
-        if topic.name in names:
-            report.add(topic.path, f"{topic.title} has the name of a queue; one of them must go")
-    for queue in queues:
-        _check_dead_letter(queue, names, report)
-
-
-def _check_dead_letter(queue: Found, names: set[str], report: Report) -> None:
-    target, path = queue.values["dead_letter"], (*queue.path, "dead_letter")
-    if target not in names:
-        hint = did_you_mean(target, tuple(names))
-        report.add(path, f"{queue.title} dead_letter: there is no queue {target!r}{hint}")
-    if target == queue.name and "dead_letter" in queue.given:
-        report.add(path, f"{queue.title} dead_letter: a queue cannot be its own")

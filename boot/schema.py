@@ -105,7 +105,7 @@ _REDELIVERY = (
         "redelivery_limit",
         kinds.integer(-1, 10_000),
         None,
-        "The failed deliveries that make a message a dead letter; 3: 3 tries in all, -1: never.",
+        "So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never.",
         otherwise="redelivery_limit of the node",
     ),
     Key(

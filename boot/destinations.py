@@ -1,0 +1,61 @@
+"""Faults between queues, topics and subscriptions: names that lead nowhere, or to another node."""
+
+from collections.abc import Callable
+
+from boot.check import Found, Report
+from boot.kinds import DEAD_LETTER_QUEUE, did_you_mean
+from boot.schema import QUEUE, SUBSCRIPTION, TOPIC
+
+Homes = Callable[[Found], frozenset[str] | None]
+"""The nodes on which something lives; None when its SVGNAME leads nowhere."""
+
+
+def check_destinations(every: list[Found], homes: Homes, report: Report) -> None:
+    """Report every fault between the destinations."""
+    queues = {found.name: found for found in every if found.section is QUEUE}
+    topics = {found.name: found for found in every if found.section is TOPIC}
+    for topic in topics.values():
+        if topic.name in queues or topic.name == DEAD_LETTER_QUEUE:
+            report.add(topic.path, f"{topic.title} has the name of a queue; one of them must go")
+    for place in (*queues.values(), *topics.values()):
+        for key in ("dead_letter", "expired_to"):
+            _check_target(place, key, queues, homes, report)
+    for found in every:
+        if found.section is SUBSCRIPTION and found.is_good("topic"):
+            _check_topic(found, topics, homes, report)
+
+
+def _check_target(
+    place: Found, key: str, queues: dict[str, Found], homes: Homes, report: Report
+) -> None:
+    """A queue that keeps letters lives wherever these may come from."""
+    wanted, path = place.values[key], (*place.path, key)
+    if not wanted or key not in place.given or not place.is_good(key):
+        return
+    if place.section is QUEUE and wanted == place.name:
+        report.add(path, f"{place.title} {key}: a queue cannot be its own")
+    elif wanted not in queues and wanted != DEAD_LETTER_QUEUE:
+        hint = did_you_mean(wanted, (*queues, DEAD_LETTER_QUEUE))
+        report.add(path, f"{place.title} {key}: there is no queue {wanted!r}{hint}")
+    elif wanted != DEAD_LETTER_QUEUE and (missing := _missing(place, queues[wanted], homes)):
+        report.add(path, f"{place.title} {key}: queue {wanted!r} does not live on node {missing}")
+
+
+def _check_topic(
+    subscription: Found, topics: dict[str, Found], homes: Homes, report: Report
+) -> None:
+    wanted, path = subscription.values["topic"], (*subscription.path, "topic")
+    if wanted not in topics:
+        hint = did_you_mean(wanted, tuple(topics))
+        report.add(path, f"{subscription.title} topic: there is no topic {wanted!r}{hint}")
+    elif subscription.values["svgname"] is not None:
+        missing = _missing(subscription, topics[wanted], homes)
+        if missing:
+            text = f"{subscription.title} topic: {wanted!r} does not live on node {missing}"
+            report.add(path, text)
+
+
+def _missing(source: Found, target: Found, homes: Homes) -> str:
+    """The nodes of the source on which there is no target."""
+    at, there = homes(source), homes(target)
+    return "" if at is None or there is None else ", ".join(sorted(at - there))

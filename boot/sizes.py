@@ -1,0 +1,59 @@
+"""Sizes of a node that must fit into one another, so that nothing it accepts can stop it.
+
+A record of the log lies in one segment. A frame is one record, and so is a transaction.
+"""
+
+from boot.check import Found, Report
+from boot.kinds import spell_size
+
+FRAME_ROOM_BYTES_MAX = 1 << 20
+"""A frame may be so much larger than the largest message: other messages packed with it."""
+RECORD_ROOM_BYTES = 64 << 10
+"""What a frame's record takes besides, and what else its segment begins with."""
+
+
+def frame_bytes_max(message_bytes_max: int, segment_bytes: int) -> int:
+    """The largest frame that a node takes."""
+    return message_bytes_max + min(FRAME_ROOM_BYTES_MAX, segment_bytes // 4)
+
+
+def check_sizes(node: Found, report: Report) -> None:
+    """A message fits into a transaction, that into half a segment, a message into memory and
+    beside a second one before a slow subscriber; and a frame into a segment."""
+    bad = [
+        _is_above(node, small, large, share, report)
+        for small, large, share in (
+            ("max_message_bytes", "max_transaction_bytes", 1),
+            ("max_transaction_bytes", "segment_bytes", 2),
+            ("max_message_bytes", "max_memory_bytes", 1),
+            ("max_message_bytes", "max_pending_bytes", 2),
+        )
+    ]
+    if not any(bad) and node.is_good("max_message_bytes", "segment_bytes"):
+        _check_frame(node, report)
+
+
+def _is_above(node: Found, small: str, large: str, share: int, report: Report) -> bool:
+    if not node.is_good(small, large) or node.values[small] * share <= node.values[large]:
+        return False
+    part = "half of " if share > 1 else ""
+    at = large if large in node.given and small not in node.given else small
+    text = (
+        f"{node.title} {small} {spell_size(node.values[small])} is above {part}"
+        f"{large} {spell_size(node.values[large])}"
+    )
+    report.add((*node.path, at), text)
+    return True
+
+
+def _check_frame(node: Found, report: Report) -> None:
+    message, segment = node.values["max_message_bytes"], node.values["segment_bytes"]
+    frame = frame_bytes_max(message, segment)
+    if frame + RECORD_ROOM_BYTES > segment:
+        at = "segment_bytes" if "segment_bytes" in node.given else "max_message_bytes"
+        text = (
+            f"{node.title} segment_bytes {spell_size(segment)} is too small for max_message_bytes "
+            f"{spell_size(message)}: a frame of {spell_size(frame)} needs "
+            f"{spell_size(RECORD_ROOM_BYTES)} beside it"
+        )
+        report.add((*node.path, at), text)
