@@ -78,7 +78,7 @@ NODE = Section(
         ),
         Key(
             "segment_bytes",
-            kinds.size(128 << 10, 2 << 30, multiple=8),
+            kinds.size(512 << 10, 2 << 30, multiple=8),
             "64 MiB",
             "The size of one file of the log, given to the disk in advance.",
         ),
@@ -188,7 +188,7 @@ SVRGROUP = Section(
         "HMSMAXBULKTHR": ABSENT,
         "HMSMAXBULKSIZE": ABSENT,
         "HMSOPT": ABSENT,
-        "HMSSUBSCFG": ABSENT,
+        "HMSSUBSCFG": "subscriptions stand in [hms.subscription.NAME]",
         "HMSMSGLIVE": f"{ABSENT}; give ttl_s when sending",
         "RESTART": f"{ABSENT}; MAXRSTART of [server.NAME] rules restarts",
     },

@@ -8,13 +8,16 @@ from boot.kinds import spell_size
 
 FRAME_ROOM_BYTES_MAX = 1 << 20
 """A frame may be so much larger than the largest message: other messages packed with it."""
+FRAME_ROOM_BYTES_MIN = 320 << 10
+"""Clients pack 256 KiB of small messages into a frame, whatever the largest one may be."""
 RECORD_ROOM_BYTES = 64 << 10
 """What a frame's record takes besides, and what else its segment begins with."""
 
 
 def frame_bytes_max(message_bytes_max: int, segment_bytes: int) -> int:
     """The largest frame that a node takes."""
-    return message_bytes_max + min(FRAME_ROOM_BYTES_MAX, segment_bytes // 4)
+    room = min(FRAME_ROOM_BYTES_MAX, max(FRAME_ROOM_BYTES_MIN, segment_bytes // 4))
+    return message_bytes_max + room
 
 
 def check_sizes(node: Found, report: Report) -> None:

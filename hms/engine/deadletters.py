@@ -154,5 +154,6 @@ def _sent(target: Queue, letter: StoredMessage) -> Record:
             is_forwarded=True,
             placements=[Placement(target.number, b"")],
             pack=memoryview(row + letter.payload),
+            first_seq=letter.seq,
         )
     )

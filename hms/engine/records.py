@@ -110,6 +110,8 @@ class Sent(NamedTuple):
     is_forwarded: bool
     placements: list[Placement]
     pack: memoryview
+    first_seq: int = 0
+    """The first message's place in the order of arrival; the others follow."""
 
     def rows(self) -> list[Row]:
         """What the sender said of each message."""
@@ -143,9 +145,9 @@ class Group(NamedTuple):
     records: list[Record]
 
 
-SENT_HEAD = struct.Struct("<IQQQIQIBxH")
+SENT_HEAD = struct.Struct("<IQQQIQIBxHQ")
 """destination, first_message_id, timestamp_ms, client_uid, producer, first_sequence, count, flags,
-placements."""
+placements, first_seq."""
 SENT_FORWARDED = 1
 """The node itself moved the messages here, keeping id and history; for example to the DLQ."""
 _PLACEMENT = struct.Struct("<II")
@@ -161,7 +163,7 @@ _encode = msgspec.msgpack.Encoder().encode
 def sent(head: Sent) -> Record:
     """A SENT record around the pack of a batch."""
     flags = SENT_FORWARDED if head.is_forwarded else 0
-    start = SENT_HEAD.pack(*head[:7], flags, len(head.placements))
+    start = SENT_HEAD.pack(*head[:7], flags, len(head.placements), head.first_seq)
     places = [
         _PLACEMENT.pack(place.number, len(place.bitmap)) + place.bitmap for place in head.placements
     ]
@@ -171,7 +173,7 @@ def sent(head: Sent) -> Record:
 def decode_sent(payload: bytes | memoryview) -> Sent:
     """A SENT record's payload."""
     values: tuple[int, ...] = SENT_HEAD.unpack_from(payload)
-    flags, n = values[-2:]
+    flags, n, first_seq = values[-3:]
     at = SENT_HEAD.size
     placements = []
     for _ in range(n):
@@ -191,6 +193,7 @@ def decode_sent(payload: bytes | memoryview) -> Sent:
         bool(flags & SENT_FORWARDED),
         placements,
         memoryview(payload)[at:],
+        first_seq,
     )
 
 

@@ -103,10 +103,11 @@ class Recovery:
             rows,
             record.payloads(rows),
             record.first_message_id,
-            state.take_seqs(record.message_count),
+            record.first_seq,
             record.timestamp_ms,
             is_persistent=True,
         )
+        state.next_seq = max(state.next_seq, record.first_seq + record.message_count)
         state.now_ms = max(state.now_ms, record.timestamp_ms)
         state.ids.recovered(record.first_message_id + record.message_count)
         for number, marks in record.placements:

@@ -68,11 +68,12 @@ def store_batch(
 ) -> tuple[Record | None, list[Queue | Subscription]]:
     """Put the messages where they wait; the record, if they are persistent, and the places."""
     rows = unpack_rows(batch.pack, batch.count) if rows is None else rows
+    first_seq = state.take_seqs(batch.count)
     messages = make_messages(
         rows,
         slice_payloads(batch.pack, rows),
         batch.first_id,
-        state.take_seqs(batch.count),
+        first_seq,
         batch.timestamp_ms,
         batch.is_persistent,
     )
@@ -92,6 +93,7 @@ def store_batch(
         is_forwarded=False,
         placements=placements,
         pack=batch.pack,
+        first_seq=first_seq,
     )
     return sent(head), touched
 

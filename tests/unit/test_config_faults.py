@@ -142,10 +142,11 @@ def test_two_nodes_have_different_numbers(faults):
 @pytest.mark.parametrize(
     "keys",
     [
-        'max_message_bytes = "64 MiB"',
+        'max_message_bytes = "64 MiB"\nmax_pending_bytes = "128 MiB"',
         'max_transaction_bytes = "33 MiB"',
         'segment_bytes = "32 MiB"',
         'max_memory_bytes = "1 MiB"',
+        'max_pending_bytes = "31 MiB"',
     ],
 )
 def test_limits_that_contradict_each_other_are_refused(faults, keys):
@@ -163,7 +164,8 @@ def test_limits_that_contradict_each_other_are_refused(faults, keys):
         ("heartbeat_s", (0.1, 3600), (0, -1, 3601, "nan", "inf")),
         ("prefetch_max", (1, 65535), (0, 65536)),
         ("redelivery_limit", (-1, 0), (-2,)),
-        ("segment_bytes", (67108864, 2147483648), (0, 65535, 2147483649)),
+        ("segment_bytes", (67108864, 2147483648), (0, 524287, 67108860, 2147483649)),
+        ("max_pending_bytes", (33554432, 1 << 40), (0, 1048575, (1 << 40) + 1)),
         ("max_requests", (1, 4096), (0, 4097)),
     ],
 )
@@ -191,6 +193,7 @@ def test_a_value_of_another_type_is_refused(faults, value):
         "[hms.queue.A]\nGLOBAL = 'Y'",
         "[hms.queue.A]\nlimit_behavior = 'REMOVE_OLDEST'",
         "[svrgroup.g]\nHMSPORT = 7800",
+        "[svrgroup.g]\nHMSNAME = 'hms01'",
         "[svrgroup.g]\nOPENINFO = ''",
         "[gateway.g]\nx = 1",
         "[user.u]\npassword = 'secret'",

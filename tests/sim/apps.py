@@ -1,0 +1,224 @@
+"""What applications do: each is one thread of a program that uses the library, until the end is near.
+
+An application looks at world.is_ending between its steps; it then finishes what it has begun and
+closes. What the node refuses, it tries again later, as a program would.
+"""
+
+import struct
+
+from field_buffer.catalogue import DurableNameInUse, SubscriptionNotFound
+from field_buffer.errors import HmsError
+from field_buffer.packing import unpack_delivered
+from hms.constants import AckMode
+from tests.sim.client import Client
+from tests.sim.inbound import Inbound
+from tests.sim.unit import Steps, Unit
+from tpmon.asked import OnLoss, Pending
+from tpmon.protocol.frames import DELIVER_HEAD, decode_deliver
+from tpmon.protocol.structures import Browse, OpenConsumer, Recover, Unsubscribe
+
+_POSITION = struct.Struct("<Q")
+
+
+def producer(client: Client, *places: str) -> Steps:
+    """Sends bursts; waits now and then until all is confirmed."""
+    unit, world, rng = Unit(client), client.world, client.world.rng
+    yield from unit.open()
+    for place in places:
+        yield from unit.producer(place)
+    while not world.is_ending:
+        outbound = rng.choice(unit.outbounds)
+        for _ in range(rng.randint(1, 6)):
+            yield from outbound.send()
+        outbound.look()
+        roll = rng.random()
+        if roll < 0.2:
+            yield from unit.wait_for_sends()
+        elif roll < 0.25:
+            yield from unit.close_producer(outbound)
+            yield from unit.producer(outbound.place)
+        yield pause(client)
+    yield from unit.close()
+
+
+def consumer(client: Client, place: str, ack: AckMode = AckMode.CLIENT) -> Steps:
+    """Takes, acknowledges some, recovers, closes half way and comes back."""
+    unit, world, rng = Unit(client, ack), client.world, client.world.rng
+    yield from unit.open()
+    yield from open_queue(unit, place)
+    while not world.is_ending:
+        (inbound,) = unit.inbounds
+        yield lambda: inbound.has_news or world.is_ending
+        roll = rng.random()
+        if inbound.inbox.error is not None or roll < 0.04:
+            yield from inbound.close()
+            yield from open_queue(unit, place)
+        elif roll < 0.6 or not inbound.seen:
+            inbound.take()
+        elif roll < 0.9:
+            yield from inbound.acknowledge(rng.randint(1, 5))
+        elif roll < 0.95:
+            yield from recover(unit)
+        yield pause(client)
+    yield from unit.close()
+
+
+def transfer(client: Client, source: str, *targets: str) -> Steps:
+    """Takes from one place and sends to others in one transaction."""
+    unit, world, rng = Unit(client, is_transacted=True), client.world, client.world.rng
+    yield from unit.open()
+    yield from open_queue(unit, source)
+    for target in targets:
+        yield from unit.producer(target)
+    while not world.is_ending:
+        (inbound,) = unit.inbounds
+        for _ in range(rng.randint(0, 3)):
+            if inbound.has_news and inbound.inbox.error is None:
+                inbound.take()
+        if unit.outbounds:
+            for _ in range(rng.randint(0, 3)):
+                yield from rng.choice(unit.outbounds).send()
+        if rng.random() < 0.05 or inbound.inbox.error is not None:
+            yield from inbound.close()
+            yield from open_queue(unit, source)
+        yield pause(client)
+        yield from (unit.rollback() if rng.random() < 0.2 else unit.commit())
+    yield from unit.close()
+
+
+def subscriber(client: Client, topic: str, name: str, *, is_transacted: bool = False) -> Steps:
+    """A durable subscriber, which changes its selector and unsubscribes at times."""
+    mode = AckMode.AUTO if is_transacted else AckMode.CLIENT
+    unit, world, rng = Unit(client, mode, is_transacted=is_transacted), client.world, client.world.rng
+    yield from unit.open()
+    color = rng.choice(("", "red", "blue"))
+    while not world.is_ending:
+        yield from open_durable(unit, topic, name, color)
+        if not unit.inbounds:
+            continue
+        yield from _attend(unit, unit.inbounds[0])
+        if unit.inbounds[0].inbox.error is None and rng.random() < 0.3:
+            yield from _end_subscription(unit, topic, name)
+            color = rng.choice(("", "red", "blue"))
+        else:
+            yield from unit.inbounds[0].close()
+        if is_transacted:
+            yield from (unit.rollback() if rng.random() < 0.3 else unit.commit())
+    yield from unit.close()
+
+
+def _attend(unit: Unit, inbound: Inbound) -> Steps:
+    world, rng = unit.world, unit.rng
+    for _ in range(rng.randint(1, 25)):
+        yield lambda: inbound.has_news or world.is_ending or rng.random() < 0.02
+        if inbound.inbox.error is not None or world.is_ending:
+            return
+        inbound.take()
+        roll = rng.random()
+        if unit.state.is_transacted:
+            if roll < 0.3:
+                yield from (unit.rollback() if roll < 0.1 else unit.commit())
+        elif roll < 0.4:
+            yield from inbound.acknowledge(rng.randint(1, 5))
+        elif roll < 0.45:
+            yield from recover(unit)
+
+
+def _end_subscription(unit: Unit, topic: str, name: str) -> Steps:
+    """Also while a transaction still holds what it delivered."""
+    yield from unit.inbounds[0].close()
+    unit.books.unsubscribe(f"sub:{name}")
+    try:
+        yield from unit.ask(Unsubscribe(topic, name), OnLoss.REPEAT)
+    except (SubscriptionNotFound, DurableNameInUse):
+        pass  # a repeated one, or the consumer of a connection that the node has not missed yet
+
+
+def passing(client: Client, topic: str) -> Steps:
+    """A subscriber that is not durable."""
+    unit, world, rng = Unit(client), client.world, client.world.rng
+    yield from unit.open()
+    while not world.is_ending:
+        color = rng.choice(("", "red"))
+        opening = OpenConsumer(
+            *(client.link.new_handle(), unit.state.number, "topic", topic, 20, ""),
+            *(f"color = '{color}'" if color else "",),
+        )
+        yield from unit.consumer(f"passing:{client.name}", opening)
+        for _ in range(rng.randint(1, 40)):
+            (inbound,) = unit.inbounds
+            yield lambda: inbound.has_news or world.is_ending
+            if inbound.inbox.error is not None or world.is_ending:
+                break
+            inbound.take()
+        yield from inbound.close()
+    yield from unit.close()
+
+
+def browser(client: Client, *queues: str) -> Steps:
+    """Looks; what it sees was sent, and was not acknowledged before it looked."""
+    world, rng = client.world, client.world.rng
+    while not world.is_ending:
+        queue = rng.choice(queues)
+        settled = {k for (p, k), r in world.books.receipts.items() if p == queue and r.is_settled}
+        name = queue.removeprefix("queue:")
+        pending = Pending("Browse", OnLoss.REPEAT)
+        client.link.request(Browse(name, "", rng.random() < 0.5, 0, rng.choice((3, 100))), pending)
+        yield lambda pending=pending: pending.is_done
+        _, _, count = decode_deliver(pending.checked().payload)
+        for _, _, body in unpack_delivered(
+            pending.payload, count, DELIVER_HEAD.size + _POSITION.size
+        ):
+            key = body.split(b" ", 1)[0].decode()
+            if key in settled or key not in world.books.sendings:
+                world.books.faults.append(f"unexpected: {key} was seen in {queue}")
+        yield pause(client, 0.01)
+
+
+# ---- steps that several of them take
+
+
+def pause(client: Client, chance: float = 0.3):
+    """A condition that holds some time later."""
+    rng, world = client.world.rng, client.world
+    return lambda: world.is_ending or rng.random() < chance
+
+
+def recover(unit: Unit) -> Steps:
+    """As Session.recover()."""
+    for inbound in unit.inbounds:
+        inbound.give_back()
+    pending = unit.state.recover()
+    if pending is not None:
+        yield lambda: pending.is_done
+    assert Recover is not None
+
+
+def open_queue(unit: Unit, place: str) -> Steps:
+    """A consumer of a queue."""
+    name, handle = place.removeprefix("queue:"), unit.link.new_handle()
+    credit = unit.rng.choice((1, 4, 20, 60))
+    yield from unit.consumer(
+        place, OpenConsumer(handle, unit.state.number, "queue", name, credit)
+    )
+
+
+def open_durable(unit: Unit, topic: str, name: str, color: str) -> Steps:
+    """A durable subscriber; none when the node refuses it for now."""
+    place, handle = f"sub:{name}", unit.link.new_handle()
+    selector = f"color = '{color}'" if color else ""
+    known = unit.world.selectors.get(name)
+    if known != color:
+        unit.books.unsubscribe(place)  # another selector ends the subscription there was
+    unit.world.selectors[name] = color
+    opening = OpenConsumer(
+        *(handle, unit.state.number, "topic", topic, unit.rng.choice((1, 5, 30)), ""),
+        *(selector, name),
+    )
+    try:
+        yield from unit.consumer(place, opening)
+    except HmsError as error:
+        assert isinstance(error, DurableNameInUse), error
+        yield pause(unit.client)
+        return
+    unit.world.subscribed(place, color)

@@ -1,0 +1,285 @@
+"""The node: engine, broker and journal as the node process puts them together, without its threads.
+
+Whoever simulates takes its turns: read a frame, work a lane, lead the log, do a job, send. While the
+log is being synced other lanes go on, as they do in the real node.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+from field_buffer.catalogue import NodeFailed, NodeStopping, ProtocolError, StoreFailed
+from field_buffer.errors import HmsError
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.store.journal import Journal
+from tests.sim.disk import SimDisk
+from tests.sim.network import Pipe
+from tpmon.broker import INTERNAL, TICK, Broker, Identity, Lost
+from tpmon.monitor import Monitor
+from tpmon.protocol.frames import Kind, decode_envelope
+from tpmon.protocol.structures import Limits
+from tpmon.wire import Frame
+
+NODE_UID = 77
+WINDOW = 8
+LIMITS = Limits(2_000, 1 << 20, WINDOW, 64, 10.0)
+SETTINGS = EngineSettings(
+    redelivery_limit=3,
+    message_bytes_max=2_000,
+    transaction_bytes_max=8_000,
+    prefetch_max=64,
+    frames_in_flight_max=WINDOW,
+    destinations=(
+        DestinationSettings("queue", "orders", expired_to="late"),
+        DestinationSettings("queue", "ledger"),
+        DestinationSettings("queue", "copy", redelivery_limit=-1),
+        DestinationSettings("queue", "jobs", redelivery_delay_ms=40),
+        DestinationSettings("queue", "late", redelivery_limit=-1),
+        DestinationSettings("queue", "scratch", is_warm=False),
+        DestinationSettings("topic", "news"),
+        DestinationSettings("topic", "flash", is_warm=False),
+    ),
+)
+STORE = Path("/store")
+
+
+class Alone:
+    """A lock where there is one thread: who waits for it would wait for ever (P5)."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def __enter__(self) -> None:
+        assert not self._is_held, "the engine's lock is held across I/O (P5)"
+        self._is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_held = False
+
+
+class Progress:
+    """The broker's condition: waiting lets the storage work go on."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def notify_all(self) -> None:
+        pass
+
+    def wait_for(self, is_done: Callable[[], bool], timeout: float) -> bool:
+        for _ in range(8):
+            if is_done() or self._node.is_leading:
+                break
+            self._node.work_storage()
+        return is_done()
+
+
+class Node:
+    """One life of the node, from boot to its end."""
+
+    def __init__(
+        self,
+        disk: SimDisk,
+        rng: random.Random,
+        clock_ms: Callable[[], int],
+        segment_bytes: int,
+        judge: Callable[["Node", Hashable, Frame], None],
+    ) -> None:
+        self._disk, self._rng, self._judge = disk, rng, judge
+        self.pipes: dict[int, Pipe] = {}
+        self.asked: dict[tuple[Hashable, int], tuple[Kind, bytes]] = {}
+        self.uids: dict[Hashable, int] = {}
+        self.is_leading = False
+        self.failure: HmsError | None = None
+        self._lanes: dict[Hashable, deque[Any]] = {}
+        self._busy: set[Hashable] = set()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._is_due = False
+        self._outbox: deque[tuple[Hashable, Frame | str]] = deque()
+        self._next_peer = 1
+        self.journal = Journal.open(
+            STORE, segment_bytes=segment_bytes, node_uid=NODE_UID, disk=disk
+        )
+        self.engine = Engine(SETTINGS)
+        identity = Identity("sim", NODE_UID, LIMITS, "sim")
+        self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
+        self.broker._lock = Alone()
+        self.broker._progress = Progress(self)
+        self.broker.storage = self
+        self.broker.releases.outlet = self
+        self._boot(clock_ms)
+
+    def _boot(self, clock_ms: Callable[[], int]) -> None:
+        recovery = self.engine.recovery()
+        for _, kind, _, payload in self.journal.recover():
+            recovery.apply(kind, payload)
+        recovery.finish()
+        fx = Effects()
+        self.engine.boot(clock_ms(), None, "sim", fx)
+        self.journal.start(self._dictionary)
+        for record in fx.records:
+            self.journal.append(record.type, record.events, record.parts)
+        self.journal.commit()
+        self.journal.maintain()
+
+    def _dictionary(self) -> tuple[int, int, Sequence[bytes | memoryview]]:
+        record = self.engine.dictionary()
+        return record.type, record.events, record.parts
+
+    # ---- what the broker calls
+
+    def notify(self) -> None:
+        self._is_due = True
+
+    def submit(self, job: Callable[[], None]) -> None:
+        self._jobs.append(job)
+
+    def put(self, items: Sequence[tuple[Hashable, Frame]]) -> None:
+        for peer, frame in items:
+            self._judge(self, peer, frame)
+            self._outbox.append((peer, frame))
+
+    def accept(self, peer: Hashable) -> None:
+        pass
+
+    def forget(self, peer: Hashable) -> None:
+        self._outbox.append((peer, "forget"))
+
+    # ---- turns
+
+    def take_turn(self) -> bool:
+        """Something that a thread of the node would do now; False when there is nothing."""
+        choices = []
+        if self.is_storage_due:
+            choices.append(self.work_storage)
+        if self._free_lanes():
+            choices.append(self.work_lane)
+        if self._outbox:
+            choices += [self.send_some, self.send_some]
+        if not choices:
+            return False
+        self._rng.choice(choices)()
+        return True
+
+    @property
+    def is_storage_due(self) -> bool:
+        """Whether a storage worker has something to do."""
+        return self._is_due or bool(self._jobs)
+
+    def work_storage(self) -> None:
+        """Lead the log, or do a job beside it."""
+        if self._jobs and (not self._is_due or self._rng.random() < 0.5):
+            self._guard(self._jobs.popleft())
+        elif self._is_due:
+            self._is_due, self.is_leading = False, True
+            try:
+                self._guard(self.broker.lead)
+            finally:
+                self.is_leading = False
+
+    def work_lane(self) -> None:
+        """Some of the frames of a lane."""
+        lanes = self._free_lanes()
+        if lanes:
+            peer = self._rng.choice(lanes)
+            lane = self._lanes[peer]
+            count = self._rng.randint(1, min(len(lane), 6))
+            items = [lane.popleft() for _ in range(count)]
+            self._busy.add(peer)
+            try:
+                self._guard(lambda: self.broker.handle(peer, items))
+            finally:
+                self._busy.discard(peer)
+                if not self._lanes[peer]:
+                    del self._lanes[peer]
+
+    def _free_lanes(self) -> list[Hashable]:
+        return [peer for peer, lane in self._lanes.items() if lane and peer not in self._busy]
+
+    def _guard(self, work: Callable[[], Any]) -> None:
+        """A fault of the store ends the node (P7); any other is a fault of ours."""
+        try:
+            work()
+        except StoreFailed as fault:
+            if self.failure is None:
+                self.failure = fault
+                self.broker.farewell(fault)
+
+    def send_some(self) -> None:
+        """The gateway sends what lies in the outbox, or some of it."""
+        for _ in range(self._rng.randint(1, len(self._outbox))):
+            key, frame = self._outbox.popleft()
+            pipe = self.pipes.get(key)
+            if pipe is None:
+                continue
+            if frame == "forget":
+                self._remove(pipe)
+                pipe.close_node_side()
+            else:
+                pipe.send_to_client(frame)
+
+    def tick(self) -> None:
+        """What the scheduler brings."""
+        self._lanes.setdefault(INTERNAL, deque()).append(TICK)
+        if self.journal.needs_maintenance:
+            self.submit(self.broker.maintain)
+
+    # ---- the gateway
+
+    def read(self, pipe: Pipe) -> None:
+        """Take a frame from a connection to its lane."""
+        frame = pipe.to_node.popleft()
+        envelope = decode_envelope(frame, LIMITS.frame_bytes_max)
+        if pipe.peer is None:
+            assert envelope.kind is Kind.HELLO, "the first frame of a connection"
+            pipe.peer, self._next_peer = self._next_peer, self._next_peer + 1
+            self.pipes[pipe.peer] = pipe
+            self.uids[pipe.peer] = pipe.uid
+        if pipe.peer not in self.pipes:
+            return  # it was forgotten
+        if envelope.kind is not Kind.HEARTBEAT:
+            self.asked[pipe.peer, envelope.correlation] = envelope.kind, frame[1]
+            self._lanes.setdefault(pipe.peer, deque()).append((envelope, frame[1]))
+
+    def lose(self, pipe: Pipe) -> None:
+        """The gateway notices that a connection is gone."""
+        if pipe.peer in self.pipes:
+            self._remove(pipe)
+            self._lanes.setdefault(pipe.peer, deque()).append(Lost("cut"))
+
+    def _remove(self, pipe: Pipe) -> None:
+        del self.pipes[pipe.peer]
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """SIGTERM: finish what was taken, say good-bye."""
+        self.broker.doorman.is_stopping = True
+        while self._free_lanes() or self.is_storage_due:
+            self.work_lane()
+            self.work_storage()
+        self._guard(self.broker.stopped)
+        while self.is_storage_due and self.failure is None:
+            self.work_storage()
+        self.broker.farewell(self.failure or NodeStopping())
+        while self._outbox:
+            self.send_some()
+        self.journal.close()
+
+    def die(self) -> None:
+        """The process is gone: of what lay in the outbox some had left already."""
+        if self._outbox and self._rng.random() < 0.5:
+            self.send_some()
+
+
+__all__ = ["LIMITS", "SETTINGS", "Node", "NodeFailed"]

@@ -1,0 +1,110 @@
+"""hms.conf: whatever sizes it accepts, no frame of a client is too large for the log."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boot import compose
+from boot.config import load
+from boot.sizes import RECORD_ROOM_BYTES, frame_bytes_max
+from field_buffer.catalogue import ConfigError
+from field_buffer.packing import ROW
+from hms.client import sending
+from hms.engine.records import Definition, Placement, Sent, dictionary, sent
+from hms.store.journal import Journal
+from hms.store.journal.backlog import Backlog
+from tpmon.protocol.frames import SEND_HEAD
+
+KIB = 1 << 10
+SMALLEST = """[node.N1]
+max_message_bytes = {message}
+max_transaction_bytes = {message}
+segment_bytes = {segment}
+"""
+ONE_QUEUE = [Definition(1, "queue", "HMS.DLQ"), Definition(2, "queue", "q")]
+
+
+def _configured(path, message, segment):
+    """The node of a file with these sizes, or the report."""
+    path.write_text(SMALLEST.format(message=message, segment=segment))
+    try:
+        return load(path).node(), ""
+    except ConfigError as fault:
+        return None, fault.report
+
+
+def _largest_record(frame_bytes):
+    """What the engine writes for the largest frame that the gateway lets in."""
+    pack = bytes(frame_bytes - SEND_HEAD.size)
+    return _record(1, [Placement(2, b"")], pack)
+
+
+def _record(count, placements, pack):
+    return sent(Sent(2, 1, 1, 1, 1, 1, count, is_forwarded=False, placements=placements, pack=pack))
+
+
+@pytest.mark.parametrize("message", [1 * KIB, 128 * KIB])
+def test_the_largest_frame_fits_into_the_smallest_segment(tmp_path, message):
+    """A record that is larger than a segment would stop the node: any client could do that."""
+    node, report = _configured(tmp_path / "hms.conf", message, 512 * KIB)
+    assert report == ""
+    limits = compose.gateway_limits(node)
+    assert compose.identity(load(tmp_path / "hms.conf"), node).limits.frame_bytes_max == (
+        limits.frame_bytes_max
+    )
+
+    journal = Journal.open(tmp_path / "store", segment_bytes=node.segment_bytes, node_uid=1)
+    list(journal.recover())
+    journal.start(lambda: tuple(dictionary(ONE_QUEUE)))
+    for _ in range(3):
+        journal.append(*_largest_record(limits.frame_bytes_max))
+        journal.commit()
+    journal.close()
+
+
+@given(
+    message=st.integers(1 * KIB, 1 << 20) | st.integers(1 * KIB, 1 << 30),
+    segment=st.integers(64 * KIB, 256 * KIB).map(lambda n: n * 8) | st.just(2 << 30),
+)
+def test_a_frame_fits_beside_what_its_segment_begins_with(tmp_path_factory, message, segment):
+    """Whatever the operator writes: it is refused by name, or it holds."""
+    path = tmp_path_factory.getbasetemp() / "sizes.conf"
+    node, report = _configured(path, message, segment)
+
+    if node is not None:
+        frame = compose.gateway_limits(node).frame_bytes_max
+        assert frame == frame_bytes_max(message, segment)
+        assert frame + RECORD_ROOM_BYTES <= segment
+    else:
+        assert "is above" in report or "is too small" in report
+
+
+def test_a_frame_has_room_for_what_a_client_packs_into_one():
+    """A client that fills its frames would lose its connection at a node with small limits."""
+    packed = sending.FRAME_BYTES_MAX + sending.FRAME_MESSAGES_MAX * ROW.size + SEND_HEAD.size
+
+    assert packed <= frame_bytes_max(1 * KIB, 512 * KIB)
+
+
+def test_a_segment_that_is_too_small_is_refused_by_name(tmp_path):
+    """The next larger one is good: the rule holds exactly."""
+    _, report = _configured(tmp_path / "hms.conf", 128 * KIB + 1, 512 * KIB)
+
+    assert report.split(":", 1)[1] == (
+        "4: [node.N1] segment_bytes 512 KiB is too small for max_message_bytes 131073 B: "
+        "a frame of 458753 B needs 64 KiB beside it"
+    )
+    assert _configured(tmp_path / "hms.conf", 128 * KIB + 1, 513 * KIB)[1] == ""
+
+
+def test_the_room_beside_a_frame_holds_a_dictionary_and_many_placements():
+    """A topic with four hundred durable subscriptions, each with a mark for every message."""
+    segment, message = 512 * KIB, 128 * KIB
+    frame, every = frame_bytes_max(message, segment), range(3, 403)
+    definitions = [Definition(n, "subscription", f"durable{n}", 2) for n in every]
+    pack = bytes(frame - SEND_HEAD.size)
+    marks = [Placement(n, bytes(256 // 8)) for n in every]
+    record = _record(256, marks, pack)
+    backlog = Backlog(segment, 1, 1, lambda: tuple(dictionary(definitions)))
+
+    assert backlog.append(*record) >= 256
