@@ -1,6 +1,6 @@
 """What clients open and close: connections, sessions, producers, consumers, subscriptions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from field_buffer.catalogue import (
@@ -57,6 +57,7 @@ def close_connection(state: State, number: int, how: Return, fx: Effects) -> Non
     connection = state.connections.pop(number, None)
     if connection is None:
         return
+    _no_more_for(connection.consumers.values())
     for session in list(connection.sessions.values()):
         close_session(state, connection, session.handle, how, fx)
 
@@ -83,6 +84,7 @@ def close_session(
 ) -> None:
     """Close a session; an open transaction is rolled back."""
     session = state.session(connection, handle)
+    _no_more_for(session.consumers)
     places = undo(state, session, Return.LOST if how is Return.LOST else Return.FAILED, fx)
     for consumer in list(session.consumers):
         remove_consumer(state, consumer, how, fx)
@@ -92,6 +94,12 @@ def close_session(
     state.sessions_open -= 1
     for place in places:
         dispatch(state, place, fx)
+
+
+def _no_more_for(consumers: Iterable[Consumer]) -> None:
+    """What one of them gives back must not go to another that is about to close too."""
+    for consumer in consumers:
+        consumer.credit = 0
 
 
 def open_producer(

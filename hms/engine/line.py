@@ -147,7 +147,8 @@ class Line:
         """Waiting messages whose time is over; they still wait until they are removed."""
         due = []
         while self._expiry and self._expiry[0][0] <= now_ms:
-            message = self._mortal.get(heapq.heappop(self._expiry)[1])
+            # Popped: a message that came back stands in the heap once more for every return.
+            message = self._mortal.pop(heapq.heappop(self._expiry)[1], None)
             if message is not None:
                 due.append(message)
         return due

@@ -1,5 +1,10 @@
 """A node's life: WARM and COLD, draining, a silent node, ids that are never given twice."""
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -160,3 +165,46 @@ def test_a_lost_transaction_is_told_at_the_next_commit_and_the_one_after_works(r
         session.commit()
         session.close()
     assert [message.body for message in _take_all(running, "orders")] == [b"kept"]
+
+
+def test_a_second_sigterm_stops_at_once_and_loses_nothing_confirmed(running):
+    """An operator who cannot wait for the drain."""
+    conn = hms.connect(running.address, reconnect=False)
+    out = conn.session().producer(hms.Queue("orders"))
+    futures = [out.send_async(b"%d" % i) for i in range(500)]
+    os.kill(running.pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(running.pid, signal.SIGTERM)
+    assert running.wait() == 0
+    confirmed = [f.result().message_id for f in futures if f.exception(timeout=20) is None]
+    conn.close()
+    running.boot()
+    kept = {message.message_id for message in _take_all(running, "orders")}
+    assert set(confirmed) <= kept
+
+
+def test_a_client_that_falls_silent_is_missed_and_its_messages_go_to_another(running):
+    """F-M7, the other way round: the client's process is stopped, its sockets stay open."""
+    _send(running, "orders", [b"a"])
+    client = [sys.executable, "-c", _SILENT_CLIENT, running.address]
+    with subprocess.Popen(client, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "received\n"
+            process.send_signal(signal.SIGSTOP)
+            with hms.connect(running.address) as conn:
+                again = conn.session().consumer(hms.Queue("orders")).receive(timeout_s=20)
+            assert again.body == b"a"
+            assert again.redelivered
+        finally:
+            process.kill()
+
+
+_SILENT_CLIENT = """
+import sys, hms
+conn = hms.connect(sys.argv[1], reconnect=False)
+session = conn.session(ack=hms.AckMode.CLIENT)
+consumer = session.consumer(hms.Queue("orders"))
+assert consumer.receive(timeout_s=10)
+print("received", flush=True)
+consumer.receive(timeout_s=60)
+"""

@@ -29,6 +29,7 @@ SETTINGS = EngineSettings(
 PLAIN, CLIENT, TRANSACTED = 1, 2, 3
 """Session handles; also of their consumers and producers, times ten, plus one per destination."""
 QUEUES = ("a", "b")
+DELAY_MS = 1_000
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Model:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """One client, two queues, a topic with a durable subscription, and crashes."""
+    """One client, two queues, a topic with a shared durable subscription, and crashes."""
 
     @initialize()
     def boot(self):
@@ -88,6 +89,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.consumers = {
             CLIENT * 10: "a",
             CLIENT * 10 + 1: "sub",
+            CLIENT * 10 + 2: "sub",
             TRANSACTED * 10: "b",
         }
         self.epochs = dict.fromkeys(self.consumers, 0)
@@ -100,6 +102,8 @@ class EngineMachine(RuleBasedStateMachine):
                 "t" if is_topic else place,
                 0,
                 durable="billing" if is_topic else "",
+                is_shared=is_topic,
+                redelivery_delay_ms=DELAY_MS if handle == CLIENT * 10 + 2 else 0,
             )
             self._run(lambda fx, r=request: engine.open_consumer(number, r, 1, self.now_ms, fx))
 
@@ -169,7 +173,7 @@ class EngineMachine(RuleBasedStateMachine):
             else:
                 self.model.wanted[place][message_id] = is_persistent
 
-    @rule(which=st.integers(0, 2), count=st.integers(1, 4))
+    @rule(which=st.integers(0, 3), count=st.integers(1, 4))
     def credit(self, which, count):
         handle = list(self.consumers)[which]
         epoch = self.epochs[handle]
@@ -207,6 +211,13 @@ class EngineMachine(RuleBasedStateMachine):
                 self.connection, held.consumer, held.epoch, span, how, self.now_ms, fx
             )
         )
+
+    @rule(after_ms=st.sampled_from([1, DELAY_MS // 2, DELAY_MS]))
+    def pass_time(self, after_ms):
+        self.now_ms += after_ms
+        self._run(lambda fx: self.engine.tick(self.now_ms, fx))
+        due_ms = self.engine.due_ms()
+        assert due_ms is None or due_ms > self.now_ms
 
     @rule()
     def commit(self):
@@ -317,11 +328,13 @@ class EngineMachine(RuleBasedStateMachine):
             tx.setdefault(place, []).append(message_id)
         for name, place in self._places().items():
             waiting = [m.id for m in place.line.in_order()]
+            delayed = [m.id for m in place.line.everything()][len(waiting) :]
             out = [i for c in place.consumers for i in c.out]
-            every = waiting + out + tx.get(name, [])
+            every = waiting + delayed + out + tx.get(name, [])
             assert len(every) == len(set(every)), f"{name}: a message is there twice"
             assert set(every) == set(self.model.wanted[name]), name
             assert place.line.waiting_count == len(waiting)
+            assert place.line.delayed_count == len(delayed)
             assert place.line.out_count == len(out) + len(tx.get(name, []))
 
     @invariant()

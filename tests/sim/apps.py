@@ -15,7 +15,7 @@ from tests.sim.inbound import Inbound
 from tests.sim.unit import Steps, Unit
 from tpmon.asked import OnLoss, Pending
 from tpmon.protocol.frames import DELIVER_HEAD, decode_deliver
-from tpmon.protocol.structures import Browse, OpenConsumer, Recover, Unsubscribe
+from tpmon.protocol.structures import Browse, OpenConsumer, Unsubscribe
 
 _POSITION = struct.Struct("<Q")
 
@@ -191,7 +191,6 @@ def recover(unit: Unit) -> Steps:
     pending = unit.state.recover()
     if pending is not None:
         yield lambda: pending.is_done
-    assert Recover is not None
 
 
 def open_queue(unit: Unit, place: str) -> Steps:

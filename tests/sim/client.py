@@ -32,7 +32,7 @@ class Client:
         self.link = Link(Hello(uid, client_name=name, is_server=is_server))
         self.link.on_error = self.on_error
         self.pipe: Pipe | None = None
-        self.is_leaving = False
+        self.role = ""
         self.apps: list[tuple[App, Condition]] = []
         self.on_flush: list[Callable[[], None]] = []
         self.failures: list[HmsError] = []

@@ -1,0 +1,71 @@
+"""Who takes part in a run: roles, drawn by the seed; and new clients in the place of those that
+vanished."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hms.constants import AckMode
+from tests.sim.apps import browser, consumer, passing, producer, subscriber, transfer
+from tests.sim.client import Client
+from tests.sim.services import listener, server
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+Role = Callable[[Client], None]
+
+
+def _both(client: Client) -> None:
+    client.run(producer(client, "queue:ledger", "queue:jobs", "topic:news"))
+    client.run(consumer(client, "queue:copy", AckMode.AUTO))
+
+
+def _audit(client: Client) -> None:
+    client.run(subscriber(client, "news", "audit", is_transacted=True))
+
+
+ROLES: dict[str, Role] = {
+    "orders": lambda c: c.run(producer(c, "queue:orders", "queue:scratch")),
+    "many": _both,
+    "press": lambda c: c.run(producer(c, "topic:news", "topic:flash")),
+    "client": lambda c: c.run(consumer(c, "queue:orders")),
+    "auto": lambda c: c.run(consumer(c, "queue:orders", AckMode.AUTO)),
+    "ledger": lambda c: c.run(consumer(c, "queue:ledger")),
+    "scratch": lambda c: c.run(consumer(c, "queue:scratch")),
+    "transfer": lambda c: c.run(transfer(c, "queue:orders", "queue:copy", "topic:news")),
+    "spread": lambda c: c.run(transfer(c, "queue:copy", "queue:ledger", "queue:jobs")),
+    "letters": lambda c: c.run(transfer(c, "queue:HMS.DLQ")),
+    "billing": lambda c: c.run(subscriber(c, "news", "billing")),
+    "audit": _audit,
+    "flash": lambda c: c.run(subscriber(c, "flash", "flash")),
+    "passing": lambda c: c.run(passing(c, "news")),
+    "browser": lambda c: c.run(browser(c, "queue:orders", "queue:ledger", "queue:copy")),
+    "listener": lambda c: c.run(listener(c)),
+    "server": lambda c: c.run(server(c)),
+}
+ALONE = ("ledger", "billing", "audit", "flash")
+"""Roles of which there is one at a time, because their place has one consumer."""
+SOURCES = ("orders", "many", "press")
+
+
+def draw(world: "World") -> list[str]:
+    """The roles of a run: some that send, some that receive."""
+    rng = world.rng
+    chosen = [rng.choice(SOURCES)]
+    others = [role for role in ROLES if role not in chosen]
+    chosen += rng.sample(others, rng.randint(3, 7))
+    if "listener" in chosen or "server" in chosen:
+        chosen += ["listener", "server", "many"]
+    return list(dict.fromkeys(chosen))
+
+
+def join(world: "World", role: str) -> Client:
+    """A new client in that role."""
+    number = len(world.everybody) + 1
+    client = Client(
+        world, f"{role}{number}", world.rng.getrandbits(48) << 8 | number, is_server=role == "server"
+    )
+    client.role = role
+    ROLES[role](client)
+    world.everybody.append(client)
+    return client

@@ -1,0 +1,83 @@
+"""The drain: when all applications have ended, one more client takes whatever is left anywhere."""
+
+from typing import TYPE_CHECKING
+
+from hms.constants import AckMode
+from tests.sim.client import Client
+from tests.sim.node import Node
+from tests.sim.unit import Steps, Unit
+from tpmon.protocol.frames import Kind
+from tpmon.protocol.structures import OpenConsumer
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+def drain(world: "World") -> None:
+    """Everybody leaves, then all places are emptied; what stays in the engine is a leftover."""
+    for client in list(world.clients):
+        _leave(client)
+    world.until(lambda: _is_alone(world), "connections")
+    client = Client(world, "drain", 1)
+    world.clients.append(client)
+    client.run(_take_all(client))
+    world.until(lambda: not client.apps, "the drain")
+    _leave(client)
+    world.until(lambda: _is_alone(world), "the last connection")
+    if world.node is not None:
+        world._faults += [f"leftover: {said}" for said in _left(world.node)]
+
+
+def _leave(client: Client) -> None:
+    client.link.tell(Kind.GOODBYE)
+    client.flush()
+    client.world.vanish(client)
+
+
+def _is_alone(world: "World") -> bool:
+    return world.node is not None and not world.node.engine.state.connections
+
+
+def _take_all(client: Client) -> Steps:
+    unit = Unit(client, AckMode.CLIENT)
+    yield from unit.open()
+    node = client.world.node
+    assert node is not None
+    for name in sorted(node.engine.state.queues):
+        yield from _open(unit, f"queue:{name}", "queue", name)
+    for topic in sorted(node.engine.state.topics.values(), key=lambda t: t.name):
+        for one in sorted(topic.subscriptions, key=lambda s: s.name):
+            selector, name = one.definition.selector, one.name
+            yield from _open(unit, f"sub:{name}", "topic", topic.name, selector, name)
+    while any(place.line.size_bytes for place in node.engine.state.places.values()):
+        client.world.now_ms += 50
+        for inbound in unit.inbounds:
+            while inbound.has_news:
+                inbound.take()
+            yield from inbound.acknowledge(1000)
+        node.tick()
+        yield lambda: True
+    yield from unit.close()
+
+
+def _open(unit: Unit, place: str, kind: str, name: str, selector: str = "", durable: str = ""):
+    handle = unit.link.new_handle()
+    opening = OpenConsumer(handle, unit.state.number, kind, name, 60, "", selector, durable)
+    return unit.consumer(place, opening)
+
+
+def _left(node: Node) -> list[str]:
+    state = node.engine.state
+    said = [f"{name} is {value}" for name, value in (
+        ("waiting_bytes", state.waiting_bytes),
+        ("sessions_open", state.sessions_open),
+        ("connections", len(state.connections)),
+        ("due", len([1 for _, _, place in state.due if place.line.delayed_count])),
+    ) if value]
+    for place in state.places.values():
+        line = place.line
+        if line.waiting_count or line.out_count or line.size_bytes or line.history:
+            said.append(f"{place.name} has {line.waiting_count} + {line.out_count}")
+        if place.consumers:
+            said.append(f"{place.name} has consumers")
+    return said

@@ -1,0 +1,162 @@
+"""The judge: what must be true at every moment, whatever the clients see.
+
+P1, when a frame leaves the broker: what it promises is on the synced part of the disk. And after
+every step of the engine: each message is in exactly one place, and all counts are right.
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
+
+from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT, DeliveredRow, unpack_delivered
+from hms.engine.places import Queue, Subscription
+from tests.sim.durable import Durable
+from tests.sim.node import Node
+from tpmon.protocol.frames import (
+    DELIVER_HEAD,
+    Action,
+    Kind,
+    decode_confirm,
+    decode_deliver,
+    decode_envelope,
+    decode_send,
+    decode_settle,
+)
+from tpmon.protocol.structures import Commit, InvokeHead, decode_request, decode_with_body
+from tpmon.wire import Frame
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+POSITION_BYTES = 8
+
+
+class Judge:
+    """P1 for every frame that the node says."""
+
+    def __init__(self, world: "World", durable: Durable) -> None:
+        self._world, self._durable = world, durable
+        self.faults: list[str] = []
+
+    def frame(self, node: Node, peer: Hashable, parts: Frame) -> None:
+        """A frame is about to leave."""
+        kind, correlation, _, _ = decode_envelope(parts, 1 << 30)
+        asked, request = node.asked.get((peer, correlation), (None, b""))
+        uid, facts = node.uids.get(peer, 0), self._durable.refresh()
+        said: str = ""
+        if kind is Kind.CONFIRM:
+            said = self._confirm(uid, request, parts[1], facts)
+        elif kind is Kind.DELIVER:
+            said = self._deliver(uid, parts[1], facts)
+        elif kind is Kind.INVOKE:
+            said = self._invoke(parts[1], facts)
+        elif kind is Kind.BROWSED:
+            said = self._browsed(parts[1], facts)
+        elif kind is Kind.REPLY and asked is Kind.REQUEST:
+            said = self._reply(uid, request, facts)
+        elif kind is Kind.REPLY and asked is Kind.SETTLE:
+            said = self._settled(uid, request, facts)
+        if said:
+            self.faults.append(f"early: {said}")
+
+    def _confirm(self, uid: int, request: bytes, payload: bytes, facts: Durable) -> str:
+        head = decode_send(request)
+        if not head.is_persistent or (uid, head.producer) in self._world.transacted:
+            return ""
+        first, _, count = decode_confirm(payload)
+        missing = [one for one in range(first, first + count) if one not in facts.sent]
+        return f"CONFIRM of {missing}" if missing else ""
+
+    def _deliver(self, uid: int, payload: bytes, facts: Durable) -> str:
+        consumer, _, count = decode_deliver(payload)
+        rows = [row for row, _, _ in unpack_delivered(payload, count, DELIVER_HEAD.size)]
+        return _rows(self._world.places[uid, consumer], rows, facts)
+
+    @staticmethod
+    def _invoke(payload: bytes, facts: Durable) -> str:
+        head, _ = decode_with_body(payload, InvokeHead)
+        row = DeliveredRow._make(DELIVERED_ROW.unpack(head.delivered))
+        return _rows(f"queue:{head.destination}", [row], facts)
+
+    @staticmethod
+    def _browsed(payload: bytes, facts: Durable) -> str:
+        _, _, count = decode_deliver(payload)
+        rows = unpack_delivered(payload, count, DELIVER_HEAD.size + POSITION_BYTES)
+        return _rows("passing", [row for row, _, _ in rows], facts)
+
+    def _reply(self, uid: int, request: bytes, facts: Durable) -> str:
+        asked = decode_request(request)
+        if not isinstance(asked, Commit):
+            return ""
+        key = uid, asked.session, asked.number
+        transaction = self._world.books.by_key[key]
+        is_logged = any(one.is_persistent for one in transaction.sends) or any(
+            one.sending.is_persistent and not one.place.startswith("passing:")
+            for one in transaction.acknowledged
+        )
+        return f"the reply to commit {key}" if is_logged and key not in facts.commits else ""
+
+    def _settled(self, uid: int, request: bytes, facts: Durable) -> str:
+        for item in decode_settle(request):
+            place = self._world.places[uid, item.consumer]
+            if item.action is not Action.ACKNOWLEDGE or place.startswith("passing:"):
+                continue
+            for first, last in item.ranges:
+                for one in range(first, last + 1):
+                    if one in facts.sent and (place, one) not in facts.left:
+                        return f"the reply to the acknowledgement of {one} at {place}"
+        return ""
+
+
+def _rows(place: str, rows: list[DeliveredRow], facts: Durable) -> str:
+    for row in rows:
+        if not row.flags & FLAG_PERSISTENT:
+            continue
+        if row.message_id not in facts.sent:
+            return f"message {row.message_id} at {place}"
+        if place.startswith("passing"):
+            continue
+        if facts.delivered[place, row.message_id] < row.delivery_count:
+            return f"delivery {row.delivery_count} of {row.message_id} at {place}"
+    return ""
+
+
+def invariants(node: Node) -> Iterator[str]:
+    """What is wrong with the engine's state."""
+    state = node.engine.state
+    places: dict[int, Queue | Subscription] = {id(q): q for q in state.queues.values()}
+    places |= {id(s): s for t in state.topics.values() for s in t.subscriptions}
+    held: dict[int, list[int]] = {}
+    sessions = [s for c in state.connections.values() for s in c.sessions.values()]
+    for session in sessions:
+        for place, message in session.acknowledged:
+            places[id(place)] = place
+            held.setdefault(id(place), []).append(message.id)
+    for place in places.values():
+        yield from _place(place, held.get(id(place), []))
+    total = sum(place.line.size_bytes for place in places.values())
+    if state.waiting_bytes != total:
+        yield f"waiting_bytes is {state.waiting_bytes}, the places have {total}"
+    if state.sessions_open != len(sessions):
+        yield f"sessions_open is {state.sessions_open}, there are {len(sessions)}"
+
+
+def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
+    line, name = place.line, place.name
+    waiting = list(line.in_order())
+    out = [message for consumer in place.consumers for message in consumer.out.values()]
+    delayed = [message for _, message in line._delayed.values()]
+    every = [*held, *(m.id for m in (*waiting, *out, *delayed))]
+    if len(every) != len(set(every)):
+        yield f"{name}: a message is there twice (P6): {sorted(every)}"
+    if (line.waiting_count, line.out_count) != (len(waiting), len(out) + len(held)):
+        yield f"{name} counts {line.waiting_count} and {line.out_count}, has {len(waiting)} …"
+    order = [(-m.priority, m.seq) for m in waiting]
+    if order != sorted(order):
+        yield f"{name}: its messages stand in the order {order}"
+    if not held and line.size_bytes != sum(m.size_bytes for m in (*waiting, *out, *delayed)):
+        yield f"{name}: size_bytes is {line.size_bytes}"
+    if not set(line.history) <= set(every):
+        yield f"{name}: history of messages that are not there"
+    for consumer in place.consumers:
+        if consumer.out_bytes != sum(len(m.payload) for m in consumer.out.values()):
+            yield f"{name}: out_bytes of a consumer"
