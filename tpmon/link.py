@@ -167,7 +167,9 @@ class Link:
         self.error = error
         self.outbox.clear()
         if was_up:
-            self.asked = {number: one for number, one in self.asked.items() if one.lost(error)}
+            asked, self.asked = self.asked, {}
+            again = {number: one for number, one in asked.items() if one.lost(error)}
+            self.asked = again | self.asked  # a pack that waited for room may be asked meanwhile
             for participant in list(self.participants):
                 participant.lost(error)
         if is_final:

@@ -70,7 +70,10 @@ def acknowledge_out(
 
 
 def give_back_all(state: State, consumer: Consumer, how: Return, fx: Effects) -> None:
-    """Everything that is out to a consumer comes back; the caller dispatches."""
+    """Everything that is out to a consumer comes back; the caller dispatches. Whether a listener's
+    service has seen a message nobody knows."""
+    if consumer.listener and how is Return.RELEASED:
+        how = Return.LOST
     messages = list(consumer.out.values())
     consumer.out.clear()
     consumer.out_bytes = 0

@@ -220,4 +220,4 @@ def open_durable(unit: Unit, topic: str, name: str, color: str) -> Steps:
         assert isinstance(error, DurableNameInUse), error
         yield pause(unit.client)
         return
-    unit.world.subscribed(place, color)
+    unit.books.subscribe(place, f"topic:{topic}", color)

@@ -54,6 +54,7 @@ class Subscribed:
     """A durable subscription, from the reply to its opening until its end was asked for."""
 
     place: str
+    topic: str
     colors: str
     is_over: bool = False
 
@@ -119,7 +120,11 @@ class Books:
             sending.transaction.sends.append(sending)
         if sending.destination.startswith("topic:"):
             sending.expected = [
-                one for one in self.subscribed if not one.is_over and sending.color in one.colors
+                one
+                for one in self.subscribed
+                if not one.is_over
+                and one.topic == sending.destination
+                and sending.color in one.colors
             ]
 
     def sent(self, sending: Sending, outcome: str) -> None:
@@ -217,10 +222,10 @@ class Books:
 
     # ---- durable subscriptions
 
-    def subscribe(self, place: str, colors: str) -> Subscribed:
+    def subscribe(self, place: str, topic: str, color: str) -> None:
         """The node said that the subscription exists."""
-        self.subscribed.append(Subscribed(place, colors))
-        return self.subscribed[-1]
+        if not any(one.place == place and not one.is_over for one in self.subscribed):
+            self.subscribed.append(Subscribed(place, topic, color or "red blue none"))
 
     def unsubscribe(self, place: str) -> None:
         """Its end is about to be asked for."""

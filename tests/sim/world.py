@@ -15,7 +15,7 @@ from itertools import islice
 from field_buffer.catalogue import StoreUnavailable
 from hms.store.journal.recovery import Recovery
 from tests.sim import cast
-from tests.sim.books import Books, Subscribed
+from tests.sim.books import Books
 from tests.sim.check import Check
 from tests.sim.client import Client
 from tests.sim.disk import Crash, Inode, SimDisk
@@ -28,7 +28,6 @@ from tests.sim.network import Pipe
 from tests.sim.node import NODE_UID, STORE, Node
 from tpmon.wire import Frame
 
-COLORS = ("red", "blue", "none")
 STEPS_TO_FINISH_MAX = 60_000
 FAULTS_TOLD_MAX = 20
 
@@ -246,12 +245,6 @@ class World:
             client.pipe.is_client_side_open = False
             client.pipe = None
         self.clients.remove(client)
-
-    def subscribed(self, place: str, color: str) -> None:
-        """A durable subscription exists now."""
-        known: list[Subscribed] = self.books.subscribed
-        if not any(one.place == place and not one.is_over for one in known):
-            self.books.subscribe(place, color or "red blue none")
 
     def tell(self, what: str) -> None:
         """A line of the story, for whoever reads of a failed run."""

@@ -1,0 +1,33 @@
+"""Steps: an operation that has to wait, written once for threads and for asyncio.
+
+It is a generator. Between its steps it touches the link; a step says what has to happen before it
+goes on. Whoever drives it (driver.py with threads, aio.py in an event loop) holds the connection's
+lock while it runs, sends what the link has to send before each step, and throws into it what ends
+a step, such as a cancellation: so one `finally` cleans up for both.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+_T = TypeVar("_T")
+
+FOREVER = float("inf")
+
+
+class Wait(NamedTuple):
+    """Wait until is_done(), asked again whenever key is woken, or until the deadline, a time of
+    monotonic(); the step's outcome is whether it is done."""
+
+    key: object
+    is_done: Callable[[], object]
+    deadline: float
+
+
+class Outside(NamedTuple):
+    """Call a function of the application, which may use the connection itself, so without the lock.
+    In asyncio what it returns is awaited if it can be. The step's outcome is the result."""
+
+    call: Callable[[], Any]
+
+
+Steps = Generator[Wait | Outside, Any, _T]
