@@ -77,19 +77,25 @@ def effective(config: Config) -> dict[str, Any]:
 
     What a queue or topic has from its node is filled in where the file has one node only.
     """
-    only = config.node() if len(config.nodes) == 1 else None
     return {
         "domain": _plain(DOMAIN, config.domain),
         "node": {name: _plain(NODE, node) for name, node in config.nodes.items()},
         "svrgroup": {name: _plain(SVRGROUP, group) for name, group in config.groups.items()},
         "server": {name: _plain(SERVER, server) for name, server in config.servers.items()},
         "service": {name: _plain(SERVICE, service) for name, service in config.services.items()},
-        "hms": {
-            "queue": {q.name: _plain(QUEUE, q.on(only)) for q in config.queues.values()},
-            "topic": {t.name: _plain(TOPIC, t.on(only)) for t in config.topics.values()},
-            "subscription": {n: _plain(SUBSCRIPTION, s) for n, s in config.subscriptions.items()},
-        },
+        "hms": _destinations(config),
     }
+
+
+def _destinations(config: Config) -> dict[str, Any]:
+    """What stands below [hms]; a kind of which there is none is left out, as a file would."""
+    only = config.node() if len(config.nodes) == 1 else None
+    every = {
+        "queue": {q.name: _plain(QUEUE, q.on(only)) for q in config.queues.values()},
+        "topic": {t.name: _plain(TOPIC, t.on(only)) for t in config.topics.values()},
+        "subscription": {n: _plain(SUBSCRIPTION, s) for n, s in config.subscriptions.items()},
+    }
+    return {kind: entries for kind, entries in every.items() if entries}
 
 
 def _read(path: Path) -> str:

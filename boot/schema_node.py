@@ -78,7 +78,7 @@ NODE = Section(
         ),
         Key(
             "segment_bytes",
-            kinds.size(512 << 10, 2 << 30, multiple=8),
+            kinds.size(1 << 20, 2 << 30, multiple=8),
             "64 MiB",
             "The size of one file of the log, given to the disk in advance.",
         ),

@@ -8,8 +8,9 @@ from boot.kinds import spell_size
 
 FRAME_ROOM_BYTES_MAX = 1 << 20
 """A frame may be so much larger than the largest message: other messages packed with it."""
-FRAME_ROOM_BYTES_MIN = 320 << 10
-"""Clients pack 256 KiB of small messages into a frame, whatever the largest one may be."""
+FRAME_ROOM_BYTES_MIN = 640 << 10
+"""Clients pack 256 KiB of messages into a frame, and settle every second one of 65,535 in one of
+512 KiB, however small the largest message may be."""
 RECORD_ROOM_BYTES = 64 << 10
 """What a frame's record takes besides, and what else its segment begins with."""
 

@@ -25,6 +25,7 @@ from tpmon.protocol.frames import (
     Action,
     Envelope,
     Kind,
+    SendHead,
     Settlement,
     decode_send,
     decode_settle,
@@ -142,8 +143,7 @@ class Broker:
             elif number is None:
                 return  # it was closed by a takeover or a fault before this frame came
             elif envelope.kind is Kind.SEND:
-                if head.is_persistent and refused is not None:
-                    raise StoreFull(path="the store", detail=refused)
+                self._check_space(number, head, refused)
                 self._send(number, command, now_ms, fx)
             elif envelope.kind is Kind.SETTLE:
                 self._settle(number, envelope, head, now_ms, fx)
@@ -163,6 +163,13 @@ class Broker:
             self.monitor.call(Origin(number, envelope.correlation), head[0], head[1], now_ms)
         else:
             self.monitor.result(number, head[0], head[1])
+
+    def _check_space(self, number: int, head: SendHead, refused: str | None) -> None:
+        """A full disk refuses new messages, not those that it has and that come again."""
+        if refused is None or not head.is_persistent:
+            return
+        if not self.engine.is_repeated(number, head.producer, head.first_sequence):
+            raise StoreFull(path="the store", detail=refused)
 
     def _send(self, number: int, command: Command, now_ms: int, fx: Effects) -> None:
         envelope, head, payload = command

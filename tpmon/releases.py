@@ -52,25 +52,40 @@ class Releases:
         self._lock = threading.Lock()
         self._at_once: deque[list[Any]] = deque()
         self._waiting: deque[tuple[int, list[Any]]] = deque()
+        self._held: dict[int, int] = {}
+        """By connection, the number of the last batch for it that had to wait."""
+        self._added = self._released = 0
 
     def add(self, fx: Effects, last_lsn: int) -> None:
-        """The effects of a batch whose records end at last_lsn."""
-        if fx.out and (fx.records or fx.must_wait):
+        """The effects of a batch whose records end at last_lsn. What needs no record waits too when
+        something older for the same connection waits: messages must not overtake one another."""
+        if fx.out and (fx.records or fx.must_wait or self._is_behind(fx.out)):
+            if self._released == self._added:
+                self._held.clear()
+            self._added += 1
+            self._held.update((e.connection, self._added) for e in fx.out if _is_bound(e))
             self._waiting.append((last_lsn, fx.out))
         elif fx.out:
             self._at_once.append(fx.out)
+
+    def _is_behind(self, effects: list[Any]) -> bool:
+        held, released = self._held, self._released
+        return bool(held) and any(held.get(e.connection, 0) > released for e in effects if _is_bound(e))
 
     def release(self, durable_lsn: int) -> list[Deliver]:
         """Send what waited for no more than durable_lsn; the messages that are for listeners."""
         listeners: list[Deliver] = []
         with self._lock:
             frames: list[tuple[Hashable, Frame]] = []
+            done = 0
             while self._at_once:
                 self._encode(self._at_once.popleft(), frames, listeners)
             while self._waiting and self._waiting[0][0] <= durable_lsn:
                 self._encode(self._waiting.popleft()[1], frames, listeners)
+                done += 1
             if frames:
                 self.outlet.put(frames)
+            self._released += done
         return listeners
 
     def _encode(
@@ -92,3 +107,8 @@ class Releases:
                 listeners.append(effect)
             elif not isinstance(effect, Reply | Confirm) or effect.correlation:
                 frames.append((peer, encode_effect(effect)))
+
+
+def _is_bound(effect: Any) -> bool:
+    """It is for a connection; the others are said to peers that have none (yet)."""
+    return not isinstance(effect, ToPeer)

@@ -179,9 +179,15 @@ def unsubscribe(state: State, destination: str, name: str, fx: Effects) -> None:
     subscription = topic.durable(name)
     if subscription is None:
         raise SubscriptionNotFound(name=name, destination=destination)
-    if subscription.consumers:
+    if _is_in_use(subscription):
         raise DurableNameInUse(name=name, destination=destination)
     _remove_subscription(state, subscription, fx)
+
+
+def _is_in_use(subscription: Subscription) -> bool:
+    """It has a consumer, or an open transaction holds what one of its consumers took: it cannot end
+    (JMS 3.1 §4.3.1)."""
+    return bool(subscription.consumers) or subscription.line.out_count > 0
 
 
 def _remove_subscription(state: State, subscription: Subscription, fx: Effects) -> None:
@@ -244,6 +250,8 @@ def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Sub
             raise DurableNameInUse(name=wanted.name, destination=topic.name)
         if (old.selector, old.is_no_local) == (wanted.selector, wanted.is_no_local):
             return known
+        if _is_in_use(known):
+            raise DurableNameInUse(name=wanted.name, destination=topic.name)
         _remove_subscription(state, known, fx)
     definition = Definition(
         state.take_number(),

@@ -131,6 +131,10 @@ class Engine:
             self.state, owner, correlation, producer, first_sequence, count, is_persistent, pack, fx
         )
 
+    def is_repeated(self, connection: int, producer: int, first_sequence: int) -> bool:
+        """Whether send() would find that it has this batch already."""
+        return sending.is_repeated(self.state.connection(connection), producer, first_sequence)
+
     def acknowledge(
         self,
         connection: int,

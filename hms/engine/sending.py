@@ -63,6 +63,14 @@ def send(
     fx.out.append(Confirm(connection.number, correlation, *taken))
 
 
+def is_repeated(connection: Connection, producer_handle: int, first_sequence: int) -> bool:
+    """Whether a SEND comes again that was taken before: it is confirmed, never refused."""
+    producer = connection.producers.get(producer_handle)
+    if producer is None or producer.session.is_transacted:
+        return False
+    return first_sequence in producer.memory.recent
+
+
 def store_batch(
     state: State, batch: PendingBatch, rows: list[Row] | None = None, first_sequence: int = 0
 ) -> tuple[Record | None, list[Queue | Subscription]]:

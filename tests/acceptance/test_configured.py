@@ -132,7 +132,7 @@ def test_full_frames_pass_a_node_with_the_smallest_limits(tmp_path):
     small = {
         "max_message_bytes": "1 KiB",
         "max_transaction_bytes": "1 KiB",
-        "segment_bytes": "512 KiB",
+        "segment_bytes": "1 MiB",
         "max_pending_bytes": "1 MiB",
     }
     config = {"node": {"n": small}, "hms": {"queue": {"q": {}}}}

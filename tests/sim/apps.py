@@ -95,6 +95,8 @@ def subscriber(client: Client, topic: str, name: str, *, is_transacted: bool = F
     while not world.is_ending:
         yield from open_durable(unit, topic, name, color)
         if not unit.inbounds:
+            if is_transacted:  # it may itself hold what the subscription waits for
+                yield from unit.rollback()
             continue
         yield from _attend(unit, unit.inbounds[0])
         if unit.inbounds[0].inbox.error is None and rng.random() < 0.3:

@@ -178,6 +178,9 @@ class Books:
         if receipt.is_settled:
             self.faults.append(f"duplicated: {arrival} came again after its acknowledgement")
         if receipt.ids and arrival.message_id not in receipt.ids:
+            if not receipt.sending.is_persistent:
+                self.counts["doubled"] += 1
+                return True
             self.faults.append(f"duplicated: {arrival} is stored twice, as {receipt.ids} too")
         elif arrival.count <= receipt.count:
             self.faults.append(f"unflagged: {arrival} came before, with {receipt.count}")

@@ -82,7 +82,7 @@ class Check:
     def _transaction(
         self, transaction: Transaction, stood: tuple[set[str], set[tuple[str, str]]] | None
     ) -> None:
-        sends = {one.key for one in transaction.sends if one.is_persistent}
+        sends = {one.key for one in transaction.sends if one.is_persistent and one.outcome != FAIL}
         acks = {
             (one.place.partition("<")[0], one.sending.key)
             for one in transaction.acknowledged
@@ -102,7 +102,8 @@ class Check:
         """Of a transaction whose outcome is not known all or nothing may be seen."""
         seen = {key for _, key in self._books.receipts}
         sends = [one for one in transaction.sends if one.destination.startswith("queue:")]
-        sends = [one for one in sends if not self._may_be_gone(one, one.destination)]
+        sends = [one for one in sends if one.is_persistent and one.outcome != FAIL]
+        sends = [one for one in sends if not one.ttl_ms and one.destination not in COLD_PLACES]
         shown = [one.key in seen for one in sends]
         if any(shown) and not all(shown):
             self.faults.append(f"torn: of {transaction.key} came {shown}")

@@ -99,10 +99,10 @@ class SimDisk:
         """The process is gone, and with it its open files; with the power also the cache."""
         self._fds.clear()
         self.is_dead = True
-        for inode in [*self.names.values(), *self.safe_names.values()]:
-            inode.is_locked = inode.is_broken = False
         if is_power:
             self._lose_power()
+        for inode in self.names.values():
+            inode.is_locked = inode.is_broken = False
 
     def start(self) -> None:
         """A new process opens files."""

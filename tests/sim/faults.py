@@ -40,7 +40,7 @@ class Ending:
         """A call of the disk: crash, or refuse."""
         if self.count(DISK):
             raise Crash(is_power=self.is_power)
-        if call in ("pwritev", "fdatasync", "fsync") and self.count(BROKEN):
+        if call in ("pwritev", "fdatasync", "fsync", "fsync_dir") and self.count(BROKEN):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def frame(self) -> None:

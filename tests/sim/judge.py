@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT, DeliveredRow, unpack_delivered
 from hms.engine.places import Queue, Subscription
+from tests.sim.books import FAIL
 from tests.sim.durable import Durable
 from tests.sim.node import Node
 from tpmon.protocol.frames import (
@@ -89,7 +90,9 @@ class Judge:
             return ""
         key = uid, asked.session, asked.number
         transaction = self._world.books.by_key[key]
-        is_logged = any(one.is_persistent for one in transaction.sends) or any(
+        is_logged = any(
+            one.is_persistent and one.outcome != FAIL for one in transaction.sends
+        ) or any(
             one.sending.is_persistent and not one.place.startswith("passing:")
             for one in transaction.acknowledged
         )

@@ -137,7 +137,7 @@ class Unit:
         yield from self.wait_for_sends()
         if self.state.is_doomed:
             yield from self._roll_back()
-            self._end(FAIL)
+            self._end(FAIL, has_failed=True)  # what it took after the loss
             return
         pending = self.state.commit()
         if pending is None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from itertools import islice
 
-from field_buffer.catalogue import StoreUnavailable
+from field_buffer.catalogue import StoreFailed, StoreUnavailable
 from hms.store.journal.recovery import Recovery
 from tests.sim import cast
 from tests.sim.books import Books
@@ -120,7 +120,7 @@ class World:
         clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
         try:
             self.node = Node(self.disk, self.rng, clock, self._segment_bytes, self._judged)
-        except StoreUnavailable as fault:
+        except (StoreUnavailable, StoreFailed) as fault:
             self.tell(f"boot refused: {fault}")
             self._crashed(is_power=False)
             return

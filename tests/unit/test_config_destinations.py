@@ -131,11 +131,7 @@ def test_a_queue_for_letters_lives_on_every_node_of_its_place(write, faults, key
     assert load(write(text.replace("'second'", "'HMS.DLQ'")))
 
 
-def test_a_configured_subscription_reaches_the_nodes_of_its_topic(write):
-    """F-E5: it exists where messages are published, and nowhere else."""
-    config = load(
-        write(
-            f"""{TWO_NODES}
+SUBSCRIPTIONS = """
 [hms.subscription.all]
 topic = "news"
 selector = " Region = 'EU' "
@@ -145,19 +141,25 @@ SVGNAME = "g2"
 [hms.subscription.two]
 topic = "local"
 """
-        )
-    )
+
+
+def test_a_configured_subscription_reaches_the_nodes_of_its_topic(write):
+    """F-E5: it exists where messages are published, and nowhere else."""
+    config = load(write(TWO_NODES + SUBSCRIPTIONS))
     first, second = (compose.engine_settings(config, node) for node in config.nodes.values())
 
     every = SubscriptionSettings("all", "news", "Region = 'EU'")
     one, two = SubscriptionSettings("one", "news"), SubscriptionSettings("two", "local")
     assert first.subscriptions == (every,)
     assert second.subscriptions == (every, one, two)
-    assert effective(config)["hms"]["subscription"]["one"] == {
-        "topic": "news",
-        "selector": "",
-        "SVGNAME": "g2",
-    }
+
+
+def test_a_configured_subscription_is_shown_among_what_holds(write):
+    """The command config show prints a file that could be used itself."""
+    shown = effective(load(write(TWO_NODES + SUBSCRIPTIONS)))["hms"]["subscription"]
+
+    assert shown["one"] == {"topic": "news", "selector": "", "SVGNAME": "g2"}
+    assert shown["two"] == {"topic": "local", "selector": ""}
 
 
 def test_the_engine_has_a_configured_subscription_when_it_has_booted(write):

@@ -164,7 +164,7 @@ def test_limits_that_contradict_each_other_are_refused(faults, keys):
         ("heartbeat_s", (0.1, 3600), (0, -1, 3601, "nan", "inf")),
         ("prefetch_max", (1, 65535), (0, 65536)),
         ("redelivery_limit", (-1, 0), (-2,)),
-        ("segment_bytes", (67108864, 2147483648), (0, 524287, 67108860, 2147483649)),
+        ("segment_bytes", (67108864, 2147483648), (0, 1048575, 67108860, 2147483649)),
         ("max_pending_bytes", (33554432, 1 << 40), (0, 1048575, (1 << 40) + 1)),
         ("max_requests", (1, 4096), (0, 4097)),
     ],

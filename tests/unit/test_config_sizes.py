@@ -13,7 +13,7 @@ from hms.client import sending
 from hms.engine.records import Definition, Placement, Sent, dictionary, sent
 from hms.store.journal import Journal
 from hms.store.journal.backlog import Backlog
-from tpmon.protocol.frames import SEND_HEAD
+from tpmon.protocol.frames import RANGE, SEND_HEAD, SETTLE_ITEM
 
 KIB = 1 << 10
 SMALLEST = """[node.N1]
@@ -43,10 +43,10 @@ def _record(count, placements, pack):
     return sent(Sent(2, 1, 1, 1, 1, 1, count, is_forwarded=False, placements=placements, pack=pack))
 
 
-@pytest.mark.parametrize("message", [1 * KIB, 128 * KIB])
+@pytest.mark.parametrize("message", [1 * KIB, 320 * KIB])
 def test_the_largest_frame_fits_into_the_smallest_segment(tmp_path, message):
     """A record that is larger than a segment would stop the node: any client could do that."""
-    node, report = _configured(tmp_path / "hms.conf", message, 512 * KIB)
+    node, report = _configured(tmp_path / "hms.conf", message, 1024 * KIB)
     assert report == ""
     limits = compose.gateway_limits(node)
     assert compose.identity(load(tmp_path / "hms.conf"), node).limits.frame_bytes_max == (
@@ -64,7 +64,7 @@ def test_the_largest_frame_fits_into_the_smallest_segment(tmp_path, message):
 
 @given(
     message=st.integers(1 * KIB, 1 << 20) | st.integers(1 * KIB, 1 << 30),
-    segment=st.integers(64 * KIB, 256 * KIB).map(lambda n: n * 8) | st.just(2 << 30),
+    segment=st.integers(128 * KIB, 256 * KIB).map(lambda n: n * 8) | st.just(2 << 30),
 )
 def test_a_frame_fits_beside_what_its_segment_begins_with(tmp_path_factory, message, segment):
     """Whatever the operator writes: it is refused by name, or it holds."""
@@ -82,24 +82,25 @@ def test_a_frame_fits_beside_what_its_segment_begins_with(tmp_path_factory, mess
 def test_a_frame_has_room_for_what_a_client_packs_into_one():
     """A client that fills its frames would lose its connection at a node with small limits."""
     packed = sending.FRAME_BYTES_MAX + sending.FRAME_MESSAGES_MAX * ROW.size + SEND_HEAD.size
+    settled = 65_535 // 2 * RANGE.size + SETTLE_ITEM.size
 
-    assert packed <= frame_bytes_max(1 * KIB, 512 * KIB)
+    assert max(packed, settled) <= frame_bytes_max(1 * KIB, 1024 * KIB)
 
 
 def test_a_segment_that_is_too_small_is_refused_by_name(tmp_path):
     """The next larger one is good: the rule holds exactly."""
-    _, report = _configured(tmp_path / "hms.conf", 128 * KIB + 1, 512 * KIB)
+    _, report = _configured(tmp_path / "hms.conf", 320 * KIB + 1, 1024 * KIB)
 
     assert report.split(":", 1)[1] == (
-        "4: [node.N1] segment_bytes 512 KiB is too small for max_message_bytes 131073 B: "
-        "a frame of 458753 B needs 64 KiB beside it"
+        "4: [node.N1] segment_bytes 1 MiB is too small for max_message_bytes 327681 B: "
+        "a frame of 983041 B needs 64 KiB beside it"
     )
-    assert _configured(tmp_path / "hms.conf", 128 * KIB + 1, 513 * KIB)[1] == ""
+    assert _configured(tmp_path / "hms.conf", 320 * KIB + 1, 1025 * KIB)[1] == ""
 
 
 def test_the_room_beside_a_frame_holds_a_dictionary_and_many_placements():
     """A topic with four hundred durable subscriptions, each with a mark for every message."""
-    segment, message = 512 * KIB, 128 * KIB
+    segment, message = 1024 * KIB, 320 * KIB
     frame, every = frame_bytes_max(message, segment), range(3, 403)
     definitions = [Definition(n, "subscription", f"durable{n}", 2) for n in every]
     pack = bytes(frame - SEND_HEAD.size)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
-from hms.store.journal.disk import UPDATE, Disk
+from hms.store.journal.disk import UPDATE, Disk, write_all
 from hms.store.journal.format import SEGMENT_HEADER_BYTES
 from hms.store.journal.segment import seal
 from hms.store.journal.walk import SegmentInfo, Walk, opened, survey
@@ -45,7 +45,7 @@ class Recovery:
     def __init__(self, disk: Disk, directory: Path, node_uid: int) -> None:
         self._disk, self._directory, self._node_uid = disk, directory, node_uid
         self._tail: SegmentInfo | None = None
-        self._tail_end = 0
+        self._tail_end = self._batch_at = 0
         self.next_lsn = FIRST_LSN
         self.next_number = FIRST_NUMBER
         self.epoch = 0
@@ -62,10 +62,16 @@ class Recovery:
             self._find_end(segments)
 
     def cut_tail(self) -> None:
-        """Cut the last segment behind its last record, so that no bytes of a torn write remain."""
+        """Cut the last segment behind its last record, so that no bytes of a torn write remain.
+
+        Its last batch is written again: where a sync had failed, the system may still show us what
+        it has given up writing, and call it clean. A sync alone would then save nothing.
+        """
         if self._tail is not None:
             with opened(self._disk, self._tail.file, UPDATE) as fd:
                 self._disk.ftruncate(fd, self._tail_end)
+                batch = self._disk.pread(fd, self._tail_end - self._batch_at, self._batch_at)
+                write_all(self._disk, fd, [batch], self._batch_at)
                 self._disk.fsync(fd)
 
     def seal_tail(self) -> None:
@@ -88,6 +94,7 @@ class Recovery:
             walk = Walk(self._disk, fd, info)
             yield from all_records(walk, info, successor)
             self.next_lsn, self._tail_end, self._tail = walk.lsn, walk.at, info
+            self._batch_at = walk.batch_at
 
     def _find_end(self, segments: list[SegmentInfo]) -> None:
         """An empty last segment is begun anew: its file is replaced under the same number."""

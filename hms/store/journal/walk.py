@@ -107,6 +107,8 @@ class Walk:
         self._window = memoryview(b"")
         self.at = SEGMENT_HEADER_BYTES
         self.lsn = info.first_lsn
+        self.batch_at = SEGMENT_HEADER_BYTES
+        """Where the last records that were written together begin: only they may be unsynced."""
 
     def records(self, from_lsn: int = 0) -> Iterator[tuple[int, int, int, memoryview]]:
         """Records from the present place on; those that end before from_lsn are hopped over."""
@@ -115,6 +117,8 @@ class Walk:
             is_wanted = header.lsn + header.events > from_lsn
             if payload is None or (is_wanted and not is_whole(header, payload)):
                 return
+            if not header.unsynced:
+                self.batch_at = self.at
             self.at += record_bytes(header.length)
             self.lsn += header.events
             if is_wanted:
