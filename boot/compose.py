@@ -5,7 +5,7 @@ import zlib
 from importlib.metadata import PackageNotFoundError, version
 
 from boot.config import Config, Node, Queue, Topic
-from boot.sizes import frame_bytes_max
+from boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
 from tpmon.broker import Identity
 from tpmon.gateway import GatewayLimits
@@ -50,6 +50,7 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         prefetch_max=node.prefetch_max,
         frames_in_flight_max=node.max_requests,
         passing_bytes_max=node.max_pending_bytes,
+        definitions_bytes_max=definitions_bytes_max(node),
         destinations=tuple(_destination(place) for place in places),
         subscriptions=tuple(
             SubscriptionSettings(one.name, one.topic, one.selector)

@@ -4,6 +4,7 @@ A record of the log lies in one segment. A frame is one record, and so is a tran
 """
 
 from boot.check import Found, Report
+from boot.entries import Node
 from boot.kinds import spell_size
 
 FRAME_ROOM_BYTES_MAX = 1 << 20
@@ -14,11 +15,21 @@ FRAME_ROOM_BYTES_MIN = 640 << 10
 RECORD_ROOM_BYTES = 64 << 10
 """What a frame's record takes besides, and what else its segment begins with."""
 
+SEGMENT_BYTES = 16 << 10
+"""What a segment's and a record's headers take."""
+
 
 def frame_bytes_max(message_bytes_max: int, segment_bytes: int) -> int:
     """The largest frame that a node takes."""
     room = min(FRAME_ROOM_BYTES_MAX, max(FRAME_ROOM_BYTES_MIN, segment_bytes // 4))
     return message_bytes_max + room
+
+
+def definitions_bytes_max(node: Node) -> int:
+    """What a segment's dictionary may take, so that the largest record fits beside it."""
+    frame = frame_bytes_max(node.max_message_bytes, node.segment_bytes)
+    room = node.segment_bytes - max(frame, node.max_transaction_bytes) - SEGMENT_BYTES
+    return min(room, node.segment_bytes // 4)
 
 
 def check_sizes(node: Found, report: Report) -> None:

@@ -16,7 +16,7 @@ from field_buffer.catalogue import (
 from hms.engine.dispatch import discard, dispatch
 from hms.engine.effects import Effects
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.records import Cause, Definition, defined, undefined
+from hms.engine.records import PLACEMENT_BYTES_MAX, Cause, Definition, defined, undefined
 from hms.engine.selector import Selector
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settling import Return, give_back_all
@@ -196,8 +196,7 @@ def _remove_subscription(state: State, subscription: Subscription, fx: Effects) 
     for message in waiting:
         line.remove(message)
     discard(state, subscription, waiting, Cause.UNSUBSCRIBED, fx)
-    subscription.topic.subscriptions.remove(subscription)
-    del state.places[subscription.number]
+    state.undefine(subscription)
     fx.records.append(undefined(subscription.number))
 
 
@@ -242,6 +241,8 @@ def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Sub
     """Continue a durable subscription, or make it; a changed selector begins a new one (JMS 3.1
     §8.3.3)."""
     known = topic.durable(wanted.name)
+    if known is not None and known.definition.is_configured:
+        return _configured(known, wanted)
     if known is not None:
         old = known.definition
         if known.consumers and wanted.is_shared and old.is_shared:
@@ -253,6 +254,33 @@ def _durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Sub
         if _is_in_use(known):
             raise DurableNameInUse(name=wanted.name, destination=topic.name)
         _remove_subscription(state, known, fx)
+    return _define_durable(state, topic, wanted, fx)
+
+
+def _configured(known: Subscription, wanted: Definition) -> Subscription:
+    """What the configuration says holds; any number of consumers may use it (F-E5)."""
+    if wanted.selector not in ("", known.definition.selector):
+        text = f"the subscription {known.name} is configured with {known.definition.selector!r}"
+        raise InvalidArgument(what="selector", detail=text)
+    return known
+
+
+def _check_definitions(state: State, topic: Topic, wanted: Definition) -> None:
+    """Every definition stands in each segment's dictionary, and every message of a topic names the
+    durable subscriptions that get it: both have to fit beside the largest record."""
+    limit = state.settings.definitions_bytes_max
+    size = state.definitions_bytes + wanted.size_bytes
+    if size > limit:
+        raise ConsumerLimit(what="bytes of definitions", count=size, limit=limit)
+    durable = sum(1 for s in topic.subscriptions if s.is_durable)
+    most = limit // PLACEMENT_BYTES_MAX
+    if durable >= most:
+        what = f"durable subscriptions of topic {topic.name}"
+        raise ConsumerLimit(what=what, count=durable, limit=most)
+
+
+def _define_durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Subscription:
+    _check_definitions(state, topic, wanted)
     definition = Definition(
         state.take_number(),
         "subscription",

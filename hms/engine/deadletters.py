@@ -36,7 +36,7 @@ _CAUSES = {DeadReason.REDELIVERY_LIMIT: Cause.DEAD_LETTERED, DeadReason.EXPIRED:
 def target_of(state: State, place: Queue | Subscription, reason: DeadReason) -> Queue | None:
     """The queue that keeps the letters of a place; None when they are to be discarded."""
     name = place.dead_letter if reason is DeadReason.REDELIVERY_LIMIT else place.expired_to
-    if not name or name == place.name:
+    if not name or (isinstance(place, Queue) and name == place.name):
         return None
     return state.queues.get(name) or state.queues[DEAD_LETTER_QUEUE]
 

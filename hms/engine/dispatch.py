@@ -6,6 +6,7 @@ is known to have been out, so it comes again with the right count (docs/decision
 """
 
 import heapq
+from collections.abc import Iterator
 
 from hms.engine.deadletters import DeadReason, keep, target_of
 from hms.engine.effects import Deliver, Effects
@@ -83,9 +84,23 @@ def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
             queue.line.take_one(message)
             chosen.append(message)
             room -= len(message.payload)
-        for start in range(0, len(chosen), CHUNK_MESSAGES):
-            _deliver(state, queue, consumer, chosen[start : start + CHUNK_MESSAGES], fx)
+        for chunk in _chunks(chosen):
+            _deliver(state, queue, consumer, chunk, fx)
     discard(state, queue, expired, Cause.EXPIRED, fx)
+
+
+def _chunks(messages: list[StoredMessage]) -> Iterator[list[StoredMessage]]:
+    """Messages by so many as one frame should carry."""
+    chunk: list[StoredMessage] = []
+    room = CHUNK_BYTES
+    for message in messages:
+        room -= len(message.payload)
+        if len(chunk) == CHUNK_MESSAGES or (chunk and room < 0):
+            yield chunk
+            chunk, room = [], CHUNK_BYTES - len(message.payload)
+        chunk.append(message)
+    if chunk:
+        yield chunk
 
 
 def _deliver(

@@ -11,7 +11,7 @@ from typing import Any
 from field_buffer.errors import FieldValue
 from hms.engine import clients, inspect, recovery, sending, settling, transactions
 from hms.engine.clients import ConsumerRequest
-from hms.engine.dispatch import discard, dispatch, dispatch_due
+from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.places import Queue
@@ -292,9 +292,11 @@ def _page(
     messages: list[StoredMessage], selector: Selector | None, count_max: int
 ) -> tuple[list[StoredMessage], bool]:
     page: list[StoredMessage] = []
+    room = CHUNK_BYTES
     for message in messages:
         if selector is None or selector.matches(selector_view(message, selector.names)) is True:
-            if len(page) == count_max:
+            room -= len(message.payload)
+            if len(page) == count_max or (page and room < 0):
                 return page, True
             page.append(message)
     return page, False

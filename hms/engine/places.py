@@ -93,17 +93,20 @@ class Subscription(Place):
     def __init__(self, topic: "Topic", definition: Definition, is_durable: bool) -> None:
         super().__init__(definition.number, definition.name)
         self.topic = topic
-        self.definition = definition
-        self.selector = Selector(definition.selector) if definition.selector else None
-        self.is_no_local = definition.is_no_local
-        self.client_id = definition.client_id
+        self.redefine(definition)
         self.redelivery_limit = topic.redelivery_limit
         self.redelivery_delay_ms = topic.redelivery_delay_ms
         self.dead_letter = topic.dead_letter
         self.expired_to = topic.expired_to
-        self.is_shared = definition.is_shared
         self.is_removed = False
         self._is_durable = is_durable
+
+    def redefine(self, definition: Definition) -> None:
+        """What it chooses from now on; what waits stays."""
+        self.definition = definition
+        self.selector = Selector(definition.selector) if definition.selector else None
+        self.is_no_local = definition.is_no_local
+        self.is_shared = definition.is_shared
 
     @property
     def is_durable(self) -> bool:

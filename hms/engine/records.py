@@ -78,6 +78,12 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     is_no_local: bool = False
     client_id: str = ""
     is_shared: bool = False
+    is_configured: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in a dictionary."""
+        return 160 + 4 * (len(self.name) + len(self.selector))
 
 
 class NodeEvent(msgspec.Struct, frozen=True):
@@ -148,6 +154,9 @@ class Group(NamedTuple):
 SENT_HEAD = struct.Struct("<IQQQIQIBxHQ")
 """destination, first_message_id, timestamp_ms, client_uid, producer, first_sequence, count, flags,
 placements, first_seq."""
+MESSAGES_PER_BATCH_MAX = 1024
+PLACEMENT_BYTES_MAX = 8 + MESSAGES_PER_BATCH_MAX // 8
+"""What one durable subscription can take in a SENT record."""
 SENT_FORWARDED = 1
 """The node itself moved the messages here, keeping id and history; for example to the DLQ."""
 _PLACEMENT = struct.Struct("<II")

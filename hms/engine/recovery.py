@@ -84,16 +84,17 @@ class Recovery:
         """Only what is not known yet: a segment's dictionary tells again what was defined before
         it, and may be taken just before the record that it tells of."""
         topics = {t.number for t in self._state.topics.values()}
-        if definition.number not in self._state.places and definition.number not in topics:
+        known = self._state.places.get(definition.number)
+        if isinstance(known, Subscription):
+            known.redefine(definition)
+        elif known is None and definition.number not in topics:
             self._state.define(definition)
 
     def _undefined(self, payload: bytes | memoryview) -> None:
-        place = self._state.places.pop(decode_number(payload), None)
+        place = self._state.places.get(decode_number(payload))
         if isinstance(place, Subscription):
-            place.topic.subscriptions.remove(place)
+            self._state.undefine(place)
             self._out.pop(place.number, None)
-        elif isinstance(place, Queue):
-            del self._state.queues[place.name]
 
     def _sent(self, payload: bytes | memoryview) -> None:
         record = decode_sent(payload)
@@ -204,6 +205,7 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
     for place in list(state.places.values()):
         if not _is_warm(state, place, node_is_warm, is_warm):
             _empty(state, place, fx)
+    fx.records += state.define_subscriptions()
     fx.records.append(
         node_event(NodeEvent("booted", state.now_ms, "WARM" if node_is_warm else "COLD", version))
     )
@@ -228,6 +230,5 @@ def _empty(state: State, place: Queue | Subscription, fx: Effects) -> None:
         place.line.remove(message)
     discard(state, place, waiting, Cause.COLD, fx)
     if isinstance(place, Subscription):
-        place.topic.subscriptions.remove(place)
-        del state.places[place.number]
+        state.undefine(place)
         fx.records.append(undefined(place.number))

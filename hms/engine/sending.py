@@ -5,6 +5,7 @@ from field_buffer.catalogue import (
     MessageTooLarge,
     NotSupported,
     QueueFull,
+    TooManyRequests,
     TransactionTooLarge,
 )
 from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, Row, slice_payloads, unpack_rows
@@ -13,11 +14,15 @@ from hms.engine.effects import Confirm, Effects
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.records import Placement, Record, Sent, bitmap, sent
+from hms.engine.records import MESSAGES_PER_BATCH_MAX, Placement, Record, Sent, bitmap, sent
 from hms.engine.sessions import Connection, PendingBatch, Session
 from hms.engine.state import State
 
 PRIORITY_MAX = 9
+ACKNOWLEDGED_BYTES = 64
+"""What an acknowledgement costs in a transaction's size."""
+BATCH_BYTES = 128
+"""What a batch costs in a record beside its pack; more than its head and place."""
 TTL_MS_MAX = 100 * 366 * 86_400_000
 """A hundred years; more would not fit where the time of expiry is kept."""
 
@@ -42,17 +47,19 @@ def send(
             fx.must_wait = True  # what it repeats may not be synced yet
             fx.out.append(Confirm(connection.number, correlation, *repeated))
             return
+    if count > MESSAGES_PER_BATCH_MAX:
+        raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
     rows = unpack_rows(pack, count)
     _check_rows(state, rows)
     _check_room(state, producer.destination, count, len(pack))
     if session.is_transacted:
-        _check_transaction(state, session, len(pack))
+        _check_transaction(state, session, len(pack) + BATCH_BYTES)
     first_id = state.take_ids(count, fx)
     taken = Taken(first_id, state.now_ms, count)
     batch = PendingBatch(producer, first_id, count, state.now_ms, is_persistent, pack)
     if session.is_transacted:
         session.pending_sends.append(batch)
-        session.pending_bytes += len(pack)
+        session.pending_bytes += _record_bytes(batch)
     else:
         record, touched = store_batch(state, batch, rows, first_sequence)
         if record is not None:
@@ -190,6 +197,20 @@ def _check_room(state: State, destination: Queue | Topic, count: int, size: int)
                 limit=destination.messages_max,
                 key="max_messages",
             )
+
+
+def _record_bytes(batch: PendingBatch) -> int:
+    """What a batch of a transaction takes in its record, with a bitmap for each subscription."""
+    destination = batch.producer.destination
+    subscriptions = destination.subscriptions if isinstance(destination, Topic) else []
+    durable = sum(1 for s in subscriptions if s.is_durable)
+    return len(batch.pack) + BATCH_BYTES + durable * (16 + batch.count // 8)
+
+
+def transaction_bytes(session: Session) -> int:
+    """What a session's transaction would take in its record now."""
+    sends = sum(_record_bytes(batch) for batch in session.pending_sends)
+    return sends + ACKNOWLEDGED_BYTES * len(session.acknowledged)
 
 
 def _check_transaction(state: State, session: Session, size: int) -> None:

@@ -44,6 +44,8 @@ class EngineSettings:
     prefetch_max: int = 8192
     frames_in_flight_max: int = 64
     producers_remembered: int = 10_000
+    definitions_bytes_max: int = 4 << 20
+    """What all queues, topics and durable subscriptions may take in a segment's dictionary."""
     passing_bytes_max: int = 64 << 20
     """What may wait for a subscriber that is not durable; beyond it the oldest is discarded."""
     destinations: tuple[DestinationSettings, ...] = field(default=())

@@ -17,14 +17,13 @@ from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
 from hms.engine.records import Cause, RecordType
+from hms.engine.sending import ACKNOWLEDGED_BYTES
 from hms.engine.sessions import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 
 LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
 """A message's own redelivery limit, as a property that its sender sets."""
-ACKNOWLEDGED_BYTES = 64
-"""What an acknowledgement costs in a transaction's size."""
 
 
 class Return(enum.Enum):
@@ -130,7 +129,8 @@ def _put_back(
 def _limit(place: Queue | Subscription, message: StoredMessage) -> int:
     """The message's own limit if it has one, else the destination's; -1 for none."""
     own = message.head().properties.get(LIMIT_PROPERTY)
-    if isinstance(own, int) and not isinstance(own, bool) and place.name != DEAD_LETTER_QUEUE:
+    is_last = isinstance(place, Queue) and place.name == DEAD_LETTER_QUEUE
+    if isinstance(own, int) and not isinstance(own, bool) and not is_last:
         return own
     return place.redelivery_limit
 

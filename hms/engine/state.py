@@ -32,6 +32,7 @@ class State:
         self.places: dict[int, Queue | Subscription] = {}
         """What the log knows by number; subscriptions that are not durable have none."""
         self.sessions_open = 0
+        self.definitions_bytes = 0
         self.waiting_bytes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
@@ -90,6 +91,7 @@ class State:
     def define(self, definition: Definition) -> None:
         """A place begins to exist, from the configuration or from the log."""
         self.next_number = max(self.next_number, definition.number + 1)
+        self.definitions_bytes += definition.size_bytes
         if definition.kind == "queue":
             queue = self._make_queue(definition)
             self.queues[queue.name] = self.places[queue.number] = queue
@@ -114,24 +116,37 @@ class State:
                 definition = Definition(self.take_number(), settings.kind, settings.name)
                 self.define(definition)
                 records.append(defined(definition))
-        return records + self._define_subscriptions()
+        return records
 
-    def _define_subscriptions(self) -> list[Record]:
+    def define_subscriptions(self) -> list[Record]:
+        """Configured durable subscriptions (F-E5); a changed selector holds for what comes now."""
         records = []
         for wanted in self.settings.subscriptions:
             topic = self.topics[wanted.topic]
-            if topic.durable(wanted.name) is None:
-                definition = Definition(
-                    self.take_number(),
-                    "subscription",
-                    wanted.name,
-                    topic.number,
-                    wanted.selector,
-                    is_shared=True,
-                )
+            known = topic.durable(wanted.name)
+            definition = Definition(
+                known.number if known else self.take_number(),
+                "subscription",
+                wanted.name,
+                topic.number,
+                wanted.selector,
+                is_shared=True,
+                is_configured=True,
+            )
+            if known is None:
                 self.define(definition)
-                records.append(defined(definition))
+            elif known.definition == definition:
+                continue
+            else:
+                known.redefine(definition)
+            records.append(defined(definition))
         return records
+
+    def undefine(self, subscription: Subscription) -> None:
+        """A durable subscription ends."""
+        subscription.topic.subscriptions.remove(subscription)
+        del self.places[subscription.number]
+        self.definitions_bytes -= subscription.definition.size_bytes
 
     def definitions(self) -> list[Definition]:
         """Every place that the log speaks of, topics before their subscriptions."""

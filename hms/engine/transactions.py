@@ -10,7 +10,7 @@ from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
 from hms.engine.records import Record, RecordType, group, ranges
-from hms.engine.sending import store_batch
+from hms.engine.sending import store_batch, transaction_bytes
 from hms.engine.sessions import Session
 from hms.engine.settling import Return, give_back, give_back_all
 from hms.engine.state import State
@@ -26,8 +26,9 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
         fx.out.append(answer)
         return
     limit = state.settings.transaction_bytes_max
-    if session.pending_bytes > limit:
-        raise TransactionTooLarge(size=session.pending_bytes, limit=limit)
+    size = transaction_bytes(session)
+    if size > limit:
+        raise TransactionTooLarge(size=size, limit=limit)
     records, touched = _apply(state, session)
     if records:
         fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
@@ -79,7 +80,7 @@ def undo(state: State, session: Session, how: Return, fx: Effects) -> list[Queue
         by_place.setdefault(id(place), (place, []))[1].append(message)
     _clear(session)
     for place, messages in by_place.values():
-        give_back(state, place, messages, how, fx)
+        give_back(state, place, messages, how, fx, place.redelivery_delay_ms)
     return [place for place, _ in by_place.values()]
 
 

@@ -22,7 +22,7 @@ from tests.sim.disk import Crash, Inode, SimDisk
 from tests.sim.drain import drain
 from tests.sim.durable import Durable
 from tests.sim.faults import STEP, STOP, Ending
-from tests.sim.judge import Judge, invariants
+from tests.sim.judge import Invariants, Judge
 from tests.sim.ledger import Ledger
 from tests.sim.network import Pipe
 from tests.sim.node import NODE_UID, STORE, Node
@@ -129,7 +129,8 @@ class World:
             self._stops = True
         else:
             self._stops = False
-        self._look(self.node)
+        self._invariants = Invariants(self.node)
+        self._look()
 
     def _node_step(self, node: Node) -> None:
         roll = self.rng.random()
@@ -137,9 +138,8 @@ class World:
             node.tick()
         elif roll < 0.3:
             self._read(node)
-        else:
-            node.take_turn()
-        self._look(node)
+        elif node.take_turn():
+            self._look()
         if node.failure is not None and self.rng.random() < 0.2:
             self.tell(f"the node stops: {node.failure}")
             self._crashed(is_power=self.rng.random() < 0.3)
@@ -159,8 +159,10 @@ class World:
             pipe.is_node_side_open = False
             node.lose(pipe)
 
-    def _look(self, node: Node) -> None:
-        self._faults += [f"invariant: {said}" for said in islice(invariants(node), 3)]
+    def _look(self) -> None:
+        is_thorough = self.rng.random() < 0.02
+        said = islice(self._invariants.look(is_thorough=is_thorough), 3)
+        self._faults += [f"invariant: {one}" for one in said]
 
     def _crashed(self, *, is_power: bool) -> None:
         """The node is gone; clients notice in their own time."""
