@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hms.engine.deadletters import DeadReason, keep, target_of
 from hms.engine.effects import Deliver, Effects
 from hms.engine.line import ids_of
-from hms.engine.messages import StoredMessage
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.places import Queue, Subscription
 from hms.engine.records import Cause, RecordType, ranges
 from hms.engine.sessions import Consumer
@@ -47,6 +47,22 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
                 _deliver(state, place, consumer, messages, fx)
         ready = [c for c in ready if _has_room(c)]
     discard(state, place, expired, Cause.EXPIRED, fx)
+    if line.waiting_count and not place.is_durable:
+        _limit_passing(state, place, fx)
+
+
+def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """A subscriber that is not durable and does not keep up loses its oldest messages, counted; the
+    topic and its other subscribers go on (F-E8)."""
+    line = place.line
+    out = sum(c.out_bytes + OVERHEAD_BYTES * len(c.out) for c in place.consumers)
+    while line.waiting_count and line.size_bytes - out > state.settings.passing_bytes_max:
+        expired: list[StoredMessage] = []
+        dropped = line.take(1, 1, state.now_ms, expired)
+        for message in dropped:
+            line.settle(message)
+        discard(state, place, dropped, Cause.LIMIT, fx)
+        discard(state, place, expired, Cause.EXPIRED, fx)
 
 
 def dispatch_due(state: State, fx: Effects) -> None:

@@ -134,8 +134,6 @@ def place_messages(
         if not chosen:
             continue
         _add(state, subscription, chosen)
-        if not subscription.is_durable:
-            _limit_passing(state, subscription)
         touched.append(subscription)
         if subscription.is_durable:
             placements.append(Placement(subscription.number, bitmap(flags) if flags else b""))
@@ -146,22 +144,6 @@ def _add(state: State, place: Queue | Subscription, messages: list[StoredMessage
     before = place.line.size_bytes
     place.line.add(messages)
     state.waiting_bytes += place.line.size_bytes - before
-
-
-def _limit_passing(state: State, subscription: Subscription) -> None:
-    """A subscriber that is not durable and does not keep up loses its oldest messages, counted; the
-    topic and its other subscribers go on (F-E8)."""
-    line = subscription.line
-    expired: list[StoredMessage] = []
-    while line.size_bytes > state.settings.passing_bytes_max and line.waiting_count:
-        dropped = line.take(64, line.size_bytes, state.now_ms, expired)
-        for message in dropped:
-            line.settle(message)
-        for message in (*dropped, *expired):
-            state.waiting_bytes -= message.size_bytes
-        line.counters.purged += len(dropped)
-        line.counters.expired += len(expired)
-        expired.clear()
 
 
 def _check_rows(state: State, rows: list[Row]) -> None:

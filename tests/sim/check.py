@@ -52,7 +52,9 @@ class Check:
                 self.faults.append(f"lost: {sending.key} of {sending.destination} at {place}")
 
     def _may_be_gone(self, sending: Sending, place: str) -> bool:
-        """Whether a boot may have taken it away."""
+        """Whether a boot may have taken it away, or the subscription before it came."""
+        if place == "sub:flash":
+            return True
         is_volatile = not sending.is_persistent or place in COLD_PLACES
         return is_volatile and sending.boot != self._boots
 

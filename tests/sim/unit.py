@@ -118,8 +118,9 @@ class Unit:
         yield from self.wait_for_sends()
         for inbound in self.inbounds:
             inbound.give_back()
+        self._fail()
         pending = self.state.close()
-        self._end(FAIL, has_failed=True)
+        self._end(FAIL)
         yield lambda: pending.is_done
 
     # ---- transactions
@@ -136,8 +137,7 @@ class Unit:
         """As Session.commit(); the books learn the outcome."""
         yield from self.wait_for_sends()
         if self.state.is_doomed:
-            yield from self._roll_back()
-            self._end(FAIL, has_failed=True)  # what it took after the loss
+            yield from self.rollback()
             return
         pending = self.state.commit()
         if pending is None:
@@ -152,31 +152,30 @@ class Unit:
         elif isinstance(pending.error, TransactionRolledBack):
             self._end(FAIL)
         else:
-            yield from self._roll_back()
-            self._end(FAIL, has_failed=True)
+            yield from self.rollback()
 
     def rollback(self) -> Steps:
         """As Session.rollback()."""
-        yield from self._roll_back()
-        self._end(FAIL, has_failed=True)
-
-    def _roll_back(self) -> Steps:
         for outbound in self.outbounds:
             outbound.sender.push()
         yield lambda: not self.client.is_up or all(one.sender.is_idle for one in self.outbounds)
+        self._fail()
         pending = self.state.rollback()
         if pending is not None:
             yield lambda: pending.is_done
             pending.checked()
         for outbound in self.outbounds:
             outbound.look()
+        self._end(FAIL)
 
-    def _end(self, outcome: str, *, has_failed: bool = False) -> None:
+    def _fail(self) -> None:
+        """What the transaction acknowledged is about to be given back as failed."""
+        for receipt in self._transaction.acknowledged if self._transaction else ():
+            receipt.failures += 1
+
+    def _end(self, outcome: str) -> None:
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
-            if has_failed:
-                for receipt in transaction.acknowledged:
-                    receipt.failures += 1
             self.books.ended_as(transaction, outcome)
 
 

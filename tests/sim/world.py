@@ -46,7 +46,7 @@ class World:
         self.disk.before = self._on_disk_call
         self.disk.clock_s = lambda: self.now_s
         self.now_ms = 1_000_000
-        self.books = Books()
+        self.books = Books(lambda: self.boots)
         self.judge = Judge(self, Durable(self.disk))
         self.is_judged = is_judged
         self.is_ending = False
