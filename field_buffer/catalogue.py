@@ -477,6 +477,19 @@ class ReceiveTimeout(TpTimeout):
     )
 
 
+class SendFailed(TpSystem):
+    """HMS-3010: {count} messages to {destination}, which nobody waited for, were not taken: {reason}."""
+
+    number: ClassVar[int] = 3010
+    text: ClassVar[str] = (
+        "{count} messages to {destination}, which nobody waited for, were not taken: {reason}"
+    )
+    cure_text: ClassVar[str] = (
+        "Its attribute messages has those that can be sent again; a call that waits would "
+        "have raised the reason."
+    )
+
+
 class DestinationNotFound(TpNoEntry):
     """HMS-4001: there is no {kind} {destination} on this node."""
 
@@ -833,6 +846,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3007: AcknowledgeLost,
     3008: ConsumerLimit,
     3009: ReceiveTimeout,
+    3010: SendFailed,
     4001: DestinationNotFound,
     4002: DestinationKindMismatch,
     4003: DestinationNameError,
@@ -916,6 +930,7 @@ __all__ = [
     "RequestTimeout",
     "ReservedProperty",
     "SelectorSyntaxError",
+    "SendFailed",
     "ServerLost",
     "ServiceCallFailed",
     "ServiceError",

@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from hms.constants import *  # noqa: F403
     from hms.engine.selector import Selector as Selector
     from hms.errors import *  # noqa: F403
+    from tpmon.events import Event as Event
+    from tpmon.events import EventKind as EventKind
 
 _HOMES = {
     "Browser": "hms.client.browser",
     "Connection": "hms.client.connection",
     "Consumer": "hms.client.consumer",
+    "Event": "tpmon.events",
+    "EventKind": "tpmon.events",
     "JMSContext": "hms.client.context",
     "Message": "hms.client.message",
     "Producer": "hms.client.producer",

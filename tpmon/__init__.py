@@ -17,31 +17,39 @@ if TYPE_CHECKING:
     from tpmon.server import *  # noqa: F403 - the same
     from tpmon.unsupported import *  # noqa: F403 - the same
 
-_HOMES = (
-    "tpmon.constants",
-    "tpmon.environment",
-    "tpmon.context",
-    "tpmon.calls",
-    "tpmon.unsupported",
-    "tpmon.server",
-)
+_NAMES = {
+    "calls": "TPSTART_T TpReply tpacall tpalloc tpcall tpcancel tpend tpfree tpget_timeout "
+    "tpgetrply tprealloc tpset_timeout tpstart tpstrerror tptypes",
+    "context": "gettperrno gettpurcode",
+    "environment": "tmaxreadenv tpgetenv tpputenv",
+    "server": "Request Server ServiceResult service tpadvertise tpforward tpreturn tpunadvertise",
+    "unsupported": "tpbroadcast tpconnect tpdiscon tppost tprecv tpsend tpsetunsol tpsubscribe "
+    "tpunsubscribe",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+"""Where each public name is; the constants, which import nothing, are looked up by their TP."""
 
 
 def _public() -> list[str]:
-    return sorted({name for home in _HOMES for name in importlib.import_module(home).__all__})
+    constants: list[str] = importlib.import_module("tpmon.constants").__all__
+    return sorted([*_HOMES, *constants])
+
+
+def _find(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"tpmon.{_HOMES[name]}"), name)
+    constants = importlib.import_module("tpmon.constants") if name.startswith("TP") else None
+    if constants is None or name not in constants.__all__:
+        raise AttributeError(f"module 'tpmon' has no attribute {name!r}")
+    return getattr(constants, name)
 
 
 def __getattr__(name: str) -> Any:
     """A public name, from the module that has it."""
     if name == "__all__":
         return _public()
-    if not name.startswith("_"):
-        for home in _HOMES:
-            module = importlib.import_module(home)
-            if name in module.__all__:
-                value = globals()[name] = getattr(module, name)
-                return value
-    raise AttributeError(f"module 'tpmon' has no attribute {name!r}")
+    value = globals()[name] = _find(name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -5,40 +5,29 @@ nobody waits. It stays away from the socket for a tick after somebody waited: tw
 one descriptor wake each other for nothing.
 """
 
-import logging
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from field_buffer.errors import HmsError
-from tpmon.driver import FOREVER, TICK_S, Driver
+from tpmon.carrier import guarded
+from tpmon.driver import TICK_S, Driver
 from tpmon.link import State
-from tpmon.transport import contexts
-
-_LOGGER = logging.getLogger("hms.client")
 
 
 class Background(Driver):
     """See the module."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, address: str | Sequence[str], **options: Any) -> None:
+        super().__init__(address, **options)
         self._thread = threading.Thread(target=self._run, name="hms-client", daemon=True)
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Begin to connect; lock held."""
-        self._attempts.begin(monotonic())
+        super().begin()
         self._thread.start()
-
-    def stop(self, error: HmsError, linger_ms: int) -> None:
-        """End for good; lock held."""
-        self._drop_transport(linger_ms)
-        self.link.lose(error, is_final=True)
-        self.flush()
-        self._call_thread_by(0.0)
 
     def join(self) -> None:
         """Wait for the background thread and give everything back; lock not held."""
@@ -47,14 +36,14 @@ class Background(Driver):
         if self._thread.ident is not None:
             self._thread.join()
         else:
-            self._give_back()
+            self._end()
 
-    def _give_back(self) -> None:
+    def _end(self) -> None:
         with self.lock:
             self._drop_transport(0)
         os.close(self._wake_fd)
         self._wake_fd = -1
-        contexts.release()
+        self._give_back(waits=True)
 
     def _run(self) -> None:
         while True:
@@ -67,10 +56,10 @@ class Background(Driver):
             if is_over:
                 break
             for call in calls:
-                _guarded(call)
+                guarded(call)
             if polled:
                 self._sleep(polled, wakes_at)
-        self._give_back()
+        self._end()
 
     def _sleep(self, polled: list[int], wakes_at: float) -> None:
         poll = select.poll()
@@ -98,75 +87,11 @@ class Background(Driver):
             return True
         return not self.link.unattended and now < self._waiting.last_at + TICK_S
 
-    def _safe_turn(self) -> float:
-        """A fault of ours must end the connection, not silently its thread."""
-        try:
-            return self._turn()
-        except Exception as fault:
-            _LOGGER.exception("the client failed inside")
-            self.stop(self._lost_error(f"the client failed inside: {fault!r}"), 0)
-            return 0.0
-
     def _turn(self) -> float:
-        """Do what is due; when to come again."""
         self._wakes_at = 0.0
         self._thread_reads = False
-        now = monotonic()
-        if self._transport is not None:
-            self._look(now)
-        if self.link.state is State.OFF and self._try_again(now):
-            return now  # a monitor signals only what comes after the first look at it
-        if now >= self._tick_at:
-            self._tick()
-        self.link.beat(now)
-        self.flush()
-        if self._read_before_sleep():
-            return now
-        due = [self.link.due_at, self._tick_at, self._attempts.due_at, self._greeting_until]
-        if now < self._waiting.last_at + TICK_S:
-            due.append(self._waiting.last_at + TICK_S)
-        return min(due) if self.link.state is not State.ENDED else now
+        return super()._turn()
 
-    def _look(self, now: float) -> None:
-        """Read, and find out whether the node is still there."""
-        assert self._transport is not None
-        fault = self._transport.fault()
-        if fault or not self._waiting.has_reader:
-            self._take_in()
-        if self._transport is None:
-            return
-        if fault:
-            self._lost(fault)
-        elif self.link.is_silent(now):
-            self._lost(f"nothing came for {self.link.limits.heartbeat_s:g} s")
-        elif now >= self._greeting_until:
-            self._lost("the node does not answer HELLO")
-
-    def _read_before_sleep(self) -> bool:
-        """Sending may have taken the socket's signal: read once more before it is polled."""
-        return not self._waiting.has_reader and self._read()
-
-    def _try_again(self, now: float) -> bool:
-        """Dial if it is time to; whether it did."""
-        self._greeting_until = FOREVER
-        if self.link.welcome is not None and self._attempts.is_over(now):
-            self.link.lose(self._lost_error("the time to reconnect is over"), is_final=True)
-            self.link.report(self.link.error)
-        elif now >= self._attempts.due_at:
-            self._dial(now)
-            return self._transport is not None
-        return False
-
-    def _tick(self) -> None:
-        self._tick_at = FOREVER
-        ticking, self.link.ticking = self.link.ticking, []
-        for participant in ticking:
-            participant.tick()
-
-
-def _guarded(call: Callable[[], None]) -> None:
-    """Run a function of the application; its fault must not end the thread."""
-    try:
-        call()
-    except Exception:
-        _LOGGER.exception("a callback of the application failed")
+    def _due_at(self, now: float) -> float:
+        due_at, free_at = super()._due_at(now), self._waiting.last_at + TICK_S
+        return min(due_at, free_at) if now < free_at else due_at

@@ -12,14 +12,15 @@ runs `calls`, which are the application's own functions, where they may block.
 import enum
 import itertools
 from collections.abc import Callable
-from typing import Protocol
 
 from field_buffer.catalogue import ConnectionLost, ProtocolError
 from field_buffer.errors import HmsError
 from tpmon.asked import Asked, Frame, OnLoss, Pending
+from tpmon.events import Event, EventKind
+from tpmon.participants import Participant, Receiver
 from tpmon.protocol import frames, structures
 from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Event, Hello, InvokeHead, Limits, Request, Welcome
+from tpmon.protocol.structures import Hello, InvokeHead, Limits, Request, Welcome
 
 _FRAME_BYTES_SLACK = 1 << 20  # a DELIVER may be above frame_bytes_max by its rows
 _ANSWERS = frozenset((Kind.REPLY, Kind.ERROR, Kind.CONFIRM, Kind.BROWSED, Kind.ANSWER))
@@ -37,41 +38,19 @@ class State(enum.Enum):
     ENDED = "closed, or lost for good"
 
 
-class Receiver(Protocol):
-    """A consumer."""
-
-    def delivered(self, epoch: int, count: int, payload: bytes) -> None:
-        """Messages came; their rows begin behind DELIVER_HEAD."""
-
-    def closed(self, error: HmsError) -> None:
-        """The node closed it."""
-
-
-class Participant(Protocol):
-    """A session, or whatever else has to be opened again on a new connection."""
-
-    def restore(self) -> None:
-        """Ask the node to open all that was open."""
-
-    def lost(self, error: HmsError) -> None:
-        """The connection is lost, and all that the node knew of it."""
-
-    def tick(self) -> None:
-        """Send what was held back to be sent together."""
-
-
 class Link:
-    """See the module. hello: who this client is."""
+    """See the module. hello: who this client is; address: where the node was last looked for."""
 
     def __init__(self, hello: Hello) -> None:
         self.hello = hello
+        self.address = ""
         self.state = State.OFF
         self.error: HmsError = ConnectionLost(address="the node", reason="it is not connected yet")
         self.welcome: Welcome | None = None
         self.limits = NO_LIMITS
         self.outbox: list[Frame] = []
         self.woken: list[object] = []
-        self.calls: list[Callable[[], None]] = []
+        self.calls: list[Callable[[], object]] = []
         self.asked: dict[int, Asked] = {}
         self.receivers: dict[int, Receiver] = {}
         self.participants: list[Participant] = []
@@ -80,7 +59,8 @@ class Link:
         self.unattended = 0  # answers for which no thread waits; the background thread reads them
         self.on_room: dict[int, Callable[[], None]] = {}
         self.on_invoke: Callable[[InvokeHead, bytes], None] | None = None
-        self.on_error: Callable[[HmsError], None] | None = None
+        self.on_error: Callable[[HmsError], object] | None = None
+        self.on_event: Callable[[Event], object] | None = None
         self._correlations = itertools.count(1)
         self._handles = itertools.count(1)
         self._greeting = 0
@@ -195,7 +175,7 @@ class Link:
         elif kind is Kind.INVOKE:
             self._invoke(payload)
         elif kind is Kind.EVENT:
-            self._event(structures.decode(payload, Event))
+            self._event(structures.decode(payload, structures.Event))
         elif kind is Kind.WELCOME and self.state is State.GREETING:
             self._welcomed(structures.decode(payload, Welcome))
         elif kind is Kind.GOODBYE:
@@ -226,7 +206,7 @@ class Link:
             handler = self.on_invoke
             self.calls.append(lambda: handler(head, data))
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: structures.Event) -> None:
         error = structures.make_error(event.error_number, event.error_fields)
         receiver = self.receivers.pop(event.consumer, None)
         if receiver is not None:
@@ -250,3 +230,11 @@ class Link:
         if self.on_error is not None:
             listener = self.on_error
             self.calls.append(lambda: listener(error))
+
+    def announce(
+        self, kind: EventKind, reason: HmsError | None = None, destination: str = ""
+    ) -> None:
+        """Tell the event listener."""
+        if self.on_event is not None:
+            listener, event = self.on_event, Event(kind, self.address, reason, destination)
+            self.calls.append(lambda: listener(event))

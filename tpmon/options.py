@@ -4,13 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from field_buffer.errors import HmsError
+from tpmon.events import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Times are seconds; reconnect_period_s 0: try for ever.
 
-    exception_listener is called, on a thread of the library, with every error that no call raises.
+    exception_listener is called, on a thread of the library, with every error that no call raises;
+    event_listener with every Event. In asyncio both are called in the loop, and may be coroutines.
     """
 
     user: str = ""
@@ -23,4 +25,5 @@ class Options:
     reconnect_period_s: float = 0
     request_timeout_s: float = 200
     connect_timeout_s: float = 10
-    exception_listener: Callable[[HmsError], None] | None = None
+    exception_listener: Callable[[HmsError], object] | None = None
+    event_listener: Callable[[Event], object] | None = None

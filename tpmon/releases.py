@@ -70,7 +70,9 @@ class Releases:
 
     def _is_behind(self, effects: list[Any]) -> bool:
         held, released = self._held, self._released
-        return bool(held) and any(held.get(e.connection, 0) > released for e in effects if _is_bound(e))
+        return bool(held) and any(
+            held.get(e.connection, 0) > released for e in effects if _is_bound(e)
+        )
 
     def release(self, durable_lsn: int) -> list[Deliver]:
         """Send what waited for no more than durable_lsn; the messages that are for listeners."""

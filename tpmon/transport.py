@@ -38,10 +38,12 @@ class _Contexts:
                 self._context.setsockopt(zmq.MAX_SOCKETS, 8192)
             return self._context
 
-    def release(self) -> None:
+    def release(self, *, waits: bool) -> None:
+        """One user less; waits: as the last one, end the context, and with that wait for what has
+        still to leave. An event loop must not wait: its context stays, for the next user."""
         with self._lock:
             self._users -= 1
-            if self._users or self._context is None:
+            if self._users or self._context is None or not waits:
                 return
             context, self._context = self._context, None
         context.term()

@@ -5,8 +5,10 @@ from typing import Any
 
 import tpmon.client
 from field_buffer.errors import HmsError
+from hms.client.destinations import Destination, parse_destination
 from hms.client.session import Session, open_session
 from hms.constants import AckMode
+from tpmon.events import Event
 
 
 class Connection(tpmon.client.Connection):
@@ -27,6 +29,12 @@ class Connection(tpmon.client.Connection):
             self, ack=ack, is_transacted=transacted, is_xa=xa, is_asynchronous=asynchronous
         )
 
+    def watch(self, dest: Destination | str) -> None:
+        """Have the event listener told whether there is a consumer at a destination: now, and
+        within a second whenever that changes (F-E11). DestinationNotFound for a queue."""
+        destination = parse_destination(dest)
+        self.run(self.watching(destination.kind, destination.name))
+
     def __repr__(self) -> str:
         return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"
 
@@ -43,13 +51,15 @@ def connect(
     reconnect_period_s: float = 0,
     request_timeout_s: float = 200,
     connect_timeout_s: float = 10,
-    exception_listener: Callable[[HmsError], None] | None = None,
+    exception_listener: Callable[[HmsError], object] | None = None,
+    event_listener: Callable[[Event], object] | None = None,
 ) -> Connection:
     """Connect to a node, or to the first that answers of several.
 
     With reconnect a lost connection is opened again, and calls wait through the outage up to
-    request_timeout_s; reconnect_period_s 0 tries for ever. exception_listener is told at once of a
-    lost connection and of what was lost with it. Raises ConnectionRefused after connect_timeout_s.
+    request_timeout_s; reconnect_period_s 0 tries for ever. On a thread of the library are called:
+    exception_listener with a lost connection at once, and with sends and acknowledgements that
+    failed while no call waited for them; event_listener with every Event. Raises ConnectionRefused.
     """
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
     return Connection(address, **given).open()

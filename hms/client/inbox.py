@@ -35,7 +35,8 @@ class Stamp(NamedTuple):
 class Inbox:
     """One consumer's; see the module. clock_ms: for expiry, milliseconds since 1970 UTC.
 
-    notify: what to wake besides the inbox itself when something came.
+    notify: what to wake besides the inbox itself when something came. is_ordered: what failed in a
+    listener comes again before what was delivered behind it (F-E9).
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class Inbox:
         destination: Destination,
         clock_ms: Callable[[], int],
         notify: object,
+        *,
+        is_ordered: bool = False,
     ) -> None:
         self.link = link
+        self.is_ordered = is_ordered
         self.opening = opening
         self.number = opening.consumer
         self.destination = destination
@@ -62,8 +66,10 @@ class Inbox:
         self._released: list[int] = []
 
     def opened(self, pending: Pending) -> None:
-        """OpenConsumer was answered."""
+        """OpenConsumer was answered, or will not be."""
         self.is_open = pending.error is None
+        if pending.error is not None:
+            self.closed(pending.error)
 
     def delivered(self, epoch: int, count: int, payload: bytes) -> None:
         """A DELIVER came; one of an older epoch is dropped, the node has its messages back."""
@@ -93,19 +99,23 @@ class Inbox:
         """Whether half of the credit is used up, or something expired here."""
         return 2 * self._taken >= self.opening.credit or bool(self._released)
 
-    def settlements(self, *, with_credit: bool) -> list[Settlement]:
+    def settlements(
+        self, *, with_credit: bool, with_acknowledgements: bool = True
+    ) -> list[Settlement]:
         """What has to be said now, and is taken as said.
 
         Credit is given only when the application comes for more: with a prefetch of one the next
         message stays at the node, for others, while this one is worked on.
         """
-        items = self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
+        items: list[Settlement] = []
+        if with_acknowledgements:
+            items += self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
+            self.acknowledged.clear()
         items += self._items(Action.RELEASE, self._released)
         if with_credit and self._taken and self.is_credit_due:
             items.append(self._item(Action.CREDIT, credit=self._taken))
             self._taken = 0
             self._released.clear()
-        self.acknowledged.clear()
         return items
 
     def fail_seen(self) -> list[Settlement]:

@@ -1,81 +1,68 @@
-"""Listening: the thread of a session that calls in-process listeners, one at a time, in order."""
+"""Listening: the in-process listeners of a session, called one at a time, in order (F-E2)."""
 
 import logging
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-from tpmon.driver import FOREVER
+from hms.client.consumer_steps import ConsumerSteps, Listener
+from hms.client.inbox import Delivered
+from hms.client.session_steps import SessionSteps
 from tpmon.link import State
-
-if TYPE_CHECKING:
-    from hms.client.consumer import Consumer
-    from hms.client.message import Message
-    from hms.client.session import Session
+from tpmon.steps import FOREVER, Steps, Wait
 
 _LOGGER = logging.getLogger("hms.client")
-_Listener = Callable[["Message"], object]
+_Runner = TypeVar("_Runner")
 
 
-class Listening:
-    """The listeners of one session; the thread runs while there are any."""
+class Listening(Generic[_Runner]):
+    """The listeners of one session; runner: the thread or task that calls them, while there are
+    any."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: SessionSteps) -> None:
+        self.runner: _Runner | None = None
         self._session = session
-        self._listeners: dict[Consumer, _Listener] = {}
-        self._thread: threading.Thread | None = None
+        self._link = session.connection.link
+        self._listeners: dict[ConsumerSteps, Listener] = {}
 
-    @property
-    def is_current_thread(self) -> bool:
-        """Whether a listener asks."""
-        return self._thread is threading.current_thread()
+    def set(self, consumer: ConsumerSteps, listener: Listener | None) -> None:
+        """From now on, or with None no longer."""
+        consumer.set_listener(listener)
+        if listener is None:
+            self._listeners.pop(consumer, None)
+        else:
+            self._listeners[consumer] = listener
+        self._link.woken.append(self._session)
 
-    def set(self, consumer: "Consumer", listener: _Listener | None) -> None:
-        """From now on, or with None no longer; then it returns when the last call has ended."""
-        connection = self._session.connection
-        with connection.lock:
-            if listener is None:
-                self._listeners.pop(consumer, None)
-            else:
-                self._listeners[consumer] = listener
-                if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="hms-session", daemon=True
-                    )
-                    self._thread.start()
-            thread = self._thread if not self._listeners else None
-            connection.link.woken.append(self._session)
-            connection.flush()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-    def stop(self) -> None:
-        """Call no listener any more."""
+    def clear(self) -> None:
+        """Call none of them any more."""
         for consumer in list(self._listeners):
             self.set(consumer, None)
 
-    def _run(self) -> None:
-        connection = self._session.connection
-        while True:
-            with connection.lock:
-                connection.wait_for(self._session, self._is_due, FOREVER)
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._listeners)
+
+    def calling(self) -> Steps[None]:
+        """Call the listeners until there is none any more."""
+        try:
+            while True:
+                yield Wait(self._session, self._is_due, FOREVER)
                 found = self._next()
-                connection.flush()
-                if found is None and not self._goes_on:
-                    self._thread = None
+                if found is not None:
+                    yield from self._call(*found)
+                elif not self._goes_on:
                     return
-            if found is not None:
-                self._call(*found)
+        finally:
+            self.runner = None
 
     @property
     def _goes_on(self) -> bool:
-        is_over = self._session.connection.link.state is State.ENDED
-        return bool(self._listeners) and not is_over
+        return bool(self._listeners) and self._link.state is not State.ENDED
 
     def _is_due(self) -> bool:
         return not self._goes_on or any(one.has_messages for one in self._listeners)
 
-    def _next(self) -> "tuple[Consumer, object, _Listener] | None":
+    def _next(self) -> tuple[ConsumerSteps, Delivered, Listener] | None:
         """The next message of the consumer that waits longest for its turn."""
         for consumer, listener in self._listeners.items():
             delivered = consumer.take_for_listener()
@@ -84,9 +71,11 @@ class Listening:
                 return consumer, delivered, listener
         return None
 
-    def _call(self, consumer: "Consumer", delivered: object, listener: _Listener) -> None:
+    def _call(
+        self, consumer: ConsumerSteps, delivered: Delivered, listener: Listener
+    ) -> Steps[None]:
         try:
-            consumer.handle(delivered, listener)  # type: ignore[arg-type]
+            yield from consumer.handling(delivered, listener)
         except Exception:
             _LOGGER.exception(
                 "the listener of %s failed; the message comes again", consumer.destination

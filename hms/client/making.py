@@ -1,37 +1,29 @@
 """Making: the producers, consumers, subscribers and browsers of a session."""
 
-from typing import TYPE_CHECKING, Any, cast
+import math
+from typing import Any, Generic, TypeVar
 
-from field_buffer.catalogue import (
-    ConnectionClosed,
-    IllegalState,
-    InvalidArgument,
-    NotSupported,
-    SubscriptionNotFound,
-)
-from hms.client.browser import Browser
-from hms.client.consumer import Consumer
+from field_buffer.catalogue import IllegalState, InvalidArgument, NotSupported
 from hms.client.destinations import Destination, Queue, Topic, parse_destination
-from hms.client.opening import open_inbox, open_sender
-from hms.client.producer import Producer
-from hms.client.session_state import SessionState
+from hms.client.inbox import Inbox
+from hms.client.opening import Opening, open_inbox, open_sender
+from hms.client.pages import Pages
+from hms.client.sending import Sender
+from hms.client.session_steps import SessionSteps
 from hms.client.streaming import send_options
-from tpmon.asked import OnLoss, Pending
-from tpmon.client import Connection
-from tpmon.protocol.structures import OpenConsumer, Unsubscribe
-
-if TYPE_CHECKING:
-    from hms.client.session import Session
+from hms.client.tickets import SendOptions
+from tpmon.protocol.structures import OpenConsumer
 
 PREFETCH = 1000
+_DELAY_MS_MAX = 0xFFFF_FFFF
+
+_P = TypeVar("_P")
+_C = TypeVar("_C")
+_B = TypeVar("_B")
 
 
-class Making:
-    """What a session makes; a Session is one of these."""
-
-    connection: Connection
-    state: SessionState
-    is_asynchronous: bool
+class Making(SessionSteps, Generic[_P, _C, _B]):
+    """What a session makes; a Session, of threads or of asyncio, is one of these."""
 
     def producer(
         self,
@@ -42,7 +34,7 @@ class Making:
         priority: int = 4,
         delay_s: float = 0,
         name: str = "",
-    ) -> Producer:
+    ) -> _P:
         """A producer for a queue or topic; ttl_s 0: its messages never expire."""
         if delay_s:
             raise NotSupported(feature="delay_s", instead="Send the message when it is due.")
@@ -50,8 +42,9 @@ class Making:
         destination = parse_destination(dest)
         with self.connection.lock:
             self.check_open()
-            sender = open_sender(self.connection, self.state, destination, name)
-        return Producer(cast("Session", self), sender, options)
+            sender, opening = open_sender(self.connection.link, self.state, destination, name)
+            self.connection.flush()
+        return self._producer(sender, options, opening)
 
     def consumer(
         self,
@@ -61,86 +54,101 @@ class Making:
         prefetch: int = PREFETCH,
         name: str = "",
         listener: str | None = None,
-    ) -> Consumer:
+        redelivery_delay_s: float = 0,
+        ordered: bool = False,
+    ) -> _C:
         """A consumer of a queue, or a non-durable subscriber of a topic.
 
         prefetch: how many messages may be on their way to it; listener: the service to be called
-        for every message, in an asynchronous session. SelectorSyntaxError, DestinationNotFound.
+        for every message, in an asynchronous session; redelivery_delay_s: how long what failed here
+        waits before it comes again; ordered: what failed in listen() comes again before what was
+        prefetched behind it. SelectorSyntaxError, DestinationNotFound.
         """
-        destination = parse_destination(dest)
-        return self._consume(
-            destination, prefetch, name=name, selector=selector or "", listener=listener or ""
-        )
+        options = _named(name, selector, listener)
+        options |= _redelivery(redelivery_delay_s, is_ordered=ordered)
+        return self._consume(parse_destination(dest), prefetch, ordered, options)
 
     def subscriber(
         self,
         topic: Topic | str,
         *,
         durable: str | None = None,
+        shared: bool = False,
         selector: str | None = None,
         no_local: bool = False,
         prefetch: int = PREFETCH,
         name: str = "",
         listener: str | None = None,
-    ) -> Consumer:
-        """A subscriber; durable: the name of a subscription that outlives it. no_local: not what
-        this connection publishes. DurableNameInUse."""
+        redelivery_delay_s: float = 0,
+        ordered: bool = False,
+    ) -> _C:
+        """A subscriber; durable: the name of a subscription that outlives it; shared: others may
+        share that one, or with `name` one that is not durable (F-E6); no_local: not what this
+        connection publishes. The rest as of consumer(). DurableNameInUse."""
         destination = Topic(topic.removeprefix("topic:")) if isinstance(topic, str) else topic
         if not isinstance(destination, Topic):
             raise InvalidArgument(what="subscriber()", detail=f"{destination} is not a topic")
-        return self._consume(
-            destination,
-            prefetch,
-            name=name,
-            selector=selector or "",
-            durable=durable or "",
-            is_no_local=no_local,
-            listener=listener or "",
-        )
+        options = _named(name, selector, listener)
+        options |= {"durable": durable or "", "is_no_local": no_local, "is_shared": shared}
+        options |= _redelivery(redelivery_delay_s, is_ordered=ordered)
+        return self._consume(destination, prefetch, ordered, options)
 
-    def _consume(self, destination: Destination, prefetch: int, **options: Any) -> Consumer:
+    def _consume(
+        self, destination: Destination, prefetch: int, ordered: bool, options: dict[str, Any]
+    ) -> _C:
         """A consumer; options: the further fields of OpenConsumer."""
         if bool(options["listener"]) is not self.is_asynchronous:
             detail = "a listener service belongs to an asynchronous session, and only to one"
             raise IllegalState(what="consumer()", detail=detail)
-        connection, state = self.connection, self.state
-        with connection.lock:
+        link = self.connection.link
+        with self.connection.lock:
             self.check_open()
-            opening = OpenConsumer(
-                connection.link.new_handle(),
-                state.number,
-                destination.kind,
-                destination.name,
-                max(1, min(prefetch, connection.link.limits.prefetch_max)),
-                **options,
+            credit = max(1, min(prefetch, link.limits.prefetch_max))
+            number, kind, name = link.new_handle(), destination.kind, destination.name
+            request = OpenConsumer(number, self.state.number, kind, name, credit, **options)
+            inbox, opening = open_inbox(
+                link, self.state, request, destination, self, is_ordered=ordered
             )
-            inbox = open_inbox(connection, state, opening, destination, self)
-        return Consumer(cast("Session", self), inbox)
+            self.connection.flush()
+        return self._consumer(inbox, opening)
 
     def browser(
         self, queue: Queue | str, selector: str | None = None, oldest_first: bool = False
-    ) -> Browser:
+    ) -> _B:
         """Look at the waiting messages of a queue without taking any; newest first (F-G1)."""
         destination = parse_destination(queue)
         if not isinstance(destination, Queue):
             raise InvalidArgument(what="browser()", detail=f"{destination} is not a queue")
-        self.check_open()
-        return Browser(self.connection, destination, selector or "", is_oldest_first=oldest_first)
-
-    def unsubscribe(self, topic: Topic | str, name: str) -> None:
-        """End a durable subscription; SubscriptionNotFound."""
-        topic_name = topic.name if isinstance(topic, Topic) else topic.removeprefix("topic:")
-        pending = Pending("Unsubscribe", OnLoss.REPEAT)
         with self.connection.lock:
             self.check_open()
-            self.connection.link.request(Unsubscribe(topic_name, name), pending)
-            try:
-                self.connection.answer_to(pending)
-            except SubscriptionNotFound:
-                if not pending.is_repeated:  # else the first one, whose reply was lost, ended it
-                    raise
+            pages = Pages(
+                self.connection, destination, selector or "", is_oldest_first=oldest_first
+            )
+            self.connection.flush()
+        return self._browser(pages)
 
-    def check_open(self) -> None:
-        """ConnectionClosed when it is not."""
-        if self.state.is_closed:
-            raise ConnectionClosed(what="session")
+    # ---- what a shell makes of it
+
+    def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> _P:
+        raise NotImplementedError
+
+    def _consumer(self, inbox: Inbox, opening: Opening) -> _C:
+        raise NotImplementedError
+
+    def _browser(self, pages: Pages) -> _B:
+        raise NotImplementedError
+
+
+def _named(name: str, selector: str | None, listener: str | None) -> dict[str, Any]:
+    return {"name": name, "selector": selector or "", "listener": listener or ""}
+
+
+def _redelivery(delay_s: float, *, is_ordered: bool) -> dict[str, Any]:
+    delay_ms = math.ceil(delay_s * 1000) if math.isfinite(delay_s) else -1
+    if not 0 <= delay_ms <= _DELAY_MS_MAX:
+        detail = f"{delay_s} is not a number of seconds from 0 to {_DELAY_MS_MAX // 1000}"
+        raise InvalidArgument(what="redelivery_delay_s", detail=detail)
+    if delay_ms and is_ordered:
+        detail = "what is behind a message that waits for its time would overtake it"
+        raise InvalidArgument(what="ordered and redelivery_delay_s", detail=detail)
+    return {"redelivery_delay_ms": delay_ms}

@@ -32,6 +32,7 @@ from hms.constants import BodyKind
 
 _BODY, _PROPERTIES = 1, 2
 _UNREAD: Any = object()
+_Given = Mapping[str, Any] | None
 _pack_row = ROW.pack
 
 
@@ -54,7 +55,7 @@ class Message(Headers, Getters):
         type: str | None = None,  # noqa: A002 - JMS's name
     ) -> None:
         self._row = self._delivered = self._destination = None
-        self._acknowledge: Callable[[Message], None] | None = None
+        self._acknowledge: Callable[[Message], Any] | None = None
         self._locked = 0
         self._head = b""
         self._content: Content | None = None
@@ -81,32 +82,24 @@ class Message(Headers, Getters):
         return encode_body(KIND_CARRAY, body)
 
     @classmethod
-    def text(cls, body: str, properties: Mapping[str, Any] | None = None, **header: Any) -> Self:
+    def text(cls, body: str, properties: _Given = None, **header: Any) -> Self:
         """A message with a text; header as of Message."""
         return cls._built(KIND_TEXT, body, properties, header)
 
     @classmethod
-    def map(
-        cls,
-        body: Mapping[str, Any],
-        properties: Mapping[str, Any] | None = None,
-        **header: Any,
-    ) -> Self:
+    def map(cls, body: Mapping[str, Any], properties: _Given = None, **header: Any) -> Self:
         """A message with names and values; they are copied."""
         return cls._built(KIND_MAP, body, properties, header)
 
     @classmethod
     def stream(
-        cls,
-        body: list[Any] | tuple[Any, ...],
-        properties: Mapping[str, Any] | None = None,
-        **header: Any,
+        cls, body: list[Any] | tuple[Any, ...], properties: _Given = None, **header: Any
     ) -> Self:
         """A message with a sequence of values; they are copied."""
         return cls._built(KIND_STREAM, body, properties, header)
 
     @classmethod
-    def object(cls, body: Any, properties: Mapping[str, Any] | None = None, **header: Any) -> Self:
+    def object(cls, body: Any, properties: _Given = None, **header: Any) -> Self:
         """A message with any value that msgspec encodes; its receiver gets plain data."""
         return cls._built(KIND_OBJECT, body, properties, header)
 
@@ -116,9 +109,7 @@ class Message(Headers, Getters):
         raise refuse_file()
 
     @classmethod
-    def _built(
-        cls, kind: int, body: Any, properties: Mapping[str, Any] | None, header: dict[str, Any]
-    ) -> Self:
+    def _built(cls, kind: int, body: Any, properties: _Given, header: dict[str, Any]) -> Self:
         self = cls(b"", properties, **header)
         self._kind = kind
         self._body = encode_body(kind, body)
@@ -131,7 +122,7 @@ class Message(Headers, Getters):
         head: bytes,
         body: bytes,
         destination: Destination,
-        acknowledge: "Callable[[Message], None] | None" = None,
+        acknowledge: "Callable[[Message], Any] | None" = None,
     ) -> Self:
         """A delivered message; nothing of it is decoded yet. acknowledge is what ack() calls."""
         self = cls.__new__(cls)
@@ -245,12 +236,13 @@ class Message(Headers, Getters):
             raise MessageReadOnly
         return self.readable()
 
-    def ack(self) -> None:
-        """Acknowledge it; IllegalState for a message that was not received in a session."""
+    def ack(self) -> Any:
+        """Acknowledge it, in asyncio `await` it; IllegalState unless it was received in a session
+        of mode CLIENT."""
         if self._acknowledge is None:
             detail = "only a message that was received can be acknowledged"
             raise IllegalState(what="message.ack()", detail=detail)
-        self._acknowledge(self)
+        return self._acknowledge(self)
 
     def __repr__(self) -> str:
         about = f"{self.message_id or 'unsent'} kind={self._kind} {len(self._body)} bytes"

@@ -1,5 +1,10 @@
-"""Opening and closing at the node: producers and consumers. The connection's lock is held."""
+"""Opening and closing at the node: sessions, producers, consumers. The connection's lock is held.
 
+What is opened may be used before the node has answered; who does not want it any more before that,
+because of a refusal, a timeout or a cancellation, withdraws it, so that nothing stays open.
+"""
+
+from collections.abc import Callable
 from functools import partial
 from time import monotonic, time_ns
 
@@ -10,91 +15,130 @@ from hms.client.sending import Sender
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
-from tpmon.client import Connection
-from tpmon.link import State
+from tpmon.asking import Asking
+from tpmon.link import Link, State
 from tpmon.protocol.structures import (
     CloseConsumer,
     CloseProducer,
+    CloseSession,
     OpenConsumer,
     OpenProducer,
     Request,
 )
+from tpmon.steps import Steps
 
 
-def checked_kind(
+class Opening:
+    """What waits for the node to grant it; withdraw forgets it, and closing closes it."""
+
+    def __init__(self, pending: Pending, withdraw: Callable[[], object], closing: Request) -> None:
+        self.pending = pending
+        self._withdraw = withdraw
+        self._closing = closing
+
+    def granted(self, connection: Asking) -> Steps[None]:
+        """Wait until it is open; else it is withdrawn."""
+        try:
+            yield from connection.answer_to(self.pending)
+        except BaseException:
+            self._withdraw()
+            if self.pending.error is None and connection.link.state is State.UP:
+                _ask_to_close(connection.link, self._closing)
+            raise
+
+
+def new_session(
+    link: Link,
+    ack: AckMode,
+    *,
+    is_transacted: bool,
+    is_xa: bool = False,
+    is_asynchronous: bool = False,
+) -> tuple[SessionState, Opening]:
+    """A session that was asked for; IllegalState, NotSupported."""
+    mode = _checked_kind(
+        ack, is_transacted=is_transacted, is_xa=is_xa, is_asynchronous=is_asynchronous
+    )
+    state = SessionState(link, mode, is_transacted=is_transacted, is_asynchronous=is_asynchronous)
+    return state, Opening(state.open(), state.forget, CloseSession(state.number))
+
+
+def _checked_kind(
     ack: AckMode, *, is_transacted: bool, is_xa: bool, is_asynchronous: bool
 ) -> AckMode:
-    """The acknowledgement mode, if a session of that kind exists; IllegalState, NotSupported."""
+    """The acknowledgement mode, if a session of that kind exists. A transacted one has AUTO only:
+    DUPS_OK and NONE are ignored there (F-B4, F-B5)."""
     mode = AckMode(ack)
     if is_xa:
         raise NotSupported(feature="an XA session", instead="Use a transacted session.")
-    if mode not in (AckMode.AUTO, AckMode.CLIENT):
-        raise NotSupported(feature=f"AckMode.{mode.name}", instead="Use AckMode.AUTO or CLIENT.")
     if mode is AckMode.CLIENT and (is_transacted or is_asynchronous):
         kind = "a transacted" if is_transacted else "an asynchronous"
         raise IllegalState(what="session()", detail=f"{kind} session acknowledges by itself")
     if is_transacted and is_asynchronous:
         raise IllegalState(what="session()", detail="it cannot be transacted and asynchronous")
-    return mode
+    return AckMode.AUTO if is_transacted else mode
 
 
 def open_sender(
-    connection: Connection, state: SessionState, destination: Destination, name: str
-) -> Sender:
-    """Open a producer."""
-    link = connection.link
+    link: Link, state: SessionState, destination: Destination, name: str
+) -> tuple[Sender, Opening]:
+    """A producer that was asked for; what it sends before it is granted waits in its pack."""
     number = link.new_handle()
     opening = OpenProducer(number, state.number, destination.kind, destination.name, name)
     sender = Sender(link, number, destination, monotonic, is_transacted=state.is_transacted)
+    sender.is_granted = False
+    state.asked_senders[number] = sender
     register = partial(state.register, sender, opening)
-    pending = Pending("OpenProducer", OnLoss.REPEAT, then=register)
-    connection.answer_to(link.request(opening, pending))
-    return sender
+    pending = link.request(opening, Pending("OpenProducer", OnLoss.REPEAT, then=register))
+    withdraw = partial(state.senders.pop, number, None)
+    return sender, Opening(pending, withdraw, CloseProducer(number))
 
 
-def close_sender(connection: Connection, state: SessionState, sender: Sender) -> None:
+def close_sender(connection: Asking, state: SessionState, sender: Sender) -> Steps[None]:
     """Close a producer whose sends are settled."""
     if state.senders.pop(sender.number, None) is not None:
-        _close(connection, CloseProducer(sender.number))
+        yield from _closed(connection, CloseProducer(sender.number))
 
 
 def open_inbox(
-    connection: Connection,
+    link: Link,
     state: SessionState,
     opening: OpenConsumer,
     destination: Destination,
     notify: object,
-) -> Inbox:
-    """Open a consumer; it may be given messages before the reply."""
-    link = connection.link
-    inbox = Inbox(link, opening, destination, _now_ms, notify)
+    *,
+    is_ordered: bool,
+) -> tuple[Inbox, Opening]:
+    """A consumer that was asked for; it may be given messages before it is granted."""
+    inbox = Inbox(link, opening, destination, _now_ms, notify, is_ordered=is_ordered)
     link.receivers[inbox.number] = inbox
     state.inboxes[inbox.number] = inbox
-    try:
-        pending = Pending("OpenConsumer", OnLoss.REPEAT, then=inbox.opened)
-        connection.answer_to(link.request(opening, pending))
-    except BaseException:
-        link.receivers.pop(inbox.number, None)
-        state.inboxes.pop(inbox.number, None)
-        raise
-    return inbox
+    pending = link.request(opening, Pending("OpenConsumer", OnLoss.REPEAT, then=inbox.opened))
+    withdraw = partial(_forget_inbox, link, state, inbox)
+    return inbox, Opening(pending, withdraw, CloseConsumer(inbox.number))
 
 
-def close_inbox(connection: Connection, state: SessionState, inbox: Inbox) -> None:
+def close_inbox(connection: Asking, state: SessionState, inbox: Inbox) -> Steps[None]:
     """Settle and close a consumer; unknown to the node if that closed it."""
     state.settle()
     state.give_back(inbox)
-    connection.link.receivers.pop(inbox.number, None)
-    state.inboxes.pop(inbox.number, None)
-    connection.flush()
+    _forget_inbox(connection.link, state, inbox)
     if inbox.error is None:
-        _close(connection, CloseConsumer(inbox.number))
+        yield from _closed(connection, CloseConsumer(inbox.number))
 
 
-def _close(connection: Connection, request: Request) -> None:
+def _forget_inbox(link: Link, state: SessionState, inbox: Inbox) -> None:
+    link.receivers.pop(inbox.number, None)
+    state.inboxes.pop(inbox.number, None)
+
+
+def _closed(connection: Asking, request: Request) -> Steps[None]:
     if connection.link.state is State.UP:  # else the lost connection has closed it
-        pending = Pending(type(request).__name__, OnLoss.DONE)
-        connection.answer_to(connection.link.request(request, pending))
+        yield from connection.answer_to(_ask_to_close(connection.link, request))
+
+
+def _ask_to_close(link: Link, request: Request) -> Pending:
+    return link.request(request, Pending(type(request).__name__, OnLoss.DONE))
 
 
 def _now_ms() -> int:

@@ -2,7 +2,8 @@
 
 Some names are reserved: those that begin with $ or JMS (except JMSXGroupID and JMSXGroupSeq) and
 the names of the HMS constants. They tell the header and what the node added; they are read, never
-set, and do not appear in iteration.
+set, and do not appear in iteration. Names that begin with JMS_HMS_ are for the sender to set: they
+tell the node how to treat the message, such as JMS_HMS_RedeliveryLimit.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -34,6 +35,7 @@ from field_buffer.types import (
 from hms import constants
 
 SETTABLE_JMS = frozenset(("JMSXGroupID", "JMSXGroupSeq"))
+SETTABLE_PREFIX = "JMS_HMS_"
 SELECTOR_WORDS = frozenset(
     ("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
 )
@@ -60,7 +62,7 @@ def check_property_name(name: str) -> str:
 def is_reserved(name: str) -> bool:
     """Whether a name belongs to the header, the node or a later version of JMS."""
     if name.startswith(("$", "JMS", "@HMS")):
-        return name not in SETTABLE_JMS
+        return name not in SETTABLE_JMS and not name.startswith(SETTABLE_PREFIX)
     return name in _RESERVED_NAMES
 
 

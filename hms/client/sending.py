@@ -6,59 +6,42 @@ room. It is kept, as bytes, until its CONFIRM; after a reconnect the link sends 
 again, and the node recognises the numbers in it (F-D9).
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from field_buffer.catalogue import TransactionRolledBack
 from field_buffer.errors import HmsError
-from field_buffer.packing import PRIORITY_DEFAULT, pack_messages
+from field_buffer.packing import pack_messages
 from hms.client.destinations import Destination
 from hms.client.message import Message
 from hms.client.receipt import Receipt
+from hms.client.tickets import Encoded, SendOptions, Ticket
 from tpmon.asked import Frame
 from tpmon.link import Link, State
 from tpmon.protocol.frames import Kind, SendHead, decode_confirm, encode_send
 from tpmon.protocol.structures import decode_error
 
+__all__ = ["FRAME_BYTES_MAX", "FRAME_MESSAGES_MAX", "Encoded", "SendOptions", "Sender", "Ticket"]
+
 FRAME_MESSAGES_MAX = 256
 FRAME_BYTES_MAX = 256 * 1024
 
-Encoded = tuple[bytes, bytes, bytes]
-"""Row, head and body of a message."""
 
+@dataclass(slots=True)
+class Pack:
+    """Messages that will be a frame."""
 
-class SendOptions(NamedTuple):
-    """How messages are sent."""
+    is_persistent: bool
+    messages: list[Encoded] = field(default_factory=list)
+    tickets: list[Ticket] = field(default_factory=list)
+    size_bytes: int = 0
 
-    is_persistent: bool = True
-    ttl_ms: int = 0
-    priority: int = PRIORITY_DEFAULT
-
-
-class Ticket:
-    """What stands for consecutive messages of a frame until their outcome is known.
-
-    messages: the application's own, with their places, to be marked as sent; a body that was given
-    bare has none. future: where the outcome goes when no thread waits for it.
-    """
-
-    __slots__ = ("count", "error", "future", "is_done", "messages", "options", "receipts")
-
-    def __init__(
-        self,
-        count: int,
-        messages: Sequence[tuple[int, Message]],
-        options: SendOptions,
-        future: "Future[Receipt] | None" = None,
-    ) -> None:
-        self.count = count
-        self.messages = messages
-        self.options = options
-        self.future = future
-        self.is_done = False
-        self.receipts: list[Receipt] = []
-        self.error: HmsError | None = None
+    def fits(self, size: int, *, is_persistent: bool) -> bool:
+        """Whether one more message of that size may join."""
+        is_small = self.size_bytes + size <= FRAME_BYTES_MAX
+        is_alike = is_persistent == self.is_persistent
+        return is_small and is_alike and len(self.messages) < FRAME_MESSAGES_MAX
 
 
 class SendFrame:
@@ -112,53 +95,72 @@ class Sender:
         self.destination = destination
         self.is_transacted = is_transacted
         self.unconfirmed = 0
+        self.is_granted = True
         self._clock = clock
         self._sequence = 1
-        self._pack: list[Encoded] = []
-        self._pack_bytes = 0
-        self._pack_tickets: list[Ticket] = []
-        self._pack_is_persistent = True
+        self._packs: deque[Pack] = deque()
 
     @property
     def has_room(self) -> bool:
         """Whether the window lets another frame out."""
         link = self.link
-        return link.sends_in_flight < link.limits.frames_in_flight_max or link.state is State.ENDED
+        is_open = link.sends_in_flight < link.limits.frames_in_flight_max and self.is_granted
+        return is_open or link.state is State.ENDED
 
     @property
     def has_pack(self) -> bool:
         """Whether messages wait to be sent."""
-        return bool(self._pack)
+        return bool(self._packs)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages wait to be sent."""
+        return sum(len(pack.messages) for pack in self._packs)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
-        return not self._pack and not self.unconfirmed
+        return not self._packs and not self.unconfirmed
 
     def accepts(self, size: int, *, is_persistent: bool) -> bool:
-        """Whether add() may be called: the message fits the pack, or the pack can leave."""
-        return self._fits(size, is_persistent=is_persistent) or self.has_room
+        """Whether add() needs no other pack than the one that waits, if one does."""
+        packs = self._packs
+        return not packs or packs[-1].fits(size, is_persistent=is_persistent) or self.has_room
 
     def add(self, message: Encoded, ticket: Ticket, *, is_persistent: bool) -> None:
-        """Put a message into the pack."""
+        """Put a message into the last pack; one that is full leaves if there is room."""
         size = len(message[1]) + len(message[2])
-        if not self._fits(size, is_persistent=is_persistent):
+        packs = self._packs
+        if packs and not packs[-1].fits(size, is_persistent=is_persistent):
             self.push()
-        self._pack.append(message)
-        self._pack_bytes += size
-        self._pack_tickets.append(ticket)
-        self._pack_is_persistent = is_persistent
+        if not packs or not packs[-1].fits(size, is_persistent=is_persistent):
+            packs.append(Pack(is_persistent))
+        pack = packs[-1]
+        pack.messages.append(message)
+        pack.tickets.append(ticket)
+        pack.size_bytes += size
         self.link.on_room[self.number] = self.push
 
     def push(self) -> None:
-        """Send the pack if the window has room; else it goes as soon as there is."""
-        if not self._pack or not self.has_room:
+        """Send what waits as far as the window has room; the rest goes as soon as there is."""
+        while self._packs and self.has_room:
+            pack = self._packs.popleft()
+            data, count = pack_messages(pack.messages), len(pack.messages)
+            self.submit(data, count, pack.tickets, is_persistent=pack.is_persistent)
+        if not self._packs:
+            self.link.on_room.pop(self.number, None)
+
+    def granted(self, error: HmsError | None) -> None:
+        """The node has opened the producer, or refused to: then what waits is refused too."""
+        self.is_granted = True
+        self.link.woken.append(self.link)
+        if error is None:
+            self.push()
             return
-        pack, tickets = self._pack, self._pack_tickets
-        self._pack, self._pack_tickets, self._pack_bytes = [], [], 0
         self.link.on_room.pop(self.number, None)
-        is_persistent = self._pack_is_persistent
-        self.submit(pack_messages(pack), len(pack), tickets, is_persistent=is_persistent)
+        while self._packs:
+            for ticket in self._packs.popleft().tickets:
+                self._end(ticket, error)
 
     def submit(
         self, pack: bytes, count: int, tickets: list[Ticket], *, is_persistent: bool
@@ -170,14 +172,20 @@ class Sender:
         frame.handed_over_at = self._clock()
         self.unconfirmed += 1
         self.link.sends_in_flight += 1
-        self.link.unattended += sum(1 for ticket in tickets if ticket.future is not None)
+        self.link.unattended += sum(1 for ticket in tickets if ticket.is_unattended)
+        for ticket in tickets:
+            ticket.is_sent = True
         self.link.ask(Kind.SEND, encode_send(head, pack), frame, count)
 
     def withdraw(self, ticket: Ticket) -> None:
-        """Nobody waits for it any longer: while there is no connection, do not send it later."""
+        """Nobody waits for it any longer: while there is no connection, do not send it later,
+        unless it shares its frame with others. If its outcome is bad, the listener will hear."""
         for asked in list(self.link.asked.values()):
-            if isinstance(asked, SendFrame) and ticket in asked.tickets:
+            if isinstance(asked, SendFrame) and asked.tickets == [ticket]:
                 self.link.abandon(asked)
+        if not ticket.is_done and not ticket.is_unattended:
+            ticket.is_unattended = True
+            self.link.unattended += ticket.is_sent
 
     def confirmed(self, frame: SendFrame, payload: bytes) -> None:
         """The node has the messages of this frame."""
@@ -188,23 +196,15 @@ class Sender:
             ticket.receipts = [Receipt(f"{one:012x}", elapsed_s) for one in range(first, end)]
             for place, message in ticket.messages:
                 self._mark(message, first + place, timestamp_ms, elapsed_s, ticket.options)
-            self._end(ticket)
+            self._end(ticket, None)
             first = end
         self._out_of_flight()
 
     def refused(self, frame: SendFrame, error: HmsError) -> None:
         """The node took none of the messages of this frame, or will not say."""
         for ticket in frame.tickets:
-            ticket.error = error
-            self._end(ticket)
+            self._end(ticket, error)
         self._out_of_flight()
-
-    def _fits(self, size: int, *, is_persistent: bool) -> bool:
-        if not self._pack:
-            return True
-        is_small = self._pack_bytes + size <= FRAME_BYTES_MAX
-        is_alike = is_persistent == self._pack_is_persistent
-        return is_small and is_alike and len(self._pack) < FRAME_MESSAGES_MAX
 
     def _mark(
         self, message: Message, number: int, at_ms: int, elapsed_s: float, options: SendOptions
@@ -219,19 +219,15 @@ class Sender:
             elapsed_s=elapsed_s,
         )
 
-    def _end(self, ticket: Ticket) -> None:
-        ticket.is_done = True
-        future = ticket.future
-        if future is None:
-            self.link.woken.append(ticket)
-            return
-        self.link.unattended -= 1
-        error, receipts = ticket.error, ticket.receipts
-        if error is not None:
-            own = type(error)(**error.fields)
-            self.link.calls.append(lambda: future.set_exception(own))
-        else:
-            self.link.calls.append(lambda: future.set_result(receipts[0]))
+    def _end(self, ticket: Ticket, error: HmsError | None) -> None:
+        ticket.is_done, ticket.error = True, error
+        self.link.woken.append(ticket)
+        if ticket.is_unattended:
+            self.link.unattended -= ticket.is_sent
+            if ticket.future is not None:
+                self.link.calls.append(ticket.tell)
+            if error is not None:
+                self.link.report(ticket.failure(self.destination))
 
     def _out_of_flight(self) -> None:
         self.unconfirmed -= 1

@@ -36,10 +36,12 @@ class SessionState(Settling):
         super().__init__(link, ack_mode, is_transacted=is_transacted)
         self.number = link.new_handle()
         self.senders: dict[int, tuple[Sender, OpenProducer]] = {}
+        self.asked_senders: dict[int, Sender] = {}
         self.is_closed = False
         self.is_doomed = False
         self.on_end: Callable[[], None] | None = None
         self._opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
+        self.error: HmsError | None = None
         self._is_open = False
         self._commits = 0
         self._commit: _Commit | None = None
@@ -55,7 +57,7 @@ class SessionState(Settling):
         )
 
     def _opened(self, pending: Pending) -> None:
-        self._is_open = pending.error is None
+        self._is_open, self.error = pending.error is None, pending.error
 
     def restore(self) -> None:
         """Open again what was open; what was only being opened is still asked for."""
@@ -90,8 +92,10 @@ class SessionState(Settling):
 
     def register(self, sender: Sender, opening: OpenProducer, pending: Pending) -> None:
         """OpenProducer was answered: keep it, to open it again."""
+        self.asked_senders.pop(sender.number, None)
         if pending.error is None:
             self.senders[sender.number] = (sender, opening)
+        sender.granted(pending.error)
 
     def _sender_back(self, number: int, pending: Pending) -> None:
         if pending.error is not None:
@@ -134,13 +138,26 @@ class SessionState(Settling):
         for inbox in self.inboxes.values():
             self.give_back(inbox)
             self.link.receivers.pop(inbox.number, None)
-        if self in self.link.participants:
-            self.link.participants.remove(self)
+        self.forget()
         pending = Pending("CloseSession", OnLoss.DONE)
         if self.link.state is State.UP:
             return self.link.request(CloseSession(self.number), pending)
         pending.done()  # the lost connection has closed it, and it will not be opened again
         return pending
+
+    @property
+    def all_senders(self) -> list[Sender]:
+        """Its senders, those too that the node has not granted yet."""
+        return [*(sender for sender, _ in self.senders.values()), *self.asked_senders.values()]
+
+    def forget(self) -> None:
+        """Do not open it again."""
+        if self in self.link.participants:
+            self.link.participants.remove(self)
+
+    def leave(self) -> Pending | None:
+        """The connection closes in order, and so does the session."""
+        return self.close()
 
     # ---- transactions
 
@@ -175,13 +192,21 @@ class SessionState(Settling):
         return self._restart(Rollback(self.number))
 
     def recover(self) -> Pending | None:
-        """Ask for what was not acknowledged to be delivered again; None when it will be anyway."""
+        """Ask for what was not acknowledged to be delivered again; None when it will be anyway, or
+        in NONE, where nothing is unacknowledged."""
         self._lost_id = 0  # they come again in any case
-        if self.link.state is not State.UP:
+        if self.link.state is not State.UP or self.ack_mode is AckMode.NONE:
             return None
         self.settle()
         self.say([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
         return self._restart(Recover(self.number))
+
+    def fail(self, inbox: Inbox, message_id: int) -> None:
+        """The listener could not cope with the message; with order kept, what was delivered behind
+        it is taken back too, and comes again after it (F-E9)."""
+        super().fail(inbox, message_id)
+        if inbox.is_ordered and self.link.state is State.UP:
+            self.recover()
 
     def _restart(self, request: Request) -> Pending:
         for inbox in self.inboxes.values():

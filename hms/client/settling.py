@@ -1,8 +1,10 @@
 """Settling: what a session says about the messages that its application has. No socket or clock.
 
 AUTO: a message is acknowledged when the application has it; acknowledgements are held back until 64
-of them, or a tick, or a receive that would block sends them together. CLIENT: seen until settled.
-Transacted: acknowledgements take part in the transaction, at the latest before Commit.
+of them, or a tick, or a receive that would block sends them together. DUPS_OK: until ten of them,
+or until nothing more comes for a while. CLIENT: seen until settled. NONE: the node has acknowledged
+them when it delivered them. Transacted: acknowledgements take part in the transaction, at the
+latest before Commit.
 """
 
 from collections.abc import Iterable
@@ -11,11 +13,18 @@ from field_buffer.catalogue import AcknowledgeLost
 from hms.client.inbox import Inbox
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
-from tpmon.link import Link, Participant
+from tpmon.link import Link
+from tpmon.participants import Participant
 from tpmon.protocol.frames import Kind, Settlement, encode_settle
 
 ACKNOWLEDGEMENTS_MAX = 64
 """So many are held back at most."""
+LAZY_ACKNOWLEDGEMENTS_MAX = 10
+"""The same in DUPS_OK (F-B3)."""
+TICK_S = 0.005
+"""How long an acknowledgement is held back for others to join it."""
+LAZY_TICK_S = 1.0
+"""The same in DUPS_OK."""
 
 
 class Settling(Participant):
@@ -27,7 +36,12 @@ class Settling(Participant):
         self.is_transacted = is_transacted
         self.inboxes: dict[int, Inbox] = {}
         self.has_work = False
-        self._is_held_back = False
+        is_lazy = ack_mode is AckMode.DUPS_OK
+        self.tick_s = LAZY_TICK_S if is_lazy else TICK_S
+        self._is_lazy = is_lazy
+        self._held_back_max = LAZY_ACKNOWLEDGEMENTS_MAX if is_lazy else ACKNOWLEDGEMENTS_MAX
+        self._held_back = 0
+        self._will_tick = False
         self._lost_id = 0
 
     def consumed(self, inbox: Inbox, message_id: int) -> None:
@@ -37,25 +51,37 @@ class Settling(Participant):
             self.has_work = True
         elif self.ack_mode is AckMode.CLIENT:
             inbox.seen[message_id] = None
-        else:
+        elif self.ack_mode is not AckMode.NONE:
             inbox.acknowledged.append(message_id)
-            if len(inbox.acknowledged) >= ACKNOWLEDGEMENTS_MAX:
-                self.settle()
-            elif not self._is_held_back:
-                self._is_held_back = True
-                self.link.ticking.append(self)
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        self._held_back += 1
+        if self._held_back >= self._held_back_max:
+            self.settle()
+        elif not self._will_tick:
+            self._will_tick = True
+            self.link.ticking.append(self)
 
     def tick(self) -> None:
         """Held back long enough."""
-        self._is_held_back = False
+        self._will_tick = False
         self.settle()
 
     def settle(self, inbox_with_credit: Inbox | None = None) -> None:
         """Say what is held back; credit for the inbox from which more is wanted."""
+        self._held_back = 0
         items: list[Settlement] = []
         for inbox in self.inboxes.values():
             items += inbox.settlements(with_credit=inbox is inbox_with_credit)
         self.say(items)
+
+    def want_more(self, inbox: Inbox) -> None:
+        """The application comes for another message: give credit; in AUTO settle the rest too."""
+        if self._is_lazy:
+            self.say(inbox.settlements(with_credit=True, with_acknowledgements=False))
+        else:
+            self.settle(inbox)
 
     def fail(self, inbox: Inbox, message_id: int) -> None:
         """The listener could not cope with the message."""

@@ -7,7 +7,8 @@ from typing import Any
 from field_buffer.catalogue import InvalidArgument, MessageTooLarge
 from field_buffer.packing import KIND_CARRAY, ROW
 from hms.client.message import Message
-from hms.client.sending import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, Encoded, SendOptions
+from hms.client.sending import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX
+from hms.client.tickets import Encoded, SendOptions
 
 Body = Message | bytes | bytearray | memoryview | str | None
 """What can be sent; a str is a text message."""

@@ -69,8 +69,8 @@ def dispatch_due(state: State, fx: Effects) -> None:
     """Deliver delayed messages whose time has come."""
     places: dict[int, Queue | Subscription] = {}
     while state.due and state.due[0][0] <= state.now_ms:
-        _, key, place = heapq.heappop(state.due)
-        places[key] = place
+        place = heapq.heappop(state.due)[2]
+        places[id(place)] = place
     for place in places.values():
         again = place.line.release_due(state.now_ms)
         if isinstance(place, Queue):
@@ -135,10 +135,10 @@ def _deliver(
     if any(m.is_persistent for m in messages):
         fx.must_wait = True
         write_ranges(state, place, RecordType.DELIVERED, messages, fx)
-    if consumer.session.ack_mode == ACK_NONE and not consumer.session.is_transacted:
+    consumer.credit -= len(messages)
+    if consumer.session.ack_mode == ACK_NONE:
         acknowledge(state, place, messages, fx)
     else:
-        consumer.credit -= len(messages)
         consumer.out.update([(m.id, m) for m in messages])
         consumer.out_bytes += sum([len(m.payload) for m in messages])
     fx.out.append(

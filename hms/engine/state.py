@@ -34,13 +34,15 @@ class State:
         self.sessions_open = 0
         self.definitions_bytes = 0
         self.waiting_bytes = 0
+        self._wakes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
         self.configured = {(d.kind, d.name): d for d in settings.destinations}
 
     def wake_at(self, due_ms: int, place: Queue | Subscription) -> None:
         """Look at a place again at that time."""
-        heapq.heappush(self.due, (due_ms, id(place), place))
+        self._wakes += 1  # the order of the wishes, not of addresses, decides among equals (P3)
+        heapq.heappush(self.due, (due_ms, self._wakes, place))
 
     # time and numbers
 

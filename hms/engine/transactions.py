@@ -29,8 +29,9 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     size = transaction_bytes(session)
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
+    has_work = session.has_work
     records, touched = _apply(state, session)
-    if records:
+    if has_work:  # even when none of it is persistent: whoever gets no reply asks for the number
         fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
     fx.must_wait = True
     state.memories.committed(connection.uid, session.handle, number)

@@ -215,8 +215,8 @@ def test_a_consumer_that_the_node_closes_says_why(connection, node):
     ("options", "error"),
     [
         ({"xa": True}, hms.NotSupported),
-        ({"ack": hms.AckMode.DUPS_OK}, hms.NotSupported),
         ({"ack": hms.AckMode.CLIENT, "transacted": True}, hms.IllegalState),
+        ({"ack": hms.AckMode.CLIENT, "asynchronous": True}, hms.IllegalState),
         ({"transacted": True, "asynchronous": True}, hms.IllegalState),
     ],
 )

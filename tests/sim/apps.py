@@ -86,14 +86,21 @@ def transfer(client: Client, source: str, *targets: str) -> Steps:
     yield from unit.close()
 
 
-def subscriber(client: Client, topic: str, name: str, *, is_transacted: bool = False) -> Steps:
+def subscriber(
+    client: Client, topic: str, name: str, *, is_transacted: bool = False, is_shared: bool = False
+) -> Steps:
     """A durable subscriber, which changes its selector and unsubscribes at times."""
     mode = AckMode.AUTO if is_transacted else AckMode.CLIENT
-    unit, world, rng = Unit(client, mode, is_transacted=is_transacted), client.world, client.world.rng
+    unit, world, rng = (
+        Unit(client, mode, is_transacted=is_transacted),
+        client.world,
+        client.world.rng,
+    )
     yield from unit.open()
-    color = rng.choice(("", "red", "blue"))
+    colors = ("",) if is_shared else ("", "red", "blue")
+    color = rng.choice(colors)
     while not world.is_ending:
-        yield from open_durable(unit, topic, name, color)
+        yield from open_durable(unit, topic, name, color, is_shared=is_shared)
         if not unit.inbounds:
             if is_transacted:  # it may itself hold what the subscription waits for
                 yield from unit.rollback()
@@ -101,7 +108,7 @@ def subscriber(client: Client, topic: str, name: str, *, is_transacted: bool = F
         yield from _attend(unit, unit.inbounds[0])
         if unit.inbounds[0].inbox.error is None and rng.random() < 0.3:
             yield from _end_subscription(unit, topic, name)
-            color = rng.choice(("", "red", "blue"))
+            color = rng.choice(colors)
         else:
             yield from unit.inbounds[0].close()
         if is_transacted:
@@ -199,12 +206,12 @@ def open_queue(unit: Unit, place: str) -> Steps:
     """A consumer of a queue."""
     name, handle = place.removeprefix("queue:"), unit.link.new_handle()
     credit = unit.rng.choice((1, 4, 20, 60))
-    yield from unit.consumer(
-        place, OpenConsumer(handle, unit.state.number, "queue", name, credit)
-    )
+    yield from unit.consumer(place, OpenConsumer(handle, unit.state.number, "queue", name, credit))
 
 
-def open_durable(unit: Unit, topic: str, name: str, color: str) -> Steps:
+def open_durable(
+    unit: Unit, topic: str, name: str, color: str, *, is_shared: bool = False
+) -> Steps:
     """A durable subscriber; none when the node refuses it for now."""
     place, handle = f"sub:{name}", unit.link.new_handle()
     selector = f"color = '{color}'" if color else ""
@@ -215,6 +222,7 @@ def open_durable(unit: Unit, topic: str, name: str, color: str) -> Steps:
     opening = OpenConsumer(
         *(handle, unit.state.number, "topic", topic, unit.rng.choice((1, 5, 30)), ""),
         *(selector, name),
+        is_shared=is_shared,
     )
     try:
         yield from unit.consumer(place, opening)

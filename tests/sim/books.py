@@ -77,8 +77,7 @@ class Receipt:
 
     place: str
     sending: Sending
-    count: int = 0
-    boot: int = 0
+    counts: set[int] = field(default_factory=set)
     failures: int = 0
     ids: set[int] = field(default_factory=set)
     acknowledged: str = ""
@@ -153,9 +152,10 @@ class Books:
             receipt = self.receipts[arrival.place, key] = Receipt(arrival.place, sending)
         self._check_right(arrival, sending)
         self._check_repeat(arrival, receipt)
-        if arrival.count == 1 and arrival.is_exclusive and not is_again:
+        is_first = arrival.count == 1 and not is_again
+        if arrival.is_exclusive and is_first and self._is_ordered(sending):
             self._check_order(arrival, sending)
-        receipt.count, receipt.boot = arrival.count, self.boot()
+        receipt.counts.add(arrival.count)
         receipt.ids.add(arrival.message_id)
         return receipt
 
@@ -163,7 +163,7 @@ class Books:
         """A send that is not persistent and was not confirmed is repeated after the node's crash; the
         node that forgot the first one cannot know. Counted, and reported."""
         is_another = bool(receipt.ids) and arrival.message_id not in receipt.ids
-        if not is_another or receipt.sending.is_persistent or receipt.boot == self.boot():
+        if not is_another or receipt.sending.is_persistent or receipt.sending.boot == self.boot():
             return False
         self.counts["doubled, not persistent"] += 1
         return True
@@ -193,8 +193,12 @@ class Books:
             self.faults.append(f"duplicated: {arrival} came again after its acknowledgement")
         if receipt.ids and arrival.message_id not in receipt.ids:
             self.faults.append(f"duplicated: {arrival} is stored twice, as {receipt.ids} too")
-        elif arrival.count <= receipt.count:
-            self.faults.append(f"unflagged: {arrival} came before, with {receipt.count}")
+        elif receipt.counts and (arrival.count in receipt.counts or arrival.count == 1):
+            self.faults.append(f"unflagged: {arrival} came before, with {receipt.counts}")
+
+    def _is_ordered(self, sending: Sending) -> bool:
+        """What is not persistent and older than the last boot was sent again, behind what was not."""
+        return sending.is_persistent or sending.boot == self.boot()
 
     def _check_order(self, arrival: Arrival, sending: Sending) -> None:
         key = arrival.place, sending.stream

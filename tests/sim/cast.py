@@ -20,6 +20,11 @@ def _both(client: Client) -> None:
     client.run(consumer(client, "queue:copy", AckMode.AUTO))
 
 
+def _team(client: Client) -> None:
+    for _ in range(2):
+        client.run(subscriber(client, "news", "team", is_shared=True))
+
+
 def _audit(client: Client) -> None:
     client.run(subscriber(client, "news", "audit", is_transacted=True))
 
@@ -37,6 +42,7 @@ ROLES: dict[str, Role] = {
     "letters": lambda c: c.run(transfer(c, "queue:HMS.DLQ")),
     "billing": lambda c: c.run(subscriber(c, "news", "billing")),
     "audit": _audit,
+    "team": _team,
     "flash": lambda c: c.run(subscriber(c, "flash", "flash")),
     "passing": lambda c: c.run(passing(c, "news")),
     "browser": lambda c: c.run(browser(c, "queue:orders", "queue:ledger", "queue:copy")),
@@ -63,7 +69,10 @@ def join(world: "World", role: str) -> Client:
     """A new client in that role."""
     number = len(world.everybody) + 1
     client = Client(
-        world, f"{role}{number}", world.rng.getrandbits(48) << 8 | number, is_server=role == "server"
+        world,
+        f"{role}{number}",
+        world.rng.getrandbits(48) << 8 | number,
+        is_server=role == "server",
     )
     client.role = role
     ROLES[role](client)

@@ -28,7 +28,9 @@ class Check:
             self._sending(sending)
         for receipt in self._books.receipts.values():
             if receipt.sending.truth == FAIL and receipt.sending.destination:
-                self.faults.append(f"unexpected: {receipt.sending.key}, refused or rolled back, came")
+                self.faults.append(
+                    f"unexpected: {receipt.sending.key}, refused or rolled back, came"
+                )
         self._transactions()
         self._accounts()
         return self.faults

@@ -68,12 +68,16 @@ def _open(unit: Unit, place: str, kind: str, name: str, selector: str = "", dura
 
 def _left(node: Node) -> list[str]:
     state = node.engine.state
-    said = [f"{name} is {value}" for name, value in (
-        ("waiting_bytes", state.waiting_bytes),
-        ("sessions_open", state.sessions_open),
-        ("connections", len(state.connections)),
-        ("due", len([1 for _, _, place in state.due if place.line.delayed_count])),
-    ) if value]
+    said = [
+        f"{name} is {value}"
+        for name, value in (
+            ("waiting_bytes", state.waiting_bytes),
+            ("sessions_open", state.sessions_open),
+            ("connections", len(state.connections)),
+            ("due", len([1 for _, _, place in state.due if place.line.delayed_count])),
+        )
+        if value
+    ]
     for place in state.places.values():
         line = place.line
         if line.waiting_count or line.out_count or line.size_bytes or line.history:

@@ -9,6 +9,8 @@ from tests.sim.disk import Crash
 
 DISK, FRAME, STEP, BROKEN, STOP = "disk call", "frame", "step", "broken disk", "stop"
 
+STEPS_AFTER_BROKEN = 150
+
 
 @dataclass(slots=True)
 class Ending:
@@ -41,6 +43,7 @@ class Ending:
         if self.count(DISK):
             raise Crash(is_power=self.is_power)
         if call in ("pwritev", "fdatasync", "fsync", "fsync_dir") and self.count(BROKEN):
+            self.kind, self.left = STEP, STEPS_AFTER_BROKEN  # for a node that does not stop
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def frame(self) -> None:

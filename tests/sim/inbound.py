@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tests.sim.client import Condition
     from tests.sim.unit import Unit
 
-EXCLUSIVE = ("queue:ledger", "sub:", "passing:")
+EXCLUSIVE = ("queue:ledger", "sub:billing", "sub:audit", "sub:flash", "passing:")
+"""Places that have one consumer at a time, so that order is promised."""
 
 
 class Inbound:

@@ -46,7 +46,9 @@ class Ledger:
         for lsn, kind, count, payload in records:
             rows = list(events.decode(lsn, kind, payload))
             if rows and [row.offset for row in rows] != list(range(lsn, lsn + count)):
-                self.faults.append(f"unaccounted: record {lsn} has {count} numbers, {len(rows)} rows")
+                self.faults.append(
+                    f"unaccounted: record {lsn} has {count} numbers, {len(rows)} rows"
+                )
             self._record(kind, payload)
         return self
 

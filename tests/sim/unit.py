@@ -27,7 +27,7 @@ PRIORITIES = (4, 4, 4, 4, 9, 0)
 
 
 def destination_of(place: str) -> Destination:
-    """"queue:NAME" or "topic:NAME"."""
+    """ "queue:NAME" or "topic:NAME"."""
     kind, _, name = place.partition(":")
     return Queue(name) if kind == "queue" else Topic(name)
 
@@ -194,9 +194,7 @@ class Outbound:
         head = encode_head(Head({"color": sending.color})) if rng.random() < 0.8 else b""
         if not head:
             sending.color = "none"
-        row = ROW.pack(
-            len(head), len(sending.body), options.ttl_ms, 0, options.priority, 0, 0, 0
-        )
+        row = ROW.pack(len(head), len(sending.body), options.ttl_ms, 0, options.priority, 0, 0, 0)
         size = len(head) + len(sending.body)
         sender, state = self.sender, self.unit.state
         yield lambda: sender.accepts(size, is_persistent=options.is_persistent)

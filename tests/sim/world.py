@@ -37,9 +37,12 @@ class Stuck(AssertionError):
 
 
 class World:
-    """See the module. is_judged: whether P1 and P7 are watched at every moment, too."""
+    """See the module. is_judged: P1 and P7 are watched at every moment, too; is_watched: so is the
+    state of the engine."""
 
-    def __init__(self, seed: int, crashes: int = 12, *, is_judged: bool = True) -> None:
+    def __init__(
+        self, seed: int, crashes: int = 12, *, is_judged: bool = True, is_watched: bool = True
+    ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.disk = SimDisk(random.Random(self.rng.getrandbits(64)))
@@ -48,7 +51,7 @@ class World:
         self.now_ms = 1_000_000
         self.books = Books(lambda: self.boots)
         self.judge = Judge(self, Durable(self.disk))
-        self.is_judged = is_judged
+        self.is_judged, self.is_watched = is_judged, is_watched
         self.is_ending = False
         self.boots = self.crashes = 0
         self.everybody: list[Client] = []
@@ -160,6 +163,8 @@ class World:
             node.lose(pipe)
 
     def _look(self) -> None:
+        if not self.is_watched:
+            return
         is_thorough = self.rng.random() < 0.02
         said = islice(self._invariants.look(is_thorough=is_thorough), 3)
         self._faults += [f"invariant: {one}" for one in said]

@@ -1,0 +1,1 @@
+"""The client for asyncio; its public names are exported by `hms.aio`."""

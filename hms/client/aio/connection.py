@@ -1,0 +1,73 @@
+"""connect(): the connection with sessions on it."""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Self
+
+from field_buffer.errors import HmsError
+from hms.client.aio.session import Session
+from hms.client.destinations import Destination, parse_destination
+from hms.client.opening import new_session
+from hms.constants import AckMode
+from tpmon.aio import AsyncConnection
+from tpmon.events import Event
+
+
+class Connection(AsyncConnection):
+    """A connection to a node, for the tasks of one event loop; leaving its block closes it."""
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    def session(
+        self,
+        ack: AckMode = AckMode.AUTO,
+        transacted: bool = False,
+        xa: bool = False,
+        asynchronous: bool = False,
+    ) -> Session:
+        """A session, the unit of order and of transactions: await it, or enter its block.
+
+        asynchronous: its consumers have a service called for every message.
+        """
+        self.check_awaited()
+        state, opening = new_session(
+            self.link, ack, is_transacted=transacted, is_xa=xa, is_asynchronous=asynchronous
+        )
+        self.flush()
+        return Session(self, state, opening, is_asynchronous=asynchronous)
+
+    async def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
+        """An operator's command, such as "queue.list"; returns plain data. One that changes
+        something is not repeated when the connection is lost: ConnectionLost."""
+        return await self.run(self.administering(verb, arguments))
+
+    async def watch(self, dest: Destination | str) -> None:
+        """Have the event listener told whether there is a consumer at a destination: now, and
+        within a second whenever that changes (F-E11). DestinationNotFound for a queue."""
+        destination = parse_destination(dest)
+        await self.run(self.watching(destination.kind, destination.name))
+
+    def __repr__(self) -> str:
+        return f"<aio.Connection {', '.join(self.addresses)} {self.link.state.value}>"
+
+
+def connect(
+    address: str | Sequence[str],
+    *,
+    user: str = "",
+    password: str = "",
+    client_id: str = "",
+    client_name: str = "",
+    reconnect: bool = True,
+    reconnect_interval_s: float = 5,
+    reconnect_period_s: float = 0,
+    request_timeout_s: float = 200,
+    connect_timeout_s: float = 10,
+    exception_listener: Callable[[HmsError], object] | None = None,
+    event_listener: Callable[[Event], object] | None = None,
+) -> Connection:
+    """A connection to a node, or to the first that answers of several: await it, or enter its
+    block. The arguments are those of hms.connect(); the listeners are called in the event loop and
+    may be coroutine functions. Raises ConnectionRefused after connect_timeout_s."""
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
+    return Connection(address, **given)

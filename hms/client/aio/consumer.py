@@ -1,0 +1,69 @@
+"""Consumer: receives from one queue, topic or durable subscription."""
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING
+
+from field_buffer.catalogue import ConnectionClosed
+from hms.client.aio.opened import Opened
+from hms.client.consumer_steps import ConsumerSteps, Listener
+from hms.client.inbox import Inbox, Stamp
+from hms.client.message import Message
+from hms.client.opening import Opening
+from tpmon.aio import AsyncConnection
+
+if TYPE_CHECKING:
+    from hms.client.aio.session import Session
+
+
+class Consumer(Opened, ConsumerSteps):
+    """See Session.consumer(). Iterating waits for ever, until the consumer or session is closed."""
+
+    _connection: AsyncConnection
+
+    def __init__(self, session: "Session", inbox: Inbox, opening: Opening) -> None:
+        super().__init__(session, inbox)
+        self._listening = session.listening
+        self._opening = opening
+
+    @property
+    def _is_in_listener(self) -> bool:
+        return self._listening.is_current
+
+    async def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message; None when the time is over. Cancelled, it has taken none. Without a
+        time it waits for ever, but no longer than request_timeout_s through an outage (F-K8)."""
+        return await self._connection.run(self.receiving(timeout_s))
+
+    async def receive_nowait(self) -> Message | None:
+        """The next message if one is here."""
+        return await self.receive(0)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while not self.is_over:
+            try:
+                message = await self.receive()
+            except ConnectionClosed:
+                return
+            if message is not None:
+                yield message
+
+    async def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
+        """What `await message.ack()` does."""
+        await self._connection.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
+
+    def listen(self, listener: Listener | None) -> Awaitable[None]:
+        """Have a function or coroutine function called for every message, one at a time per
+        session, in order. The message is acknowledged when it ends well; when it raises, the
+        message comes again, or the transaction is rolled back. None: no longer; who awaits that
+        waits until the last call has ended."""
+        return self._listening.set(self, listener)
+
+    async def close(self) -> None:
+        """Close; what was seen and not acknowledged comes again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self._listening.set(self, None)
+        finally:
+            await self._connection.run(self.closing())

@@ -1,0 +1,78 @@
+"""Producer: sends to one queue or topic."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from field_buffer.catalogue import TooManyRequests
+from hms.client.aio.opened import Opened
+from hms.client.opening import Opening
+from hms.client.producer_steps import ProducerSteps
+from hms.client.receipt import Receipt
+from hms.client.sending import Sender
+from hms.client.session_steps import SessionSteps
+from hms.client.streaming import Body
+from hms.client.tickets import SendOptions
+from tpmon.aio import AsyncConnection
+
+WAITING_MAX = 16_384
+"""So many messages of send_async() may wait for room."""
+
+
+class Producer(Opened, ProducerSteps):
+    """See Session.producer()."""
+
+    _connection: AsyncConnection
+
+    def __init__(
+        self, session: SessionSteps, sender: Sender, options: SendOptions, opening: Opening
+    ) -> None:
+        super().__init__(session, sender, options)
+        self._opening = opening
+
+    async def send(
+        self,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        persistent: bool | None = None,
+        ttl_s: float | None = None,
+        priority: int | None = None,
+    ) -> Receipt:
+        """Send and wait until the node has it; a str is a text. MessageTooLarge, QueueFull. When it
+        is cancelled, the message has been sent or not. In a session with AckMode.NONE it does not
+        wait, and the receipt has no message_id."""
+        encoded, ticket = self.prepared(body, properties, (persistent, ttl_s, priority))
+        return await self._connection.run(self.sending(encoded, ticket))
+
+    def send_async(
+        self,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        persistent: bool | None = None,
+        ttl_s: float | None = None,
+        priority: int | None = None,
+    ) -> "asyncio.Future[Receipt]":
+        """Send without waiting; order is kept (F-D6). Await the futures, or some of them: when
+        16,384 messages wait for room it raises TooManyRequests."""
+        future: asyncio.Future[Receipt] = self._connection.loop.create_future()
+        count = self._sender.waiting_count
+        if count >= WAITING_MAX:
+            raise TooManyRequests(what="send_async()", count=count, limit=WAITING_MAX)
+        how = persistent, ttl_s, priority
+        self.add(*self.prepared(body, properties, how, future))
+        self._connection.flush()
+        return future
+
+    async def send_many(self, bodies: Iterable[Body]) -> list[Receipt]:
+        """Send all, pipelined, and wait until the node has them.
+
+        The first error is raised after the rest of what is on its way is settled; its attribute
+        `receipts` then has a Receipt or None for each message that was sent.
+        """
+        return await self._connection.run(self.sending_many(bodies))
+
+    async def close(self) -> None:
+        """Wait for the confirmation of what was sent, and close."""
+        await self._connection.run(self.closing())

@@ -1,0 +1,89 @@
+"""Session: where producers and consumers come from, and what a transaction spans (F-B1 to F-B8)."""
+
+from types import TracebackType
+
+from hms.client.aio.browser import Browser
+from hms.client.aio.consumer import Consumer
+from hms.client.aio.listening_task import ListeningTask
+from hms.client.aio.opened import Opened
+from hms.client.aio.producer import Producer
+from hms.client.destinations import Topic
+from hms.client.inbox import Inbox
+from hms.client.making import Making
+from hms.client.opening import Opening
+from hms.client.pages import Pages
+from hms.client.sending import Sender
+from hms.client.session_state import SessionState
+from hms.client.tickets import SendOptions
+from tpmon.aio import AsyncConnection
+
+
+class Session(Opened, Making[Producer, Consumer, Browser]):
+    """See hms.aio.connect(...).session(). Leaving its block closes it; a transacted one commits
+    first, or rolls back when an exception leaves."""
+
+    connection: AsyncConnection
+
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        state: SessionState,
+        opening: Opening,
+        *,
+        is_asynchronous: bool,
+    ) -> None:
+        super().__init__(connection, state, is_asynchronous=is_asynchronous)
+        self._connection = connection
+        self._opening = opening
+        self.listening = ListeningTask(self)
+
+    async def commit(self) -> None:
+        """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost.
+        When it is cancelled, nobody knows whether it took effect."""
+        await self.connection.run(self.committing())
+
+    async def rollback(self) -> None:
+        """Drop the transaction's sends and give back what it received; always completes."""
+        await self.connection.run(self.rolling_back())
+
+    async def recover(self) -> None:
+        """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""
+        await self.connection.run(self.recovering())
+
+    async def ack(self) -> None:
+        """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
+        await self.connection.run(self.acknowledging_all())
+
+    async def unsubscribe(self, topic: Topic | str, name: str) -> None:
+        """End a durable subscription; SubscriptionNotFound."""
+        await self.connection.run(self.unsubscribing(topic, name))
+
+    async def close(self) -> None:
+        """Wait for confirmations, settle what was received, close; a transaction rolls back."""
+        try:
+            await self.listening.stop()
+        finally:
+            await self.connection.run(self.closing())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self.transacted and not self.state.is_closed and error is None:
+                await self.commit()
+        finally:
+            await self.close()
+
+    # ---- what it makes
+
+    def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
+        return Producer(self, sender, options, opening)
+
+    def _consumer(self, inbox: Inbox, opening: Opening) -> Consumer:
+        return Consumer(self, inbox, opening)
+
+    def _browser(self, pages: Pages) -> Browser:
+        return Browser(self.connection, pages)

@@ -1,0 +1,221 @@
+"""What a consumer does, for threads and for asyncio alike."""
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState
+from hms.client.destinations import Destination
+from hms.client.inbox import Delivered, Inbox, Stamp
+from hms.client.message import Message
+from hms.client.opening import close_inbox
+from hms.client.session_steps import SessionSteps
+from hms.constants import AckMode
+from tpmon.asked import own_copy
+from tpmon.link import State
+from tpmon.steps import FOREVER, Outside, Steps, Wait
+
+Listener = Callable[[Message], object]
+
+
+class Acknowledge:
+    """What ack() of a received message does; in asyncio its result is to be awaited."""
+
+    __slots__ = ("_consumer", "_stamp")
+
+    def __init__(self, consumer: "ConsumerSteps", stamp: Stamp) -> None:
+        self._consumer = consumer
+        self._stamp = stamp
+
+    def __call__(self, message: Message) -> Any:
+        """This message alone."""
+        return self._consumer.acknowledge(self._stamp, message, is_upthrough=False)
+
+    def upthrough(self, message: Message) -> Any:
+        """This message and all that its consumer saw before it."""
+        return self._consumer.acknowledge(self._stamp, message, is_upthrough=True)
+
+
+class ConsumerSteps:
+    """The operations of a consumer."""
+
+    def __init__(self, session: SessionSteps, inbox: Inbox) -> None:
+        self._session = session
+        self._connection = session.connection
+        self._state = session.state
+        self._inbox = inbox
+        self._is_closed = False
+        self._listener: Listener | None = None
+        self._is_client = session.state.ack_mode is AckMode.CLIENT
+        self._acknowledge = Acknowledge(self, inbox.stamp)
+
+    @property
+    def destination(self) -> Destination:
+        """Where it receives from."""
+        return self._inbox.destination
+
+    @property
+    def selector(self) -> str:
+        """Its selector, empty for none."""
+        return self._inbox.opening.selector
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it or its session is closed."""
+        return self._is_closed or self._state.is_closed
+
+    @property
+    def _is_in_listener(self) -> bool:
+        """Whether a listener of its session asks."""
+        raise NotImplementedError
+
+    # ---- receiving
+
+    def receiving(self, timeout_s: float | None) -> Steps[Message | None]:
+        """The next message; None when the time is over. Whoever is cancelled while it waits has
+        taken nothing."""
+        message = self.taken()
+        if message is not None:
+            return message
+        delivered = yield from self._waiting(timeout_s)
+        return None if delivered is None else self._consumed(delivered)
+
+    def taken(self) -> Message | None:
+        """The next message if one is here: what a receive costs when nothing has to be waited for,
+        4 us."""
+        self._check_receiving()
+        delivered = self._next()
+        return None if delivered is None else self._consumed(delivered)
+
+    def _consumed(self, delivered: Delivered) -> Message:
+        self._state.consumed(self._inbox, delivered[0][0])
+        return self._message(delivered, self._inbox.stamp)
+
+    def _next(self) -> Delivered | None:
+        """The next one of the buffer; gives credit back before, so that the node keeps up."""
+        inbox = self._inbox
+        if inbox.is_credit_due:
+            self._state.want_more(inbox)
+        return inbox.take()
+
+    def _waiting(self, timeout_s: float | None) -> Steps[Delivered | None]:
+        deadline = FOREVER if timeout_s is None else monotonic() + timeout_s
+        connection, link, inbox = self._connection, self._connection.link, self._inbox
+        while True:
+            self._state.want_more(inbox)
+            connection.flush()  # where the loss of the connection may show
+            patience = connection.outage_ends_by(connection.request_timeout_s)
+            may_go_on = partial(self._has_news, link.state)
+            is_due = yield Wait(inbox, may_go_on, min(deadline, patience))
+            delivered = self._next()
+            if delivered is not None:
+                return delivered
+            self._check_receiving()
+            if not is_due and patience <= deadline and not connection.is_connected:
+                raise own_copy(link.error)
+            if monotonic() >= deadline:
+                return None
+
+    def _has_news(self, state: State) -> bool:
+        """Whether there is something to do but to wait while the link is in that state."""
+        inbox = self._inbox
+        is_new = bool(inbox.buffer) or inbox.error is not None
+        return is_new or self.is_over or self._connection.link.state is not state
+
+    def _check_receiving(self) -> None:
+        if self.is_over:
+            raise ConnectionClosed(what="consumer" if self._is_closed else "session")
+        if self._inbox.buffer and self._listener is None:
+            return
+        if self._inbox.error is not None:
+            raise own_copy(self._inbox.error)
+        if self._connection.link.state is State.ENDED:
+            raise own_copy(self._connection.link.error)
+        if self._session.is_asynchronous:
+            detail = "its messages go to the listener service"
+            raise IllegalState(what="receive()", detail=detail)
+        if self._listener is not None and not self._is_in_listener:
+            raise IllegalState(what="receive()", detail="its messages go to its listener")
+
+    def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
+        row, head, body = delivered
+        acknowledge = Acknowledge(self, stamp) if self._is_client else self._acknowledge
+        return Message.received(row, head, body, self._inbox.destination, acknowledge)
+
+    # ---- acknowledging
+
+    def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> Any:
+        """Drive acknowledging()."""
+        raise NotImplementedError
+
+    def acknowledging(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> Steps[None]:
+        """Acknowledge a message that was delivered at that time, or all that were seen up to it."""
+        if not self._is_client:
+            raise IllegalState(what="message.ack()", detail="the session acknowledges by itself")
+        message_id, now = message.delivered_id, self._inbox.stamp
+        if stamp.incarnation != now.incarnation:
+            raise AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
+        if stamp != now:
+            raise IllegalState(what="message.ack()", detail="recover() has given it back")
+        if self.is_over:
+            detail = "its consumer is closed; it comes again"
+            raise IllegalState(what="message.ack()", detail=detail)
+        session = self._session
+        yield from session.acknowledging(self._inbox, message_id, is_upthrough=is_upthrough)
+
+    # ---- a listener in this process
+
+    def set_listener(self, listener: Listener | None) -> None:
+        """Have this one called from now on; None: none."""
+        if listener is not None:
+            self._check_receiving()
+        self._listener = listener
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether messages wait here."""
+        return bool(self._inbox.buffer)
+
+    def take_for_listener(self) -> Delivered | None:
+        """The next message for the listener; credit is given back when it comes for more."""
+        return self._next()
+
+    def handling(self, delivered: Delivered, listener: Listener) -> Steps[None]:
+        """Call the listener, and settle by how it ends; what it raises goes on to the caller."""
+        stamp, inbox, message_id = self._inbox.stamp, self._inbox, delivered[0][0]
+        is_before = self._is_client or self._state.is_transacted
+        if is_before:
+            self._state.consumed(inbox, message_id)
+        try:
+            yield Outside(partial(listener, self._message(delivered, stamp)))
+        except Exception:
+            yield from self._failed(stamp, message_id)
+            raise
+        except BaseException:  # nobody can wait any more
+            self._fail(stamp, message_id)
+            raise
+        if stamp == inbox.stamp and not is_before:
+            self._state.consumed(inbox, message_id)
+        elif stamp.incarnation != inbox.stamp.incarnation and not self._state.is_transacted:
+            lost = AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
+            self._connection.link.report(lost)
+
+    def _failed(self, stamp: Stamp, message_id: int) -> Steps[None]:
+        if self._state.is_transacted:
+            yield from self._session.rolling_back()
+        else:
+            self._fail(stamp, message_id)
+
+    def _fail(self, stamp: Stamp, message_id: int) -> None:
+        if self._state.is_transacted:
+            self._state.rollback()
+        elif stamp == self._inbox.stamp:
+            self._state.fail(self._inbox, message_id)
+
+    # ---- its end
+
+    def closing(self) -> Steps[None]:
+        """Close; what was seen and not acknowledged comes again."""
+        if not self._state.is_closed:
+            yield from close_inbox(self._connection, self._state, self._inbox)

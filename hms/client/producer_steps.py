@@ -1,0 +1,202 @@
+"""What a producer does, for threads and for asyncio alike."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from field_buffer.catalogue import ConnectionClosed, MessageTooLarge
+from field_buffer.errors import HmsError
+from field_buffer.packing import pack_messages
+from hms.client.destinations import Destination
+from hms.client.opening import close_sender
+from hms.client.receipt import Receipt
+from hms.client.sending import Sender
+from hms.client.session_steps import SessionSteps
+from hms.client.streaming import Body, Cut, as_message, frames_of, send_options
+from hms.client.tickets import Encoded, Outcome, SendOptions, Ticket
+from hms.constants import AckMode
+from tpmon.asked import own_copy
+from tpmon.link import State
+from tpmon.steps import Outside, Steps, Wait
+
+UNKNOWN = Receipt(None, 0.0)
+"""Of a message that nobody waited for (F-B4)."""
+
+
+class ProducerSteps:
+    """The operations of a producer."""
+
+    def __init__(self, session: SessionSteps, sender: Sender, options: SendOptions) -> None:
+        self._session = session
+        self._connection = session.connection
+        self._sender = sender
+        self._options = options
+        self._is_closed = False
+        self._is_waiting = session.state.ack_mode is not AckMode.NONE
+
+    @property
+    def destination(self) -> Destination:
+        """Where it sends to."""
+        return self._sender.destination
+
+    # ---- one by one
+
+    def prepared(
+        self,
+        body: Body,
+        properties: Mapping[str, Any] | None,
+        how: tuple[bool | None, float | None, int | None],
+        future: Outcome | None = None,
+    ) -> tuple[Encoded, Ticket]:
+        """A message, encoded, and its ticket; how: persistent, ttl_s and priority if not the
+        producer's own. MessageTooLarge, InvalidArgument."""
+        options = self._with(*how)
+        message = as_message(body, properties)
+        encoded = message.encode(options.ttl_ms, 0, options.priority)
+        size = len(encoded[1]) + len(encoded[2])
+        limit = self._connection.link.limits.message_bytes_max
+        if size > limit:
+            raise MessageTooLarge(size=size, limit=limit)
+        own = [(0, message)] if message is body else []
+        return encoded, Ticket(1, own, options, future, is_unattended=not self._is_waiting)
+
+    def _with(
+        self, persistent: bool | None, ttl_s: float | None, priority: int | None
+    ) -> SendOptions:
+        if persistent is None and ttl_s is None and priority is None:
+            return self._options
+        own = self._options
+        return send_options(
+            persistent=own.is_persistent if persistent is None else persistent,
+            ttl_s=own.ttl_ms / 1000 if ttl_s is None else ttl_s,
+            priority=own.priority if priority is None else priority,
+        )
+
+    def sending(self, encoded: Encoded, ticket: Ticket) -> Steps[Receipt]:
+        """Send and wait until the node has it."""
+        yield from self.adding(encoded, ticket)
+        self._sender.push()
+        if not self._is_waiting:
+            return UNKNOWN
+        yield from self._outcome(ticket)
+        if ticket.error is not None:
+            raise own_copy(ticket.error)
+        return ticket.receipts[0]
+
+    def adding(self, encoded: Encoded, ticket: Ticket) -> Steps[None]:
+        """Into the pack, as soon as there is room."""
+        size = len(encoded[1]) + len(encoded[2])
+        is_persistent = ticket.options.is_persistent
+        accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
+        yield from self._room(accepts)
+        self.add(encoded, ticket)
+
+    def add(self, encoded: Encoded, ticket: Ticket) -> None:
+        """Into the pack, which leaves at once when nothing is on its way."""
+        self.check_open()
+        self._session.state.has_work = True
+        self._sender.add(encoded, ticket, is_persistent=ticket.options.is_persistent)
+        if not self._connection.link.sends_in_flight:
+            self._sender.push()
+
+    def check_open(self) -> None:
+        """ConnectionClosed, or what the connection ended with."""
+        if self._is_closed or self._session.state.is_closed:
+            raise ConnectionClosed(what="producer" if self._is_closed else "session")
+        if self._connection.link.state is State.ENDED:
+            raise own_copy(self._connection.link.error)
+
+    def _room(self, may_send: Callable[[], bool]) -> Steps[None]:
+        """Until the window is open; RequestTimeout, ConnectionLost."""
+        self.check_open()
+        if may_send():
+            return
+        connection = self._connection
+        deadline = monotonic() + connection.request_timeout_s
+        if not (yield Wait(connection.link, may_send, deadline)):
+            raise connection.too_late("send", connection.request_timeout_s)
+
+    def _outcome(self, ticket: Ticket) -> Steps[None]:
+        """Until its outcome is known. Whoever is cancelled here has sent the message or not; what
+        becomes of it is not lost on the books of the link."""
+        connection, patience_s = self._connection, self._connection.request_timeout_s
+        is_done = False
+        try:
+            is_done = yield Wait(ticket, lambda: ticket.is_done, monotonic() + patience_s)
+        finally:
+            if not is_done:
+                late = connection.too_late("send", patience_s)
+                self._sender.withdraw(ticket)
+                ticket.error = late
+
+    # ---- many
+
+    def sending_many(self, bodies: Iterable[Body]) -> Steps[list[Receipt]]:
+        """Send all, pipelined, and wait until the node has them.
+
+        The first error is raised after the rest of what is on its way is settled; its attribute
+        `receipts` then has a Receipt or None for each message that was sent.
+        """
+        tickets: list[Ticket] = []
+        try:
+            yield from self._submitting(bodies, tickets)
+        except HmsError as error:
+            yield from self._outcomes(tickets)
+            _add_receipts(error, tickets)
+            raise
+        except Exception:
+            yield from self._outcomes(tickets)
+            raise
+        if not self._is_waiting:
+            return [UNKNOWN for ticket in tickets for _ in range(ticket.count)]
+        yield from self._outcomes(tickets)
+        first = next((ticket.error for ticket in tickets if ticket.error), None)
+        if first is not None:
+            raise _add_receipts(own_copy(first), tickets)
+        return [receipt for ticket in tickets for receipt in ticket.receipts]
+
+    def _submitting(self, bodies: Iterable[Body], tickets: list[Ticket]) -> Steps[None]:
+        """Frame after frame; the application's iterable may itself use the connection."""
+        limit = self._connection.link.limits.message_bytes_max
+        frames = frames_of(bodies, self._options, limit)
+        sender = self._sender
+        while not (tickets and tickets[0].error):
+            cut: Cut | None = yield Outside(partial(next, frames, None))
+            if cut is None:
+                return
+            messages, marked = cut
+            count = len(messages)
+            ticket = Ticket(count, marked, self._options, is_unattended=not self._is_waiting)
+            sender.push()
+            yield from self._room(lambda: sender.has_room and not sender.has_pack)
+            self._session.state.has_work = True
+            tickets.append(ticket)
+            is_persistent = self._options.is_persistent
+            sender.submit(pack_messages(messages), count, [ticket], is_persistent=is_persistent)
+
+    def _outcomes(self, tickets: list[Ticket]) -> Steps[None]:
+        if self._is_waiting:
+            for ticket in tickets:
+                yield from self._outcome(ticket)
+
+    # ---- its end
+
+    def closing(self) -> Steps[None]:
+        """Wait for the confirmation of what was sent, and close."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        connection, state = self._connection, self._session.state
+        yield from self._session.sends_settled(is_enough=lambda: connection.is_ended)
+        if not state.is_closed:
+            yield from close_sender(connection, state, self._sender)
+
+
+def _add_receipts(error: HmsError, tickets: list[Ticket]) -> HmsError:
+    """The error, with what became of each message."""
+    receipts: list[Receipt | None] = []
+    for ticket in tickets:
+        receipts += ticket.receipts or [None] * ticket.count
+    error.receipts = receipts  # type: ignore[attr-defined]
+    return error

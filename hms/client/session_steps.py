@@ -1,0 +1,149 @@
+"""What a session does, for threads and for asyncio alike (F-B1 to F-B8)."""
+
+from collections.abc import Callable
+from time import monotonic
+
+from field_buffer.catalogue import (
+    ConnectionClosed,
+    IllegalState,
+    SubscriptionNotFound,
+    TransactionRolledBack,
+)
+from hms.client.destinations import Topic
+from hms.client.inbox import Inbox
+from hms.client.session_state import SessionState
+from hms.constants import AckMode
+from tpmon.asked import OnLoss, Pending, own_copy
+from tpmon.asking import Asking
+from tpmon.link import State
+from tpmon.protocol.structures import Unsubscribe
+from tpmon.steps import Steps, Wait
+
+
+class SessionSteps:
+    """The operations of a session. One transaction at a time: a session is for one thread or task,
+    but several may receive in it."""
+
+    def __init__(self, connection: Asking, state: SessionState, *, is_asynchronous: bool) -> None:
+        self.connection = connection
+        self.state = state
+        self.is_asynchronous = is_asynchronous
+
+    @property
+    def transacted(self) -> bool:
+        """Whether its work takes effect at commit() only."""
+        return self.state.is_transacted
+
+    @property
+    def ack_mode(self) -> AckMode:
+        """How received messages are acknowledged."""
+        return self.state.ack_mode
+
+    def check_open(self) -> None:
+        """ConnectionClosed when it is not, or what the node refused it with."""
+        if self.state.is_closed:
+            raise ConnectionClosed(what="session")
+        if self.state.error is not None:
+            raise own_copy(self.state.error)
+
+    # ---- transactions
+
+    def committing(self) -> Steps[None]:
+        """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost."""
+        state = self.state
+        self.check_open()
+        state.must_be_transacted("commit()")
+        yield from self.sends_settled()
+        if state.is_doomed:
+            yield from self._roll_back()
+            raise TransactionRolledBack(reason="the connection was lost while it was open")
+        pending = state.commit()
+        if pending is None:
+            return
+        try:
+            yield from self.connection.answer_to(pending)
+        finally:
+            state.forget_commit()
+
+    def rolling_back(self) -> Steps[None]:
+        """Drop the transaction's sends and give back what it received; always completes."""
+        self.check_open()
+        self.state.must_be_transacted("rollback()")
+        yield from self._roll_back()
+
+    def _roll_back(self) -> Steps[None]:
+        yield from self.sends_settled(is_enough=lambda: not self.connection.is_connected)
+        pending = self.state.rollback()
+        if pending is not None:
+            yield from self.connection.answer_to(pending)
+
+    # ---- acknowledgement
+
+    def recovering(self) -> Steps[None]:
+        """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""
+        self.check_open()
+        self.state.must_be_transacted("recover()", wanted=False)
+        pending = self.state.recover()
+        if pending is not None:
+            yield from self.connection.answer_to(pending)
+
+    def acknowledging_all(self) -> Steps[None]:
+        """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
+        self.check_open()
+        if self.state.ack_mode is not AckMode.CLIENT:
+            raise IllegalState(what="ack()", detail="the session acknowledges by itself")
+        self.state.check_nothing_lost()
+        seen = [(inbox, list(inbox.seen)) for inbox in self.state.inboxes.values()]
+        yield from self._acknowledging(seen)
+
+    def acknowledging(self, inbox: Inbox, message_id: int, *, is_upthrough: bool) -> Steps[None]:
+        """CLIENT: acknowledge this message, or all of its consumer that were consumed up to it."""
+        seen = list(inbox.seen) if is_upthrough else [message_id]
+        upto = seen.index(message_id) + 1 if message_id in seen else 0
+        yield from self._acknowledging([(inbox, seen[:upto])])
+
+    def _acknowledging(self, seen: list[tuple[Inbox, list[int]]]) -> Steps[None]:
+        pending = self.state.acknowledge(seen)
+        if pending is not None:
+            yield from self.connection.answer_to(pending)
+
+    # ---- subscriptions
+
+    def unsubscribing(self, topic: Topic | str, name: str) -> Steps[None]:
+        """End a durable subscription; SubscriptionNotFound."""
+        topic_name = topic.name if isinstance(topic, Topic) else topic.removeprefix("topic:")
+        self.check_open()
+        pending = Pending("Unsubscribe", OnLoss.REPEAT)
+        self.connection.link.request(Unsubscribe(topic_name, name), pending)
+        try:
+            yield from self.connection.answer_to(pending)
+        except SubscriptionNotFound:
+            if not pending.is_repeated:  # else the first one, whose reply was lost, ended it
+                raise
+
+    # ---- its end
+
+    def closing(self) -> Steps[None]:
+        """Wait for confirmations, settle what was received, close; a transaction rolls back."""
+        connection, state = self.connection, self.state
+        if state.is_closed:
+            return
+        try:
+            yield from self.sends_settled(is_enough=lambda: connection.link.state is State.ENDED)
+        finally:
+            pending = state.close()
+        yield from connection.answer_to(pending)
+
+    def sends_settled(self, is_enough: Callable[[], bool] = bool) -> Steps[None]:
+        """Wait until all of its sends have their outcome."""
+        connection = self.connection
+        senders = self.state.all_senders
+        for sender in senders:
+            sender.push()
+        deadline = monotonic() + connection.request_timeout_s
+
+        def is_settled() -> bool:
+            return is_enough() or all(sender.is_idle for sender in senders)
+
+        if not (yield Wait(connection.link, is_settled, deadline)):
+            raise connection.too_late("send", connection.request_timeout_s)

@@ -1,0 +1,159 @@
+"""Faults that are planted on purpose: a checker that never failed is not trusted (TESTING, section 5).
+
+Each changes the product, through monkeypatch, as a plausible mistake would. The letters are those of
+the negative controls; the others are further mistakes of the same kind.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from pytest import MonkeyPatch
+
+import hms.engine.dispatch as dispatching
+import hms.engine.transactions as committing
+import hms.store.journal.walk as walking
+import tpmon.wire as wiring
+from hms.engine.line import Line
+from hms.engine.numbering import Memories, ProducerMemory
+from hms.engine.records import Record, RecordType, decode_group, group
+from hms.store.journal.disk import write_all
+from hms.store.journal.format import pack_records
+from hms.store.journal.segment import Segment
+from tpmon.broker import Broker
+
+Plant = Callable[[MonkeyPatch], None]
+
+
+def confirmation_before_sync(patch: MonkeyPatch) -> None:
+    """(a)"""
+    change = Broker._change
+
+    def hasty(self: Broker, what: Any) -> None:
+        change(self, what)
+        self.releases.release(self._store.last_lsn)
+
+    patch.setattr(Broker, "_change", hasty)
+
+
+def _write_with(sync: Callable[[Segment], None]) -> Callable[..., None]:
+    def write(self: Segment, entries: Any) -> None:
+        buffers = pack_records(entries, self._salt)
+        self._end = write_all(self._disk, self._fd, buffers, self._end)
+        sync(self)
+
+    return write
+
+
+def no_sync(patch: MonkeyPatch) -> None:
+    """(b)"""
+    patch.setattr(Segment, "write", _write_with(lambda _segment: None))
+
+
+def sync_retried(patch: MonkeyPatch) -> None:
+    """(c)"""
+
+    def stubborn(segment: Segment) -> None:
+        with contextlib.suppress(OSError):
+            segment._disk.fdatasync(segment._fd)
+            return
+        segment._disk.fdatasync(segment._fd)
+
+    patch.setattr(Segment, "write", _write_with(stubborn))
+
+
+def acknowledgement_dropped(patch: MonkeyPatch) -> None:
+    """(d) one record in ten."""
+    write_ranges, seen = dispatching.write_ranges, [0]
+
+    def forgetful(state: Any, place: Any, kind: RecordType, *rest: Any) -> None:
+        seen[0] += kind is RecordType.ACKNOWLEDGED
+        if kind is not RecordType.ACKNOWLEDGED or seen[0] % 10:
+            write_ranges(state, place, kind, *rest)
+
+    patch.setattr(dispatching, "write_ranges", forgetful)
+
+
+def redelivered_flag_lost(patch: MonkeyPatch) -> None:
+    """(e)"""
+    rows = wiring.delivered_rows
+    patch.setattr(wiring, "delivered_rows", lambda messages, _counts: rows(messages, None))
+
+
+def redelivery_forgotten_by_recovery(patch: MonkeyPatch) -> None:
+    """(e) over a crash only."""
+    put_back = Line.put_back
+
+    def without(self: Line, message: Any, deliveries: int, attempts: int) -> None:
+        is_recovering = self._index is not None and not self.counters.delivered
+        put_back(self, message, 0 if is_recovering else deliveries, attempts)
+
+    patch.setattr(Line, "put_back", without)
+
+
+def checksum_not_verified(patch: MonkeyPatch) -> None:
+    """(f)"""
+    patch.setattr(walking, "is_whole", lambda _header, _payload: True)
+
+
+def transaction_split(patch: MonkeyPatch) -> None:
+    """(h) the sends in one record, the acknowledgements in another behind it."""
+
+    def split(uid: int, session: int, number: int, at_ms: int, records: list[Record]) -> Record:
+        whole = group(uid, session, number, at_ms, records)
+        decoded = decode_group(b"".join(whole.parts))
+        first = group(uid, session, number, at_ms, decoded.records[:1])
+        split.rest += [r for r in decoded.records[1:]]
+        return first
+
+    split.rest = []
+    commit = committing.commit
+
+    def torn(state: Any, session: Any, correlation: int, number: int, fx: Any) -> None:
+        commit(state, session, correlation, number, fx)
+        rest, split.rest = split.rest, []
+        fx.records += rest
+
+    patch.setattr(committing, "group", split)
+    patch.setattr(committing, "commit", torn)
+
+
+def repeated_send_not_known(patch: MonkeyPatch) -> None:
+    """A batch that comes again is stored again."""
+    patch.setattr(ProducerMemory, "remember", lambda *_: None)
+
+
+def commit_not_remembered(patch: MonkeyPatch) -> None:
+    """A client that asks is told that its commit had no effect."""
+    patch.setattr(Memories, "committed", lambda *_: None)
+
+
+def returned_to_the_end(patch: MonkeyPatch) -> None:
+    """What comes back stands behind what came later."""
+    put_back = Line.put_back
+
+    def behind(self: Line, message: Any, deliveries: int, attempts: int) -> None:
+        put_back(self, message, deliveries, attempts)
+        self._levels[message.priority].rotate(-1)
+
+    patch.setattr(Line, "put_back", behind)
+
+
+def _faults(*names: str) -> tuple[str, ...]:
+    return tuple(f"{name}:" for name in names)
+
+
+PLANTS: dict[Plant, tuple[str, ...]] = {
+    confirmation_before_sync: _faults("lost", "duplicated"),
+    no_sync: _faults("lost", "duplicated"),
+    sync_retried: ("lost:", "failed: StoreCorrupt"),
+    acknowledgement_dropped: _faults("duplicated"),
+    redelivered_flag_lost: _faults("unflagged"),
+    redelivery_forgotten_by_recovery: _faults("unflagged"),
+    checksum_not_verified: _faults("unexpected", "lost", "failed"),
+    transaction_split: _faults("torn", "duplicated"),
+    repeated_send_not_known: _faults("duplicated"),
+    commit_not_remembered: _faults("unexpected", "torn", "duplicated"),
+    returned_to_the_end: _faults("reordered"),
+}
+"""What is planted, and the counts of which at least one must show it."""

@@ -1,0 +1,41 @@
+"""The negative controls: a fault that is planted is found, within a bounded number of runs."""
+
+import pytest
+
+from tests.sim.planted import PLANTS, confirmation_before_sync, no_sync, sync_retried
+from tests.sim.world import World
+
+RUNS_MAX = 400
+
+
+def _runs_until(wanted, *, is_judged):
+    """How many runs it took until a fault of the wanted kind came up; None: none did."""
+    for seed in range(RUNS_MAX):
+        faults = World(seed + 7_000, is_judged=is_judged, is_watched=False).run()
+        if any(fault.startswith(wanted) for fault in faults):
+            return seed + 1
+    return None
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_caught_by_the_books(plant, monkeypatch, record_property):
+    """By what clients see alone: nobody looks into the node while it runs."""
+    plant(monkeypatch)
+
+    runs = _runs_until(PLANTS[plant], is_judged=False)
+
+    record_property("runs", runs)
+    print(plant.__name__, runs)
+    assert runs is not None
+
+
+@pytest.mark.parametrize(
+    ("plant", "wanted"),
+    [(confirmation_before_sync, "early:"), (no_sync, "early:"), (sync_retried, "retried:")],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_a_planted_fault_is_caught_at_the_moment_it_happens(plant, wanted, monkeypatch):
+    """P1 and P7 are watched by themselves: most early confirmations are lucky."""
+    plant(monkeypatch)
+
+    assert (_runs_until((wanted,), is_judged=True) or RUNS_MAX) <= 5

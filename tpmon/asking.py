@@ -1,0 +1,183 @@
+"""Asking a node: the operations of a connection, each written once, for threads and for asyncio.
+
+With reconnect (F-K4) a connection connects again by itself, over all the addresses in turn, and
+every operation waits through the outage up to request_timeout_s; without, a lost connection ends
+them all at once.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from field_buffer.catalogue import (
+    ConnectionClosed,
+    ConnectionRefused,
+    InvalidArgument,
+    RequestTimeout,
+)
+from field_buffer.errors import HmsError
+from tpmon.asked import OnLoss, Pending, own_copy
+from tpmon.link import Link, State
+from tpmon.offers import Offers
+from tpmon.options import Options
+from tpmon.protocol.frames import Kind
+from tpmon.protocol.structures import Administer, Advertise, Hello, Request, Unadvertise
+from tpmon.pulse import Pulse
+from tpmon.steps import Steps, Wait
+from tpmon.watching import Watching
+
+LIBRARY = "hms-python"
+GOODBYE_MS = 1000
+"""How long a closed socket may take to send its last frames."""
+_LEAVE_S = 5.0
+"""How long a node may take to answer that a connection closes."""
+_READING = (".list", ".show", ".status")
+
+
+class Asking(Pulse):
+    """See the module; options: the fields of tpmon.options.Options."""
+
+    def __init__(self, address: str | Sequence[str], **options: Any) -> None:
+        addresses = [address] if isinstance(address, str) else list(address)
+        _check_addresses(addresses)
+        chosen = Options(**options)
+        link = Link(_hello(chosen))
+        link.on_error, link.on_event = chosen.exception_listener, chosen.event_listener
+        super().__init__(link, addresses, chosen)
+        self.request_timeout_s = chosen.request_timeout_s
+        self._connect_timeout_s = chosen.connect_timeout_s
+        self._offers = Offers(link)
+        self._watching = Watching(link)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the node is reached right now."""
+        return self.link.state is State.UP
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it is closed, or lost for good."""
+        return self.link.state is State.ENDED
+
+    @property
+    def node_name(self) -> str:
+        """The node's name, from its last WELCOME."""
+        return self.link.welcome.node if self.link.welcome is not None else ""
+
+    # ---- open and close
+
+    def opening(self) -> Steps[None]:
+        """Connect; ConnectionRefused after connect_timeout_s, or the node's own refusal."""
+        link = self.link
+        self.begin()
+        deadline = monotonic() + self._connect_timeout_s
+        try:
+            yield Wait(link, lambda: link.state in (State.UP, State.ENDED), deadline)
+        except BaseException:
+            self.stop(ConnectionClosed(what="connection"), 0)
+            raise
+        if link.state is not State.UP:
+            error = link.error if link.state is State.ENDED else self._refused()
+            self.stop(error, 0)
+            raise own_copy(error)
+
+    def _refused(self) -> ConnectionRefused:
+        address = ", ".join(self.addresses)
+        return ConnectionRefused(address=address, timeout_s=self._connect_timeout_s)
+
+    def closing(self) -> Steps[None]:
+        """Wait for the confirmation of what was sent, settle what was received, and disconnect."""
+        link = self.link
+        if link.state is State.ENDED:
+            return
+        try:
+            yield from self._settling()
+        finally:
+            link.tell(Kind.GOODBYE)
+            self.flush()
+            linger_ms = GOODBYE_MS if link.state is State.UP else 0
+            self.stop(ConnectionClosed(what="connection"), linger_ms)
+
+    def _settling(self) -> Steps[None]:
+        """All that was begun has its outcome, and the node has heard all that was said."""
+        link = self.link
+        for participant in list(link.participants):
+            participant.tick()
+        for push in list(link.on_room.values()):
+            push()
+        yield Wait(link, self._is_settled, monotonic() + self.request_timeout_s)
+        left = [participant.leave() for participant in list(link.participants)]
+        deadline = monotonic() + _LEAVE_S
+        for pending in left:
+            if pending is not None:
+                yield Wait(pending, partial(getattr, pending, "is_done"), deadline)
+
+    def _is_settled(self) -> bool:
+        link = self.link
+        return link.state is State.ENDED or not (link.sends_in_flight or link.on_room)
+
+    # ---- requests
+
+    def asking(
+        self, request: Request, timeout_s: float | None = None, on_loss: OnLoss = OnLoss.REPEAT
+    ) -> Steps[Any]:
+        """Ask, wait, and return the reply's plain data, or raise what the node answered."""
+        pending = Pending(type(request).__name__, on_loss)
+        if isinstance(request, Advertise | Unadvertise):
+            self._offers.note(request)
+        self.link.request(request, pending)
+        yield from self.answer_to(pending, timeout_s)
+        return pending.value()
+
+    def administering(self, verb: str, arguments: dict[str, Any] | None) -> Steps[Any]:
+        """An operator's command; one that changes something is not repeated after a loss."""
+        on_loss = OnLoss.REPEAT if verb.endswith(_READING) else OnLoss.FAIL
+        return self.asking(Administer(verb, arguments or {}), on_loss=on_loss)
+
+    def watching(self, kind: str, name: str) -> Steps[None]:
+        """Tell the event listener whether there is a consumer; the node's refusal is raised."""
+        yield from self.answer_to(self._watching.add(kind, name))
+
+    def answer_to(self, pending: Pending, timeout_s: float | None = None) -> Steps[Pending]:
+        """Wait until it is done; RequestTimeout, ConnectionLost, or the node's error."""
+        patience_s = self.request_timeout_s if timeout_s is None else timeout_s
+        try:
+            is_done = yield Wait(pending, lambda: pending.is_done, monotonic() + patience_s)
+        except BaseException:
+            self.link.abandon(pending)
+            raise
+        if not is_done:
+            late = self.too_late(pending.what, patience_s)
+            self.link.abandon(pending)
+            raise late
+        return pending.checked()
+
+    def too_late(self, what: str, timeout_s: float) -> HmsError:
+        """The error for a wait that took too long."""
+        if self.link.state is not State.UP:
+            return own_copy(self.link.error)
+        return RequestTimeout(what=what, timeout_s=timeout_s)
+
+
+def _hello(options: Options) -> Hello:
+    """Who connects, under a number drawn at random."""
+    return Hello(
+        int.from_bytes(os.urandom(8), "little") or 1,
+        options.client_id,
+        options.user,
+        options.password,
+        options.client_name,
+        LIBRARY,
+        options.is_server,
+    )
+
+
+def _check_addresses(addresses: Sequence[str]) -> None:
+    if not addresses:
+        raise InvalidArgument(what="address", detail="there is none")
+    for address in addresses:
+        if not address.startswith(("tcp://", "ipc://")):
+            detail = f"{address!r} is not of the form tcp://HOST:PORT or ipc://PATH"
+            raise InvalidArgument(what="address", detail=detail)

@@ -1,0 +1,39 @@
+"""Offers: the services that a connection offers, and offers again on a new one."""
+
+from field_buffer.errors import HmsError
+from tpmon.asked import OnLoss, Pending
+from tpmon.link import Link
+from tpmon.participants import Participant
+from tpmon.protocol.structures import Advertise, Unadvertise
+
+
+class Offers(Participant):
+    """See the module."""
+
+    tick_s = 0.0
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._names: dict[str, None] = {}
+        link.participants.append(self)
+
+    def note(self, request: Advertise | Unadvertise) -> None:
+        """What is asked of the node from now on holds for the next connection too."""
+        if isinstance(request, Advertise):
+            self._names[request.service] = None
+        else:
+            self._names.pop(request.service, None)
+
+    def restore(self) -> None:
+        """Offer all of them."""
+        for name in self._names:
+            self._link.request(Advertise(name), Pending("Advertise", OnLoss.DONE))
+
+    def lost(self, error: HmsError) -> None:
+        """Nothing: their names are all that there is."""
+
+    def tick(self) -> None:
+        """Nothing is held back."""
+
+    def leave(self) -> None:
+        """The end of the connection ends them."""

@@ -1,0 +1,35 @@
+"""Who takes part in a link: consumers, and sessions that are opened again after a loss."""
+
+from typing import Protocol
+
+from field_buffer.errors import HmsError
+from tpmon.asked import Pending
+
+
+class Receiver(Protocol):
+    """A consumer."""
+
+    def delivered(self, epoch: int, count: int, payload: bytes) -> None:
+        """Messages came; their rows begin behind DELIVER_HEAD."""
+
+    def closed(self, error: HmsError) -> None:
+        """The node closed it."""
+
+
+class Participant(Protocol):
+    """A session, or whatever else has to be opened again on a new connection."""
+
+    tick_s: float
+    """How long after it asked for it, in link.ticking, it is ticked."""
+
+    def restore(self) -> None:
+        """Ask the node to open all that was open."""
+
+    def lost(self, error: HmsError) -> None:
+        """The connection is lost, and all that the node knew of it."""
+
+    def tick(self) -> None:
+        """Send what was held back to be sent together."""
+
+    def leave(self) -> Pending | None:
+        """The connection closes in order: what is asked of the node before."""
