@@ -1,16 +1,16 @@
-"""What applications do: each is one thread of a program that uses the library, until the end is near.
+"""What applications do: each is one thread of a program that uses the library, to the end.
 
 An application looks at world.is_ending between its steps; it then finishes what it has begun and
 closes. What the node refuses, it tries again later, as a program would.
 """
 
+import contextlib
 import struct
 
 from field_buffer.catalogue import DurableNameInUse, SubscriptionNotFound
-from field_buffer.errors import HmsError
 from field_buffer.packing import unpack_delivered
 from hms.constants import AckMode
-from tests.sim.client import Client
+from tests.sim.client import Client, Condition
 from tests.sim.inbound import Inbound
 from tests.sim.unit import Steps, Unit
 from tpmon.asked import OnLoss, Pending
@@ -48,7 +48,7 @@ def consumer(client: Client, place: str, ack: AckMode = AckMode.CLIENT) -> Steps
     yield from open_queue(unit, place)
     while not world.is_ending:
         (inbound,) = unit.inbounds
-        yield lambda: inbound.has_news or world.is_ending
+        yield news(inbound)
         roll = rng.random()
         if inbound.inbox.error is not None or roll < 0.04:
             yield from inbound.close()
@@ -137,10 +137,9 @@ def _end_subscription(unit: Unit, topic: str, name: str) -> Steps:
     """Also while a transaction still holds what it delivered."""
     yield from unit.inbounds[0].close()
     unit.books.unsubscribe(f"sub:{name}")
-    try:
+    # a repeated one, or the consumer of a connection that the node has not missed yet
+    with contextlib.suppress(SubscriptionNotFound, DurableNameInUse):
         yield from unit.ask(Unsubscribe(topic, name), OnLoss.REPEAT)
-    except (SubscriptionNotFound, DurableNameInUse):
-        pass  # a repeated one, or the consumer of a connection that the node has not missed yet
 
 
 def passing(client: Client, topic: str) -> Steps:
@@ -156,7 +155,7 @@ def passing(client: Client, topic: str) -> Steps:
         yield from unit.consumer(f"passing:{client.name}", opening)
         for _ in range(rng.randint(1, 40)):
             (inbound,) = unit.inbounds
-            yield lambda: inbound.has_news or world.is_ending
+            yield news(inbound)
             if inbound.inbox.error is not None or world.is_ending:
                 break
             inbound.take()
@@ -187,10 +186,15 @@ def browser(client: Client, *queues: str) -> Steps:
 # ---- steps that several of them take
 
 
-def pause(client: Client, chance: float = 0.3):
+def pause(client: Client, chance: float = 0.3) -> Condition:
     """A condition that holds some time later."""
     rng, world = client.world.rng, client.world
     return lambda: world.is_ending or rng.random() < chance
+
+
+def news(inbound: Inbound) -> Condition:
+    """Something came, or the end is near."""
+    return lambda: inbound.has_news or inbound.unit.world.is_ending
 
 
 def recover(unit: Unit) -> Steps:
@@ -226,8 +230,7 @@ def open_durable(
     )
     try:
         yield from unit.consumer(place, opening)
-    except HmsError as error:
-        assert isinstance(error, DurableNameInUse), error
+    except DurableNameInUse:
         yield pause(unit.client)
         return
     unit.books.subscribe(place, f"topic:{topic}", color)

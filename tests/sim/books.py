@@ -145,7 +145,7 @@ class Books:
         sending = self.sendings.get(key)
         if sending is None or sending.body != arrival.body:
             self.faults.append(f"unexpected: {arrival} was never sent")
-            sending = Sending(key, "", ("", "", 0, False), 0, b"", False, 0, "", 0)
+            sending = Sending(key, "", ("", "", 0, True), 0, b"", *(True, 0, "", 0))
         receipt = self.receipts.get((arrival.place, key))
         is_again = receipt is not None and self._is_sent_again(arrival, receipt)
         if receipt is None or is_again:
@@ -160,7 +160,7 @@ class Books:
         return receipt
 
     def _is_sent_again(self, arrival: Arrival, receipt: Receipt) -> bool:
-        """A send that is not persistent and was not confirmed is repeated after the node's crash; the
+        """A send that is not persistent and was not confirmed is repeated after a crash; the
         node that forgot the first one cannot know. Counted, and reported."""
         is_another = bool(receipt.ids) and arrival.message_id not in receipt.ids
         if not is_another or receipt.sending.is_persistent or receipt.sending.boot == self.boot():
@@ -197,7 +197,7 @@ class Books:
             self.faults.append(f"unflagged: {arrival} came before, with {receipt.counts}")
 
     def _is_ordered(self, sending: Sending) -> bool:
-        """What is not persistent and older than the last boot was sent again, behind what was not."""
+        """What is not persistent and older than the last boot was sent again, behind others."""
         return sending.is_persistent or sending.boot == self.boot()
 
     def _check_order(self, arrival: Arrival, sending: Sending) -> None:

@@ -1,4 +1,4 @@
-"""The checker: the books against the promises, after everything was drained (TESTING, section 5)."""
+"""The checker: the books against the promises, after everything was drained."""
 
 from collections import Counter
 

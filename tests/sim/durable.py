@@ -43,7 +43,7 @@ class Definitions:
             self._known[definition.number] = definition
 
     def place(self, number: int) -> str:
-        """ "queue:NAME", "topic:NAME" or "sub:NAME"."""
+        """A text such as "queue:NAME", "topic:NAME" or "sub:NAME"."""
         found = self._known[number]
         return f"{'sub' if found.kind == 'subscription' else found.kind}:{found.name}"
 

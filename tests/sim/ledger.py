@@ -1,6 +1,6 @@
 """The ledger: what the log says of every message, read after the end of a run.
 
-A message that is in the log is at each of its places until exactly one record takes it away; whoever
+A message that is in the log is at each of its places until exactly one record takes it off; who
 speaks of it must find it there. Counting is compared with the rows of the history.
 """
 

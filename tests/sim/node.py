@@ -1,87 +1,26 @@
-"""The node: engine, broker and journal as the node process puts them together, without its threads.
+"""The node: engine, broker and journal, put together as the node process does, without its threads.
 
-Whoever simulates takes its turns: read a frame, work a lane, lead the log, do a job, send. While the
-log is being synced other lanes go on, as they do in the real node.
+Who simulates takes its turns: read a frame, work a lane, lead the log, do a job, send. While
+the log is being synced other lanes go on, as they do in the real node.
 """
 
 import random
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
 from typing import Any
 
-from field_buffer.catalogue import NodeFailed, NodeStopping, ProtocolError, StoreFailed
+from field_buffer.catalogue import NodeStopping, StoreFailed
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.store.journal import Journal
 from tests.sim.disk import SimDisk
 from tests.sim.network import Pipe
+from tests.sim.setting import LIMITS, NODE_UID, SETTINGS, STORE, Alone, Progress
 from tpmon.broker import INTERNAL, TICK, Broker, Identity, Lost
 from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Kind, decode_envelope
-from tpmon.protocol.structures import Limits
 from tpmon.wire import Frame
-
-NODE_UID = 77
-WINDOW = 8
-LIMITS = Limits(2_000, 1 << 20, WINDOW, 64, 10.0)
-SETTINGS = EngineSettings(
-    redelivery_limit=3,
-    message_bytes_max=2_000,
-    transaction_bytes_max=8_000,
-    prefetch_max=64,
-    frames_in_flight_max=WINDOW,
-    destinations=(
-        DestinationSettings("queue", "orders", expired_to="late"),
-        DestinationSettings("queue", "ledger"),
-        DestinationSettings("queue", "copy", redelivery_limit=-1),
-        DestinationSettings("queue", "jobs", redelivery_delay_ms=40, messages_max=40),
-        DestinationSettings("queue", "late", redelivery_limit=-1),
-        DestinationSettings("queue", "scratch", is_warm=False, redelivery_delay_ms=40),
-        DestinationSettings("topic", "news"),
-        DestinationSettings("topic", "flash", is_warm=False),
-    ),
-)
-STORE = Path("/store")
-
-
-class Alone:
-    """A lock where there is one thread: who waits for it would wait for ever (P5)."""
-
-    def __init__(self) -> None:
-        self._is_held = False
-
-    def __enter__(self) -> None:
-        assert not self._is_held, "the engine's lock is held across I/O (P5)"
-        self._is_held = True
-
-    def __exit__(self, *_: object) -> None:
-        self._is_held = False
-
-
-class Progress:
-    """The broker's condition: waiting lets the storage work go on."""
-
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def notify_all(self) -> None:
-        pass
-
-    def wait_for(self, is_done: Callable[[], bool], timeout: float) -> bool:
-        for _ in range(8):
-            if is_done() or self._node.is_leading:
-                break
-            self._node.work_storage()
-        return is_done()
 
 
 class Node:
@@ -114,7 +53,7 @@ class Node:
         identity = Identity("sim", NODE_UID, LIMITS, "sim")
         self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
         self.broker._lock = Alone()
-        self.broker._progress = Progress(self)
+        self.broker._progress = Progress(lambda: None if self.is_leading else self.work_storage)
         self.broker.storage = self
         self.broker.releases.outlet = self
         self._boot(clock_ms)
@@ -280,6 +219,3 @@ class Node:
         """The process is gone: of what lay in the outbox some had left already."""
         if self._outbox and self._rng.random() < 0.5:
             self.send_some()
-
-
-__all__ = ["LIMITS", "SETTINGS", "Node", "NodeFailed"]

@@ -1,6 +1,6 @@
-"""Faults that are planted on purpose: a checker that never failed is not trusted (TESTING, section 5).
+"""Faults that are planted on purpose: a checker that never failed is not trusted.
 
-Each changes the product, through monkeypatch, as a plausible mistake would. The letters are those of
+Each changes the product, through monkeypatch, as a mistake would. The letters are those of
 the negative controls; the others are further mistakes of the same kind.
 """
 
@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from pytest import MonkeyPatch
+import pytest
 
 import hms.engine.dispatch as dispatching
 import hms.engine.transactions as committing
@@ -22,10 +22,10 @@ from hms.store.journal.format import pack_records
 from hms.store.journal.segment import Segment
 from tpmon.broker import Broker
 
-Plant = Callable[[MonkeyPatch], None]
+Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def confirmation_before_sync(patch: MonkeyPatch) -> None:
+def confirmation_before_sync(patch: pytest.MonkeyPatch) -> None:
     """(a)"""
     change = Broker._change
 
@@ -45,12 +45,12 @@ def _write_with(sync: Callable[[Segment], None]) -> Callable[..., None]:
     return write
 
 
-def no_sync(patch: MonkeyPatch) -> None:
+def no_sync(patch: pytest.MonkeyPatch) -> None:
     """(b)"""
     patch.setattr(Segment, "write", _write_with(lambda _segment: None))
 
 
-def sync_retried(patch: MonkeyPatch) -> None:
+def sync_retried(patch: pytest.MonkeyPatch) -> None:
     """(c)"""
 
     def stubborn(segment: Segment) -> None:
@@ -62,7 +62,7 @@ def sync_retried(patch: MonkeyPatch) -> None:
     patch.setattr(Segment, "write", _write_with(stubborn))
 
 
-def acknowledgement_dropped(patch: MonkeyPatch) -> None:
+def acknowledgement_dropped(patch: pytest.MonkeyPatch) -> None:
     """(d) one record in ten."""
     write_ranges, seen = dispatching.write_ranges, [0]
 
@@ -74,13 +74,13 @@ def acknowledgement_dropped(patch: MonkeyPatch) -> None:
     patch.setattr(dispatching, "write_ranges", forgetful)
 
 
-def redelivered_flag_lost(patch: MonkeyPatch) -> None:
+def redelivered_flag_lost(patch: pytest.MonkeyPatch) -> None:
     """(e)"""
     rows = wiring.delivered_rows
     patch.setattr(wiring, "delivered_rows", lambda messages, _counts: rows(messages, None))
 
 
-def redelivery_forgotten_by_recovery(patch: MonkeyPatch) -> None:
+def redelivery_forgotten_by_recovery(patch: pytest.MonkeyPatch) -> None:
     """(e) over a crash only."""
     put_back = Line.put_back
 
@@ -91,19 +91,19 @@ def redelivery_forgotten_by_recovery(patch: MonkeyPatch) -> None:
     patch.setattr(Line, "put_back", without)
 
 
-def checksum_not_verified(patch: MonkeyPatch) -> None:
+def checksum_not_verified(patch: pytest.MonkeyPatch) -> None:
     """(f)"""
     patch.setattr(walking, "is_whole", lambda _header, _payload: True)
 
 
-def transaction_split(patch: MonkeyPatch) -> None:
+def transaction_split(patch: pytest.MonkeyPatch) -> None:
     """(h) the sends in one record, the acknowledgements in another behind it."""
 
     def split(uid: int, session: int, number: int, at_ms: int, records: list[Record]) -> Record:
         whole = group(uid, session, number, at_ms, records)
         decoded = decode_group(b"".join(whole.parts))
         first = group(uid, session, number, at_ms, decoded.records[:1])
-        split.rest += [r for r in decoded.records[1:]]
+        split.rest += decoded.records[1:]
         return first
 
     split.rest = []
@@ -118,17 +118,17 @@ def transaction_split(patch: MonkeyPatch) -> None:
     patch.setattr(committing, "commit", torn)
 
 
-def repeated_send_not_known(patch: MonkeyPatch) -> None:
+def repeated_send_not_known(patch: pytest.MonkeyPatch) -> None:
     """A batch that comes again is stored again."""
     patch.setattr(ProducerMemory, "remember", lambda *_: None)
 
 
-def commit_not_remembered(patch: MonkeyPatch) -> None:
+def commit_not_remembered(patch: pytest.MonkeyPatch) -> None:
     """A client that asks is told that its commit had no effect."""
     patch.setattr(Memories, "committed", lambda *_: None)
 
 
-def returned_to_the_end(patch: MonkeyPatch) -> None:
+def returned_to_the_end(patch: pytest.MonkeyPatch) -> None:
     """What comes back stands behind what came later."""
     put_back = Line.put_back
 

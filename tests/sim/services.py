@@ -1,4 +1,4 @@
-"""Listeners: a session whose messages go to a service, and the servers that run it and fail at times."""
+"""Listeners: a session whose messages go to a service, and servers that fail at times."""
 
 from field_buffer.errors import HmsError
 from field_buffer.packing import DELIVERED_ROW, DeliveredRow

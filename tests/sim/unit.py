@@ -1,7 +1,7 @@
 """A session of the simulation, with its producers and consumers: the library's shell, by hand.
 
-Every method that waits is a generator (see client.py). What the application does is written into the
-books before it is said, and what it learns after it is known.
+A method that waits is a generator (see client.py). What the application does is written into
+the books before it is said, and what it learns after it is known.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ PRIORITIES = (4, 4, 4, 4, 9, 0)
 
 
 def destination_of(place: str) -> Destination:
-    """ "queue:NAME" or "topic:NAME"."""
+    """A text such as "queue:NAME" or "topic:NAME"."""
     kind, _, name = place.partition(":")
     return Queue(name) if kind == "queue" else Topic(name)
 
