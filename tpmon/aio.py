@@ -107,7 +107,7 @@ class AsyncConnection(Calling):
         if isinstance(step, Wait):
             return await self._wait_for(*step)
         outcome = step.call()
-        return await outcome if inspect.isawaitable(outcome) else outcome
+        return await _own(outcome) if inspect.isawaitable(outcome) else outcome
 
     async def _wait_for(self, key: object, is_done: Callable[[], object], deadline: float) -> bool:
         while not is_done():
@@ -191,6 +191,17 @@ class AsyncConnection(Calling):
 def _resolve(woken: "asyncio.Future[None]") -> None:
     if not woken.done():
         woken.set_result(None)
+
+
+async def _own(outcome: Awaitable[object]) -> object:
+    """Await something of the application's; its own cancellation is a failure, not ours."""
+    try:
+        return await outcome
+    except asyncio.CancelledError as fault:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("it was cancelled inside") from fault
 
 
 async def _guarded(outcome: Awaitable[object]) -> None:

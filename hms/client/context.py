@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from hms.client.browser import Browser
 from hms.client.connection import Connection, connect
 from hms.client.consumer import Consumer
-from hms.client.destinations import Destination, parse_destination
+from hms.client.destinations import Destination, Queue, Topic, parse_destination
 from hms.client.message import Message
 from hms.client.producer import Producer
 from hms.client.receipt import Receipt
@@ -52,6 +53,28 @@ class JMSContext:
         if key not in self._consumers:
             self._consumers[key] = self.session.consumer(key[0], selector=selector)
         return self._consumers[key].receive(timeout_s)
+
+    def subscriber(self, topic: Topic | str, **options: Any) -> Consumer:
+        """A subscriber; options as of Session.subscriber."""
+        return self.session.subscriber(topic, **options)
+
+    def unsubscribe(self, topic: Topic | str, name: str) -> None:
+        """End a durable subscription; SubscriptionNotFound."""
+        self.session.unsubscribe(topic, name)
+
+    def browser(
+        self, queue: Queue | str, selector: str | None = None, oldest_first: bool = False
+    ) -> Browser:
+        """Look at the waiting messages of a queue without taking any."""
+        return self.session.browser(queue, selector, oldest_first)
+
+    def ack(self) -> None:
+        """CLIENT: acknowledge all that was received so far."""
+        self.session.ack()
+
+    def recover(self) -> None:
+        """Have all that was not acknowledged delivered again."""
+        self.session.recover()
 
     def commit(self) -> None:
         """Commit its session."""

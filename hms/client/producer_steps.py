@@ -101,9 +101,11 @@ class ProducerSteps:
             self._sender.push()
 
     def check_open(self) -> None:
-        """ConnectionClosed, or what the connection ended with."""
+        """ConnectionClosed, what the node refused it with, or what the connection ended with."""
         if self._is_closed or self._session.state.is_closed:
             raise ConnectionClosed(what="producer" if self._is_closed else "session")
+        if self._sender.error is not None:
+            raise own_copy(self._sender.error)
         if self._connection.link.state is State.ENDED:
             raise own_copy(self._connection.link.error)
 
@@ -176,9 +178,15 @@ class ProducerSteps:
             sender.submit(pack_messages(messages), count, [ticket], is_persistent=is_persistent)
 
     def _outcomes(self, tickets: list[Ticket]) -> Steps[None]:
-        if self._is_waiting:
+        if not self._is_waiting:
+            return
+        try:
             for ticket in tickets:
                 yield from self._outcome(ticket)
+        except BaseException:
+            for ticket in tickets:
+                self._sender.withdraw(ticket)
+            raise
 
     # ---- its end
 

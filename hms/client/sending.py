@@ -96,6 +96,7 @@ class Sender:
         self.is_transacted = is_transacted
         self.unconfirmed = 0
         self.is_granted = True
+        self.error: HmsError | None = None
         self._clock = clock
         self._sequence = 1
         self._packs: deque[Pack] = deque()
@@ -152,7 +153,7 @@ class Sender:
 
     def granted(self, error: HmsError | None) -> None:
         """The node has opened the producer, or refused to: then what waits is refused too."""
-        self.is_granted = True
+        self.is_granted, self.error = True, error
         self.link.woken.append(self.link)
         if error is None:
             self.push()

@@ -99,7 +99,7 @@ class SessionState(Settling):
 
     def _sender_back(self, number: int, pending: Pending) -> None:
         if pending.error is not None:
-            self.senders.pop(number, None)
+            self.senders.pop(number)[0].granted(pending.error)
             self.link.report(pending.error)
 
     def lost(self, error: HmsError) -> None:

@@ -1,5 +1,6 @@
 """What a lost connection means for an application: a scripted node dies and returns."""
 
+import asyncio
 import queue
 
 import pytest
@@ -34,6 +35,17 @@ def test_no_node_is_told_in_time():
     """A wrong address must not hang a program."""
     with pytest.raises(hms.ConnectionRefused, match="no HMS node"):
         hms.connect("tcp://127.0.0.1:1", connect_timeout_s=0.3)
+
+
+def test_no_node_is_told_in_time_in_asyncio_too():
+    """And no task stays behind."""
+
+    async def whole():
+        with pytest.raises(hms.ConnectionRefused):
+            await hms.aio.connect("tcp://127.0.0.1:1", connect_timeout_s=0.2)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(whole())
 
 
 def test_a_refused_login_is_told_at_once(node):

@@ -11,7 +11,7 @@ import tpmon
 from field_buffer import FieldBuffer
 from tpmon.protocol import structures
 from tpmon.protocol.frames import Action, Kind
-from tpmon.protocol.structures import Browse, CallHead, OpenConsumer, ResultHead
+from tpmon.protocol.structures import Browse, CallHead, OpenConsumer, OpenSession, ResultHead
 
 
 @pytest.fixture
@@ -102,6 +102,26 @@ def test_a_transacted_session_commits_and_rolls_back(node):
     hms.hms_rollback(session)
 
     assert node.commits == {session.state.number: 1}
+
+
+@pytest.mark.usefixtures("connected")
+def test_the_acknowledgement_modes_of_tmax_are_those_of_the_session(node):
+    """HMS_DUPS_OK_ACK is lazy (F-B3), and without meaning in a transacted session (F-B5)."""
+    lazy = hms.hms_create_session("hms01", hms.HMS_NORMAL_SESSION, hms.HMS_DUPS_OK_ACK)
+    both = hms.hms_create_session("hms01", hms.HMS_TRANSACTED_SESSION, hms.HMS_DUPS_OK_ACK)
+    receiver = hms.hms_create_receiver(lazy, "orders", "c1")
+    node.deliver(*((number, b"x") for number in range(1, 12)))
+    for _ in range(11):
+        hms.hms_recvex(receiver, 5)
+
+    node.wait(lambda: node.settled(Action.ACKNOWLEDGE) == list(range(1, 11)))
+
+    assert (lazy.ack_mode, both.ack_mode) == (hms.AckMode.DUPS_OK, hms.AckMode.AUTO)
+    assert [opening.ack_mode for opening in node.requests(OpenSession)] == [1, 0]
+    hms.hms_close_session(lazy)
+    assert node.settled(Action.ACKNOWLEDGE) == list(range(1, 12))
+    with pytest.raises(hms.IllegalState):
+        hms.hms_create_session("hms01", hms.HMS_TRANSACTED_SESSION, hms.HMS_CLIENT_ACK)
 
 
 @pytest.mark.usefixtures("connected")

@@ -45,9 +45,8 @@ class Sending:
     @property
     def truth(self) -> str:
         """Its outcome, for a transacted one that of the transaction."""
-        if self.transaction is not None and self.outcome != FAIL:
-            return self.transaction.outcome
-        return self.outcome
+        is_transacted = self.transaction is not None and self.outcome != FAIL
+        return self.transaction.outcome if is_transacted else self.outcome
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +57,10 @@ class Subscribed:
     topic: str
     colors: str
     is_over: bool = False
+
+    def takes(self, sending: Sending) -> bool:
+        """Whether the message is for it."""
+        return self.topic == sending.destination and sending.color in self.colors
 
 
 class Arrival(NamedTuple):
@@ -93,22 +96,21 @@ class Receipt:
     @property
     def may_be_settled(self) -> bool:
         """Whether an acknowledgement was tried whose outcome is not known, or it is settled."""
-        known = [*self.past, self.transaction] if self.transaction else self.past
-        return bool(self.acknowledged) or any(t.outcome in (OK, INFO) for t in known)
+        return bool(self.acknowledged) or any(t.outcome in (OK, INFO) for t in self.past)
 
 
 class Books:
-    """See the module."""
+    """See the module. boot: how often the node has booted."""
 
     def __init__(self, boot: Callable[[], int] = lambda: 0) -> None:
         self.boot = boot
-        """How often the node has booted."""
         self.sendings: dict[str, Sending] = {}
         self.receipts: dict[tuple[str, str], Receipt] = {}
         self.transactions: list[Transaction] = []
         self.by_key: dict[tuple[int, int, int], Transaction] = {}
         self.subscribed: list[Subscribed] = []
         self.ended: set[str] = set()
+        self.refused: set[str] = set()
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
         self._order: dict[tuple[str, tuple[str, str, int, bool]], int] = {}
@@ -123,11 +125,7 @@ class Books:
             sending.transaction.sends.append(sending)
         if sending.destination.startswith("topic:"):
             sending.expected = [
-                one
-                for one in self.subscribed
-                if not one.is_over
-                and one.topic == sending.destination
-                and sending.color in one.colors
+                one for one in self.subscribed if not one.is_over and one.takes(sending)
             ]
 
     def sent(self, sending: Sending, outcome: str) -> None:
@@ -170,10 +168,8 @@ class Books:
 
     def _check_right(self, arrival: Arrival, sending: Sending) -> None:
         place, _, origin = arrival.place.partition("<")
-        if sending.truth in (FAIL, OPEN) and sending.destination:
-            wrong = sending.transaction is not None or sending.outcome == FAIL
-            if wrong:
-                self.faults.append(f"unexpected: {arrival}, whose sending is {sending.truth}")
+        if sending.truth in (FAIL, OPEN):
+            self.faults.append(f"unexpected: {arrival}, whose sending is {sending.truth}")
         if arrival.color and sending.color != arrival.color:
             self.faults.append(f"unexpected: {arrival} does not match the selector")
         if place in LETTER_QUEUES:
@@ -198,7 +194,8 @@ class Books:
 
     def _is_ordered(self, sending: Sending) -> bool:
         """What is not persistent and older than the last boot was sent again, behind others."""
-        return sending.is_persistent or sending.boot == self.boot()
+        is_first = sending.is_persistent or sending.boot == self.boot()
+        return is_first and sending.stream[0] not in self.refused
 
     def _check_order(self, arrival: Arrival, sending: Sending) -> None:
         key = arrival.place, sending.stream
@@ -213,8 +210,7 @@ class Books:
         if transaction is None:
             receipt.acknowledged = receipt.acknowledged or INFO
             return
-        if receipt.transaction is not None:
-            receipt.past.append(receipt.transaction)
+        receipt.past.append(transaction)
         receipt.transaction = transaction
         transaction.acknowledged.append(receipt)
 

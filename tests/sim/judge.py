@@ -38,6 +38,17 @@ class Judge:
         self._world, self._durable = world, durable
         self.faults: list[str] = []
 
+    def refusal(self, node: Node, peer: Hashable, parts: Frame) -> None:
+        """Note a producer that was refused something. When it does not hear of that it sends again,
+        and the node may take it then: behind what it has taken meanwhile."""
+        kind, correlation, _, _ = decode_envelope(parts, 1 << 30)
+        asked, request = node.asked.get((peer, correlation), (None, b""))
+        if kind is Kind.ERROR and asked is Kind.SEND:
+            uid, handle = node.uids.get(peer, 0), decode_send(request).producer
+            self._world.books.refused |= {
+                f"{one.name}.{handle}" for one in self._world.everybody if one.uid == uid
+            }
+
     def frame(self, node: Node, peer: Hashable, parts: Frame) -> None:
         """A frame is about to leave."""
         kind, correlation, _, _ = decode_envelope(parts, 1 << 30)

@@ -110,6 +110,7 @@ class Lives:
 
     def _judged(self, node: Node, peer: Hashable, frame: Frame) -> None:
         self.digest.update(b"".join(frame))
+        self.judge.refusal(node, peer, frame)
         if self.is_judged:
             self.judge.frame(node, peer, frame)
         if self._ending is not None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.sim.world import World
 
-RUNS = 50
+RUNS = 35
 SEEDS = Path(__file__).with_name("seeds.txt")
 
 

@@ -22,8 +22,11 @@ from tests.sim.durable import Durable
 from tests.sim.faults import Ending
 from tests.sim.judge import Judge
 from tests.sim.ledger import Ledger
+from tests.sim.lives import Lives
 from tests.sim.network import Pipe
-from tests.sim.node import NODE_UID, STORE, Node
+from tests.sim.node import Node
+from tests.sim.people import People
+from tests.sim.setting import NODE_UID, STORE
 
 STEPS_TO_FINISH_MAX = 60_000
 FAULTS_TOLD_MAX = 20

@@ -7,11 +7,11 @@ import hms
 from field_buffer.packing import DELIVERED_ROW
 from hms.client.inbox import Inbox
 from hms.client.session_state import SessionState
-from hms.client.settling import ACKNOWLEDGEMENTS_MAX
+from hms.client.settling import ACKNOWLEDGEMENTS_MAX, LAZY_TICK_S
 from tpmon.link import Link
 from tpmon.protocol import frames
 from tpmon.protocol.frames import DELIVER_HEAD, Action, Kind
-from tpmon.protocol.structures import OpenConsumer
+from tpmon.protocol.structures import OpenConsumer, Recover, decode_request
 
 
 @pytest.fixture
@@ -19,9 +19,11 @@ def link() -> Link:
     return new_link()
 
 
-def make_inbox(link: Link, state: SessionState, credit: int = 10) -> Inbox:
+def make_inbox(
+    link: Link, state: SessionState, credit: int = 10, *, ordered: bool = False
+) -> Inbox:
     opening = OpenConsumer(5, state.number, "queue", "q", credit)
-    inbox = Inbox(link, opening, hms.Queue("q"), lambda: 1_000, None)
+    inbox = Inbox(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
     link.receivers[5] = inbox
     state.inboxes[5] = inbox
     return inbox
@@ -166,3 +168,53 @@ def test_only_work_that_was_lost_dooms_a_transaction(link):
     link.lose(LOST, is_final=False)
 
     assert state.is_doomed
+
+
+def test_lazy_acknowledgements_are_sent_by_ten_and_credit_without_them(link):
+    """F-B3: neither a receive that blocks nor the credit that is due sends them before."""
+    state = make_state(link, hms.AckMode.DUPS_OK)
+    inbox = make_inbox(link, state, credit=8)
+    deliver(link, *range(1, 12))
+
+    for _ in range(11):
+        consume(state, inbox)
+        state.want_more(inbox)
+
+    assert [what for what in settlements(link) if what[0] is Action.ACKNOWLEDGE] == [
+        (Action.ACKNOWLEDGE, [(1, 10)])
+    ]
+    assert (Action.CREDIT, 4) in settlements(link)
+    assert link.ticking == [state]
+    assert state.tick_s == LAZY_TICK_S
+
+
+def test_nothing_is_said_of_messages_that_the_node_has_acknowledged(link):
+    """F-B4: credit only, and recover() must not give the prefetched messages up."""
+    state = make_state(link, hms.AckMode.NONE)
+    inbox = make_inbox(link, state, credit=2)
+    deliver(link, 1, 2)
+
+    consume(state, inbox)
+    state.want_more(inbox)
+
+    assert state.recover() is None
+    assert consume(state, inbox) == 2
+    assert settlements(link) == [(Action.CREDIT, 1)]
+    assert link.ticking == []
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_failed_message_takes_back_what_is_behind_it_only_when_order_is_kept(link, ordered):
+    """F-E9: FAIL counts the attempt, the Recover after it brings all back in their places."""
+    state = make_state(link)
+    inbox = make_inbox(link, state, ordered=ordered)
+    deliver(link, 1, 2, 3)
+    inbox.take()
+
+    state.fail(inbox, 1)
+
+    assert settlements(link) == [(Action.FAIL, [(1, 1)])]
+    requests = [decode_request(one) for one in sent(link, Kind.REQUEST)]
+    assert requests == ([Recover(state.number)] if ordered else [])
+    assert len(inbox.buffer) == (0 if ordered else 2)
+    assert inbox.stamp.epoch == int(ordered)

@@ -1,7 +1,7 @@
 """Sender, sans-IO: the pack, the window, what a lost connection does to both."""
 
 import pytest
-from client_link import LOST, confirm, new_link, sent, up
+from client_link import LOST, answer, confirm, new_link, sent, up
 
 import hms
 from hms.client.sending import FRAME_MESSAGES_MAX, Sender, SendOptions, Ticket
@@ -9,6 +9,7 @@ from hms.client.streaming import frames_of
 from tpmon.link import Link
 from tpmon.protocol import frames
 from tpmon.protocol.frames import Kind
+from tpmon.protocol.structures import encode_error
 
 
 @pytest.fixture
@@ -96,3 +97,62 @@ def test_an_error_comes_after_the_frame_with_what_was_good():
     assert len(next(made)[0]) == 2
     with pytest.raises(hms.MessageTooLarge):
         next(made)
+
+
+def test_what_is_sent_before_the_producer_is_granted_waits(link):
+    """A SEND before the node knows its producer would be refused with the wrong reason."""
+    sender = make_sender(link)
+    sender.is_granted = False
+    ticket = add(sender)
+    sender.push()
+    assert sent(link, Kind.SEND) == []
+
+    sender.granted(None)
+
+    assert len(sent(link, Kind.SEND)) == 1
+    assert not ticket.is_done
+
+
+def test_what_waits_is_refused_with_the_producer(link):
+    """It must not wait for ever, nor be lost without a word."""
+    sender = make_sender(link)
+    sender.is_granted = False
+    ticket = add(sender)
+
+    sender.granted(hms.DestinationNotFound(kind="queue", destination="q"))
+
+    assert isinstance(ticket.error, hms.DestinationNotFound)
+    assert sender.is_idle
+    assert link.on_room == {}
+
+
+def test_packs_line_up_when_nobody_waits_for_room(link):
+    """In an event loop nobody can block: what does not fit goes into further packs, in order."""
+    sender = make_sender(link)
+    sender.is_granted = False
+    for _ in range(2 * FRAME_MESSAGES_MAX + 1):
+        add(sender)
+    assert sender.waiting_count == 2 * FRAME_MESSAGES_MAX + 1
+
+    sender.granted(None)
+
+    counts = [frames.decode_send(one).message_count for one in sent(link, Kind.SEND)]
+    assert counts == [FRAME_MESSAGES_MAX, FRAME_MESSAGES_MAX]  # the window of two
+    assert sender.waiting_count == 1
+
+
+def test_the_listener_hears_of_a_send_that_its_caller_gave_up(link):
+    """F-E10: the call raised a timeout; that the message was refused is told later."""
+    told = []
+    link.on_error = told.append
+    sender = make_sender(link)
+    ticket = add(sender)
+    sender.push()
+
+    sender.withdraw(ticket)
+    answer(link, link.outbox[0], Kind.ERROR, encode_error(hms.StoreFull(path="p", detail="d")))
+    for call in link.calls:
+        call()
+
+    assert isinstance(told[0].__cause__, hms.StoreFull)
+    assert link.unattended == 0

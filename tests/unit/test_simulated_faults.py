@@ -1,0 +1,226 @@
+"""Faults that the simulator found, each as the few steps that show it."""
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+from client_link import LOST, new_link, up
+from client_link import sent as sent_frames
+
+import hms
+from field_buffer.catalogue import DurableNameInUse
+from field_buffer.packing import ROW, pack_messages
+from hms.client.sending import Sender, SendOptions, Ticket
+from hms.engine.effects import Deliver, Effects, Reply
+from hms.engine.records import RecordType
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.store.journal import Journal
+from tests.sim.disk import SimDisk
+from tests.support.engine_rig import EngineRig, delivered
+from tests.support.memory import SETTINGS, MemoryNode
+from tpmon.protocol import structures
+from tpmon.protocol.frames import Kind, SendHead, encode_send
+from tpmon.protocol.structures import Hello, OpenProducer, OpenSession
+from tpmon.releases import Releases
+
+
+def _pack(ttl_ms=0):
+    return pack_messages([(ROW.pack(0, 1, ttl_ms, 0, 4, 0, 0, 0), b"", b"x")])
+
+
+def test_a_message_that_came_back_expires_once():
+    """Expired twice, it was counted twice, and its second record stopped every later boot."""
+    rig = EngineRig()
+    numbers, is_persistent = (1, 5, 1, 1, 1), True
+    pack = memoryview(_pack(500))
+    rig.run(lambda fx: rig.engine.send(*numbers, is_persistent, pack, 1000, fx))
+    (message,) = rig.consume(9)
+    assert message.expires_at_ms == 1500
+    rig.run(lambda fx: rig.engine.close_consumer(1, 9, 1000, fx))
+
+    fx = rig.run(lambda fx: rig.engine.tick(2000, fx))
+
+    assert [record.type for record in fx.records] == [RecordType.DISCARDED]
+    assert rig.engine.state.queues["orders"].line.waiting_count == 0
+    rig.start()
+    assert rig.engine.state.waiting_bytes == 0
+
+
+def test_a_message_that_its_listener_had_is_flagged_when_the_listener_closes():
+    """The service has seen it: as if it had never been delivered would be a lie."""
+    rig = EngineRig()
+    rig.engine.open_session(1, 3, 0, "asynchronous")
+    rig.send()
+    rig.consume(9, session=3, listener="WORK")
+
+    rig.run(lambda fx: rig.engine.close_consumer(1, 9, rig.now_ms, fx))
+
+    assert rig.engine.state.queues["orders"].line.deliveries(rig.consume(10)[0]) == 1
+
+
+def test_a_subscription_does_not_end_while_a_transaction_holds_its_messages():
+    """Ended, it had a message that no record took away, and memory that nobody gave back."""
+    rig = EngineRig()
+    (message,) = (*rig.consume(9, "news", 2, durable="paper"), *delivered(rig.send(2)))
+    rig.acknowledge(9, [message])
+    rig.run(lambda fx: rig.engine.close_consumer(1, 9, rig.now_ms, fx))
+
+    with pytest.raises(DurableNameInUse):
+        rig.run(lambda fx: rig.engine.unsubscribe("news", "paper", rig.now_ms, fx))
+    with pytest.raises(DurableNameInUse):
+        rig.consume(10, "news", 1, durable="paper", selector="a = 1")
+
+    rig.run(lambda fx: rig.engine.commit(1, 2, 1, 1, rig.now_ms, fx))
+    rig.run(lambda fx: rig.engine.unsubscribe("news", "paper", rig.now_ms, fx))
+    assert rig.engine.state.waiting_bytes == 0
+
+
+def test_a_transaction_without_persistent_messages_is_remembered_over_a_crash():
+    """Else a client whose commit got no reply is told that it had no effect, and others saw it."""
+    rig = EngineRig()
+    rig.send(11, is_persistent=False)
+    rig.run(lambda fx: rig.engine.commit(1, 2, 1, 1, rig.now_ms, fx))
+
+    rig.start()
+
+    assert rig.engine.state.memories.last_commit(77, 2) == 1
+
+
+def test_places_with_equal_delays_are_served_in_the_order_in_which_they_came():
+    """P3: the address of an object must not decide."""
+    names = [f"q{n}" for n in range(40)]
+    state = EngineRig().engine.state
+    state.settings = EngineSettings(
+        destinations=tuple(DestinationSettings("queue", name) for name in names)
+    )
+    state.define_configured()
+    wanted = random.Random(5).sample(names, len(names))
+
+    for name in wanted:
+        state.wake_at(1000, state.queues[name])
+
+    assert [place.name for _, _, place in sorted(state.due)] == wanted
+
+
+def test_a_lost_listener_counts_as_before():
+    """A lost consumer is no failed attempt, listener or not."""
+    rig = EngineRig()
+    rig.engine.open_session(1, 3, 0, "asynchronous")
+    rig.send()
+    rig.consume(9, session=3, listener="WORK")
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
+    line = rig.engine.state.queues["orders"].line
+    (message,) = line.in_order()
+    assert (line.deliveries(message), line.attempts(message)) == (1, 0)
+
+
+# ---- what is on its way out
+
+
+class _Outlet:
+    def __init__(self):
+        self.sent = []
+
+    def put(self, items):
+        self.sent += [peer for peer, _ in items]
+
+
+def test_what_needs_no_record_does_not_overtake_what_waits_for_one():
+    """Messages of one producer arrived in the wrong order."""
+    releases = Releases({1: "one", 2: "two"})
+    releases.outlet = _Outlet()
+    for connection, must_wait in ((1, True), (1, False), (2, False)):
+        fx = Effects()
+        fx.out.append(Reply(connection, 5))
+        fx.must_wait = must_wait
+        releases.add(fx, last_lsn=10)
+
+    releases.release(9)
+    assert releases.outlet.sent == ["two"]
+
+    releases.release(10)
+    assert releases.outlet.sent == ["two", "one", "one"]
+    fx = Effects()
+    fx.out.append(Deliver(1, 1, 0, [], None))
+    releases.add(fx, last_lsn=11)
+    releases.release(10)
+    assert releases.outlet.sent[3:] == ["one"]
+
+
+def _sending(node, first_sequence):
+    payload = encode_send(SendHead(2, 1, first_sequence, is_persistent=True), _pack())
+    return [envelope.kind for envelope, _ in node.send("a", Kind.SEND, payload)]
+
+
+def test_a_full_disk_does_not_refuse_what_was_taken_before():
+    """Its sender was told that the message is not stored, sent another, and both came."""
+    node = MemoryNode(SETTINGS)
+    node.send("a", Kind.HELLO, structures.encode(Hello(7)))
+    for request in (OpenSession(1), OpenProducer(2, 1, "queue", "orders")):
+        node.send("a", Kind.REQUEST, structures.encode(request))
+    assert _sending(node, 1) == [Kind.CONFIRM]
+
+    node.store.refusal = "No space left on device"
+
+    assert _sending(node, 1) == [Kind.CONFIRM]
+    assert _sending(node, 2) == [Kind.ERROR]
+
+
+# ---- the client's link
+
+
+def test_a_pack_that_waits_for_room_when_the_connection_is_lost_is_sent_behind_the_rest():
+    """Failing the frames of a transaction made room; what used it broke the link."""
+    link = new_link()
+    transacted = Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=True)
+    plain = Sender(link, 8, hms.Queue("q"), lambda: 0.0, is_transacted=False)
+    for sender in (transacted, transacted, plain):
+        ticket = Ticket(1, [], SendOptions())
+        sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
+        sender.push()
+    assert plain.has_pack
+
+    link.lose(LOST, is_final=False)
+    up(link)
+
+    assert not plain.has_pack
+    assert len(sent_frames(link, Kind.SEND)) == 1
+
+
+# ---- the log
+
+
+def _journal(disk):
+    journal = Journal.open(Path("/store"), segment_bytes=4096, node_uid=7, disk=disk)
+    found = [bytes(payload) for _, kind, _, payload in journal.recover() if kind == 3]
+    journal.start(lambda: (11, 1, (b"dictionary",)))
+    return journal, found
+
+
+def test_a_batch_whose_sync_failed_is_safe_once_a_boot_has_read_it():
+    """The system shows it as clean and never writes it: after the next power cut the log had a
+    hole, and the node refused to boot."""
+    disk = SimDisk(random.Random(1))
+    journal, _ = _journal(disk)
+    journal.append(3, 1, (bytes(2000),))
+
+    def refuse(call, _inode):
+        if call == "fdatasync":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    disk.before = refuse
+    with pytest.raises(hms.HmsError):
+        journal.commit()
+    disk.before = lambda _call, _inode: None
+    disk.fail(is_power=False)
+    disk.start()
+    journal, read = _journal(disk)
+    journal.append(3, 1, (b"later",))
+    journal.commit()
+    disk.fail(is_power=True)
+    disk.start()
+
+    assert _journal(disk)[1] == [*read, b"later"]
+    assert read == [bytes(2000)]
