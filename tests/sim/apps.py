@@ -45,16 +45,18 @@ def consumer(client: Client, place: str, ack: AckMode = AckMode.CLIENT) -> Steps
     """Takes, acknowledges some, recovers, closes half way and comes back."""
     unit, world, rng = Unit(client, ack), client.world, client.world.rng
     yield from unit.open()
-    yield from open_queue(unit, place)
+    yield from open_queue(unit, place, is_picky=True)
     while not world.is_ending:
         (inbound,) = unit.inbounds
         yield news(inbound)
         roll = rng.random()
         if inbound.inbox.error is not None or roll < 0.04:
             yield from inbound.close()
-            yield from open_queue(unit, place)
+            yield from open_queue(unit, place, is_picky=True)
         elif roll < 0.6 or not inbound.seen:
-            inbound.take()
+            receipt = inbound.take()
+            if receipt is not None and receipt.sending.is_poison and ack is AckMode.CLIENT:
+                yield from recover(unit)
         elif roll < 0.9:
             yield from inbound.acknowledge(rng.randint(1, 5))
         elif roll < 0.95:
@@ -82,7 +84,8 @@ def transfer(client: Client, source: str, *targets: str) -> Steps:
             yield from inbound.close()
             yield from open_queue(unit, source)
         yield pause(client)
-        yield from (unit.rollback() if rng.random() < 0.2 else unit.commit())
+        is_failing = rng.random() < 0.15 or unit.has_poison
+        yield from (unit.rollback() if is_failing else unit.commit())
     yield from unit.close()
 
 
@@ -149,7 +152,8 @@ def passing(client: Client, topic: str) -> Steps:
     while not world.is_ending:
         color = rng.choice(("", "red"))
         opening = OpenConsumer(
-            *(client.link.new_handle(), unit.state.number, "topic", topic, 20, ""),
+            *(client.link.new_handle(), unit.state.number, "topic", topic),
+            *(rng.choice((1, 3, 20)), ""),
             *(f"color = '{color}'" if color else "",),
         )
         yield from unit.consumer(f"passing:{client.name}", opening)
@@ -199,18 +203,21 @@ def news(inbound: Inbound) -> Condition:
 
 def recover(unit: Unit) -> Steps:
     """As Session.recover()."""
-    for inbound in unit.inbounds:
-        inbound.give_back()
+    failing = [receipt for inbound in unit.inbounds for receipt in inbound.give_back()]
     pending = unit.state.recover()
     if pending is not None:
         yield lambda: pending.is_done
+        for receipt in failing:
+            receipt.failures_known += pending.is_answered
 
 
-def open_queue(unit: Unit, place: str) -> Steps:
-    """A consumer of a queue."""
+def open_queue(unit: Unit, place: str, *, is_picky: bool = False) -> Steps:
+    """A consumer of a queue; a picky one may want red messages alone."""
     name, handle = place.removeprefix("queue:"), unit.link.new_handle()
     credit = unit.rng.choice((1, 4, 20, 60))
-    yield from unit.consumer(place, OpenConsumer(handle, unit.state.number, "queue", name, credit))
+    selector = "color = 'red'" if is_picky and unit.rng.random() < 0.2 else ""
+    opening = OpenConsumer(handle, unit.state.number, "queue", name, credit, "", selector)
+    yield from unit.consumer(place, opening)
 
 
 def open_durable(

@@ -6,97 +6,22 @@ A send, an acknowledgement and a commit is *info* (unknown) until its outcome is
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
-INFO, OK, FAIL, OPEN = "info", "ok", "fail", "open"
-ATTEMPTS_MAX = 3
-LETTER_QUEUES = ("queue:HMS.DLQ", "queue:late")
+from tests.sim.entries import (
+    ATTEMPTS_MAX,
+    FAIL,
+    INFO,
+    LETTER_QUEUES,
+    OK,
+    OPEN,
+    Arrival,
+    Receipt,
+    Sending,
+    Subscribed,
+    Transaction,
+)
 
-
-@dataclass(slots=True, eq=False)
-class Transaction:
-    """Sends and acknowledgements that take effect together; key: (uid, session, number)."""
-
-    outcome: str = OPEN
-    key: tuple[int, int, int] | None = None
-    sends: list["Sending"] = field(default_factory=list)
-    acknowledged: list["Receipt"] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Sending:
-    """A message as its producer sent it. boot: how often the node had booted then; expected: the
-    durable subscriptions that surely existed all the while."""
-
-    key: str
-    destination: str
-    stream: tuple[str, str, int, bool]
-    sequence: int
-    body: bytes
-    is_persistent: bool
-    ttl_ms: int
-    color: str
-    boot: int
-    transaction: Transaction | None = None
-    outcome: str = INFO
-    expected: list["Subscribed"] = field(default_factory=list)
-
-    @property
-    def truth(self) -> str:
-        """Its outcome, for a transacted one that of the transaction."""
-        is_transacted = self.transaction is not None and self.outcome != FAIL
-        return self.transaction.outcome if is_transacted else self.outcome
-
-
-@dataclass(slots=True, eq=False)
-class Subscribed:
-    """A durable subscription, from the reply to its opening until its end was asked for."""
-
-    place: str
-    topic: str
-    colors: str
-    is_over: bool = False
-
-    def takes(self, sending: Sending) -> bool:
-        """Whether the message is for it."""
-        return self.topic == sending.destination and sending.color in self.colors
-
-
-class Arrival(NamedTuple):
-    """A message as an application got it. color: "" or the one that the selector asks for."""
-
-    place: str
-    message_id: int
-    count: int
-    body: bytes
-    color: str = ""
-    is_exclusive: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Receipt:
-    """One message at one place, and what became of it there."""
-
-    place: str
-    sending: Sending
-    counts: set[int] = field(default_factory=set)
-    failures: int = 0
-    ids: set[int] = field(default_factory=set)
-    acknowledged: str = ""
-    transaction: Transaction | None = None
-    past: list[Transaction] = field(default_factory=list)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it must not come again."""
-        held = self.transaction
-        return self.acknowledged == OK or (held is not None and held.outcome == OK)
-
-    @property
-    def may_be_settled(self) -> bool:
-        """Whether an acknowledgement was tried whose outcome is not known, or it is settled."""
-        return bool(self.acknowledged) or any(t.outcome in (OK, INFO) for t in self.past)
+LIMITED = ("queue:orders", "queue:ledger", "sub:audit", "sub:billing")
 
 
 class Books:
@@ -113,7 +38,7 @@ class Books:
         self.refused: set[str] = set()
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
-        self._order: dict[tuple[str, tuple[str, str, int, bool]], int] = {}
+        self._order: dict[tuple[object, ...], int] = {}
 
     # ---- sending
 
@@ -150,6 +75,7 @@ class Books:
             receipt = self.receipts[arrival.place, key] = Receipt(arrival.place, sending)
         self._check_right(arrival, sending)
         self._check_repeat(arrival, receipt)
+        self._check_limit(arrival, receipt)
         is_first = arrival.count == 1 and not is_again
         if arrival.is_exclusive and is_first and self._is_ordered(sending):
             self._check_order(arrival, sending)
@@ -184,6 +110,11 @@ class Books:
         if not (has_failed or is_late or origin == "queue:jobs"):
             self.faults.append(f"unexpected: {arrival} is a dead letter without its failures")
 
+    def _check_limit(self, arrival: Arrival, receipt: Receipt) -> None:
+        """The node said of so many failures that it has counted them (F-C9)."""
+        if arrival.place in LIMITED and receipt.failures_known >= ATTEMPTS_MAX:
+            self.faults.append(f"unlimited: {arrival} came after {receipt.failures_known} failures")
+
     def _check_repeat(self, arrival: Arrival, receipt: Receipt) -> None:
         if receipt.is_settled:
             self.faults.append(f"duplicated: {arrival} came again after its acknowledgement")
@@ -200,7 +131,7 @@ class Books:
         return is_first and sending.stream[0] not in self.refused
 
     def _check_order(self, arrival: Arrival, sending: Sending) -> None:
-        key = arrival.place, sending.stream
+        key = arrival.place, (*sending.stream, sending.color)  # a selector may take red ones first
         if sending.sequence <= self._order.get(key, 0):
             self.faults.append(f"reordered: {arrival} after number {self._order[key]}")
         self._order[key] = max(sending.sequence, self._order.get(key, 0))

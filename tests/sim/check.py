@@ -3,7 +3,8 @@
 from collections import Counter
 
 from hms.engine.records import Cause
-from tests.sim.books import FAIL, INFO, LETTER_QUEUES, OK, Books, Receipt, Sending, Transaction
+from tests.sim.books import Books
+from tests.sim.entries import FAIL, INFO, LETTER_QUEUES, OK, Receipt, Sending, Transaction
 from tests.sim.ledger import Ledger
 
 COLD_PLACES = ("queue:scratch", "sub:flash")

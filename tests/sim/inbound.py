@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from field_buffer.packing import decode_head
 from hms.client.inbox import Delivered, Inbox
 from hms.constants import AckMode
-from tests.sim.books import LETTER_QUEUES, Arrival, Receipt
+from tests.sim.entries import LETTER_QUEUES, Arrival, Receipt
 from tpmon.asked import OnLoss
 from tpmon.link import State
 from tpmon.protocol.structures import CloseConsumer
@@ -87,11 +87,13 @@ class Inbound:
             for receipt in chosen.values():
                 books.acknowledged(receipt)
 
-    def give_back(self) -> None:
-        """What was seen and not acknowledged has failed."""
-        for message_id, receipt in self.seen.items():
-            receipt.failures += message_id in self.inbox.seen
+    def give_back(self) -> list[Receipt]:
+        """What was seen and not acknowledged is about to be said to have failed."""
+        failing = [receipt for one, receipt in self.seen.items() if one in self.inbox.seen]
+        for receipt in failing:
+            receipt.failures += 1
         self.seen.clear()
+        return failing
 
     def close(self) -> "Iterator[Condition]":
         """As Consumer.close()."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT, DeliveredRow, unpack_delivered
 from hms.engine.places import Queue, Subscription
-from tests.sim.books import FAIL
 from tests.sim.durable import Durable
 from tests.sim.node import Node
 from tpmon.protocol.frames import (
@@ -22,10 +21,18 @@ from tpmon.protocol.frames import (
     decode_send,
     decode_settle,
 )
-from tpmon.protocol.structures import Commit, InvokeHead, decode_request, decode_with_body
+from tpmon.protocol.structures import (
+    Commit,
+    InvokeHead,
+    OpenSession,
+    decode_reply,
+    decode_request,
+    decode_with_body,
+)
 from tpmon.wire import Frame
 
 if TYPE_CHECKING:
+    from tests.sim.client import Client
     from tests.sim.world import World
 
 POSITION_BYTES = 8
@@ -64,7 +71,7 @@ class Judge:
         elif kind is Kind.BROWSED:
             said = self._browsed(parts[1], facts)
         elif kind is Kind.REPLY and asked is Kind.REQUEST:
-            said = self._reply(uid, request, facts)
+            said = self._reply(uid, request, parts[1], facts)
         elif kind is Kind.REPLY and asked is Kind.SETTLE:
             said = self._settled(uid, request, facts)
         if said:
@@ -95,19 +102,17 @@ class Judge:
         rows = unpack_delivered(payload, count, DELIVER_HEAD.size + POSITION_BYTES)
         return _rows("passing", [row for row, _, _ in rows], facts)
 
-    def _reply(self, uid: int, request: bytes, facts: Durable) -> str:
+    def _reply(self, uid: int, request: bytes, payload: bytes, facts: Durable) -> str:
         asked = decode_request(request)
-        if not isinstance(asked, Commit):
+        if isinstance(asked, Commit):
+            key = uid, asked.session, asked.number
+        elif isinstance(asked, OpenSession):
+            key = uid, asked.session, decode_reply(payload)["last_commit"]
+        else:
             return ""
-        key = uid, asked.session, asked.number
-        transaction = self._world.books.by_key[key]
-        is_logged = any(
-            one.is_persistent and one.outcome != FAIL for one in transaction.sends
-        ) or any(
-            one.sending.is_persistent and not one.place.startswith("passing:")
-            for one in transaction.acknowledged
-        )
-        return f"the reply to commit {key}" if is_logged and key not in facts.commits else ""
+        transaction = self._world.books.by_key.get(key)
+        is_safe = transaction is None or not transaction.has_work or key in facts.commits
+        return "" if is_safe else f"the reply to {asked} about commit {key}"
 
     def _settled(self, uid: int, request: bytes, facts: Durable) -> str:
         for item in decode_settle(request):
@@ -132,6 +137,21 @@ def _rows(place: str, rows: list[DeliveredRow], facts: Durable) -> str:
         if facts.delivered[place, row.message_id] < row.delivery_count:
             return f"delivery {row.delivery_count} of {row.message_id} at {place}"
     return ""
+
+
+def disagreements(client: "Client", node: Node) -> Iterator[str]:
+    """What client and node count differently while nothing is on its way between them."""
+    connection = node.engine.state.connections[node.broker.doorman.numbers[client.pipe.peer]]
+    for participant in client.link.participants:
+        for inbox in getattr(participant, "inboxes", {}).values():
+            consumer = connection.consumers.get(inbox.number)
+            if consumer is None or not inbox.is_open or consumer.listener:
+                continue
+            if consumer.epoch != inbox.stamp.epoch:
+                yield f"epoch {consumer.epoch} at the node, {inbox.stamp.epoch} at {client.name}"
+            credit = consumer.credit + len(inbox.buffer) + inbox._taken
+            if credit != consumer.credit_at_open:
+                yield f"credit of {client.name}: {credit} of {consumer.credit_at_open}"
 
 
 class Invariants:

@@ -46,6 +46,8 @@ class Node:
         self._is_due = False
         self._outbox: deque[tuple[Hashable, Frame | str]] = deque()
         self._next_peer = 1
+        self._slowness = rng.choice((0.0, 0.0, 0.5, 0.95))
+        """How rarely the storage workers get to work: a slow disk."""
         self.journal = Journal.open(
             STORE, segment_bytes=segment_bytes, node_uid=NODE_UID, disk=disk
         )
@@ -99,7 +101,7 @@ class Node:
     def take_turn(self) -> bool:
         """Something that a thread of the node would do now; False when there is nothing."""
         choices = []
-        if self.is_storage_due:
+        if self.is_storage_due and self._rng.random() >= self._slowness:
             choices.append(self.work_storage)
         if self._free_lanes():
             choices.append(self.work_lane)
@@ -114,6 +116,13 @@ class Node:
     def is_storage_due(self) -> bool:
         """Whether a storage worker has something to do."""
         return self._is_due or bool(self._jobs)
+
+    def is_quiet(self, pipe: Pipe) -> bool:
+        """Whether nothing is on its way between a client and the engine."""
+        has_frames = bool(
+            pipe.is_cut or pipe.to_node or pipe.to_client or self._outbox or self._is_due
+        )
+        return not (has_frames or self._lanes or self._busy) and pipe.peer in self.pipes
 
     def work_storage(self) -> None:
         """Lead the log, or do a job beside it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from tests.sim import cast
 from tests.sim.client import Client
 from tests.sim.disk import SimDisk
+from tests.sim.judge import disagreements
 from tests.sim.network import Pipe
 from tests.sim.node import Node
 
@@ -23,6 +24,7 @@ class People:
     pipes: list[Pipe]
     now_ms: int
     tell: Callable[[str], None]
+    _faults: list[str]
 
     def dial(self, uid: int) -> Pipe:
         """A new connection."""
@@ -38,6 +40,8 @@ class People:
             return
         client = self.rng.choice(self.clients)
         pipe, roll = client.pipe, self.rng.random()
+        if client.is_up and self.node is not None and self.node.is_quiet(pipe):
+            self._faults += [f"invariant: {said}" for said in disagreements(client, self.node)]
         if pipe is None:
             if self.node is not None and roll < 0.3:
                 client.connect()

@@ -3,8 +3,8 @@
 from field_buffer.errors import HmsError
 from field_buffer.packing import DELIVERED_ROW, DeliveredRow
 from tests.sim.apps import pause
-from tests.sim.books import Arrival, Receipt
 from tests.sim.client import Client
+from tests.sim.entries import Arrival, Receipt
 from tests.sim.unit import Steps, Unit
 from tpmon.asked import OnLoss, Pending
 from tpmon.protocol.frames import Kind

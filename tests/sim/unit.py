@@ -15,8 +15,8 @@ from hms.client.inbox import Inbox
 from hms.client.sending import Sender, SendOptions, Ticket
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
-from tests.sim.books import FAIL, OK, Sending, Transaction
 from tests.sim.client import Client, Condition
+from tests.sim.entries import FAIL, OK, Sending, Transaction
 from tests.sim.inbound import Inbound
 from tpmon.asked import OnLoss, Pending
 from tpmon.link import State
@@ -58,6 +58,12 @@ class Unit:
         if self.state.is_transacted and self._transaction is None:
             self._transaction = self.books.begin()
         return self._transaction
+
+    @property
+    def has_poison(self) -> bool:
+        """Whether the open transaction took what is always given back."""
+        taken = self._transaction.acknowledged if self._transaction else ()
+        return any(one.sending.is_poison for one in taken)
 
     def ask(self, request: Request, on_loss: OnLoss, then: object = None) -> Iterator[Condition]:
         """Ask the node and wait; raises its refusal."""
@@ -160,18 +166,22 @@ class Unit:
             outbound.sender.push()
         yield lambda: not self.client.is_up or all(one.sender.is_idle for one in self.outbounds)
         self._fail()
+        is_counted = not self.state.is_doomed
         pending = self.state.rollback()
         if pending is not None:
             yield lambda: pending.is_done
             pending.checked()
+            if is_counted and pending.is_answered:
+                self._fail(is_known=True)
         for outbound in self.outbounds:
             outbound.look()
         self._end(FAIL)
 
-    def _fail(self) -> None:
-        """What the transaction acknowledged is about to be given back as failed."""
+    def _fail(self, *, is_known: bool = False) -> None:
+        """What the transaction acknowledged is about to be given back as failed, or was."""
         for receipt in self._transaction.acknowledged if self._transaction else ():
-            receipt.failures += 1
+            receipt.failures += not is_known
+            receipt.failures_known += is_known
 
     def _end(self, outcome: str) -> None:
         transaction, self._transaction = self._transaction, None
