@@ -9,7 +9,8 @@ from boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
 from tpmon.broker import Identity
 from tpmon.gateway import GatewayLimits
-from tpmon.monitor import Monitor
+from tpmon.declared import Declared
+from tpmon.monitor import Monitor, Rules
 from tpmon.protocol.structures import Limits
 
 PENDING_BYTES_PER_PEER = 64 << 20
@@ -72,11 +73,25 @@ def _destination(place: Queue | Topic) -> DestinationSettings:
     )
 
 
-def monitor(config: Config) -> Monitor:
+def monitor(config: Config, node: Node) -> Monitor:
     """The node's monitor. Its calls' numbers begin with the time: a server that answers a call of
     the node's last life must not hit one of this."""
-    limits = {s.name: int(s.timeout_s * 1000) for s in config.services.values() if s.timeout_s}
-    return Monitor(clock_ms() << 16, limits)
+    rules = {
+        one.name: Rules(
+            one.prio, round(one.timeout_s * 1000), round(one.blocktime_s * 1000), one.concurrency
+        )
+        for one in config.services.values()
+    }
+    return Monitor(clock_ms() << 16, rules, round(node.blocktime * 1000))
+
+
+def declared(config: Config, node: Node) -> list[Declared]:
+    """The listeners that the configuration has."""
+    return [
+        Declared(queue.name, queue.listener, queue.listener_sessions)
+        for queue in config.queues_of(node)
+        if queue.listener
+    ]
 
 
 def gateway_limits(node: Node) -> GatewayLimits:

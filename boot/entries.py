@@ -49,6 +49,7 @@ class Node:
     max_pending_bytes: int
     max_requests: int
     max_consumers: int
+    blocktime: float
     prefetch_max: int
     redelivery_limit: int
     log_file: Path
@@ -66,16 +67,22 @@ class Server:
     max: int
     python_path: tuple[Path, ...]
     restart_delay_s: float
+    restart_delay_max_s: float
     maxrstart: int
     gperiod: int
+    idle_s: float
+    environment: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What holds for one service; timeout_s 0 leaves the time to the caller."""
+    """What holds for one service; 0 sets no limit of its own."""
 
     name: str
     timeout_s: float
+    blocktime_s: float
+    prio: int
+    concurrency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,8 @@ class Queue:
     expired_to: str
     max_messages: int
     limit_behavior: str
+    listener: str
+    listener_sessions: int
 
     def on(self, node: Node | None) -> "Queue":
         """The same with what the node decides filled in."""

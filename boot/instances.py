@@ -20,8 +20,8 @@ log = logging.getLogger("hms.servers")
 class Instance:
     """A place for one process; start_at: when the next one is due, None when there is none.
 
-    fault: why it is not started again. ready_fd: its process writes to it when it serves, or closes
-    it by ending. The process reads a pipe whose other end only the node has: when the node ends,
+    fault: why it is not started again; last_end: how the last one ended; is_serving: it offers its
+    services. ready_fd: its process writes to it when it serves, or closes it by ending. The process reads a pipe whose other end only the node has: when the node ends,
     however that may be, the process ends too.
     """
 
@@ -33,11 +33,13 @@ class Instance:
     start_at: float | None = 0.0
     is_wanted: bool = True
     is_settled: bool = False
+    is_serving: bool = False
     fault: str = ""
+    last_end: str = ""
 
     def spawn(self, command: Sequence[str], folder: os.PathLike[str], now: float) -> None:
         """Start a process."""
-        self.start_at = None
+        self.start_at, self.is_serving = None, False
         self.ready_fd, writer = os.pipe()
         try:
             process = subprocess.Popen(  # noqa: S603 - our own command
@@ -45,7 +47,7 @@ class Instance:
                 stdin=subprocess.PIPE,
                 pass_fds=[writer],
                 cwd=folder,
-                env=environment(),
+                env=environment() | dict(v.split("=", 1) for v in self.server.environment),
                 start_new_session=True,  # a terminal's Ctrl-C is for the node, which then ends it
             )
             self.pidfd = os.pidfd_open(process.pid)
@@ -62,6 +64,7 @@ class Instance:
         """It serves now, or has ended."""
         self.is_settled = True
         if self.ready_fd >= 0:
+            self.is_serving = self.process is not None and bool(os.read(self.ready_fd, 1))
             os.close(self.ready_fd)
             self.ready_fd = -1
 
@@ -76,6 +79,7 @@ class Instance:
         os.close(self.pidfd)
         self.process, self.pidfd = None, -1
         self.settle()
+        self.is_serving = False
         if self.is_wanted:
             self._ended(f"process {process.pid} {_how(code)}", now)
         return f"{self.server.name}:{process.pid}" if code else ""
@@ -89,6 +93,7 @@ class Instance:
 
     def _ended(self, how: str, now: float) -> None:
         server = self.server
+        self.last_end = how
         self.start_at = self.restarts.ended(now)
         if self.start_at is not None:
             log.warning("server %s: %s; another is started", server.name, how)
@@ -103,32 +108,81 @@ class Instance:
 
 @dataclass(slots=True)
 class Pool:
-    """The processes of one [server.NAME]."""
+    """The processes of one [server.NAME]. leaving: in a restart, those that are still to be
+    replaced, newcomer: who replaces the next one."""
 
     server: Server
     demand: Demand
     instances: list[Instance] = field(default_factory=list)
+    leaving: list[Instance] = field(default_factory=list)
+    newcomer: Instance | None = None
+    restarted: int = 0
+    restart_fault: str = ""
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether processes are being replaced."""
+        return self.newcomer is not None
 
     @property
     def wanted(self) -> list[Instance]:
         """Those that are not being retired."""
         return [instance for instance in self.instances if instance.is_wanted]
 
-    def add(self) -> None:
+    def add(self) -> Instance:
         """Have one more process."""
         server = self.server
-        restarts = Restarts(server.restart_delay_s, server.maxrstart, server.gperiod)
+        restarts = Restarts(
+            server.restart_delay_s, server.maxrstart, server.gperiod, server.restart_delay_max_s
+        )
         self.instances.append(Instance(server, restarts))
+        return self.instances[-1]
+
+    def begin_restart(self) -> None:
+        """Replace every process by one that loads the module anew: the new one comes first, so
+        that no call finds nobody."""
+        if self.is_restarting:
+            return
+        self.leaving, self.restart_fault = self.wanted, ""
+        self.newcomer = self.add()
+
+    def go_on_restarting(self) -> None:
+        """Let an old one go for a new one that serves; give up when the new one cannot."""
+        while (newcomer := self.newcomer) is not None and newcomer.is_settled:
+            if not newcomer.is_serving:
+                self._give_up_restart(newcomer)
+                return
+            if self.leaving:
+                self.leaving.pop(0).retire()
+            self.newcomer = self.add() if self.leaving else None
+            self.restarted += not self.is_restarting
+
+    def _give_up_restart(self, newcomer: Instance) -> None:
+        newcomer.retire()
+        self.leaving, self.newcomer = [], None
+        self.restart_fault = newcomer.last_end or "the new process did not begin to serve"
+        log.error("server %s is not restarted: %s", self.server.name, self.restart_fault)
+
+    def scale(self, count: int) -> None:
+        """Have so many processes, at least; above MAX too."""
+        self.demand.least, self.demand.most = count, max(count, self.demand.most, 1)
+        for instance in self.wanted[count:]:
+            instance.retire()
+        for _ in range(count - len(self.wanted)):
+            self.add()
 
     def describe(self) -> dict[str, Any]:
         """The server for operators."""
         return {
             "name": self.server.name,
             "module": self.server.module,
-            "min": self.server.min,
-            "max": self.server.max,
+            "min": self.demand.least,
+            "max": self.demand.most,
             "pids": [i.process.pid for i in self.instances if i.process is not None],
             "restarts": sum(i.restarts.count for i in self.instances),
+            "restarting": self.is_restarting,
+            "restarted": self.restarted,
+            "restart_fault": self.restart_fault,
             "fault": next((i.fault for i in self.instances if i.fault), ""),
         }
 

@@ -24,6 +24,7 @@ IPC_PATH_MAX = 107
 """The most bytes of a Unix socket's path on Linux."""
 PORT_MAX = 65_535
 SHOWN_MAX = 60
+SERVICE_CHARACTERS_MAX = 127
 
 _SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -152,6 +153,21 @@ def directories(value: Any) -> tuple[Path, ...]:
     if not isinstance(value, list):
         raise Refused(f'must be a list of paths, such as ["."], not {shown(value)}')
     return tuple(directory(item) for item in value)
+
+
+def variables(value: Any) -> tuple[str, ...]:
+    """A list of environment variables."""
+    good = isinstance(value, list) and all(isinstance(i, str) and i.find("=") > 0 for i in value)
+    if not good or any("\0" in item for item in value):
+        raise Refused(f'must be a list such as ["NAME=VALUE"], not {shown(value)}')
+    return tuple(value)
+
+
+def service(value: Any) -> str:
+    """A service's name, or nothing."""
+    if not isinstance(value, str) or len(value) > SERVICE_CHARACTERS_MAX or (value and not value.isprintable()):
+        raise Refused(f"must be the name of a service, not {shown(value)}")
+    return value
 
 
 def addresses(value: Any) -> tuple[str, ...]:

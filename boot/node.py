@@ -59,7 +59,7 @@ class NodeProcess:
         self._broker = Broker(
             self._engine,
             self._journal,
-            compose.monitor(config),
+            compose.monitor(config, node),
             compose.identity(config, node),
             compose.clock_ms,
         )
@@ -78,6 +78,7 @@ class NodeProcess:
         addresses = self._gateway.bind()
         self._start_workers()
         self._schedule()
+        self._broker.open_declared(compose.declared(self._config, self._node))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self._servers.start(addresses[0])
@@ -100,8 +101,8 @@ class NodeProcess:
         """Read the log; what boots COLD is emptied, and that is logged too."""
         recovery = self._engine.recovery()
         records = 0
-        for _, kind, _, payload in self._journal.recover():
-            recovery.apply(kind, payload)
+        for _, kind, _, payload, position in self._journal.recover():
+            recovery.apply(kind, payload, position)
             records += 1
         recovery.finish()
         fx = Effects()
@@ -124,7 +125,7 @@ class NodeProcess:
         self._broker.releases.outlet = self
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
         self._broker.storage = self._storage
-        self._broker.describe_servers = self._servers.describe
+        self._broker.servers = self._servers
         self._broker.arm = self._arm
         self._lanes = LanePool(group.hmsmaxthr, self._broker.handle, on_fault=self._on_fault)
 

@@ -59,12 +59,30 @@ SERVER = Section(
             "Pause before an ended process is started again, so that a fault does not spin.",
         ),
         Key(
+            "restart_delay_max_s",
+            kinds.number(0, 3600),
+            30,
+            "The pause doubles with every restart within GPERIOD, up to this.",
+        ),
+        Key(
             "MAXRSTART",
             kinds.integer(-1, 10_000),
             5,
             "Restarts within GPERIOD before the node gives up; -1 never gives up.",
         ),
         Key("GPERIOD", kinds.integer(1, 86_400), 60, "Seconds over which MAXRSTART counts."),
+        Key(
+            "idle_s",
+            kinds.number(0.1, 86_400),
+            60,
+            "A process above MIN ends when for so long not all were busy.",
+        ),
+        Key(
+            "environment",
+            kinds.variables,
+            [],
+            "Variables of its processes beside the node's own, each written NAME=VALUE.",
+        ),
     ),
     later={
         "CLOPT": f"{ABSENT}; a module reads its own settings",
@@ -81,14 +99,31 @@ SERVICE = Section(
             "timeout_s",
             kinds.number(0, 86_400),
             0,
-            "The longest a call of it may take; 0 leaves it to the caller.",
+            "The longest run; past it the caller gets TPESVCERR and the process ends. 0: none.",
+        ),
+        Key(
+            "blocktime_s",
+            kinds.number(0, 86_400),
+            0,
+            "How long a call of it waits that does not say so itself; 0: BLOCKTIME of the node.",
+        ),
+        Key(
+            "PRIO",
+            kinds.integer(1, 100),
+            50,
+            "Of two calls that wait for one server the one of the higher PRIO goes first.",
+        ),
+        Key(
+            "concurrency",
+            kinds.integer(0, 10_000),
+            0,
+            "So many calls of it run at once, whatever number of servers there is; 0: no limit.",
         ),
     ),
     later={
         "SVCTIME": "is written timeout_s",
         "SVRNAME": f"is not needed: a server offers the services of its module; {ABSENT}",
         "AUTOTRAN": ABSENT,
-        "PRIO": ABSENT,
     },
 )
 
@@ -148,6 +183,18 @@ QUEUE = Section(
             ),
             "REJECT_NEWEST",
             "What a full queue does: it refuses the message that would be too many.",
+        ),
+        Key(
+            "listener",
+            kinds.service,
+            "",
+            'The service that the node calls for every message; "" leaves them to consumers.',
+        ),
+        Key(
+            "listener_sessions",
+            kinds.integer(1, 256),
+            1,
+            "Sessions that feed it: one keeps the order, more run side by side.",
         ),
     ),
     later={**_QUOTAS, **_GLOBAL, **_TYPE},

@@ -107,6 +107,12 @@ NODE = Section(
             "The most consumers open at once on the node.",
         ),
         Key(
+            "BLOCKTIME",
+            kinds.number(0, 86_400),
+            30,
+            "How long a call waits when neither caller nor service says it; 0: for ever.",
+        ),
+        Key(
             "prefetch_max",
             kinds.integer(1, 65_535),
             8192,

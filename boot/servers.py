@@ -10,17 +10,21 @@ import select
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from boot.entries import Config, Node
 from boot.instances import Instance, Pool
 from boot.restarts import Demand
+from field_buffer.catalogue import InvalidArgument, ServerNotFound
 from tpmon.monitored import Load
 
 __all__ = ["Servers"]
 
 STOP_TIMEOUT_S = 10.0
+PROCESSES_MAX = 256
 _LONG_MS = 60_000.0
 
 log = logging.getLogger("hms.servers")
@@ -48,7 +52,11 @@ class Servers:
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)
         self._is_stopping = False
-        self._pools = {s.name: Pool(s, Demand(s.min, s.max)) for s in config.servers_of(node)}
+        self._pools = {
+            s.name: Pool(s, Demand(s.min, s.max, s.idle_s)) for s in config.servers_of(node)
+        }
+        self._orders: deque[Callable[[], None]] = deque()
+        self._shown: list[dict[str, Any]] = []
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._watch, name="hms-servers", daemon=True)
 
@@ -56,8 +64,8 @@ class Servers:
         """Start MIN processes of each server; they connect to that address."""
         self._address = address
         for pool in self._pools.values():
-            for _ in range(pool.server.min):
-                pool.add()
+            pool.scale(pool.server.min)
+        self._show()
         if self._pools:
             self._thread.start()
 
@@ -79,8 +87,9 @@ class Servers:
             self._wake()
             self._thread.join(timeout_s)
             self._kill_rest()
-        if is_first and not self._thread.is_alive():
-            os.close(self._wake_fd)
+
+    def __del__(self) -> None:
+        os.close(self._wake_fd)  # not before: an order may come at any time
 
     def adjust(self, loads: Sequence[Load]) -> None:
         """Start or end a process where the load asks for it; to be called every second."""
@@ -88,15 +97,60 @@ class Servers:
         with self._lock:
             for load in loads:
                 pool = self._pools.get(load.name)
-                if pool is not None and not self._is_stopping:
+                if pool is not None and not self._is_stopping and not pool.is_restarting:
                     self._adjust(pool, load, now)
+            self._show()
+
+    # orders, which wait for nothing: they are given under the engine's lock
 
     def describe(self) -> list[dict[str, Any]]:
         """The servers for operators; fault: why a process is not started again."""
-        with self._lock:
-            return [pool.describe() for pool in self._pools.values()]
+        return self._shown
+
+    def kill(self, name: str) -> None:
+        """End the process "NAME:pid" at once: its service hangs."""
+        self._order(partial(self._kill, name))
+
+    def restart(self, name: str) -> None:
+        """Replace the processes of a server one by one; ServerNotFound."""
+        self._order(self._pool(name).begin_restart)
+
+    def scale(self, name: str, count: int) -> None:
+        """Have so many processes of a server; ServerNotFound, InvalidArgument."""
+        if not 0 <= count <= PROCESSES_MAX:
+            detail = f"{count} is not between 0 and {PROCESSES_MAX}"
+            raise InvalidArgument(what="scale", detail=detail)
+        self._order(partial(self._pool(name).scale, count))
+
+    def _pool(self, name: str) -> Pool:
+        if name not in self._pools:
+            raise ServerNotFound(server=name)
+        return self._pools[name]
+
+    def _order(self, order: Callable[[], None]) -> None:
+        self._orders.append(order)
+        self._wake()
 
     # with the lock held
+
+    def _kill(self, name: str) -> None:
+        for instance in self._instances():
+            process = instance.process
+            if process is not None and name == f"{instance.server.name}:{process.pid}":
+                log.error("process %s is ended: its service ran past its limit", name)
+                process.kill()
+
+    def _carry_out(self) -> None:
+        """What was ordered, and what goes on of it."""
+        while self._orders:
+            order = self._orders.popleft()
+            if not self._is_stopping:
+                order()
+        for pool in self._pools.values():
+            pool.go_on_restarting()
+
+    def _show(self) -> None:
+        self._shown = [pool.describe() for pool in self._pools.values()]
 
     def _instances(self) -> list[Instance]:
         return [instance for pool in self._pools.values() for instance in pool.instances]
@@ -127,8 +181,10 @@ class Servers:
     def _watch(self) -> None:
         while True:
             with self._lock:
+                self._carry_out()
                 wait_ms = self._start_due()
                 watched = self._watched()
+                self._show()
                 if self._is_stopping and not watched:
                     return
             for name in filter(None, self._wait(watched, wait_ms)):
@@ -170,6 +226,7 @@ class Servers:
                     ended.append(instance.reap(self._clock()))
                 elif instance is not None:
                     instance.settle()
+            self._show()
             self._settled.notify_all()
         return ended
 

@@ -103,6 +103,13 @@ class TpOutputType(HmsError, TypeError):
     symbol: ClassVar[str] = "TPEOTYPE"
 
 
+class TpEvent(HmsError):
+    """An event of a conversation. (TPEEVENT)"""
+
+    code: ClassVar[int] = 22
+    symbol: ClassVar[str] = "TPEEVENT"
+
+
 class TpMatch(HmsError):
     """The name is taken by something else. (TPEMATCH)"""
 
@@ -490,6 +497,21 @@ class SendFailed(TpSystem):
     )
 
 
+class SendInDoubt(TpSystem):
+    """HMS-3011: {count} messages to {destination} may be stored already: they come again in a batch that is too old to be remembered."""
+
+    number: ClassVar[int] = 3011
+    text: ClassVar[str] = (
+        "{count} messages to {destination} may be stored already: they come again in a batch "
+        "that is too old to be remembered"
+    )
+    cure_text: ClassVar[str] = (
+        "Look whether they are there before you send them anew. A node forgets batches that "
+        "may still come again when max_requests is lowered while clients wait for "
+        "confirmations."
+    )
+
+
 class DestinationNotFound(TpNoEntry):
     """HMS-4001: there is no {kind} {destination} on this node."""
 
@@ -544,6 +566,67 @@ class UndefinedLimitBehavior(TpInvalid):
     text: ClassVar[str] = "limit behaviour {value} is not known"
     cure_text: ClassVar[str] = (
         "Use FLOW_CONTROL, REMOVE_OLDEST, REJECT_NEWEST or REMOVE_LOW_PRIORITY."
+    )
+
+
+class TopicStringError(TpInvalid):
+    """HMS-4020: topic string {topic!r}: {detail}."""
+
+    number: ClassVar[int] = 4020
+    text: ClassVar[str] = "topic string {topic!r}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Correct it: levels are separated by /, every other character is part of a level."
+    )
+
+
+class NotRetained(TpQueueFull):
+    """HMS-4021: a publication on {topic} cannot be retained, so nobody got it: {detail}."""
+
+    number: ClassVar[int] = 4021
+    text: ClassVar[str] = (
+        "a publication on {topic} cannot be retained, so nobody got it: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Clear retained publications (hms topic clear-retained), raise the limit in "
+        "hms.conf, or publish without retain."
+    )
+
+
+class PublicationFailed(TpQueueFull):
+    """HMS-4022: a publication on {topic} reached nobody: subscription {subscription} cannot take it ({detail}) and delivery is {delivery}."""
+
+    number: ClassVar[int] = 4022
+    text: ClassVar[str] = (
+        "a publication on {topic} reached nobody: subscription {subscription} cannot take it "
+        "({detail}) and delivery is {delivery}"
+    )
+    cure_text: ClassVar[str] = (
+        "Make room at that subscription, or set persistent_delivery or "
+        "non_persistent_delivery of the topic to ALLAVAIL."
+    )
+
+
+class NoRetainedMessage(TpNoEntry):
+    """HMS-4023: nothing is retained on {topic}."""
+
+    number: ClassVar[int] = 4023
+    text: ClassVar[str] = "nothing is retained on {topic}"
+    cure_text: ClassVar[str] = (
+        "Ask again when something was published there with retain, or subscribe to what "
+        "comes next."
+    )
+
+
+class TopicLimit(TpLimit):
+    """HMS-4024: the node knows {count} topics of {limit}; {topic} would be one more."""
+
+    number: ClassVar[int] = 4024
+    text: ClassVar[str] = (
+        "the node knows {count} topics of {limit}; {topic} would be one more"
+    )
+    cure_text: ClassVar[str] = (
+        "Use fewer different topic strings, shorten topic_life_s, or raise max_topics in "
+        "hms.conf."
     )
 
 
@@ -703,6 +786,121 @@ class ServiceLimit(TpLimit):
     )
 
 
+class ServiceHung(ServiceError):
+    """HMS-6010: service {service} ran longer than its limit of {limit_s} s; its server is ended."""
+
+    number: ClassVar[int] = 6010
+    text: ClassVar[str] = (
+        "service {service} ran longer than its limit of {limit_s} s; its server is ended"
+    )
+    cure_text: ClassVar[str] = (
+        "Whether it took effect is not known. Look at the server's log, or raise timeout_s "
+        "of [service.{service}]."
+    )
+
+
+class ServiceBusy(TpWouldBlock):
+    """HMS-6011: no server of {service} is free and the call may not wait (TPNOBLOCK)."""
+
+    number: ClassVar[int] = 6011
+    text: ClassVar[str] = (
+        "no server of {service} is free and the call may not wait (TPNOBLOCK)"
+    )
+    cure_text: ClassVar[str] = (
+        "Call again later, or without TPNOBLOCK; MAX in [server.NAME] allows more servers."
+    )
+
+
+class ServiceMismatch(TpMatch):
+    """HMS-6012: the service {service} is offered as {theirs!r} by another server, here as {ours!r}."""
+
+    number: ClassVar[int] = 6012
+    text: ClassVar[str] = (
+        "the service {service} is offered as {theirs!r} by another server, here as {ours!r}"
+    )
+    cure_text: ClassVar[str] = (
+        "Give it the same takes= and kind in both modules, or another name."
+    )
+
+
+class ServiceInputError(TpInputType):
+    """HMS-6013: service {service} takes {wanted}, not {given}."""
+
+    number: ClassVar[int] = 6013
+    text: ClassVar[str] = "service {service} takes {wanted}, not {given}"
+    cure_text: ClassVar[str] = "Send it data of a type that it takes."
+
+
+class ReplyTypeChanged(TpOutputType):
+    """HMS-6014: the reply of {service} is {given}, and with TPNOCHANGE only {wanted} is taken."""
+
+    number: ClassVar[int] = 6014
+    text: ClassVar[str] = (
+        "the reply of {service} is {given}, and with TPNOCHANGE only {wanted} is taken"
+    )
+    cure_text: ClassVar[str] = (
+        "Leave TPNOCHANGE out, or give the call a buffer of the reply's type."
+    )
+
+
+class ForwardLimit(TpProtocol):
+    """HMS-6015: a call was forwarded {count} times, last to {service}."""
+
+    number: ClassVar[int] = 6015
+    text: ClassVar[str] = "a call was forwarded {count} times, last to {service}"
+    cure_text: ClassVar[str] = (
+        "Look for services that forward to one another in a circle."
+    )
+
+
+class ServiceFailedReply(ServiceFailed):
+    """HMS-6016: service {service} returned TPFAIL with rcode {rcode}."""
+
+    number: ClassVar[int] = 6016
+    text: ClassVar[str] = "service {service} returned TPFAIL with rcode {rcode}"
+    cure_text: ClassVar[str] = (
+        "The failure is the application's own; the error's attribute reply holds what it "
+        "answered."
+    )
+
+
+class ConversationEnded(TpEvent):
+    """HMS-6017: the conversation with {service} is over: {detail}."""
+
+    number: ClassVar[int] = 6017
+    text: ClassVar[str] = "the conversation with {service} is over: {detail}"
+    cure_text: ClassVar[str] = "Connect again with tpconnect()."
+
+
+class ConversationProtocol(TpProtocol):
+    """HMS-6018: {what}: {detail}."""
+
+    number: ClassVar[int] = 6018
+    text: ClassVar[str] = "{what}: {detail}"
+    cure_text: ClassVar[str] = (
+        "One side speaks at a time: tpsend() with TPRECVONLY hands control over, tprecv() "
+        "tells when it comes."
+    )
+
+
+class ServerNotFound(TpNoEntry):
+    """HMS-6019: there is no server {server} on this node."""
+
+    number: ClassVar[int] = 6019
+    text: ClassVar[str] = "there is no server {server} on this node"
+    cure_text: ClassVar[str] = "hms server list shows those of hms.conf."
+
+
+class ServerRestartFailed(TpSystem):
+    """HMS-6020: server {server} was not restarted: {detail}."""
+
+    number: ClassVar[int] = 6020
+    text: ClassVar[str] = "server {server} was not restarted: {detail}"
+    cure_text: ClassVar[str] = (
+        "The processes with the code of before go on. Correct the module, then restart again."
+    )
+
+
 class TransactionRolledBack(TpTransaction):
     """HMS-7001: the transaction was rolled back: {reason}."""
 
@@ -847,12 +1045,18 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3008: ConsumerLimit,
     3009: ReceiveTimeout,
     3010: SendFailed,
+    3011: SendInDoubt,
     4001: DestinationNotFound,
     4002: DestinationKindMismatch,
     4003: DestinationNameError,
     4012: QueueFull,
     4013: NodeFull,
     4014: UndefinedLimitBehavior,
+    4020: TopicStringError,
+    4021: NotRetained,
+    4022: PublicationFailed,
+    4023: NoRetainedMessage,
+    4024: TopicLimit,
     5001: StoreLocked,
     5002: StoreCorrupt,
     5003: StoreFormatUnknown,
@@ -869,6 +1073,17 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     6007: ServiceModuleError,
     6008: CallWouldBlock,
     6009: ServiceLimit,
+    6010: ServiceHung,
+    6011: ServiceBusy,
+    6012: ServiceMismatch,
+    6013: ServiceInputError,
+    6014: ReplyTypeChanged,
+    6015: ForwardLimit,
+    6016: ServiceFailedReply,
+    6017: ConversationEnded,
+    6018: ConversationProtocol,
+    6019: ServerNotFound,
+    6020: ServerRestartFailed,
     7001: TransactionRolledBack,
     7002: TransactionTooLarge,
     8001: ConfigError,
@@ -895,12 +1110,15 @@ __all__ = [
     "ConnectionLost",
     "ConnectionRefused",
     "ConsumerLimit",
+    "ConversationEnded",
+    "ConversationProtocol",
     "DemoDataMissing",
     "DestinationKindMismatch",
     "DestinationNameError",
     "DestinationNotFound",
     "DurableNameInUse",
     "FieldError",
+    "ForwardLimit",
     "FrameTooLarge",
     "HandleUnknown",
     "HistoryError",
@@ -910,6 +1128,7 @@ __all__ = [
     "MessageFormatError",
     "MessageReadOnly",
     "MessageTooLarge",
+    "NoRetainedMessage",
     "NodeFailed",
     "NodeFull",
     "NodeNotRunning",
@@ -917,6 +1136,7 @@ __all__ = [
     "NodeStillStopping",
     "NodeStopping",
     "NotConnected",
+    "NotRetained",
     "NotSupported",
     "PropertyConversionError",
     "PropertyNameError",
@@ -924,18 +1144,28 @@ __all__ = [
     "PropertyRangeError",
     "PropertyTypeError",
     "ProtocolError",
+    "PublicationFailed",
     "QueueFull",
     "ReceiveTimeout",
     "RecordTooLarge",
+    "ReplyTypeChanged",
     "RequestTimeout",
     "ReservedProperty",
     "SelectorSyntaxError",
     "SendFailed",
+    "SendInDoubt",
     "ServerLost",
+    "ServerNotFound",
+    "ServerRestartFailed",
+    "ServiceBusy",
     "ServiceCallFailed",
     "ServiceError",
     "ServiceFailed",
+    "ServiceFailedReply",
+    "ServiceHung",
+    "ServiceInputError",
     "ServiceLimit",
+    "ServiceMismatch",
     "ServiceModuleError",
     "ServiceNotFound",
     "ServiceTaken",
@@ -950,8 +1180,11 @@ __all__ = [
     "StoreUnavailable",
     "SubscriptionNotFound",
     "TooManyRequests",
+    "TopicLimit",
+    "TopicStringError",
     "TpBadDescriptor",
     "TpConnectionClosed",
+    "TpEvent",
     "TpInputType",
     "TpInvalid",
     "TpLimit",

@@ -13,6 +13,7 @@ one call.
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -81,6 +82,8 @@ class DeliveredRow(NamedTuple):
     flags: int
 
 
+_delivered_row = partial(tuple.__new__, DeliveredRow)
+"""DeliveredRow._make without its check of the length, which the struct fixes."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Head).decode
 _EMPTY = Head()
@@ -146,15 +149,13 @@ def unpack_delivered(
     table_end = offset + count * DELIVERED_ROW.size
     if table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
-    view = memoryview(pack)
-    at = table_end
-    delivered = []
-    for values in DELIVERED_ROW.iter_unpack(view[offset:table_end]):
-        row = DeliveredRow._make(values)
-        body_at = at + row.head_bytes
-        end = body_at + row.body_bytes
-        delivered.append((row, bytes(view[at:body_at]), bytes(view[body_at:end])))
-        at = end
-    if at != len(pack):
-        raise MessageFormatError(detail=f"its rows end at byte {at} of {len(pack)}")
-    return delivered
+    data = pack if isinstance(pack, bytes) else bytes(pack)
+    table = DELIVERED_ROW.iter_unpack(memoryview(data)[offset:table_end])
+    rows = list(map(_delivered_row, table))
+    ends = list(accumulate([row[4] + row[5] for row in rows], initial=table_end))
+    if ends[-1] != len(pack):
+        raise MessageFormatError(detail=f"its rows end at byte {ends[-1]} of {len(pack)}")
+    return [  # half of what it costs a receiver to get a message: no calls, no views
+        (row, data[at : at + row[4]], data[at + row[4] : end])
+        for row, (at, end) in zip(rows, pairwise(ends), strict=True)
+    ]

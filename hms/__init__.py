@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from hms.errors import *  # noqa: F403
     from tpmon.events import Event as Event
     from tpmon.events import EventKind as EventKind
+    from tpmon.replies import Reply as Reply
+    from tpmon.verdicts import Reject as Reject
+    from tpmon.verdicts import Retry as Retry
 
 _HOMES = {
     "Browser": "hms.client.browser",
@@ -43,6 +46,9 @@ _HOMES = {
     "Producer": "hms.client.producer",
     "Queue": "hms.client.destinations",
     "Receipt": "hms.client.receipt",
+    "Reject": "tpmon.verdicts",
+    "Reply": "tpmon.replies",
+    "Retry": "tpmon.verdicts",
     "Selector": "hms.engine.selector",
     "Session": "hms.client.session",
     "Topic": "hms.client.destinations",

@@ -13,7 +13,17 @@ or entering its block, waits until the node has granted it.
 from hms.client.aio.browser import Browser
 from hms.client.aio.connection import Connection, connect
 from hms.client.aio.consumer import Consumer
+from hms.client.aio.context import JMSContext, context
 from hms.client.aio.producer import Producer
 from hms.client.aio.session import Session
 
-__all__ = ["Browser", "Connection", "Consumer", "Producer", "Session", "connect"]
+__all__ = [
+    "Browser",
+    "Connection",
+    "Consumer",
+    "JMSContext",
+    "Producer",
+    "Session",
+    "connect",
+    "context",
+]

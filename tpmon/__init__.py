@@ -9,22 +9,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpmon.calls import *  # noqa: F403 - what __getattr__ finds, for type checkers
+    from tpmon.buffers import *  # noqa: F403 - what __getattr__ finds, for type checkers
+    from tpmon.calls import *  # noqa: F403 - the same
     from tpmon.constants import *  # noqa: F403 - the same
     from tpmon.context import gettperrno as gettperrno
     from tpmon.context import gettpurcode as gettpurcode
-    from tpmon.environment import *  # noqa: F403 - what __getattr__ finds
+    from tpmon.conversation import *  # noqa: F403 - what __getattr__ finds
+    from tpmon.environment import *  # noqa: F403 - the same
+    from tpmon.eventing import *  # noqa: F403 - the same
+    from tpmon.notices import *  # noqa: F403 - the same
+    from tpmon.replies import Reply as Reply
     from tpmon.server import *  # noqa: F403 - the same
-    from tpmon.unsupported import *  # noqa: F403 - the same
+    from tpmon.verdicts import *  # noqa: F403 - the same
 
 _NAMES = {
-    "calls": "TPSTART_T TpReply tpacall tpalloc tpcall tpcancel tpend tpfree tpget_timeout "
-    "tpgetrply tprealloc tpset_timeout tpstart tpstrerror tptypes",
+    "buffers": "tpalloc tpfree tprealloc tptypes",
+    "calls": "TPSTART_T TpReply tpacall tpcall tpcancel tpend tpget_timeout tpgetrply "
+    "tpset_timeout tpstart tpstrerror",
     "context": "gettperrno gettpurcode",
+    "conversation": "Conversation tpconnect tpdiscon tprecv tpsend",
     "environment": "tmaxreadenv tpgetenv tpputenv",
-    "server": "Request Server ServiceResult service tpadvertise tpforward tpreturn tpunadvertise",
-    "unsupported": "tpbroadcast tpconnect tpdiscon tppost tprecv tpsend tpsetunsol tpsubscribe "
-    "tpunsubscribe",
+    "eventing": "TPEVCTL tppost tpsubscribe tpsubscribe2 tpunsubscribe",
+    "notices": "tpbroadcast tpchkunsol tpclearunsol tpgetclid tpgetunsol tpnotify tpsendtocli "
+    "tpsetunsol tpsetunsol_flag",
+    "replies": "Reply",
+    "server": "Request Server ServiceResult TPSVCINFO service tpadvertise tpforward tpreturn "
+    "tpunadvertise",
+    "verdicts": "Reject Retry",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 """Where each public name is; the constants, which import nothing, are looked up by their TP."""
@@ -38,7 +49,8 @@ def _public() -> list[str]:
 def _find(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"tpmon.{_HOMES[name]}"), name)
-    constants = importlib.import_module("tpmon.constants") if name.startswith("TP") else None
+    is_constant = name.startswith(("TP", "UNSOL_"))
+    constants = importlib.import_module("tpmon.constants") if is_constant else None
     if constants is None or name not in constants.__all__:
         raise AttributeError(f"module 'tpmon' has no attribute {name!r}")
     return getattr(constants, name)

@@ -17,7 +17,9 @@ from field_buffer.catalogue import IllegalState
 from field_buffer.errors import HmsError
 from tpmon.calling import Calling
 from tpmon.carrier import guarded
+from tpmon.data import Data
 from tpmon.link import State
+from tpmon.replies import Reply
 from tpmon.steps import FOREVER, Outside, Steps, Wait
 from tpmon.transport import Transport
 
@@ -82,6 +84,18 @@ class AsyncConnection(Calling):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+    async def call(self, service: str, data: Data = None, timeout_s: float | None = None) -> Reply:
+        """Run a service and wait for its reply; timeout_s None: as long as the service or the node
+        says. ServiceTimeout, ServiceNotFound, ServerLost, ServiceHung; ServiceFailedReply when the
+        service itself fails, with its reply as attribute."""
+        return await self.run(self.asking_service(service, data, timeout_s))
+
+    def call_async(
+        self, service: str, data: Data = None, timeout_s: float | None = None
+    ) -> "asyncio.Task[Reply]":
+        """The same as a task: its reply can be awaited later."""
+        return self.loop.create_task(self.call(service, data, timeout_s))
 
     # ---- operations
 

@@ -16,7 +16,9 @@ from field_buffer.errors import HmsError
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
 from hms.store.interface import Store
+from tpmon.declared import Declared, open_declared
 from tpmon.doorman import Doorman, Identity
+from tpmon.housekeeping import Housekeeping
 from tpmon.listening import call_listeners, drain_monitor
 from tpmon.monitor import Load, Monitor, Origin
 from tpmon.protocol import structures as wire
@@ -32,6 +34,7 @@ from tpmon.protocol.frames import (
 )
 from tpmon.releases import ToPeer
 from tpmon.requests import Requests
+from tpmon.supervisor import NoServers, Supervisor
 from tpmon.wire import encode_effect
 
 __all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
@@ -84,12 +87,14 @@ class Broker:
         self.arm: Callable[[int], None] = lambda _due_ms: None
         """Told the time, in milliseconds since 1970, when a TICK is wanted."""
         self._armed_ms: int | None = None
-        self.describe_servers: Callable[[], list[dict[str, Any]]] = list
+        self.servers: Supervisor = NoServers()
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._progress = threading.Condition()
-        self._requests = Requests(engine, monitor, self._status, self._list_servers)
+        self._housekeeping = Housekeeping(engine, store, self._change)
+        self._housekeeping.wait_for_log = self._await_log
+        self._requests = Requests(engine, monitor, self._status, lambda: self.servers)
 
     # general workers
 
@@ -111,14 +116,20 @@ class Broker:
         if not any(envelope.kind is Kind.SEND for envelope, _, _ in commands):
             return
         store = self._store
+        self._await_log()
         with self._progress:
-            if store.backlog_bytes > BACKLOG_BYTES_MAX:
-                self._progress.wait_for(
-                    lambda: store.backlog_bytes <= BACKLOG_BYTES_MAX, BACKLOG_WAIT_S
-                )
             if store.is_waiting_for_space:
                 self.storage.submit(self.maintain)
                 self._progress.wait_for(lambda: not store.is_waiting_for_space, SPACE_WAIT_S)
+
+    def _await_log(self) -> None:
+        """Wait while more than BACKLOG_BYTES_MAX are not synced yet."""
+        store = self._store
+        if store.backlog_bytes > BACKLOG_BYTES_MAX:
+            with self._progress:
+                self._progress.wait_for(
+                    lambda: store.backlog_bytes <= BACKLOG_BYTES_MAX, BACKLOG_WAIT_S
+                )
 
     def _apply(self, peer: Hashable, commands: list[Command]) -> None:
         refused = self._store.sends_refused()
@@ -149,6 +160,9 @@ class Broker:
                 self._settle(number, envelope, head, now_ms, fx)
             elif envelope.kind is Kind.REQUEST:
                 self._requests.apply(number, envelope.correlation, head, now_ms, fx)
+            elif envelope.kind is Kind.NOTICE:
+                notices = self.doorman.notices(number, head[0], head[1])
+                fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
             elif envelope.kind is Kind.GOODBYE:
                 self.doorman.dismiss(number, now_ms, fx)
             else:
@@ -158,11 +172,13 @@ class Broker:
             fx.out.append(ToPeer(peer, encode_effect(refusal)))
 
     def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int) -> None:
-        """A CALL from a client or a RESULT from a server."""
+        """A CALL from a client, a RESULT from a server, or a part of their conversation."""
         if envelope.kind is Kind.CALL:
             self.monitor.call(Origin(number, envelope.correlation), head[0], head[1], now_ms)
+        elif envelope.kind is Kind.TALK:
+            self.monitor.talk(number, head[0], head[1])
         else:
-            self.monitor.result(number, head[0], head[1])
+            self.monitor.result(number, head[0], head[1], now_ms)
 
     def _check_space(self, number: int, head: SendHead, refused: str | None) -> None:
         """A full disk refuses new messages, not those that it has and that come again."""
@@ -223,6 +239,10 @@ class Broker:
 
         self._change(change)
 
+    def open_declared(self, wanted: list[Declared]) -> None:
+        """Have the listeners of the configuration served."""
+        self._change(lambda fx, now: open_declared(self.engine, self.monitor, wanted, now, fx))
+
     def load(self) -> list[Load]:
         """How busy the node's server processes are."""
         with self._lock:
@@ -245,11 +265,15 @@ class Broker:
         with self._lock:
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
-            drain_monitor(self.engine, self.monitor, now_ms, fx)
+            hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
             for record in fx.records:
-                self._store.append(record.type, record.events, record.parts)
+                position = self._store.append(record.type, record.events, record.parts)
+                for landing, offset in record.landings:
+                    landing.landed(position + offset)
             self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
+        for name in hung:
+            self.servers.kill(name)
         if due_ms is not None:
             self.arm(due_ms)
         if fx.records:
@@ -261,7 +285,7 @@ class Broker:
         """Let go of what the log is durable for; listeners' messages go on to the monitor."""
         delivers = self.releases.release(durable_lsn)
         if delivers:
-            self._change(lambda _fx, _now: call_listeners(self.engine, self.monitor, delivers))
+            self._change(lambda _, now: call_listeners(self.engine, self.monitor, delivers, now))
 
     # storage workers
 
@@ -275,6 +299,8 @@ class Broker:
         self.release(durable_lsn)
         if self._store.needs_maintenance:
             self.storage.submit(self.maintain)
+        if self._housekeeping.is_due:
+            self.storage.submit(self._housekeeping.run)
         return True
 
     def maintain(self) -> None:
@@ -293,9 +319,6 @@ class Broker:
         """Tell every peer why the node stops."""
         self.doorman.farewell(wire.encode_error(reason))
 
-    def _list_servers(self) -> list[dict[str, Any]]:
-        return self.describe_servers()
-
     def _status(self) -> dict[str, Any]:
         identity, store = self.doorman.identity, self._store
         return {
@@ -305,6 +328,8 @@ class Broker:
             "durable_lsn": store.durable_lsn,
             "sends_refused": store.sends_refused(),
             "services": len(self.monitor.describe()),
+            "listeners_missing": self.monitor.listeners_missing(),
+            **store.describe(),
         }
 
 
@@ -326,4 +351,6 @@ _DECODERS: dict[Kind, Callable[[bytes], Any]] = {
     Kind.GOODBYE: lambda _: None,
     Kind.CALL: lambda payload: wire.decode_with_body(payload, wire.CallHead),
     Kind.RESULT: lambda payload: wire.decode_with_body(payload, wire.ResultHead),
+    Kind.TALK: lambda payload: wire.decode_with_body(payload, wire.TalkHead),
+    Kind.NOTICE: lambda payload: wire.decode_with_body(payload, wire.NoticeHead),
 }

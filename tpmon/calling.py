@@ -1,58 +1,194 @@
 """Calling services, and answering calls: what threads and asyncio have in common."""
 
+from concurrent.futures import Future
+from functools import partial
 from time import monotonic
+from typing import Any
 
-from field_buffer.catalogue import ServiceTimeout
+from field_buffer.catalogue import RequestTimeout, ServiceTimeout
 from field_buffer.packing import KIND_CARRAY
 from tpmon.asked import Pending, own_copy
 from tpmon.asking import Asking
+from tpmon.constants import TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC, TPSUCCESS
+from tpmon.context import time_left_s
+from tpmon.data import encode_data
 from tpmon.link import State
 from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import CallHead, ResultHead, decode_with_body, encode_with_body
-from tpmon.steps import Steps, Wait
+from tpmon.protocol.structures import (
+    CALLER_SPEAKS,
+    SERVICE_SPEAKS,
+    CallHead,
+    NoticeHead,
+    ResultHead,
+    decode_with_body,
+    encode_with_body,
+    make_error,
+)
+from tpmon.replies import Reply, reply_of
+from tpmon.steps import FOREVER, Steps, Wait
+from tpmon.talk import Part, Talk
 
 _ANSWER_LATE_S = 5.0
 """How much longer than the node the client waits for the answer to a call."""
 
 
 class Calling(Asking):
-    """See the module."""
+    """See the module. timeout_s None: as long as the service or the node says."""
+
+    def asking_service(self, service: str, data: Any, timeout_s: float | None) -> Steps[Reply]:
+        """Run a service and wait for its reply; what it failed with is raised."""
+        kind, encoded = encode_data(data)
+        head, answer = yield from self.calling(service, encoded, kind, timeout_s)
+        return reply_of(service, head, answer)
 
     def calling(
-        self, service: str, data: bytes, kind: int = KIND_CARRAY, timeout_s: float = 30
+        self,
+        service: str,
+        data: bytes,
+        kind: int = KIND_CARRAY,
+        timeout_s: float | None = None,
+        *,
+        may_wait: bool = True,
     ) -> Steps[tuple[ResultHead, bytes]]:
         """Run a service and wait for its result; ServiceTimeout, ServiceNotFound, ServerLost."""
-        pending = self.begin_call(service, data, kind, timeout_s)
+        timeout_s = _within_deadline(service, timeout_s)
+        pending = self.begin_call(service, data, kind, timeout_s, may_wait=may_wait)
         return (yield from self.ending_call(pending, timeout_s))
 
     def begin_call(
-        self, service: str, data: bytes, kind: int, timeout_s: float, notify: object = None
+        self,
+        service: str,
+        data: bytes,
+        kind: int,
+        timeout_s: float | None,
+        notify: object = None,
+        *,
+        may_wait: bool = True,
     ) -> Pending:
         """Call a service; notify: another key to be woken by the answer."""
+        timeout_ms = _ms(_within_deadline(service, timeout_s))
         pending = Pending(service, then=lambda _: self.link.woken.append(notify))
-        self.link.ask(Kind.CALL, _call(service, data, kind, timeout_s, is_wanted=True), pending)
+        head = CallHead(service, timeout_ms, kind, may_wait=may_wait)
+        self.link.ask(Kind.CALL, encode_with_body(head, data), pending)
         return pending
 
-    def tell_call(self, service: str, data: bytes, kind: int, timeout_s: float) -> None:
+    def promise(self, service: str, data: Any, timeout_s: float | None) -> "Future[Reply]":
+        """Call a service whose reply goes into a future, on a thread of the library."""
+        kind, encoded = encode_data(data)
+        future: Future[Reply] = Future()
+        timeout_ms = _ms(_within_deadline(service, timeout_s))
+        pending = Pending(service, then=partial(self._keep_promise, future))
+        self.link.unattended += 1
+        head = CallHead(service, timeout_ms, kind)
+        self.link.ask(Kind.CALL, encode_with_body(head, encoded), pending)
+        return future
+
+    def _keep_promise(self, future: "Future[Reply]", pending: Pending) -> None:
+        self.link.unattended -= 1
+        self.link.calls.append(lambda: _resolve(future, pending))
+
+    def tell_call(self, service: str, data: bytes, kind: int, timeout_s: float | None) -> None:
         """Call a service whose result nobody wants."""
         if self.link.state is not State.UP:
             raise own_copy(self.link.error)
-        self.link.tell(Kind.CALL, _call(service, data, kind, timeout_s, is_wanted=False))
+        head = CallHead(service, _ms(timeout_s), kind, is_reply_wanted=False)
+        self.link.tell(Kind.CALL, encode_with_body(head, data))
 
-    def ending_call(self, pending: Pending, timeout_s: float) -> Steps[tuple[ResultHead, bytes]]:
+    def ending_call(
+        self, pending: Pending, timeout_s: float | None
+    ) -> Steps[tuple[ResultHead, bytes]]:
         """Wait for the result of a call."""
-        deadline = monotonic() + timeout_s + _ANSWER_LATE_S
         is_done = False
         try:
-            is_done = yield Wait(pending, lambda: pending.is_done, deadline)
+            is_done = yield Wait(pending, lambda: pending.is_done, self.call_deadline(timeout_s))
         finally:
             if not is_done:
                 self.link.abandon(pending)
         if not is_done:
-            raise ServiceTimeout(service=pending.what, timeout_s=timeout_s)
+            raise ServiceTimeout(service=pending.what, timeout_s=timeout_s or 0)
         return decode_with_body(pending.checked().payload, ResultHead)
 
+    def call_deadline(self, timeout_s: float | None) -> float:
+        """Until when to wait for the node's word on a call; it has one when it is alive."""
+        if timeout_s is not None:
+            return monotonic() + timeout_s + _ANSWER_LATE_S
+        is_up = self.link.state is State.UP
+        return FOREVER if is_up else monotonic() + self.request_timeout_s
 
-def _call(service: str, data: bytes, kind: int, timeout_s: float, *, is_wanted: bool) -> bytes:
-    head = CallHead(service, max(1, int(timeout_s * 1000)), kind, is_wanted)
-    return encode_with_body(head, data)
+    # ---- conversations
+
+    def connecting(
+        self, service: str, data: bytes, kind: int, *, has_control: bool, deadline: float
+    ) -> Steps[Talk]:
+        """Begin a conversation; the talk when the service has taken it up. ServiceNotFound,
+        RequestTimeout."""
+        mode = CALLER_SPEAKS if has_control else SERVICE_SPEAKS
+        talk = Talk(self.link, 0, is_server=False, has_control=has_control)
+        pending = Pending(service, then=partial(self._talk_over, talk))
+        payload = encode_with_body(CallHead(service, 0, kind, mode=mode), data)
+        talk.number = self.link.ask(Kind.CALL, payload, pending)
+        self.link.talks[True, talk.number] = talk
+        try:
+            is_begun = yield Wait(talk, lambda: talk.is_begun or talk.event, deadline)
+        except BaseException:
+            self.leave(talk)
+            raise
+        if not is_begun:
+            self.leave(talk)
+            raise RequestTimeout(what=f"tpconnect({service})", timeout_s=0)
+        if pending.error is not None:
+            raise own_copy(pending.error)
+        return talk
+
+    def notifying(self, head: NoticeHead, data: bytes) -> Steps[int]:
+        """Have the node pass unsolicited data on; to how many clients."""
+        pending = Pending("a notice")
+        self.link.ask(Kind.NOTICE, encode_with_body(head, data), pending)
+        yield from self.answer_to(pending)
+        return int(pending.value() or 0)
+
+    def leave(self, talk: Talk) -> None:
+        """End a conversation from this side, whatever state it is in."""
+        talk.disconnect()
+        self.link.talks.pop((not talk.is_server, talk.number), None)
+
+    def _talk_over(self, talk: Talk, pending: Pending) -> None:
+        """The service's result ends it."""
+        self.link.talks.pop((True, talk.number), None)
+        self.link.woken.append(talk)
+        if pending.error is not None:
+            talk.ended(TPEV_SVCERR, error=pending.error)
+            return
+        head, data = decode_with_body(pending.payload, ResultHead)
+        if head.error_number:
+            error = make_error(head.error_number, head.error_fields)
+            event = TPEV_SVCFAIL if error.symbol == "TPESVCFAIL" else TPEV_SVCERR
+            talk.ended(event, error=error)
+        else:
+            event = TPEV_SVCSUCC if head.rval == TPSUCCESS else TPEV_SVCFAIL
+            talk.rcode = head.rcode
+            talk.ended(event, Part(head.kind, data))
+
+
+def _resolve(future: "Future[Reply]", pending: Pending) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        head, data = decode_with_body(pending.checked().payload, ResultHead)
+        future.set_result(reply_of(pending.what, head, data))
+    except Exception as error:  # noqa: BLE001 - all of it is the caller's
+        future.set_exception(error)
+
+
+def _within_deadline(service: str, timeout_s: float | None) -> float | None:
+    """Not longer than the caller of the service that runs here waits."""
+    left_s = time_left_s()
+    if left_s is None:
+        return timeout_s
+    if left_s <= 0:
+        raise ServiceTimeout(service=service, timeout_s=0)
+    return left_s if timeout_s is None else min(timeout_s, left_s)
+
+
+def _ms(timeout_s: float | None) -> int:
+    return 0 if timeout_s is None else max(1, int(timeout_s * 1000))

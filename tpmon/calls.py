@@ -6,36 +6,42 @@ raises nothing: its reply has tperrno TPESVCFAIL.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from field_buffer import FieldBuffer
 from field_buffer.catalogue import (
     CallDescriptorUnknown,
     CallWouldBlock,
     InvalidArgument,
+    ReplyTypeChanged,
     ServiceTimeout,
     TooManyRequests,
 )
-from tpmon.asked import Pending
 from tpmon.client import Connection
 from tpmon.constants import (
     MEANINGS,
     TPESVCFAIL,
     TPGETANY,
     TPNOBLOCK,
+    TPNOCHANGE,
     TPNOREPLY,
     TPNOTIME,
+    TPNOTRAN,
+    TPSIGRSTRT,
     TPSUCCESS,
+    TPUNSOL_IGN,
 )
-from tpmon.context import Context, current, enter, find, keeps_tperrno, note
-from tpmon.data import Data, decode_data, encode_data
+from tpmon.context import Context, Outstanding, current, enter, find, keeps_tperrno, note
+from tpmon.data import Data, decode_data, encode_data, type_name
 from tpmon.environment import addresses
+from tpmon.notices import take_notice
 from tpmon.protocol.structures import ResultHead, decode_with_body, make_error
 
 CALLS_MAX = 1024
 _ENDLESS_S = 10_000_000.0
-_LATE_S = 5.0
+_WAIT = TPNOBLOCK | TPNOTIME | TPSIGRSTRT
+_CALL = _WAIT | TPNOTRAN
 
 
 @dataclass(slots=True)
@@ -72,83 +78,107 @@ def tpstart(info: TPSTART_T | None = None) -> None:
     connection = Connection(
         addresses(), user=who.usrname, password=who.usrpwd, client_name=who.cltname
     )
-    enter(Context(connection.open()))
+    context = Context(connection.open())
+    context.unsolicited.is_ignored = bool(who.flags & TPUNSOL_IGN)
+    connection.on_notice(partial(take_notice, context))
+    enter(context)
 
 
 @keeps_tperrno
 def tpend() -> None:
-    """Disconnect; without a connection it is no error."""
+    """Disconnect; without a connection, or in a server, which keeps its own, it is no error."""
     context = find()
-    if context is not None:
+    if context is not None and not context.is_server:
         enter(None)
         context.connection.close()
 
 
 @keeps_tperrno
 def tpcall(svc: str, idata: Data = None, flags: int = 0) -> TpReply:
-    """Call a service and wait for its reply; ServiceNotFound, ServiceTimeout, ServerLost."""
+    """Call a service and wait for its reply; ServiceNotFound, ServiceTimeout, ServerLost.
+
+    flags: TPNOBLOCK fails (TPEBLOCK) when no server is free; TPNOTIME waits for ever; TPNOCHANGE
+    takes only a reply of the data's own type (TPEOTYPE); TPNOTRAN, TPSIGRSTRT.
+    """
+    check_flags("tpcall()", flags, _CALL | TPNOCHANGE)
     context = current("tpcall()")
     kind, data = encode_data(idata)
-    timeout_s = _timeout_s(context, flags)
-    result, reply = context.connection.call(svc, data, kind, timeout_s)
-    return _reply(result, reply)
+    timeout_s = patience_s(context, flags)
+    may_wait = not flags & TPNOBLOCK
+    result, reply = context.connection.run_service(svc, data, kind, timeout_s, may_wait=may_wait)
+    return _reply(svc, result, reply, wanted=kind if flags & TPNOCHANGE else None)
 
 
 @keeps_tperrno
 def tpacall(svc: str, data: Data = None, flags: int = 0) -> int:
     """Call a service without waiting; the number of the call for tpgetrply, 0 with TPNOREPLY."""
+    check_flags("tpacall()", flags, _CALL | TPNOREPLY)
     context = current("tpacall()")
     kind, encoded = encode_data(data)
-    timeout_s = _timeout_s(context, flags)
     wanted = not flags & TPNOREPLY
     if wanted and len(context.calls) >= CALLS_MAX:
         raise TooManyRequests(what="tpacall()", count=len(context.calls), limit=CALLS_MAX)
     pending = context.connection.start_call(
-        svc, encoded, kind, timeout_s, is_reply_wanted=wanted, notify=context
+        svc,
+        encoded,
+        kind,
+        patience_s(context, flags),
+        is_reply_wanted=wanted,
+        may_wait=not flags & TPNOBLOCK,
+        notify=context,
     )
     if pending is None:
         return 0
-    context.calls_made += 1
-    context.calls[context.calls_made] = pending
-    return context.calls_made
+    cd = context.new_descriptor()
+    context.calls[cd] = Outstanding(pending, kind)
+    return cd
 
 
 @keeps_tperrno
 def tpgetrply(cd: int = 0, flags: int = 0) -> TpReply:
-    """The reply to a call of tpacall; cd 0 or TPGETANY: to any. TPNOBLOCK: only if it is here."""
+    """The reply to a call of tpacall; cd 0 or TPGETANY: to any. TPNOBLOCK: only if it is here.
+
+    TPEBLOCK and a TPETIME of this function itself leave the call outstanding; every other outcome
+    ends it.
+    """
+    check_flags("tpgetrply()", flags, _WAIT | TPGETANY | TPNOCHANGE)
     context = current("tpgetrply()")
     is_any = not cd or bool(flags & TPGETANY)
-    waiting = context.calls if is_any else {cd: context.calls.get(cd)}
-    if not waiting or None in waiting.values():
+    waiting = (
+        dict(context.calls) if is_any else {cd: context.calls[cd]} if _has(context, cd) else {}
+    )
+    if not waiting:
         raise CallDescriptorUnknown(cd=cd)
-    found, pending = _wait(context, waiting, flags)  # type: ignore[arg-type]
-    del context.calls[found]
-    result, reply = decode_with_body(pending.checked().payload, ResultHead)
-    return _reply(result, reply, found)
+    found = _wait(context, waiting, flags)
+    call = context.calls.pop(found)
+    result, reply = decode_with_body(call.pending.checked().payload, ResultHead)
+    wanted = call.kind if flags & TPNOCHANGE else None
+    return _reply(call.pending.what, result, reply, found, wanted=wanted)
 
 
 @keeps_tperrno
 def tpcancel(cd: int) -> None:
     """Do not wait for the reply to a call any more; the service may still run."""
     context = current("tpcancel()")
-    pending = context.calls.pop(cd, None)
-    if pending is None:
+    call = context.calls.pop(cd, None)
+    if call is None:
         raise CallDescriptorUnknown(cd=cd)
     with context.connection.lock:
-        context.connection.link.abandon(pending)
+        context.connection.link.abandon(call.pending)
 
 
 @keeps_tperrno
 def tpset_timeout(sec: int) -> None:
-    """How long calls of this thread or task wait from now on."""
-    if sec <= 0:
-        raise InvalidArgument(what="tpset_timeout()", detail=f"{sec} is not above 0")
+    """How long calls of this thread or task wait from now on, in seconds; 0: as the service or the
+    node has it (blocktime_s, BLOCKTIME)."""
+    if sec < 0:
+        raise InvalidArgument(what="tpset_timeout()", detail=f"{sec} is below 0")
     current("tpset_timeout()").block_time_s = sec
 
 
 @keeps_tperrno
 def tpget_timeout() -> int:
-    """How long calls of this thread or task wait, in seconds."""
+    """How long calls of this thread or task wait, in seconds; 0: as service or node have it."""
     return current("tpget_timeout()").block_time_s
 
 
@@ -157,62 +187,51 @@ def tpstrerror(n: int) -> str:
     return MEANINGS.get(n, f"{n} is no tperrno")
 
 
-@keeps_tperrno
-def tpalloc(type: str, subtype: str = "", size: int = 0) -> Any:  # noqa: A002, ARG001 - Tmax's
-    """An empty buffer of a type: STRING, CARRAY, X_OCTET or FIELD."""
-    made = {"STRING": str, "CARRAY": bytearray, "X_OCTET": bytearray, "FIELD": FieldBuffer}
-    if type not in made:
-        raise InvalidArgument(what="tpalloc()", detail=f"{type!r} is no buffer type here")
-    return made[type]()
+def check_flags(what: str, flags: int, allowed: int) -> None:
+    """InvalidArgument for flags that mean nothing here."""
+    strange = flags & ~allowed
+    if strange:
+        raise InvalidArgument(what=what, detail=f"flags {strange:#x} do not belong there")
 
 
-def tprealloc(buf: Any, size: int) -> Any:  # noqa: ARG001 - Tmax's arguments
-    """The buffer; buffers grow by themselves."""
-    return buf
+def patience_s(context: Context, flags: int) -> float | None:
+    """How long a call waits; None: as service or node have it."""
+    return _ENDLESS_S if flags & TPNOTIME else context.block_time_s or None
 
 
-def tpfree(buf: Any) -> None:
-    """Nothing; kept for the reader's eye."""
+def _has(context: Context, cd: int) -> bool:
+    return cd in context.calls
 
 
-@keeps_tperrno
-def tptypes(buf: Data) -> tuple[str, str, int]:
-    """Type, subtype and size in bytes of a buffer."""
-    name = "CARRAY"
-    if isinstance(buf, str):
-        name = "STRING"
-    elif isinstance(buf, FieldBuffer | dict):
-        name = "FIELD"
-    return name, "", len(encode_data(buf)[1])
-
-
-def _timeout_s(context: Context, flags: int) -> float:
-    return _ENDLESS_S if flags & TPNOTIME else context.block_time_s
-
-
-def _wait(context: Context, waiting: dict[int, Pending], flags: int) -> tuple[int, Pending]:
+def _wait(context: Context, waiting: dict[int, Outstanding], flags: int) -> int:
     """The first of the calls that is done."""
-    connection, timeout_s = context.connection, _timeout_s(context, flags)
-    deadline = monotonic() if flags & TPNOBLOCK else monotonic() + timeout_s + _LATE_S
+    connection, timeout_s = context.connection, patience_s(context, flags)
+    deadline = monotonic() if flags & TPNOBLOCK else connection.call_deadline(timeout_s)
 
     def is_done() -> bool:
-        return any(pending.is_done for pending in waiting.values())
+        return any(call.pending.is_done for call in waiting.values())
 
     with connection.lock:
         connection.take_in()
         connection.wait_for(context, is_done, deadline)
-        for cd, pending in waiting.items():
-            if pending.is_done:
-                return cd, pending
+        for cd, call in waiting.items():
+            if call.pending.is_done:
+                return cd
     if flags & TPNOBLOCK:
         raise CallWouldBlock(cd=next(iter(waiting)))
-    raise ServiceTimeout(service=next(iter(waiting.values())).what, timeout_s=timeout_s)
+    late = next(iter(waiting.values())).pending.what
+    raise ServiceTimeout(service=late, timeout_s=timeout_s or 0)
 
 
-def _reply(result: ResultHead, data: bytes, cd: int = 0) -> TpReply:
+def _reply(
+    svc: str, result: ResultHead, data: bytes, cd: int = 0, *, wanted: int | None = None
+) -> TpReply:
     if result.error_number:
         raise make_error(result.error_number, result.error_fields)
     tperrno = 0 if result.rval == TPSUCCESS else TPESVCFAIL
+    if wanted is not None and result.kind != wanted:
+        given = type_name(result.kind)
+        raise ReplyTypeChanged(service=svc, given=given, wanted=type_name(wanted))
     note(tperrno, result.rcode)
     return TpReply(tperrno, result.rcode, decode_data(result.kind, data), cd)
 
@@ -221,16 +240,12 @@ __all__ = [
     "TPSTART_T",
     "TpReply",
     "tpacall",
-    "tpalloc",
     "tpcall",
     "tpcancel",
     "tpend",
-    "tpfree",
     "tpget_timeout",
     "tpgetrply",
-    "tprealloc",
     "tpset_timeout",
     "tpstart",
     "tpstrerror",
-    "tptypes",
 ]

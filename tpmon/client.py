@@ -1,20 +1,27 @@
 """Connection: one client's, or one server's, connection to a node, which outlives its sockets."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from time import monotonic
 from typing import Any, Self
 
+from field_buffer.catalogue import InvalidArgument
 from field_buffer.packing import KIND_CARRAY
 from tpmon.asked import OnLoss, Pending
 from tpmon.background import Background
+from tpmon.conversation import Conversation
+from tpmon.data import Data, encode_data
 from tpmon.protocol.frames import Kind
 from tpmon.protocol.structures import (
     Advertise,
     InvokeHead,
+    NoticeHead,
     Request,
     ResultHead,
     Unadvertise,
     encode_with_body,
 )
+from tpmon.replies import Reply
 
 
 class Connection(Background):
@@ -59,20 +66,43 @@ class Connection(Background):
 
     # ---- services
 
-    def call(
-        self, service: str, data: bytes, kind: int = KIND_CARRAY, timeout_s: float = 30
+    def call(self, service: str, data: Data = None, timeout_s: float | None = None) -> Reply:
+        """Run a service and wait for its reply; timeout_s None: as long as the service or the node
+        says. ServiceTimeout, ServiceNotFound, ServerLost, ServiceHung; ServiceFailedReply when the
+        service itself fails, with its reply as attribute."""
+        return self.run(self.asking_service(service, data, timeout_s))
+
+    def call_async(
+        self, service: str, data: Data = None, timeout_s: float | None = None
+    ) -> "Future[Reply]":
+        """Run a service without waiting; the future has its reply, or what call() would raise."""
+        with self.lock:
+            try:
+                return self.promise(service, data, timeout_s)
+            finally:
+                self.flush()
+
+    def run_service(
+        self,
+        service: str,
+        data: bytes,
+        kind: int = KIND_CARRAY,
+        timeout_s: float | None = None,
+        *,
+        may_wait: bool = True,
     ) -> tuple[ResultHead, bytes]:
-        """Run a service and wait for its result; ServiceTimeout, ServiceNotFound, ServerLost."""
-        return self.run(self.calling(service, data, kind, timeout_s))
+        """The same with data as it crosses the wire; may_wait: else ServiceBusy if it has to."""
+        return self.run(self.calling(service, data, kind, timeout_s, may_wait=may_wait))
 
     def start_call(
         self,
         service: str,
         data: bytes,
-        kind: int = KIND_CARRAY,
-        timeout_s: float = 30,
+        kind: int,
+        timeout_s: float | None,
         *,
         is_reply_wanted: bool = True,
+        may_wait: bool = True,
         notify: object = None,
     ) -> Pending | None:
         """Call a service without waiting; None when no reply is wanted. notify: another key to be
@@ -80,15 +110,37 @@ class Connection(Background):
         with self.lock:
             try:
                 if is_reply_wanted:
-                    return self.begin_call(service, data, kind, timeout_s, notify)
+                    return self.begin_call(
+                        service, data, kind, timeout_s, notify, may_wait=may_wait
+                    )
                 self.tell_call(service, data, kind, timeout_s)
                 return None
             finally:
                 self.flush()
 
-    def end_call(self, pending: Pending, timeout_s: float) -> tuple[ResultHead, bytes]:
-        """Wait for the result of a call."""
-        return self.run(self.ending_call(pending, timeout_s))
+    def conversation(
+        self, service: str, data: Data = None, start: str = "send", timeout_s: float = 30
+    ) -> Conversation:
+        """Begin a conversation with a service; start: "send" keeps control, "receive" leaves it to
+        the service; timeout_s: how long to wait for each word. ServiceNotFound, RequestTimeout."""
+        if start not in ("send", "receive"):
+            raise InvalidArgument(what="start", detail=f"{start!r} is neither send nor receive")
+        kind, encoded = encode_data(data)
+        deadline = monotonic() + timeout_s
+        talk = self.run(
+            self.connecting(service, encoded, kind, has_control=start == "send", deadline=deadline)
+        )
+        return Conversation(self, talk, service, timeout_s)
+
+    def notify(self, head: NoticeHead, data: bytes) -> int:
+        """Send unsolicited data; to how many clients. HandleUnknown for one that has gone."""
+        count: int = self.run(self.notifying(head, data))
+        return count
+
+    def on_notice(self, callback: Callable[[NoticeHead, bytes], None]) -> None:
+        """Have this called for unsolicited data, on a thread of the library."""
+        with self.lock:
+            self.link.on_notice = callback
 
     def on_invoke(self, callback: Callable[[InvokeHead, bytes], None]) -> None:
         """Have this called for every INVOKE, on a thread of the library; it must not block."""
@@ -101,9 +153,9 @@ class Connection(Background):
             self.link.tell(Kind.RESULT, encode_with_body(result, data))
             self.flush()
 
-    def advertise(self, service: str) -> None:
-        """Offer a service, also after every reconnect."""
-        self.request(Advertise(service))
+    def advertise(self, service: str, signature: str = "") -> None:
+        """Offer a service, also after every reconnect; ServiceMismatch."""
+        self.request(Advertise(service, signature))
 
     def unadvertise(self, service: str) -> None:
         """Offer it no longer."""

@@ -21,6 +21,16 @@ TPFUNC = TPABSOLUTE = TPACK = 0x8000
 TPUNSOL_HND, TPUNSOL_IGN, TPUNSOL_POLL = 0x01, 0x02, 0x04
 TPUNIQUE, TPONLYONE, TPMULTICONTEXTS = 0x10, 0x20, 0x40
 
+# Events of a conversation.
+TPEV_DISCONIMM, TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC = 0x01, 0x02, 0x04, 0x08
+TPEV_CONVCLOSE, TPEV_SENDONLY = 0x10, 0x20
+
+# How an event reaches its subscriber: by a service, or in the process.
+TPEV_SVC, TPEV_PROC = 1, 2
+
+# Types of unsolicited messages.
+UNSOL_TPPOST, UNSOL_TPBROADCAST, UNSOL_TPNOTIFY, UNSOL_TPSENDTOCLI, UNSOL_ANY = 1, 2, 3, 4, 5
+
 # How a service ends.
 TPFAIL, TPSUCCESS, TPEXIT, TPDOWN = 1, 2, 4, 8
 
@@ -113,6 +123,14 @@ __all__ = [
     "TPESYSTEM",
     "TPETIME",
     "TPETRAN",
+    "TPEV_CONVCLOSE",
+    "TPEV_DISCONIMM",
+    "TPEV_PROC",
+    "TPEV_SENDONLY",
+    "TPEV_SVC",
+    "TPEV_SVCERR",
+    "TPEV_SVCFAIL",
+    "TPEV_SVCSUCC",
     "TPEXIT",
     "TPFAIL",
     "TPFLOWCONTROL",
@@ -139,4 +157,9 @@ __all__ = [
     "TPUNSOL_IGN",
     "TPUNSOL_POLL",
     "TPURGENT",
+    "UNSOL_ANY",
+    "UNSOL_TPBROADCAST",
+    "UNSOL_TPNOTIFY",
+    "UNSOL_TPPOST",
+    "UNSOL_TPSENDTOCLI",
 ]

@@ -1,36 +1,78 @@
 """What the tp functions keep per thread and per task: connection, outstanding calls, tperrno."""
 
+import contextlib
 import contextvars
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from field_buffer.catalogue import NotConnected
 from field_buffer.errors import HmsError
+from tpmon.unsolicited import Unsolicited
 
 if TYPE_CHECKING:
     from tpmon.asked import Pending
     from tpmon.client import Connection
+    from tpmon.talk import Talk
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-BLOCK_TIME_S = 30
+
+class Outstanding(NamedTuple):
+    """A call of tpacall(), and the kind of the data that it sent."""
+
+    pending: "Pending"
+    kind: int
 
 
 class Context:
-    """Made by tpstart(), gone with tpend(). A task shares the one of the task that started it."""
+    """Made by tpstart(), gone with tpend(). A task shares the one of the task that started it.
 
-    def __init__(self, connection: "Connection") -> None:
+    A server process has one of its own from the beginning, over the connection that brings its
+    calls. block_time_s 0: a call waits as long as service or node say.
+    """
+
+    def __init__(self, connection: "Connection", *, is_server: bool = False) -> None:
         self.connection = connection
-        self.calls: dict[int, Pending] = {}
+        self.is_server = is_server
+        self.calls: dict[int, Outstanding] = {}
+        self.talks: dict[int, Talk] = {}
+        self.subscriptions: dict[int, Any] = {}
+        self.posts: dict[str, Any] = {}
+        self.post_session: Any = None
+        self.unsolicited = Unsolicited()
         self.calls_made = 0
-        self.block_time_s = BLOCK_TIME_S
+        self.block_time_s = 0
+
+    def new_descriptor(self) -> int:
+        """A number for a call, a conversation or a subscription."""
+        self.calls_made += 1
+        return self.calls_made
 
 
 _context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("tpmon", default=None)
 _tperrno: contextvars.ContextVar[int] = contextvars.ContextVar("tperrno", default=0)
 _tpurcode: contextvars.ContextVar[int] = contextvars.ContextVar("tpurcode", default=0)
+_deadline: contextvars.ContextVar[float | None] = contextvars.ContextVar("deadline", default=None)
+
+
+@contextlib.contextmanager
+def serving(deadline: float | None) -> Iterator[None]:
+    """A service runs until then, in seconds since 1970 UTC; what it calls must end before."""
+    token = _deadline.set(deadline)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def time_left_s() -> float | None:
+    """How long the caller of the service that runs here still waits; None: for ever, or no service
+    runs here."""
+    deadline = _deadline.get()
+    return None if deadline is None else deadline - time.time()
 
 
 def current(what: str) -> Context:

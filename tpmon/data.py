@@ -50,3 +50,17 @@ def decode_data(kind: int, data: bytes) -> Any:
     except Exception as fault:  # msgspec also raises RecursionError and UnicodeDecodeError
         raise MessageFormatError(detail=f"the data of a call: {fault}") from fault
     return FieldBuffer.decode(data) if kind == KIND_FIELD else data
+
+
+_TYPE_NAMES = {
+    KIND_CARRAY: "CARRAY",
+    KIND_TEXT: "STRING",
+    KIND_MAP: "JSON",
+    KIND_FIELD: "FIELD",
+    KIND_NONE: "NONE",
+}
+
+
+def type_name(kind: int) -> str:
+    """The buffer type of data, as Tmax calls it; a mapping is JSON."""
+    return _TYPE_NAMES.get(kind, "CARRAY")

@@ -3,13 +3,16 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from field_buffer.catalogue import NodeStopping, ProtocolError
+from field_buffer.catalogue import HandleUnknown, NodeStopping, ProtocolError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from tpmon.monitor import Monitor
 from tpmon.protocol import structures as wire
 from tpmon.protocol.frames import Kind, frame
-from tpmon.releases import Releases, ToPeer
+from tpmon.releases import Releases, ToConnection, ToPeer
+
+ONE_CLIENT = 3
+"""What of a notice for the client whose number it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Doorman:
         self._engine = engine
         self._monitor = monitor
         self._next = 1
+        self._names: dict[int, tuple[str, str]] = {}
+        """User and client name of each client that is no server."""
 
     def hello(
         self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
@@ -54,6 +59,8 @@ class Doorman:
         self.releases.outlet.accept(peer)
         if hello.is_server:
             self._monitor.introduce(number, hello.client_name)
+        else:
+            self._names[number] = hello.user, hello.client_name
         me = self.identity
         welcome = wire.Welcome(number, me.node, me.node_uid, me.limits, me.version)
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
@@ -62,6 +69,7 @@ class Doorman:
         """A connection ended."""
         peer = self.peers.pop(number, None)
         self.numbers.pop(peer, None)
+        self._names.pop(number, None)
         self._monitor.lost(number)
         self._engine.close_connection(number, now_ms, fx)
 
@@ -71,6 +79,23 @@ class Doorman:
         self.close(number, now_ms, fx)
         if peer is not None:
             self.releases.outlet.forget(peer)
+
+    def notices(self, sender: int, head: wire.NoticeHead, data: bytes) -> list[ToConnection]:
+        """Unsolicited data for the clients that are meant; HandleUnknown for one that has gone."""
+        if head.what == ONE_CLIENT:
+            if head.client not in self._names:
+                raise HandleUnknown(what="client", handle=head.client)
+            meant = [head.client]
+        else:
+            meant = [number for number in self._names if self._is_meant(number, head)]
+        told = wire.NoticeHead(head.what, head.kind, sender)
+        parts = frame(Kind.NOTICE, wire.encode_with_body(told, data))
+        return [ToConnection(number, parts) for number in meant]
+
+    def _is_meant(self, number: int, head: wire.NoticeHead) -> bool:
+        user, name = self._names[number]
+        is_here = head.node in ("", self.identity.node)
+        return is_here and head.user in ("", user) and head.client_name in ("", name)
 
     def farewell(self, goodbye: bytes) -> None:
         """Tell every peer why the node stops."""

@@ -5,20 +5,31 @@ answer could not be encoded. A traceback goes to the server's log, never over th
 """
 
 import logging
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from time import perf_counter_ns
+from typing import Any, NamedTuple, Protocol
 
-from field_buffer.catalogue import ServiceCallFailed
+import msgspec
+
+from field_buffer.catalogue import (
+    ConversationProtocol,
+    ServiceCallFailed,
+    ServiceInputError,
+)
 from field_buffer.errors import HmsError
 from field_buffer.packing import DELIVERED_ROW, KIND_NONE, DeliveredRow
-from tpmon.constants import TPEXIT, TPFAIL, TPSUCCESS
-from tpmon.data import decode_data, encode_data
-from tpmon.protocol.structures import QUEUE, InvokeHead, ResultHead, wire_fields
+from tpmon.constants import TPCONV, TPEXIT, TPFAIL, TPRECVONLY, TPSENDONLY, TPSUCCESS
+from tpmon.context import serving
+from tpmon.data import decode_data, encode_data, type_name
+from tpmon.protocol.structures import QUEUE, SERVICE_SPEAKS, InvokeHead, ResultHead, wire_fields
 from tpmon.registry import Registry, Request, ServiceResult
+from tpmon.verdicts import Reject, Retry
 
-__all__ = ["Outcome", "invoke"]
+__all__ = ["Outcome", "Speaker", "invoke"]
 
 DETAIL_CHARACTERS_MAX = 1000
 """A result's header is limited to 64 KiB; the rest stands in the log."""
+REJECTED, RETRY = 1, 2
 
 _LOGGER = logging.getLogger("tpmon.server")
 
@@ -31,13 +42,54 @@ class Outcome(NamedTuple):
     is_last: bool = False
 
 
-def invoke(handlers: Registry, head: InvokeHead, data: bytes, answer_bytes_max: int) -> Outcome:
+class Speaker(Protocol):
+    """The server's side of a conversation."""
+
+    cd: int
+
+    def say(self, data: Any) -> None:
+        """Say something and hand control over, as soon as this side has it."""
+
+    def hear(self) -> Any:
+        """What the other side says next; ConversationEnded."""
+
+
+def invoke(
+    handlers: Registry,
+    head: InvokeHead,
+    data: bytes,
+    answer_bytes_max: int,
+    speaker: Speaker | None = None,
+) -> Outcome:
     """Run the handler and tell what came of it; raises nothing."""
+    began_ns = perf_counter_ns()
+    with serving(head.deadline_ms / 1000 if head.deadline_ms else None):
+        outcome = _run(handlers, head, data, answer_bytes_max, speaker)
+    elapsed_us = (perf_counter_ns() - began_ns) // 1000
+    timed = msgspec.structs.replace(outcome.head, elapsed_us=elapsed_us)
+    return outcome._replace(head=timed)
+
+
+def _run(
+    handlers: Registry,
+    head: InvokeHead,
+    data: bytes,
+    answer_bytes_max: int,
+    speaker: Speaker | None,
+) -> Outcome:
     try:
-        returned = handlers.find(head.service)(_request(head, data))
+        _check_type(handlers, head)
+        request = _request(head, data, speaker)
+        returned = handlers.find(head.service)(request)
+        if handlers.is_conversation(head.service):
+            returned = _converse(head.service, returned, speaker)
         return _result(head, returned, answer_bytes_max)
     except SystemExit as wish:
         return _failed(head, f"SystemExit: {wish}")._replace(is_last=True)
+    except (Reject, Retry) as verdict:
+        return _judged(head, verdict)
+    except (ServiceInputError, ConversationProtocol) as error:
+        return _refused(head, error)
     except HmsError as error:
         _LOGGER.exception("service %s failed", head.service)
         return _failed(head, _said(error))
@@ -46,12 +98,45 @@ def invoke(handlers: Registry, head: InvokeHead, data: bytes, answer_bytes_max: 
         return _failed(head, _said(fault))
 
 
-def _request(head: InvokeHead, data: bytes) -> Request:
+def _check_type(handlers: Registry, head: InvokeHead) -> None:
+    """TPEITYPE for what the service does not take."""
+    takes, given = handlers.takes(head.service), type_name(head.kind)
+    if takes and given not in takes:
+        raise ServiceInputError(service=head.service, wanted=" or ".join(takes), given=given)
+
+
+def _converse(
+    service: str, talk: "Generator[Any, Any, Any]", speaker: Speaker | None
+) -> ServiceResult | Any:
+    """Drive a generator: what it yields is said, if anything, and it gets what is said to it."""
+    if speaker is None:
+        talk.close()
+        raise ConversationProtocol(what=service, detail="it is a conversation: use tpconnect()")
+    step, given = talk.send, None
+    try:
+        while True:
+            said = step(given)
+            try:
+                if said is not None:
+                    speaker.say(said)
+                step, given = talk.send, speaker.hear()
+            except HmsError as error:
+                step, given = talk.throw, error
+    except StopIteration as ended:
+        return ended.value
+
+
+def _request(head: InvokeHead, data: bytes, speaker: Speaker | None) -> Request:
     deadline = head.deadline_ms / 1000 if head.deadline_ms else None
-    if not head.is_message:
-        return Request(decode_data(head.kind, data), None, head.service, deadline)
-    message = _message(head, data)
-    return Request(message.body, message, head.service, deadline)
+    if head.is_message:
+        message = _message(head, data)
+        return Request(message.body, message, head.service, deadline)
+    flags = 0
+    if head.mode:
+        flags = TPCONV | (TPSENDONLY if head.mode == SERVICE_SPEAKS else TPRECVONLY)
+    cd = speaker.cd if speaker is not None else 0
+    decoded = decode_data(head.kind, data)
+    return Request(decoded, None, head.service, deadline, head.client, flags, cd)
 
 
 def _message(head: InvokeHead, body: bytes) -> Any:
@@ -72,14 +157,33 @@ def _result(head: InvokeHead, returned: Any, answer_bytes_max: int) -> Outcome:
     if len(data) > answer_bytes_max:
         limit = f"{answer_bytes_max} that the node takes"
         return _failed(head, f"its answer of {len(data)} bytes is above the {limit}")
+    if result.forward and head.mode:
+        return _failed(head, "a conversation cannot be forwarded")
     rval = TPSUCCESS if result.rval == TPSUCCESS else TPFAIL
     is_last = result.rval == TPEXIT
-    return Outcome(ResultHead(head.call, rval, result.rcode, kind), data, is_last)
+    sent = ResultHead(head.call, rval, result.rcode, kind, forward=result.forward)
+    return Outcome(sent, data, is_last)
+
+
+def _judged(head: InvokeHead, verdict: Reject | Retry) -> Outcome:
+    """What becomes of a listener's message; a call just failed."""
+    _LOGGER.warning("service %s: %s: %s", head.service, type(verdict).__name__, verdict.detail)
+    failed = _failed(head, _said(verdict))
+    is_reject = isinstance(verdict, Reject)
+    delay_ms = 0 if is_reject else round(verdict.delay_s * 1000)
+    judged = REJECTED if is_reject else RETRY
+    return failed._replace(
+        head=msgspec.structs.replace(failed.head, verdict=judged, delay_ms=delay_ms)
+    )
+
+
+def _refused(head: InvokeHead, error: HmsError) -> Outcome:
+    fields = wire_fields(error)
+    return Outcome(ResultHead(head.call, TPFAIL, 0, KIND_NONE, error.number, fields))
 
 
 def _failed(head: InvokeHead, detail: str) -> Outcome:
-    error = ServiceCallFailed(service=head.service, detail=detail)
-    return Outcome(ResultHead(head.call, TPFAIL, 0, KIND_NONE, error.number, wire_fields(error)))
+    return _refused(head, ServiceCallFailed(service=head.service, detail=detail))
 
 
 def _said(fault: Exception) -> str:

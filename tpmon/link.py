@@ -20,10 +20,21 @@ from tpmon.events import Event, EventKind
 from tpmon.participants import Participant, Receiver
 from tpmon.protocol import frames, structures
 from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Hello, InvokeHead, Limits, Request, Welcome
+from tpmon.protocol.structures import (
+    Hello,
+    InvokeHead,
+    Limits,
+    NoticeHead,
+    Request,
+    TalkHead,
+    Welcome,
+)
+from tpmon.talk import Talk
 
 _FRAME_BYTES_SLACK = 1 << 20  # a DELIVER may be above frame_bytes_max by its rows
 _ANSWERS = frozenset((Kind.REPLY, Kind.ERROR, Kind.CONFIRM, Kind.BROWSED, Kind.ANSWER))
+
+_READY = {"consumer_ready": True, "consumer_not_ready": False}
 
 NO_LIMITS = Limits(1 << 24, 1 << 24, 16, 1000, 30.0)
 """Assumed until the first WELCOME."""
@@ -58,9 +69,13 @@ class Link:
         self.sends_in_flight = 0
         self.unattended = 0  # answers for which no thread waits; the background thread reads them
         self.on_room: dict[int, Callable[[], None]] = {}
+        self.talks: dict[tuple[bool, int], Talk] = {}
+        """Conversations: whether the other side is a server, and the number of the call."""
+        self.on_notice: Callable[[NoticeHead, bytes], None] | None = None
         self.on_invoke: Callable[[InvokeHead, bytes], None] | None = None
         self.on_error: Callable[[HmsError], object] | None = None
         self.on_event: Callable[[Event], object] | None = None
+        self.on_ready: Callable[[str, str, bool], None] | None = None
         self._correlations = itertools.count(1)
         self._handles = itertools.count(1)
         self._greeting = 0
@@ -77,16 +92,17 @@ class Link:
         if self.state is State.UP:
             self.outbox.append(frames.frame(kind, payload, 0, count))
 
-    def ask(self, kind: Kind, payload: bytes, asked: Asked, count: int = 1) -> None:
-        """Send, and remember it until the answer is here."""
+    def ask(self, kind: Kind, payload: bytes, asked: Asked, count: int = 1) -> int:
+        """Send, and remember it until the answer is here; its correlation, 0 when it failed."""
         if self.state is State.ENDED:
             asked.failed(self.error)
-            return
+            return 0
         correlation = next(self._correlations) & 0xFFFF_FFFF or next(self._correlations)
         asked.frame = frames.frame(kind, payload, correlation, count)
         self.asked[correlation] = asked
         if self.state is State.UP:
             self.outbox.append(asked.frame)
+        return correlation
 
     def request(self, request: Request, pending: Pending) -> Pending:
         """Ask for something."""
@@ -152,6 +168,9 @@ class Link:
             self.asked = again | self.asked  # a pack that waited for room may be asked meanwhile
             for participant in list(self.participants):
                 participant.lost(error)
+            talks, self.talks = self.talks, {}
+            for talk in talks.values():
+                talk.lost(error)
         if is_final:
             asked, self.asked = self.asked, {}
             for one in asked.values():
@@ -174,6 +193,10 @@ class Link:
             self._answer(kind, correlation, payload)
         elif kind is Kind.INVOKE:
             self._invoke(payload)
+        elif kind is Kind.TALK:
+            self._talk(*structures.decode_with_body(payload, TalkHead))
+        elif kind is Kind.NOTICE:
+            self._notice(*structures.decode_with_body(payload, NoticeHead))
         elif kind is Kind.EVENT:
             self._event(structures.decode(payload, structures.Event))
         elif kind is Kind.WELCOME and self.state is State.GREETING:
@@ -202,11 +225,30 @@ class Link:
 
     def _invoke(self, payload: bytes) -> None:
         head, data = structures.decode_with_body(payload, InvokeHead)
+        if head.mode:
+            has_control = head.mode == structures.SERVICE_SPEAKS
+            talk = Talk(self, head.call, is_server=True, has_control=has_control)
+            self.talks[False, head.call] = talk
         if self.on_invoke is not None:
             handler = self.on_invoke
             self.calls.append(lambda: handler(head, data))
 
+    def _talk(self, head: TalkHead, data: bytes) -> None:
+        talk = self.talks.get((head.is_from_server, head.call))
+        if talk is not None:  # else it crossed the end
+            talk.arrived(head, data)
+            self.woken.append(talk)
+
+    def _notice(self, head: NoticeHead, data: bytes) -> None:
+        if self.on_notice is not None:
+            handler = self.on_notice
+            self.calls.append(lambda: handler(head, data))
+
     def _event(self, event: structures.Event) -> None:
+        if event.what in _READY:
+            if self.on_ready is not None:
+                self.on_ready(event.kind, event.destination, _READY[event.what])
+            return
         error = structures.make_error(event.error_number, event.error_fields)
         receiver = self.receivers.pop(event.consumer, None)
         if receiver is not None:

@@ -1,36 +1,63 @@
 """Between engine and monitor: messages go to listeners' services, results settle them."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from hms.engine.effects import Deliver, Effects
 from hms.engine.engine import Engine
-from tpmon.monitor import Answer, Invoke, Monitor, Origin
+from hms.engine.settling import Return
+from tpmon.monitor import Answer, Invoke, Kill, Monitor, Origin, Say
+from tpmon.monitored import Verdict
 from tpmon.protocol import structures as wire
 from tpmon.protocol.frames import Kind, frame
 from tpmon.releases import ToConnection
 from tpmon.wire import delivered_rows
 
 TPSUCCESS = 2
+DELAY_MS_MAX = 1 << 40
 
 
-def drain_monitor(engine: Engine, monitor: Monitor, now_ms: int, fx: Effects) -> None:
-    """Turn what the monitor wants done into effects; a listener's result is settled at once."""
-    while monitor.effects:
+def drain_monitor(engine: Engine, monitor: Monitor, now_ms: int, fx: Effects) -> list[str]:
+    """Turn what the monitor wants done into effects; a listener's result is settled at once, and
+    listeners are given what there are free servers for. The server processes to be ended."""
+    hung: list[str] = []
+    grant = partial(_grant, engine, now_ms, fx)
+    while monitor.effects or monitor.changed:
+        monitor.release_orphans()
         effects, monitor.effects = monitor.effects, []
         for effect in effects:
-            if isinstance(effect, Invoke):
-                payload = wire.encode_with_body(effect.head, effect.data)
-                fx.out.append(ToConnection(effect.connection, frame(Kind.INVOKE, payload)))
-            elif effect.origin.session:
+            if isinstance(effect, Kill):
+                hung.append(effect.name)
+            elif isinstance(effect, Answer) and effect.origin.session:
                 _settle(engine, effect, now_ms, fx)
+                monitor.settled(effect.origin.connection, effect.origin.consumer)
             else:
-                payload = wire.encode_with_body(effect.head, effect.data)
-                answer = frame(Kind.ANSWER, payload, effect.origin.correlation)
-                fx.out.append(ToConnection(effect.origin.connection, answer))
+                fx.out.append(_frame_of(effect))
+        monitor.feed(grant)
+    return hung
 
 
-def call_listeners(engine: Engine, monitor: Monitor, delivers: Sequence[Deliver]) -> None:
+def _frame_of(effect: Invoke | Answer | Say) -> ToConnection:
+    payload = wire.encode_with_body(effect.head, effect.data)
+    if isinstance(effect, Invoke):
+        return ToConnection(effect.connection, frame(Kind.INVOKE, payload))
+    if isinstance(effect, Say):
+        return ToConnection(effect.connection, frame(Kind.TALK, payload))
+    origin = effect.origin
+    return ToConnection(origin.connection, frame(Kind.ANSWER, payload, origin.correlation))
+
+
+def _grant(
+    engine: Engine, now_ms: int, fx: Effects, connection: int, consumer: int, credit: int
+) -> int | None:
+    return engine.listener_credit(connection, consumer, credit, now_ms, fx)
+
+
+def call_listeners(
+    engine: Engine, monitor: Monitor, delivers: Sequence[Deliver], now_ms: int
+) -> None:
     """Messages for listeners, durable now, wait for their service."""
+    monitor.now_ms = max(monitor.now_ms, now_ms)
     for deliver in delivers:
         if deliver.connection in engine.state.connections:
             (message,) = deliver.messages
@@ -56,9 +83,16 @@ def _invocation(deliver: Deliver) -> wire.InvokeHead:
 
 
 def _settle(engine: Engine, answer: Answer, now_ms: int, fx: Effects) -> None:
-    deliver = answer.origin.token
+    deliver, head = answer.origin.token, answer.head
     assert isinstance(deliver, Deliver)
-    is_done = answer.head.rval == TPSUCCESS and not answer.head.error_number
+    how: Return | None = Return.FAILED
+    if head.verdict == Verdict.REJECTED:
+        how = Return.REJECTED
+    elif head.verdict == Verdict.RELEASED:
+        how = Return.RELEASED
+    elif head.rval == TPSUCCESS and not head.error_number:
+        how = None
+    delay_ms = min(head.delay_ms, DELAY_MS_MAX) if head.verdict == Verdict.RETRY else None
     engine.listener_done(
-        deliver.connection, deliver.consumer, deliver.messages, is_done, now_ms, fx
+        deliver.connection, deliver.consumer, deliver.messages, how, delay_ms, now_ms, fx
     )

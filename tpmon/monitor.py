@@ -2,127 +2,85 @@
 
 Theory of operation. A server (a connection that advertised services) runs one call at a time. A
 call goes to the server of its service that has been idle longest, or waits; a server that becomes
-idle takes the call that has waited longest for any of its services. A call ends once: by its
-result, by its deadline, by the loss of its server (TPESVCERR), or because nobody offers its service
-any more (TPENOENT). A server whose call ended by its deadline stays busy until it returns.
+idle takes the waiting call of the highest priority, of several the oldest (turns.py). A call ends
+once: by its result, by its deadline (TPETIME), by the loss of its server or because it ran past its
+service's limit (TPESVCERR), or because nobody offers its service any more (TPENOENT). A server
+whose call ended before stays busy until it returns; past the service's limit its process is ended.
 
-Calls for listeners wait as long as it takes; those of one session run one after the other (F-E2),
-also when the one before them is not wanted any more.
+The messages of one session run one after the other (F-E2), also when the one before them is not
+wanted any more. They are taken out of their queue only when a server is free (appetite.py).
 
 A lost server that the node had started comes back: its services are expected for a while, and
-calls of them wait. Time is known by tick() alone, so what needs it may come a tick late.
+calls of them wait. Time is known from what comes in and from tick(), so what needs it may come a
+tick late. Conversations: relay.py; who offers what: offering.py.
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
 from field_buffer.catalogue import (
+    ForwardLimit,
     InvalidArgument,
     ServerLost,
+    ServiceHung,
     ServiceNotFound,
     ServiceTimeout,
-    TooManyRequests,
 )
-from field_buffer.errors import HmsError
-from tpmon.monitored import (
-    Answer,
-    Call,
-    Invoke,
-    Load,
-    Origin,
-    Server,
-    Service,
-    check_service_name,
-)
-from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead, wire_fields
-from tpmon.turns import Turns
+from tpmon.appetite import Appetite, Grant, Listener
+from tpmon.monitored import Answer, Call, Invoke, Kill, Load, Origin, Rules, Say, Server
+from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead
+from tpmon.relay import MODES, Relay
+from tpmon.tallies import Tally
 
-__all__ = ["Answer", "Invoke", "Load", "Monitor", "Origin"]
+__all__ = ["Answer", "Invoke", "Kill", "Load", "Monitor", "Origin", "Rules", "Say"]
 
 TPFAIL, TPSUCCESS = 1, 2
-SERVICES_PER_SERVER_MAX = 1_000
 TIMEOUT_MS_MAX = 1 << 40
-EXPECTED_MS = 10_000
-"""How long calls wait for a lost server that is started again."""
+FORWARDS_MAX = 16
 
 
-class Monitor(Turns):
+class Monitor(Relay):
     """Services, servers and calls of one node.
 
     first_call: the number of the first call; a node that boots again must not repeat numbers that
-    a server may still be answering. timeouts_ms: the longest a call may take, by service.
+    a server may still be answering. rules: by service; block_ms: how long a call waits for which
+    neither caller nor service says it, 0 for ever.
     """
 
-    def __init__(self, first_call: int = 1, timeouts_ms: dict[str, int] | None = None) -> None:
-        super().__init__(first_call)
-        self._timeouts_ms = timeouts_ms or {}
-        self._servers: dict[int, Server] = {}
-
-    # servers
-
-    def introduce(self, connection: int, name: str) -> None:
-        """A server says hello; name: "NAME:pid" of a process that the node started, or nothing."""
-        self._servers[connection] = Server(connection, name if ":" in name else "")
-
-    def advertise(self, connection: int, service: str) -> None:
-        """A server offers a service; doing so twice is doing it once."""
-        check_service_name(service)
-        server = self._servers.setdefault(connection, Server(connection))
-        if service in server.services:
-            return
-        if len(server.services) >= SERVICES_PER_SERVER_MAX:
-            count = len(server.services)
-            raise TooManyRequests(what="services of a server", count=count, limit=count)
-        server.services.add(service)
-        offered = self._service(service)
-        offered.servers[connection] = server
-        offered.is_expected, offered.expected_until_ms = False, None
-        if server.current is None:
-            self._now_idle(server)
-
-    def unadvertise(self, connection: int, service: str) -> None:
-        """A server offers a service no more; a call that it runs goes on."""
-        server = self._servers.get(connection)
-        if server is None or service not in server.services:
-            raise ServiceNotFound(service=service)
-        self._take_away(server, service, is_expected=False)
-
-    def lost(self, connection: int) -> None:
-        """A connection ended: its running call failed, its own calls are not wanted any more."""
-        for call in self._running.values():
-            if call.origin.connection == connection:
-                call.is_wanted = False
-        for key in [key for key in self._lines if key[0] == connection]:
-            del self._lines[key]
-        self._take_out(lambda call: call.origin.connection == connection)
-        server = self._servers.pop(connection, None)
-        if server is None:
-            return
-        if server.current is not None:
-            self._fail(server.current, ServerLost(service=server.current.head.service))
-        for service in sorted(server.services):
-            self._take_away(server, service, is_expected=bool(server.name))
-
-    def connections_of(self, name: str) -> list[int]:
-        """The connections of the process that was introduced by this name."""
-        return [c for c, server in self._servers.items() if name and server.name == name]
+    def __init__(
+        self, first_call: int = 1, rules: Mapping[str, Rules] | None = None, block_ms: int = 0
+    ) -> None:
+        super().__init__(first_call, rules or {})
+        self._block_ms = block_ms
+        self.appetite = Appetite()
 
     # calls
 
     def call(self, origin: Origin, head: CallHead, data: bytes, now_ms: int) -> None:
         """A client's CALL."""
+        self.now_ms = now_ms
         service = self._services.get(head.service)
         if service is None or not service.is_offered:
             raise ServiceNotFound(service=head.service)
-        self._check_room(service, len(data))
+        if head.mode not in MODES:
+            raise InvalidArgument(what="mode", detail=f"{head.mode} is no mode of a call")
         timeout_ms = self._timeout_ms(head)
+        self._check_room(service, len(data), may_wait=head.may_wait)
         deadline_ms = now_ms + timeout_ms if timeout_ms else 0
-        invoke = InvokeHead(head.service, 0, deadline_ms, head.kind)
-        self._start(Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted))
+        invoke = InvokeHead(
+            head.service, 0, deadline_ms, head.kind, client=origin.connection, mode=head.mode
+        )
+        call = Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted)
+        if head.mode:
+            self._begin_talk(call)
+        self._start(call)
 
     def listen(self, origin: Origin, head: InvokeHead, data: bytes) -> None:
         """A message arrived for a listener; it waits its turn in its session."""
+        self.appetite.arrived(origin.connection, origin.consumer)
+        self.changed.add(head.service)
         line = self._lines.setdefault((origin.connection, origin.session), deque())
         line.append(Call(origin, head, data))
         if len(line) == 1:
@@ -141,109 +99,171 @@ class Monitor(Turns):
                 self._take_out(lambda waiting, call=call: waiting is call)  # type: ignore[misc]
                 self._leave_line(call)
 
-    def result(self, connection: int, head: ResultHead, data: bytes) -> None:
+    def result(self, connection: int, head: ResultHead, data: bytes, now_ms: int = 0) -> None:
         """A server ended a call; a result that nobody waits for any more is dropped."""
+        self.now_ms = max(self.now_ms, now_ms)
         server = self._servers.get(connection)
-        if server is None or server.current is None or server.current.number != head.call:
+        call = server.current if server is not None else None
+        if server is None or call is None or call.number != head.call:
             return
-        rval = TPSUCCESS if head.rval == TPSUCCESS and not head.error_number else TPFAIL
-        self._end(server.current, msgspec.structs.replace(head, call=0, rval=rval), data)
+        name = call.head.service
+        self._count(server, call, head)
+        self._free(server)
+        if head.forward and not call.is_ended:
+            self._forward(call, head, data)
+        else:
+            rval = TPSUCCESS if head.rval == TPSUCCESS and not head.error_number else TPFAIL
+            plain = msgspec.structs.replace(head, call=0, rval=rval, forward="", elapsed_us=0)
+            self._end(call, plain, data)
         self._now_idle(server)
+        if name in self._services:
+            self._fill(self._services[name])
+
+    def lost(self, connection: int) -> None:
+        """A connection ended: its running call failed, its own calls are not wanted any more."""
+        self._client_left(connection)
+        self.appetite.drop(connection)
+        for call in self._running.values():
+            if call.origin.connection == connection:
+                call.is_wanted = False
+        for key in [key for key in self._lines if key[0] == connection]:
+            del self._lines[key]
+        self._take_out(lambda call: call.origin.connection == connection)
+        server = self._servers.pop(connection, None)
+        if server is None:
+            return
+        self._break_off(server)
+        for service in sorted(server.services):
+            self._take_away(server, service, is_expected=bool(server.name))
 
     def tick(self, now_ms: int) -> None:
         """End calls whose time is over, and give up services whose server did not come back."""
+        self.now_ms = now_ms
         for call in list(self._running.values()):
-            if call.origin.session and not call.deadline_ms:
-                self._limit_listener(call, now_ms)
             if 0 < call.deadline_ms <= now_ms:
                 self._time_out(call)
+        for server in list(self._servers.values()):
+            self._limit(server, now_ms)
         for call in self._take_out(lambda call: 0 < call.deadline_ms <= now_ms):
             self._time_out(call)
         for service in [s for s in self._services.values() if s.is_expected]:
             self._await_server(service, now_ms)
+        for tally in (*self._tallies.values(), *self._groups.values()):
+            tally.tick(now_ms)
 
-    # looking
+    # listeners
 
-    def is_offered(self, service: str) -> bool:
-        """Whether some server has it, or is expected back."""
-        known = self._services.get(service)
-        return known is not None and known.is_offered
+    def listen_at(self, listener: Listener) -> None:
+        """A consumer was opened whose messages are for a service."""
+        self.appetite.add(listener)
+        self.changed.add(listener.service)
 
-    def describe(self) -> list[dict[str, object]]:
-        """Services for operators."""
+    def settled(self, connection: int, consumer: int) -> None:
+        """A listener's message is settled: it may have the next one."""
+        self.changed.update(filter(None, [self.appetite.wants(connection, consumer)]))
+
+    def recovered(self, connection: int, session: int) -> None:
+        """A session begins again: its messages are back where they waited."""
+        self.withdraw(connection, session)
+        for consumer in self.appetite.consumers_of(connection, session):
+            self.settled(connection, consumer)
+
+    def closed(self, connection: int, session: int = 0, consumer: int = 0) -> None:
+        """A session, or a consumer, is closed."""
+        self.withdraw(connection, session, consumer)
+        self.appetite.drop(connection, consumer, session)
+
+    def feed(self, grant: Grant) -> None:
+        """Have messages delivered for which there is a free server."""
+        changed, self.changed = self.changed, set()
+        for name in sorted(changed):
+            service = self._services.get(name)
+            if service is None or not service.is_offered:
+                self.appetite.starve(name, grant)
+            else:
+                self.appetite.feed(name, service.slots - len(service.waiting), grant)
+
+    def listeners_missing(self) -> list[dict[str, str]]:
+        """The listeners whose service nobody offers."""
+        all_of_them = {(one.service, one.place) for one in self.appetite.listeners.values()}
         return [
-            {
-                "name": service.name,
-                "servers": len(service.servers),
-                "idle": len(service.idle),
-                "waiting": len(service.waiting),
-            }
-            for service in sorted(self._services.values(), key=lambda service: service.name)
+            {"service": service, "destination": place}
+            for service, place in sorted(all_of_them)
+            if not self.is_offered(service)
         ]
 
-    def load(self) -> list[Load]:
-        """How busy the servers are that the node started, by the name before the colon."""
-        named: dict[str, list[Server]] = {}
-        for server in self._servers.values():
-            if server.name:
-                named.setdefault(server.name.partition(":")[0], []).append(server)
-        return [self._load(name, servers) for name, servers in named.items()]
-
-    # servers, inside
-
-    def _load(self, name: str, servers: list[Server]) -> Load:
-        busy = sum(1 for server in servers if server.current is not None)
-        services = {service for server in servers for service in server.services}
-        waiting = sum(len(self._services[service].waiting) for service in services)
-        return Load(name, len(servers), busy, waiting)
-
-    def _take_away(self, server: Server, name: str, *, is_expected: bool) -> None:
-        """The server does not offer this service any longer."""
-        server.services.discard(name)
-        service = self._services[name]
-        service.servers.pop(server.connection, None)
-        service.idle.pop(server.connection, None)
-        if not service.servers:
-            service.is_expected = is_expected
-            self._give_up_unless_offered(service)
-
-    def _await_server(self, service: Service, now_ms: int) -> None:
-        if service.expected_until_ms is None:
-            service.expected_until_ms = now_ms + EXPECTED_MS
-        elif now_ms >= service.expected_until_ms:
-            service.is_expected, service.expected_until_ms = False, None
-            self._give_up_unless_offered(service)
-
-    def _give_up_unless_offered(self, service: Service) -> None:
-        """Clients are told that nobody offers it; listeners wait for whoever offers it next."""
-        if service.is_offered:
-            return
-        for call in self._take_out(
-            lambda call: not call.origin.session and call.head.service == service.name
-        ):
-            self._fail(call, ServiceNotFound(service=service.name))
-        self._forget_if_unused(service)
-
-    # calls, inside
+    # inside
 
     def _timeout_ms(self, head: CallHead) -> int:
-        """The caller's timeout or the service's own, whichever is shorter; 0 for none."""
+        """How long the caller waits; 0 for ever. A conversation has no end of its own."""
         if not 0 <= head.timeout_ms <= TIMEOUT_MS_MAX:
             raise InvalidArgument(what="timeout_ms", detail=f"{head.timeout_ms} is out of range")
-        given = [ms for ms in (head.timeout_ms, self._timeouts_ms.get(head.service, 0)) if ms]
-        return min(given, default=0)
+        if head.mode:
+            return 0
+        return head.timeout_ms or self._service(head.service).rules.block_ms or self._block_ms
 
-    def _limit_listener(self, call: Call, now_ms: int) -> None:
-        call.timeout_ms = self._timeouts_ms.get(call.head.service, 0)
-        call.deadline_ms = now_ms + call.timeout_ms if call.timeout_ms else 0
+    def _limit(self, server: Server, now_ms: int) -> None:
+        """A service that runs past its limit: its caller is told, its process ended."""
+        call = server.current
+        limit_ms = self._services[call.head.service].rules.limit_ms if call is not None else 0
+        if call is None or not limit_ms or server.is_hung or now_ms < call.began_ms + limit_ms:
+            return
+        server.is_hung = True
+        self._fail(call, ServiceHung(service=call.head.service, limit_s=_seconds(limit_ms)))
+        if server.name:
+            self.effects.append(Kill(server.name))
+
+    def _break_off(self, server: Server) -> None:
+        call = server.current
+        if call is None:
+            return
+        self._group_tally(server).failed_with(f"lost while it ran {call.head.service}", self.now_ms)
+        self._fail(call, ServerLost(service=call.head.service))
+        self._free(server)
+        if call.head.service in self._services:
+            self._fill(self._services[call.head.service])
+
+    def _forward(self, call: Call, head: ResultHead, data: bytes) -> None:
+        """The service handed its call on to another one; the caller's deadline stays."""
+        self._running.pop(call.number, None)
+        call.forwards, call.number = call.forwards + 1, 0
+        if call.forwards > FORWARDS_MAX:
+            self._fail(call, ForwardLimit(count=call.forwards, service=head.forward))
+        elif not self.is_offered(head.forward):
+            self._fail(call, ServiceNotFound(service=head.forward))
+        else:
+            call.head = InvokeHead(
+                head.forward, 0, call.deadline_ms, head.kind, client=call.head.client
+            )
+            call.data = data
+            self._start(call)
+
+    def _count(self, server: Server, call: Call, head: ResultHead) -> None:
+        """Into the counts of the service, which has it already if it ended before, and of the
+        server."""
+        error = _said(head)
+        tallies = [] if call.is_ended else [self._tally(call.head.service)]
+        tallies += [self._group_tally(server)] if server.group else []
+        for tally in tallies:
+            tally.ended(head.elapsed_us)
+            if error:
+                tally.failed_with(error, self.now_ms)
+
+    def _group_tally(self, server: Server) -> Tally:
+        return self._groups.setdefault(server.group, Tally()) if server.group else Tally()
 
     def _time_out(self, call: Call) -> None:
-        self._fail(call, ServiceTimeout(service=call.head.service, timeout_s=_seconds(call)))
-
-    def _fail(self, call: Call, error: HmsError) -> None:
-        self._end(call, ResultHead(0, TPFAIL, 0, 0, error.number, wire_fields(error)), b"")
+        timeout_s = _seconds(call.timeout_ms)
+        self._fail(call, ServiceTimeout(service=call.head.service, timeout_s=timeout_s))
 
 
-def _seconds(call: Call) -> int | float:
-    whole, rest = divmod(call.timeout_ms, 1000)
-    return call.timeout_ms / 1000 if rest else whole
+def _said(head: ResultHead) -> str:
+    """What a result failed with; nothing when it did not. A server's fields are not trusted."""
+    if head.error_number:
+        return f"HMS-{head.error_number} {head.error_fields.get('detail', '')}".rstrip()
+    return "" if head.rval == TPSUCCESS or head.forward else f"TPFAIL, rcode {head.rcode}"
+
+
+def _seconds(milliseconds: int) -> int | float:
+    whole, rest = divmod(milliseconds, 1000)
+    return milliseconds / 1000 if rest else whole

@@ -2,14 +2,53 @@
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from field_buffer.catalogue import InvalidArgument
-from tpmon.protocol.structures import InvokeHead, ResultHead
+from tpmon.protocol.structures import InvokeHead, ResultHead, TalkHead
+from tpmon.tallies import Tally
 
-__all__ = ["Answer", "Call", "Invoke", "Load", "Origin", "Server", "Service", "check_service_name"]
+__all__ = [
+    "NO_RULES",
+    "Answer",
+    "Call",
+    "Invoke",
+    "Kill",
+    "Load",
+    "Origin",
+    "Rules",
+    "Say",
+    "Server",
+    "Service",
+    "Verdict",
+    "check_service_name",
+]
 
 SERVICE_NAME_CHARACTERS_MAX = 127
+
+
+class Verdict:
+    """What a result says of a listener's message, besides TPSUCCESS and TPFAIL."""
+
+    NONE = 0
+    REJECTED = 1  # a dead letter at once
+    RETRY = 2  # a failed attempt, tried again after a delay
+    RELEASED = 3  # the node's own: no server ever saw it
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What [service.NAME] says. priority: of two calls that wait for one server, the higher goes
+    first; limit_ms: the longest run, 0 for any; block_ms: how long a call waits that does not say
+    so itself, 0 as the node has it; concurrency: how many run at once, 0 for any number."""
+
+    priority: int = 50
+    limit_ms: int = 0
+    block_ms: int = 0
+    concurrency: int = 0
+
+
+NO_RULES = Rules()
 
 
 class Origin(NamedTuple):
@@ -26,7 +65,8 @@ class Origin(NamedTuple):
 class Call:
     """One run of a service; number 0 until it runs. deadline_ms 0: no end.
 
-    is_wanted: somebody waits for its answer. arrival says which of two calls came first.
+    is_wanted: somebody waits for its answer. arrival says which of two calls came first, began_ms
+    when it began to run. forwards: how often one service handed it on to another.
     """
 
     origin: Origin
@@ -37,18 +77,27 @@ class Call:
     is_wanted: bool = True
     arrival: int = 0
     number: int = 0
+    began_ms: int = 0
+    forwards: int = 0
     is_ended: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Server:
     """A connection that runs services, one call at a time; current is the one it runs, also when
-    its deadline has passed. name: the [server.NAME] it was started for, or nothing."""
+    its deadline has passed. name: "NAME:pid" of a process that the node started, or nothing;
+    services: their signatures; is_hung: its call ran past the limit."""
 
     connection: int
     name: str = ""
-    services: set[str] = field(default_factory=set)
+    services: dict[str, str] = field(default_factory=dict)
     current: Call | None = None
+    is_hung: bool = False
+
+    @property
+    def group(self) -> str:
+        """The [server.NAME] that it was started for."""
+        return self.name.partition(":")[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,13 +105,16 @@ class Service:
     """A service: who offers it, who of them is idle (the longest first), which calls wait.
 
     is_expected: its last server was lost and the node starts it again; until the time when it is
-    given up, None until a tick has set it.
+    given up, None until a tick has set it. running: servers that are busy with it.
     """
 
     name: str
+    rules: Rules = NO_RULES
+    tally: Tally = field(default_factory=Tally)
     servers: dict[int, Server] = field(default_factory=dict)
     idle: OrderedDict[int, Server] = field(default_factory=OrderedDict)
     waiting: deque[Call] = field(default_factory=deque)
+    running: int = 0
     is_expected: bool = False
     expected_until_ms: int | None = None
 
@@ -70,6 +122,27 @@ class Service:
     def is_offered(self) -> bool:
         """Whether a call of it makes sense."""
         return bool(self.servers) or self.is_expected
+
+    @property
+    def may_run(self) -> bool:
+        """Whether its concurrency allows one more."""
+        return not self.rules.concurrency or self.running < self.rules.concurrency
+
+    @property
+    def slots(self) -> int:
+        """How many calls could begin now."""
+        free = len(self.idle)
+        return min(free, self.rules.concurrency - self.running) if self.rules.concurrency else free
+
+    def describe(self) -> dict[str, Any]:
+        """For operators."""
+        return {
+            "name": self.name,
+            "servers": len(self.servers),
+            "idle": len(self.idle),
+            "waiting": len(self.waiting),
+            **self.tally.describe(),
+        }
 
 
 class Invoke(NamedTuple):
@@ -86,6 +159,20 @@ class Answer(NamedTuple):
     origin: Origin
     head: ResultHead
     data: bytes
+
+
+class Say(NamedTuple):
+    """Effect: a part of a conversation for that connection."""
+
+    connection: int
+    head: TalkHead
+    data: bytes
+
+
+class Kill(NamedTuple):
+    """Effect: end the process of that name, "NAME:pid"; its service ran too long."""
+
+    name: str
 
 
 class Load(NamedTuple):

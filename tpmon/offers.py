@@ -14,20 +14,20 @@ class Offers(Participant):
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._names: dict[str, None] = {}
+        self._names: dict[str, str] = {}
         link.participants.append(self)
 
     def note(self, request: Advertise | Unadvertise) -> None:
         """What is asked of the node from now on holds for the next connection too."""
         if isinstance(request, Advertise):
-            self._names[request.service] = None
+            self._names[request.service] = request.signature
         else:
             self._names.pop(request.service, None)
 
     def restore(self) -> None:
         """Offer all of them."""
-        for name in self._names:
-            self._link.request(Advertise(name), Pending("Advertise", OnLoss.DONE))
+        for name, signature in self._names.items():
+            self._link.request(Advertise(name, signature), Pending("Advertise", OnLoss.DONE))
 
     def lost(self, error: HmsError) -> None:
         """Nothing: their names are all that there is."""

@@ -100,13 +100,14 @@ class Releases:
             if isinstance(effect, ToPeer):
                 frames.append((effect.peer, effect.frame))
                 continue
+            if isinstance(effect, Deliver) and effect.listener:
+                listeners.append(effect)  # also of a connection that no peer has (declared.py)
+                continue
             peer = self._peers.get(effect.connection)
             if peer is None:
                 continue  # it is gone; what it had out was given back
             if isinstance(effect, ToConnection):
                 frames.append((peer, effect.frame))
-            elif isinstance(effect, Deliver) and effect.listener:
-                listeners.append(effect)
             elif not isinstance(effect, Reply | Confirm) or effect.correlation:
                 frames.append((peer, encode_effect(effect)))
 

@@ -6,8 +6,11 @@ from typing import Any
 from field_buffer.catalogue import InvalidArgument, NotSupported
 from hms.engine.effects import Effects, Reply
 from hms.engine.engine import ConsumerRequest, Engine
+from tpmon.appetite import Listener
 from tpmon.monitor import Monitor
+from tpmon.operators import SERVICE_VERBS, operate
 from tpmon.protocol import structures as wire
+from tpmon.supervisor import Supervisor
 
 
 class Requests:
@@ -18,7 +21,7 @@ class Requests:
         engine: Engine,
         monitor: Monitor,
         status: Callable[[], dict[str, Any]],
-        servers: Callable[[], list[dict[str, Any]]],
+        servers: Callable[[], Supervisor],
     ) -> None:
         self._engine = engine
         self._monitor = monitor
@@ -38,6 +41,7 @@ class Requests:
             wire.Browse: self._browse,
             wire.Advertise: self._advertise,
             wire.Unadvertise: self._unadvertise,
+            wire.Watch: self._watch,
             wire.Administer: self._administer,
         }
 
@@ -69,7 +73,7 @@ class Requests:
         fx: Effects,
     ) -> None:
         self._engine.close_session(connection, request.session, now_ms, fx)
-        self._monitor.withdraw(connection, request.session)
+        self._monitor.closed(connection, request.session)
         fx.out.append(Reply(connection, correlation))
 
     def _open_producer(
@@ -94,10 +98,7 @@ class Requests:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        if request.kind not in (wire.QUEUE, wire.TOPIC):
-            raise InvalidArgument(
-                what="kind", detail=f"{request.kind!r} is neither queue nor topic"
-            )
+        _check_kind(request.kind)
         wanted = ConsumerRequest(
             request.consumer,
             request.session,
@@ -113,6 +114,11 @@ class Requests:
             request.redelivery_delay_ms,
         )
         self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
+        if request.listener:
+            place = f"{request.kind}:{request.destination}"
+            self._monitor.listen_at(
+                Listener(connection, request.consumer, request.session, request.listener, place)
+            )
 
     def _close_consumer(
         self,
@@ -123,7 +129,7 @@ class Requests:
         fx: Effects,
     ) -> None:
         self._engine.close_consumer(connection, request.consumer, now_ms, fx)
-        self._monitor.withdraw(connection, consumer=request.consumer)
+        self._monitor.closed(connection, consumer=request.consumer)
         fx.out.append(Reply(connection, correlation))
 
     def _unsubscribe(
@@ -146,7 +152,7 @@ class Requests:
         self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects
     ) -> None:
         self._engine.recover(connection, request.session, correlation, now_ms, fx)
-        self._monitor.withdraw(connection, request.session)
+        self._monitor.recovered(connection, request.session)
 
     def _browse(
         self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects
@@ -165,7 +171,7 @@ class Requests:
     def _advertise(
         self, connection: int, correlation: int, request: wire.Advertise, _: int, fx: Effects
     ) -> None:
-        self._monitor.advertise(connection, request.service)
+        self._monitor.advertise(connection, request.service, request.signature)
         fx.out.append(Reply(connection, correlation))
 
     def _unadvertise(
@@ -174,17 +180,28 @@ class Requests:
         self._monitor.unadvertise(connection, request.service)
         fx.out.append(Reply(connection, correlation))
 
+    def _watch(
+        self, connection: int, correlation: int, request: wire.Watch, _: int, fx: Effects
+    ) -> None:
+        _check_kind(request.kind)
+        is_ready = self._engine.watch(connection, request.kind, request.destination)
+        fx.out.append(Reply(connection, correlation, {"is_ready": is_ready}))
+
     def _administer(
         self, connection: int, correlation: int, request: wire.Administer, now_ms: int, fx: Effects
     ) -> None:
         value: Any
-        if request.verb == "service.list":
-            value = self._monitor.describe()
-        elif request.verb == "server.list":
-            value = self._servers()
+        if request.verb in SERVICE_VERBS:
+            verb, arguments = request.verb, request.arguments
+            value = operate(self._monitor, self._servers(), verb, arguments)
         else:
             value = self._engine.administer(request.verb, request.arguments, now_ms, fx)
         if request.verb == "status":
             value |= self._status()
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, value))
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in (wire.QUEUE, wire.TOPIC):
+        raise InvalidArgument(what="kind", detail=f"{kind!r} is neither queue nor topic")

@@ -20,6 +20,8 @@ from field_buffer.catalogue import IllegalState, ServiceModuleError
 from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, own_copy
 from tpmon.client import Connection
+from tpmon.context import Context, enter
+from tpmon.conversation import BLOCK_TIME_S, Conversation
 from tpmon.invocation import invoke
 from tpmon.link import State
 from tpmon.loading import begin, end, load, put_first
@@ -78,6 +80,7 @@ class Server:
         self._services = services
         self._connect = connect
         self._connection: Connection
+        self._context: Context
         self._inbox: queue.SimpleQueue[_Invocation | _Mark] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -95,7 +98,9 @@ class Server:
             exception_listener=self._on_error,
         )
         self._connection.on_invoke(self._on_invoke)
+        self._context = Context(self._connection, is_server=True)
         with self._hearing_signals(), self._connection.open(), self._running():
+            enter(self._context)
             begin(loaded)
             try:
                 self._offer()
@@ -109,9 +114,13 @@ class Server:
         self._inbox.put(_Mark.STOP)
 
     def advertise(self, name: str, handler: Handler) -> None:
-        """Offer one more service while running; ServiceTaken."""
+        """Offer one more service while running; ServiceTaken, ServiceMismatch."""
         self._services.add(name, handler)
-        self._connection.advertise(name)
+        try:
+            self._connection.advertise(name, self._services.signature(name))
+        except HmsError:
+            self._services.remove(name)
+            raise
 
     def unadvertise(self, name: str) -> None:
         """Offer a service no more; ServiceNotFound."""
@@ -136,7 +145,7 @@ class Server:
             detail = "it has no function with @service"
             raise ServiceModuleError(module=", ".join(self._modules), detail=detail)
         for name in names:
-            self._connection.advertise(name)
+            self._connection.advertise(name, self._services.signature(name))
         _LOGGER.info("serving %s", ", ".join(names))
         self._on_serving()
 
@@ -152,13 +161,34 @@ class Server:
         if not self._is_still(login):
             return
         answer_bytes_max = self._connection.link.limits.message_bytes_max
-        outcome = invoke(self._services, head, data, answer_bytes_max)
+        enter(self._context)  # a handler may have made another one its own
+        with self._conversation(head) as speaker:
+            outcome = invoke(self._services, head, data, answer_bytes_max, speaker)
         if outcome.is_last:
             self.stop()
         if self._is_still(login):
             self._connection.send_result(outcome.head, outcome.data)
         else:
             _LOGGER.warning("the result of %s is dropped: its connection is lost", head.service)
+
+    @contextlib.contextmanager
+    def _conversation(self, head: InvokeHead) -> Iterator[Conversation | None]:
+        """The server's side of the conversation that a call is, if it is one."""
+        link = self._connection.link
+        talk = link.talks.get((False, head.call)) if head.mode else None
+        if talk is None:
+            yield None
+            return
+        cd = self._context.new_descriptor()
+        self._context.talks[cd] = talk
+        with self._connection.lock:
+            talk.begin()
+            self._connection.flush()
+        try:
+            yield Conversation(self._connection, talk, head.service, BLOCK_TIME_S, cd)
+        finally:
+            self._context.talks.pop(cd, None)
+            link.talks.pop((False, head.call), None)
 
     @property
     def _is_lost_for_good(self) -> bool:
@@ -212,7 +242,7 @@ class Server:
 
 
 def tpadvertise(svcname: str, func: Handler) -> None:
-    """Offer one more service from a service or tpsvrinit(); ServiceTaken."""
+    """Offer one more service from a service or tpsvrinit(); ServiceTaken, ServiceMismatch."""
     _server("tpadvertise()").advertise(svcname, func)
 
 

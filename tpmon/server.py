@@ -18,10 +18,18 @@ import threading
 from collections.abc import Sequence
 
 from field_buffer.errors import HmsError
-from tpmon.registry import Request, ServiceResult, service, tpforward, tpreturn
+from tpmon.registry import (
+    TPSVCINFO,
+    Request,
+    ServiceResult,
+    service,
+    tpforward,
+    tpreturn,
+)
 from tpmon.runtime import Server, tpadvertise, tpunadvertise
 
 __all__ = [
+    "TPSVCINFO",
     "Request",
     "Server",
     "ServiceResult",

@@ -1,28 +1,39 @@
 """Turns: which call runs on which server, and which one waits. Sans-IO; see monitor.py.
 
-A call is waiting (in its service), behind another (in its session's line), running, or ended.
+A call is waiting (in its service), behind another (in its session's line), running, or ended. Of
+the calls that wait for one server the one of the highest priority goes first, then the oldest.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 
 import msgspec
 
-from field_buffer.catalogue import ServiceLimit, TooManyRequests
-from tpmon.monitored import Answer, Call, Invoke, Server, Service
+from field_buffer.catalogue import ServiceBusy, ServiceLimit, TooManyRequests
+from tpmon.monitored import NO_RULES, Answer, Call, Invoke, Kill, Rules, Say, Server, Service
 from tpmon.protocol.structures import ResultHead
+from tpmon.tallies import Tally
 
 __all__ = ["Turns"]
 
 CALLS_WAITING_MAX = 10_000
 CALL_BYTES_WAITING_MAX = 256 << 20
+TALLIES_MAX = 2_000
+
+Effect = Invoke | Answer | Say | Kill
 
 
 class Turns:
     """Calls, and the servers that take them one at a time."""
 
-    def __init__(self, first_call: int) -> None:
-        self.effects: list[Invoke | Answer] = []
+    def __init__(self, first_call: int, rules: Mapping[str, Rules]) -> None:
+        self.effects: list[Effect] = []
+        self.now_ms = 0
+        self.changed: set[str] = set()
+        """Services for whose listeners there may be a free server now, or none any more."""
+        self._rules = rules
+        self._tallies: dict[str, Tally] = {}
         self._services: dict[str, Service] = {}
         self._running: dict[int, Call] = {}
         self._lines: dict[tuple[int, int], deque[Call]] = {}
@@ -34,32 +45,62 @@ class Turns:
     def _service(self, name: str) -> Service:
         service = self._services.get(name)
         if service is None:
-            service = self._services[name] = Service(name)
+            rules, tally = self._rules.get(name, NO_RULES), self._tally(name)
+            service = self._services[name] = Service(name, rules, tally)
         return service
 
+    def _tally(self, name: str) -> Tally:
+        """The counts of a service, also of one that was gone meanwhile."""
+        if name not in self._tallies:
+            spare = len(self._tallies) + 1 - TALLIES_MAX
+            gone = (known for known in self._tallies if known not in self._services)
+            for known in list(islice(gone, max(0, spare))):
+                del self._tallies[known]
+            self._tallies[name] = Tally()
+        return self._tallies[name]
+
     def _forget_if_unused(self, service: Service) -> None:
-        if not service.is_offered and not service.waiting:
+        if not service.is_offered and not service.waiting and not service.running:
             self._services.pop(service.name, None)
 
+    def _free(self, server: Server) -> None:
+        """Its call is over, also for the service's concurrency."""
+        call, server.current, server.is_hung = server.current, None, False
+        assert call is not None
+        service = self._services[call.head.service]
+        service.running -= 1
+        self.changed.add(service.name)
+        self._forget_if_unused(service)
+
     def _now_idle(self, server: Server) -> None:
-        """Give an idle server the call that waits longest, or note that it is idle."""
-        server.current = None
+        """Give an idle server the call whose turn it is, or note that it is idle."""
         offered = [self._services[name] for name in server.services]
-        waiting = [service for service in offered if service.waiting]
+        waiting = [service for service in offered if service.waiting and service.may_run]
         if waiting:
-            longest = min(waiting, key=lambda service: service.waiting[0].arrival)
-            call = longest.waiting.popleft()
-            self._bytes_waiting -= len(call.data)
-            self._run(call, server)
+            first = min(waiting, key=lambda one: (-one.rules.priority, one.waiting[0].arrival))
+            self._run(self._take_first(first), server)
             return
         for service in offered:
             service.idle[server.connection] = server
+            self.changed.add(service.name)
 
-    def _check_room(self, service: Service, data_bytes: int) -> None:
-        """Refuse a call that would have to wait and for which there is no room."""
+    def _fill(self, service: Service) -> None:
+        """Run what waits for a place in the service's concurrency."""
+        while service.waiting and service.idle and service.may_run:
+            self._run(self._take_first(service), next(iter(service.idle.values())))
+
+    def _take_first(self, service: Service) -> Call:
+        call = service.waiting.popleft()
+        self._bytes_waiting -= len(call.data)
+        return call
+
+    def _check_room(self, service: Service, data_bytes: int, *, may_wait: bool) -> None:
+        """Refuse a call that would have to wait and may not, or for which there is no room."""
         count = len(service.waiting)
-        if service.idle:
+        if service.idle and service.may_run:
             return
+        if not may_wait:
+            raise ServiceBusy(service=service.name)
         if count >= CALLS_WAITING_MAX:
             raise ServiceLimit(service=service.name, count=count, limit=CALLS_WAITING_MAX)
         if self._bytes_waiting + data_bytes > CALL_BYTES_WAITING_MAX:
@@ -70,7 +111,7 @@ class Turns:
         service = self._service(call.head.service)
         self._arrivals += 1
         call.arrival = self._arrivals
-        if service.idle:
+        if service.idle and service.may_run:
             self._run(call, next(iter(service.idle.values())))
         else:
             service.waiting.append(call)
@@ -79,7 +120,8 @@ class Turns:
     def _run(self, call: Call, server: Server) -> None:
         for name in server.services:
             self._services[name].idle.pop(server.connection, None)
-        call.number, server.current = self._next, call
+        call.number, server.current, call.began_ms = self._next, call, self.now_ms
+        self._services[call.head.service].running += 1
         self._next += 1
         self._running[call.number] = call
         head = msgspec.structs.replace(call.head, call=call.number)

@@ -4,16 +4,16 @@ import struct
 from collections.abc import Sequence
 
 from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT
-from hms.engine.effects import Browsed, Confirm, Deliver, Refusal, Reply
+from hms.engine.effects import Browsed, Confirm, Deliver, Effect, Ready, Refusal, Reply
 from hms.engine.messages import StoredMessage
 from tpmon.protocol.frames import CONFIRM_BODY, DELIVER_HEAD, Kind, frame
-from tpmon.protocol.structures import encode, encode_error
+from tpmon.protocol.structures import Event, encode, encode_error
 
 Frame = list[bytes]
 _POSITION = struct.Struct("<Q")
 
 
-def encode_effect(effect: Reply | Refusal | Confirm | Deliver | Browsed) -> Frame:
+def encode_effect(effect: Effect) -> Frame:
     """The frame that tells a peer of an effect."""
     if isinstance(effect, Confirm):
         body = CONFIRM_BODY.pack(effect.first_message_id, effect.timestamp_ms, effect.message_count)
@@ -25,6 +25,10 @@ def encode_effect(effect: Reply | Refusal | Confirm | Deliver | Browsed) -> Fram
         return frame(Kind.REPLY, body, effect.correlation)
     if isinstance(effect, Refusal):
         return frame(Kind.ERROR, encode_error(effect.error), effect.correlation)
+    if isinstance(effect, Ready):
+        what = "consumer_ready" if effect.is_ready else "consumer_not_ready"
+        event = Event(what, kind=effect.kind, destination=effect.destination)
+        return frame(Kind.EVENT, encode(event))
     return _browsed(effect)
 
 
@@ -38,7 +42,7 @@ def delivered_rows(messages: Sequence[StoredMessage], counts: Sequence[int] | No
             m.expires_at_ms,
             count,
             m.head_bytes,
-            len(m.payload) - m.head_bytes,
+            m.length - m.head_bytes,
             m.priority,
             m.kind,
             FLAG_PERSISTENT if m.is_persistent else 0,

@@ -2,23 +2,26 @@
 
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
+from boot.bench.crew import BenchFailed
+from boot.bench.load import STAMP, Load
 from boot.cli.figures import QUANTILES, measure_disk, percentiles_ms
-from boot.cli.load import STAMP, Load, Received, Sent, receive_all, send_all
+from boot.cli.load import Received, Sent, receive_all, receive_beside, send_all
 from boot.cli.target import Target, target_options
 
 __all__ = ["bench"]
 
+_QUEUE = click.option("--queue", default="bench", show_default=True, help="Use a queue of its own.")
+
 _RECEIVING = (
-    click.option("--queue", default="bench", show_default=True, help="Use a queue of its own."),
     click.option(
         "--size",
         type=click.IntRange(STAMP.size),
@@ -49,9 +52,7 @@ _SENDING = (
     click.option(
         "--in-flight",
         type=click.IntRange(1),
-        default=1000,
-        show_default=True,
-        help="Unconfirmed sends at once; 1 waits for each.",
+        help="Unconfirmed sends at once; 1 waits for each; else as many as the node lets through.",
     ),
     click.option(
         "--rate", type=click.FloatRange(0), default=0.0, help="Messages a second; 0: all it can."
@@ -83,94 +84,136 @@ def bench() -> None:
 
 @bench.command()
 @target_options
+@_QUEUE
 @_options(_SENDING)
-def send(target: Target, disk: Path | None, **settings: Any) -> None:
+def send(target: Target, **settings: Any) -> None:
     """Send and wait for the confirmations; the messages stay in the queue."""
-    load = _load(**settings)
-    with _progress(target, load, "send") as progress:
-        sent = send_all(target, load, progress)
-    said = {**_about("send", load), **_throughput(load, load.count, sent.seconds)}
-    said["confirm_ms"] = percentiles_ms(sent.times_ns)
-    _report(target, _with_disk(target, said, load, disk))
+    run = _Run("send", target, **settings)
+    with run.progress() as progress:
+        sent = run.send(progress)
+    run.report(sent, None)
 
 
 @bench.command()
 @target_options
+@_QUEUE
 @_options(_RECEIVING)
 def receive(target: Target, **settings: Any) -> None:
     """Receive and acknowledge what waits in the queue."""
-    load = Load(**settings)
-    with _progress(target, load, "receive") as progress:
-        found = receive_all(target, load, progress, is_own_run=False)
-    said = {"what": "receive", "queue": load.queue, "size": load.size, "count": load.count}
-    said |= _throughput(load, found.count, found.seconds)
-    said["latency_ms"] = percentiles_ms(found.times_ns)
-    _report(target, said)
-    _fail_if_short(load, found)
+    run = _Run("receive", target, **settings)
+    with run.progress() as progress:
+        found = receive_all(target.resolve(), run.load, progress)
+    run.report(None, found)
 
 
 @bench.command()
 @target_options
+@_QUEUE
 @_options(_SENDING)
-def both(target: Target, disk: Path | None, **settings: Any) -> None:
+def both(target: Target, **settings: Any) -> None:
     """Send and receive at once; latency is from the send to the receipt."""
-    load = _load(**settings)
-    with _progress(target, load, "both") as progress:
-        sent, found = _run_both(target, load, progress)
-    said = {
-        **_about("both", load),
-        **_throughput(load, found.count, max(sent.seconds, found.seconds)),
-    }
-    said["confirm_ms"] = percentiles_ms(sent.times_ns)
-    said["latency_ms"] = percentiles_ms(found.times_ns)
-    if found.strangers:
-        said["messages_of_others"] = found.strangers
-    _report(target, _with_disk(target, said, load, disk))
-    _fail_if_short(load, found)
+    run = _Run("both", target, **settings)
+    with run.progress() as progress:
+        sent, found = run.send_beside(progress)
+    run.report(sent, found)
 
 
-def _run_both(target: Target, load: Load, progress: Callable[[int], None]) -> tuple[Sent, Received]:
-    """The receiver opens first, so that no message waits before it is measured."""
-    is_open = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        receiving = pool.submit(
-            receive_all, target, load, progress, is_own_run=True, ready=is_open.set
+@bench.command()
+@target_options
+@click.option("--topic", default="news", show_default=True, help="Use a topic of its own.")
+@click.option("--subscribers", type=click.IntRange(1), default=8, show_default=True)
+@_options(_SENDING)
+def fanout(target: Target, topic: str, subscribers: int, **settings: Any) -> None:
+    """Publish to subscribers that are not durable; counts what all of them receive."""
+    run = _Run("fanout", target, topic=topic, subscribers=subscribers, **settings)
+    with run.progress() as progress:
+        sent, found = run.send_beside(progress)
+    run.report(sent, found)
+
+
+class _Run:
+    """One command: its load, and what is said about it."""
+
+    def __init__(
+        self,
+        what: str,
+        target: Target,
+        *,
+        queue: str = "",
+        topic: str = "",
+        subscribers: int = 1,
+        warm_up: int | None = None,
+        in_flight: int | None = None,
+        disk: Path | None = None,
+        **settings: Any,
+    ) -> None:
+        self.what, self.target, self._disk = what, target, disk
+        self._name, self._in_flight, self._subscribers = queue or topic, in_flight, subscribers
+        destination = f"queue:{queue}" if queue else f"topic:{topic}"
+        self.load = Load(destination=destination, window=in_flight or 1000, **settings)
+        count = self.load.count
+        self._warm_up = min(count // 10, 1000) if warm_up is None else warm_up
+        self._is_topic = not queue
+
+    @property
+    def _processes(self) -> int:
+        """Of receivers; at most two, as they share what the node leaves of the machine."""
+        return 2 if self._subscribers > 1 and self._subscribers % 2 == 0 else 1
+
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[int], None]]:
+        """A bar on standard error; none for a program that reads the figures."""
+        if self.target.is_json:
+            yield lambda _: None
+            return
+        with click.progressbar(length=self.load.count, label=self.what, file=sys.stderr) as bar:
+            yield bar.update
+
+    def send(self, progress: Callable[[int], None]) -> Sent:
+        """Send the load from here."""
+        return send_all(
+            self.target.resolve(),
+            self.load,
+            in_flight=self._in_flight,
+            warm_up=self._warm_up,
+            progress=progress,
         )
-        receiving.add_done_callback(lambda _: is_open.set())
-        is_open.wait(load.timeout_s)
-        if receiving.done():
-            receiving.result()
-        sent = send_all(target, load, lambda _: None)
-        return sent, receiving.result()
 
+    def send_beside(self, progress: Callable[[int], None]) -> tuple[Sent, Received]:
+        """Send it while other processes receive."""
+        fan = self._subscribers // self._processes
+        load = structs.replace(self.load, fan=fan)
+        send = partial(self.send, progress)
+        try:
+            return receive_beside(self.target.resolve(), load, send, self._processes)
+        except BenchFailed as fault:
+            raise click.ClickException(str(fault)) from fault
 
-def _load(*, warm_up: int | None, count: int, **settings: Any) -> Load:
-    """A window larger than the load would only measure the end of it."""
-    warm = min(count // 10, 1000) if warm_up is None else warm_up
-    settings["in_flight"] = min(settings["in_flight"], count)
-    return Load(warm_up=warm, count=count, **settings)
-
-
-@contextmanager
-def _progress(target: Target, load: Load, label: str) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error; none for a program that reads the figures."""
-    if target.is_json:
-        yield lambda _: None
-        return
-    with click.progressbar(length=load.count, label=label, file=sys.stderr) as bar:
-        yield bar.update
-
-
-def _about(what: str, load: Load) -> dict[str, Any]:
-    return {
-        "what": what,
-        "queue": load.queue,
-        "durable": load.is_durable,
-        "size": load.size,
-        "count": load.count,
-        "in_flight": load.in_flight,
-        "rate": load.rate,
-    }
+    def report(self, sent: Sent | None, found: Received | None) -> None:
+        """Print the figures; an error when less came than was wanted."""
+        load, wanted = self.load, self.load.count * self._subscribers
+        said = {"what": self.what, "topic" if self._is_topic else "queue": self._name}
+        if self._is_topic:
+            said["subscribers"] = self._subscribers
+        said |= {"size": load.size, "count": load.count}
+        if sent is not None:
+            said |= {"durable": load.is_durable, "in_flight": self._in_flight, "rate": load.rate}
+        if found is not None:
+            said |= _throughput(load, found.count, found.seconds)
+        elif sent is not None:
+            said |= _throughput(load, load.count, sent.seconds)
+        if sent is not None:
+            said["confirm_ms"] = percentiles_ms(sent.times_ns)
+        if found is not None:
+            said["latency_ms"] = percentiles_ms(found.times_ns)
+            if found.strangers:
+                said["messages_of_others"] = found.strangers
+        if sent is not None:
+            said = _with_disk(self.target, said, load, self._disk)
+        _report(self.target, said)
+        if found is not None and found.count < wanted:
+            text = f"only {found.count} of {wanted} messages came"
+            raise click.ClickException(f"{text}; none for {load.timeout_s:g} s")
 
 
 def _throughput(load: Load, count: int, seconds: float) -> dict[str, Any]:
@@ -190,8 +233,9 @@ def _with_disk(
     if not load.is_durable or load.rate:
         return said  # there is nothing to compare: the disk is not what sets the pace
     chosen = folder or _disk_of(target)
-    bare = measure_disk(chosen, message_bytes=load.size, count=load.count, batch=load.in_flight)
-    disk = {"folder": str(chosen), "messages_per_s": round(bare, 1), "batch": load.in_flight}
+    batch = min(load.window, load.count)
+    bare = measure_disk(chosen, message_bytes=load.size, count=load.count, batch=batch)
+    disk = {"folder": str(chosen), "messages_per_s": round(bare, 1), "batch": batch}
     return {**said, "disk": disk, "ratio_to_disk": round(said["messages_per_s"] / bare, 3)}
 
 
@@ -204,7 +248,7 @@ def _disk_of(target: Target) -> Path:
 
 def _report(target: Target, said: dict[str, Any]) -> None:
     kind = {True: "durable ", False: "non-durable ", None: ""}[said.get("durable")]
-    window = f", {said['in_flight']} in flight" if "in_flight" in said else ""
+    window = f", {said['in_flight']} in flight" if said.get("in_flight") else ""
     what = f"{said['what']}: {said['messages']} {kind}messages of {said['size']} bytes"
     lines = [
         f"{what} in {said['seconds']} s{window}",
@@ -220,9 +264,3 @@ def _report(target: Target, said: dict[str, Any]) -> None:
     if others := said.get("messages_of_others"):
         lines.append(f"  {others} messages of others were taken too: use a queue of its own")
     target.say("\n".join(lines), said)
-
-
-def _fail_if_short(load: Load, found: Received) -> None:
-    if found.count < load.count:
-        text = f"only {found.count} of {load.count} messages came"
-        raise click.ClickException(f"{text}; none for {load.timeout_s:g} s")

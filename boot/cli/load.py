@@ -1,53 +1,25 @@
-"""The load of hms bench: one sender and one receiver, each over a connection of its own.
+"""The load of hms bench: a sender here, and a receiver here or in a process of its own.
 
-Every body begins with a stamp: the run it belongs to, and when it was sent by this machine's
-monotonic clock, so that the receiver tells how long it took, in another process too.
+In one process the two would take turns at the interpreter, and the figure would be of that.
 """
 
-import os
-import struct
-import threading
 import time
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from boot.cli.target import Target
-from field_buffer.catalogue import RequestTimeout
+from msgspec import structs
 
-__all__ = ["STAMP", "Load", "Received", "Sent", "receive_all", "send_all"]
+from boot.bench.client import Report, Task
+from boot.bench.crew import crew
+from boot.bench.hms_driver import HmsDriver
+from boot.bench.load import WARM_UP, Load, Sink, bodies, timed_bodies
 
-STAMP = struct.Struct("<4s8sQ")
-"""magic, run, monotonic nanoseconds."""
-MAGIC = b"HMSB"
+__all__ = ["Received", "Sent", "receive_all", "receive_beside", "send_all"]
 
 Progress = Callable[[int], None]
 _PROGRESS_EVERY = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What to do. rate: messages a second, 0 as fast as it goes; warm_up: messages before."""
-
-    queue: str
-    size: int
-    count: int
-    timeout_s: float
-    in_flight: int = 1
-    rate: float = 0
-    warm_up: int = 0
-    is_durable: bool = True
-    run: bytes = field(default_factory=lambda: os.urandom(8))
-
-    def body(self, filler: bytes) -> bytes:
-        """A stamped body of the wanted size."""
-        return STAMP.pack(MAGIC, self.run, time.monotonic_ns()) + filler
-
-    @property
-    def filler(self) -> bytes:
-        """What follows the stamp."""
-        return bytes(self.size - STAMP.size)
+_DRIVER = "boot.bench.hms_driver:HmsDriver"
 
 
 @dataclass(slots=True)
@@ -55,7 +27,8 @@ class Sent:
     """What the sender measured; times are from the send to its confirmation."""
 
     seconds: float = 0.0
-    times_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    begin_ns: int = 0
+    times_ns: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -65,138 +38,103 @@ class Received:
     count: int = 0
     seconds: float = 0.0
     strangers: int = 0
-    times_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    times_ns: list[int] = field(default_factory=list)
 
 
-class _Window:
-    """At most so many sends are unconfirmed; a failed one ends the run."""
+class _Shown(Sink):
+    """A sink that tells how far it is."""
 
-    def __init__(self, size: int, sent: Sent, timeout_s: float) -> None:
-        self._places = threading.Semaphore(size)
-        self._size, self._sent, self._timeout_s = size, sent, timeout_s
-        self._fault: BaseException | None = None
+    __slots__ = ("_progress",)
 
-    def enter(self) -> None:
-        """Wait for a place."""
-        if not self._places.acquire(timeout=self._timeout_s):
-            raise RequestTimeout(what="a send", timeout_s=self._timeout_s)
-        if self._fault is not None:
-            raise self._fault
+    def __init__(self, load: Load, progress: Progress) -> None:
+        super().__init__(load, load.count, is_any_run=True)
+        self._progress = progress
 
-    def watch(self, pending: Any, begin: int) -> None:
-        """Give the place back when this send, begun at that time, is confirmed."""
-
-        def confirmed(done: Any) -> None:
-            self._sent.times_ns.append(time.perf_counter_ns() - begin)
-            self._fault = self._fault or done.exception()
-            self._places.release()
-
-        pending.add_done_callback(confirmed)
-
-    def drain(self) -> None:
-        """Wait until all is confirmed."""
-        for _ in range(self._size):
-            self.enter()
+    def take(self, body: object) -> None:
+        """One message; every message counts, whoever sent it."""
+        before = self.others
+        super().take(body)
+        if self.others > before:
+            self.others, self.count = before, self.count + 1
+            self.last_ns = time.monotonic_ns()
+        if self.count % _PROGRESS_EVERY == 0:
+            self._progress(_PROGRESS_EVERY)
 
 
-def send_all(target: Target, load: Load, progress: Progress) -> Sent:
-    """Warm up, then send the load; returns when all of it is confirmed."""
-    import hms  # noqa: PLC0415 - not for --help
-
-    filler = load.filler
-    with target.connection() as connection, connection.session() as session:
-        producer = session.producer(hms.Queue(load.queue), persistent=load.is_durable)
-        producer.send_many(hms.Message(load.body(filler)) for _ in range(load.warm_up))
-        return _send_timed(producer, load, filler, progress)
+def _shown(made: Iterable[bytes], progress: Progress) -> Iterator[bytes]:
+    number = 0
+    for number, body in enumerate(made, 1):
+        yield body
+        if number % _PROGRESS_EVERY == 0:
+            progress(_PROGRESS_EVERY)
+    progress(number % _PROGRESS_EVERY)
 
 
-def _send_timed(producer: Any, load: Load, filler: bytes, progress: Progress) -> Sent:
+def send_all(
+    address: str, load: Load, *, in_flight: int | None, warm_up: int, progress: Progress
+) -> Sent:
+    """Warm up, then send the load; returns when all of it is confirmed. in_flight: unconfirmed
+    sends at once, 1 waits for each, None as many as the node lets through."""
+    driver = HmsDriver(address, {"is_async": "yes" if in_flight else "no"})
     sent = Sent()
-    window = _Window(load.in_flight, sent, load.timeout_s)
-    begin = time.perf_counter()
-    for number in range(load.count):
-        if load.rate:
-            _wait_until(begin + number / load.rate)
-        window.enter()
-        begin_ns = time.perf_counter_ns()
-        window.watch(producer.send_async(load.body(filler)), begin_ns)
-        if number % _PROGRESS_EVERY == _PROGRESS_EVERY - 1:
-            progress(_PROGRESS_EVERY)
-    window.drain()
-    sent.seconds = time.perf_counter() - begin
-    progress(load.count % _PROGRESS_EVERY)
-    return sent
+    try:
+        driver.open_sender(load)
+        _warm_up(driver, load, warm_up)
+        sent.begin_ns = time.monotonic_ns()
+        made = _shown(timed_bodies(load), progress)
+        if in_flight == 1 and not load.rate:
+            driver.send_each(made, sent.times_ns)
+        elif load.rate:
+            driver.send_timed(made)
+        else:
+            driver.send_pipelined(made)
+        sent.seconds = (time.monotonic_ns() - sent.begin_ns) / 1e9
+        sent.times_ns = sent.times_ns or driver.confirm_times_ns
+        return sent
+    finally:
+        driver.close()
 
 
-def _wait_until(at: float) -> None:
-    ahead = at - time.perf_counter()
-    if ahead > 0:
-        time.sleep(ahead)
+def _warm_up(driver: HmsDriver, load: Load, count: int) -> None:
+    warm = structs.replace(load, count=count, sender=WARM_UP)
+    driver.send_each(bodies(warm), [])
 
 
-def receive_all(
-    target: Target,
-    load: Load,
-    progress: Progress,
-    *,
-    is_own_run: bool,
-    ready: Callable[[], None] = lambda: None,
-) -> Received:
-    """Receive the load. is_own_run: count only what this run sent, its warm-up not timed.
-
-    ready is called when the consumer is open. Ends early when nothing comes for the load's timeout.
-    """
-    import hms  # noqa: PLC0415 - not for --help
-
-    with target.connection() as connection, connection.session() as session:
-        consumer = session.consumer(hms.Queue(load.queue))
-        ready()
-        skipped = _skip(consumer, load) if is_own_run else Received()
-        found = _receive_timed(consumer, load, progress, is_own_run=is_own_run)
-    found.strangers += skipped.strangers
-    return found
+def receive_all(address: str, load: Load, progress: Progress) -> Received:
+    """Receive what waits, until the count is reached or nothing comes for the load's time."""
+    driver, sink = HmsDriver(address, {}), _Shown(load, progress)
+    try:
+        driver.open_receiver(load)
+        begin_ns = time.monotonic_ns()
+        driver.receive(sink)
+        progress(sink.count % _PROGRESS_EVERY)
+    finally:
+        driver.close()
+    seconds = max(sink.last_ns - begin_ns, 0) / 1e9
+    return Received(sink.count, seconds, 0, sink.times)
 
 
-def _skip(consumer: Any, load: Load) -> Received:
-    """Receive the warm-up."""
-    skipped = Received()
-    while skipped.count < load.warm_up:
-        message = consumer.receive(timeout_s=load.timeout_s)
-        if message is None:
-            break
-        is_own = _sent_at(message, load.run) is not None
-        skipped.count += is_own
-        skipped.strangers += not is_own
-    return skipped
+def receive_beside(
+    address: str, load: Load, send: Callable[[], Sent], receivers: int = 1
+) -> tuple[Sent, Received]:
+    """Send with receivers in processes of their own, which are open before; only what this run
+    sends counts."""
+    task = Task(role="receive", driver=_DRIVER, address=address, load=load)
+    with crew([task] * receivers) as clients:
+        clients.go()
+        sent = send()
+        reports = clients.reports(max(load.timeout_s, 1.0) + 60)
+    return sent, _together(sent, reports)
 
 
-def _receive_timed(consumer: Any, load: Load, progress: Progress, *, is_own_run: bool) -> Received:
-    # What waits already comes at once; what this run sends comes only when it is sent.
-    found, begin, end = Received(), 0 if is_own_run else time.monotonic_ns(), 0
-    while found.count < load.count:
-        message = consumer.receive(timeout_s=load.timeout_s)
-        if message is None:
-            break
-        end = time.monotonic_ns()
-        begin = begin or end
-        sent_at = _sent_at(message, load.run if is_own_run else None)
-        if sent_at is not None:
-            found.times_ns.append(end - sent_at)
-        elif is_own_run:
-            found.strangers += 1
-            continue
-        found.count += 1
-        if found.count % _PROGRESS_EVERY == 0:
-            progress(_PROGRESS_EVERY)
-    progress(found.count % _PROGRESS_EVERY)
-    found.seconds = max(end - begin, 0) / 1e9
-    return found
-
-
-def _sent_at(message: Any, run: bytes | None) -> int | None:
-    """When the message was sent; None for one that is not of this run, or of none."""
-    body = message.body
-    if not isinstance(body, bytes) or len(body) < STAMP.size:
-        return None
-    magic, its_run, sent_at = STAMP.unpack_from(body)
-    return int(sent_at) if magic == MAGIC and run in {None, its_run} else None
+def _together(sent: Sent, reports: list[Report]) -> Received:
+    times: list[Any] = []
+    for report in reports:
+        times += report.times_ns
+    end_ns = max(report.end_ns for report in reports)
+    return Received(
+        sum(report.received for report in reports),
+        max(end_ns - sent.begin_ns, 0) / 1e9,
+        sum(report.others for report in reports),
+        times,
+    )

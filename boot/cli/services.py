@@ -32,7 +32,7 @@ def call(target: Target, service: str, data: str | None, timeout_s: float) -> No
     sent = sys.stdin.read() if data == "-" else data
     kind = KIND_NONE if sent is None else KIND_TEXT
     with target.connection() as connection:
-        head, answer = connection.call(service, (sent or "").encode(), kind, timeout_s)
+        head, answer = connection.run_service(service, (sent or "").encode(), kind, timeout_s)
     if head.rval != TPSUCCESS:
         raise _failure(service, head)
     said: Any = plain(decode_body(head.kind, answer))

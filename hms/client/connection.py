@@ -31,7 +31,7 @@ class Connection(tpmon.client.Connection):
 
     def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and
-        within a second whenever that changes (F-E11). DestinationNotFound for a queue."""
+        whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
         self.run(self.watching(destination.kind, destination.name))
 

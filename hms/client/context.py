@@ -7,7 +7,8 @@ from typing import Any, Self
 from hms.client.browser import Browser
 from hms.client.connection import Connection, connect
 from hms.client.consumer import Consumer
-from hms.client.destinations import Destination, Queue, Topic, parse_destination
+from hms.client.context_parts import ContextParts
+from hms.client.destinations import Destination, Topic, parse_destination
 from hms.client.message import Message
 from hms.client.producer import Producer
 from hms.client.receipt import Receipt
@@ -16,17 +17,18 @@ from hms.client.streaming import Body
 from hms.constants import AckMode
 
 
-class JMSContext:
+class JMSContext(ContextParts[Producer, Consumer, Browser]):
     """One connection with one session; producers and consumers are made when first needed.
 
     Leaving its block commits if it is transacted (an exception rolls back), and closes all.
     """
 
+    session: Session
+
     def __init__(self, connection: Connection, session: Session) -> None:
+        super().__init__()
         self.connection = connection
         self.session = session
-        self._producers: dict[Destination, Producer] = {}
-        self._consumers: dict[tuple[Destination, str | None], Consumer] = {}
 
     def send(
         self,
@@ -54,19 +56,9 @@ class JMSContext:
             self._consumers[key] = self.session.consumer(key[0], selector=selector)
         return self._consumers[key].receive(timeout_s)
 
-    def subscriber(self, topic: Topic | str, **options: Any) -> Consumer:
-        """A subscriber; options as of Session.subscriber."""
-        return self.session.subscriber(topic, **options)
-
     def unsubscribe(self, topic: Topic | str, name: str) -> None:
         """End a durable subscription; SubscriptionNotFound."""
         self.session.unsubscribe(topic, name)
-
-    def browser(
-        self, queue: Queue | str, selector: str | None = None, oldest_first: bool = False
-    ) -> Browser:
-        """Look at the waiting messages of a queue without taking any."""
-        return self.session.browser(queue, selector, oldest_first)
 
     def ack(self) -> None:
         """CLIENT: acknowledge all that was received so far."""

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any, Self
 
 from hms.client.producer_steps import ProducerSteps
-from hms.client.receipt import Receipt
+from hms.client.receipt import Receipt, Receipts
 from hms.client.streaming import Body
 from tpmon.client import Connection
 
@@ -43,10 +43,15 @@ class Producer(ProducerSteps):
         future.set_running_or_notify_cancel()
         how = persistent, ttl_s, priority
         encoded, ticket = self.prepared(body, properties, how, future)
-        self._connection.run(self.adding(encoded, ticket))
+        connection = self._connection
+        with connection.lock:
+            is_added = self.added(encoded, ticket)
+            connection.flush()
+        if not is_added:
+            connection.run(self.adding(encoded, ticket))
         return future
 
-    def send_many(self, bodies: Iterable[Body]) -> list[Receipt]:
+    def send_many(self, bodies: Iterable[Body]) -> Receipts:
         """Send all, pipelined, and wait until the node has them.
 
         The first error is raised after the rest of what is on its way is settled; its attribute

@@ -10,7 +10,7 @@ from field_buffer.errors import HmsError
 from field_buffer.packing import pack_messages
 from hms.client.destinations import Destination
 from hms.client.opening import close_sender
-from hms.client.receipt import Receipt
+from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
 from hms.client.streaming import Body, Cut, as_message, frames_of, send_options
@@ -19,9 +19,6 @@ from hms.constants import AckMode
 from tpmon.asked import own_copy
 from tpmon.link import State
 from tpmon.steps import Outside, Steps, Wait
-
-UNKNOWN = Receipt(None, 0.0)
-"""Of a message that nobody waited for (F-B4)."""
 
 
 class ProducerSteps:
@@ -86,15 +83,29 @@ class ProducerSteps:
 
     def adding(self, encoded: Encoded, ticket: Ticket) -> Steps[None]:
         """Into the pack, as soon as there is room."""
+        if not self.added(encoded, ticket):
+            size = len(encoded[1]) + len(encoded[2])
+            is_persistent = ticket.options.is_persistent
+            accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
+            yield from self._room(accepts)
+            self.add(encoded, ticket)
+
+    def added(self, encoded: Encoded, ticket: Ticket) -> bool:
+        """Put it into the pack if that needs no waiting; without the steps it costs 4 us less."""
+        self.check_open()
         size = len(encoded[1]) + len(encoded[2])
-        is_persistent = ticket.options.is_persistent
-        accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
-        yield from self._room(accepts)
-        self.add(encoded, ticket)
+        if not self._sender.accepts(size, is_persistent=ticket.options.is_persistent):
+            return False
+        self._put(encoded, ticket)
+        return True
 
     def add(self, encoded: Encoded, ticket: Ticket) -> None:
-        """Into the pack, which leaves at once when nothing is on its way."""
+        """Into the pack, though the window may have no room for it yet."""
         self.check_open()
+        self._put(encoded, ticket)
+
+    def _put(self, encoded: Encoded, ticket: Ticket) -> None:
+        """Into the pack, which leaves at once when nothing is on its way."""
         self._session.state.has_work = True
         self._sender.add(encoded, ticket, is_persistent=ticket.options.is_persistent)
         if not self._connection.link.sends_in_flight:
@@ -134,7 +145,7 @@ class ProducerSteps:
 
     # ---- many
 
-    def sending_many(self, bodies: Iterable[Body]) -> Steps[list[Receipt]]:
+    def sending_many(self, bodies: Iterable[Body]) -> Steps[Receipts]:
         """Send all, pipelined, and wait until the node has them.
 
         The first error is raised after the rest of what is on its way is settled; its attribute
@@ -151,12 +162,12 @@ class ProducerSteps:
             yield from self._outcomes(tickets)
             raise
         if not self._is_waiting:
-            return [UNKNOWN for ticket in tickets for _ in range(ticket.count)]
+            return Receipts([Run(0, ticket.count, 0.0) for ticket in tickets])
         yield from self._outcomes(tickets)
         first = next((ticket.error for ticket in tickets if ticket.error), None)
         if first is not None:
             raise _add_receipts(own_copy(first), tickets)
-        return [receipt for ticket in tickets for receipt in ticket.receipts]
+        return Receipts([ticket.run for ticket in tickets if ticket.run is not None])
 
     def _submitting(self, bodies: Iterable[Body], tickets: list[Ticket]) -> Steps[None]:
         """Frame after frame; the application's iterable may itself use the connection."""

@@ -15,7 +15,7 @@ from field_buffer.errors import HmsError
 from field_buffer.packing import pack_messages
 from hms.client.destinations import Destination
 from hms.client.message import Message
-from hms.client.receipt import Receipt
+from hms.client.receipt import Run
 from hms.client.tickets import Encoded, SendOptions, Ticket
 from tpmon.asked import Frame
 from tpmon.link import Link, State
@@ -47,13 +47,14 @@ class Pack:
 class SendFrame:
     """A SEND on its way."""
 
-    __slots__ = ("frame", "handed_over_at", "sender", "tickets")
+    __slots__ = ("frame", "handed_over_at", "is_done", "sender", "tickets")
 
     def __init__(self, sender: "Sender", tickets: list[Ticket]) -> None:
         self.sender = sender
         self.tickets = tickets
         self.frame: Frame = ()
         self.handed_over_at = 0.0
+        self.is_done = False
 
     def answered(self, kind: Kind, payload: bytes) -> None:
         """CONFIRM or ERROR: the tickets get what it says."""
@@ -100,6 +101,7 @@ class Sender:
         self._clock = clock
         self._sequence = 1
         self._packs: deque[Pack] = deque()
+        self._window: deque[SendFrame] = deque()
 
     @property
     def has_room(self) -> bool:
@@ -132,11 +134,13 @@ class Sender:
         """Put a message into the last pack; one that is full leaves if there is room."""
         size = len(message[1]) + len(message[2])
         packs = self._packs
-        if packs and not packs[-1].fits(size, is_persistent=is_persistent):
+        pack = packs[-1] if packs else None
+        if pack is not None and not pack.fits(size, is_persistent=is_persistent):
             self.push()
-        if not packs or not packs[-1].fits(size, is_persistent=is_persistent):
-            packs.append(Pack(is_persistent))
-        pack = packs[-1]
+            pack = None
+        if pack is None:
+            pack = Pack(is_persistent)
+            packs.append(pack)
         pack.messages.append(message)
         pack.tickets.append(ticket)
         pack.size_bytes += size
@@ -172,6 +176,7 @@ class Sender:
         frame = SendFrame(self, tickets)
         frame.handed_over_at = self._clock()
         self.unconfirmed += 1
+        self._window.append(frame)
         self.link.sends_in_flight += 1
         self.link.unattended += sum(1 for ticket in tickets if ticket.is_unattended)
         for ticket in tickets:
@@ -193,19 +198,18 @@ class Sender:
         first, timestamp_ms, _ = decode_confirm(payload)
         elapsed_s = self._clock() - frame.handed_over_at
         for ticket in frame.tickets:
-            end = first + ticket.count
-            ticket.receipts = [Receipt(f"{one:012x}", elapsed_s) for one in range(first, end)]
+            ticket.run = Run(first, ticket.count, elapsed_s)
             for place, message in ticket.messages:
                 self._mark(message, first + place, timestamp_ms, elapsed_s, ticket.options)
             self._end(ticket, None)
-            first = end
-        self._out_of_flight()
+            first += ticket.count
+        self._out_of_flight(frame)
 
     def refused(self, frame: SendFrame, error: HmsError) -> None:
         """The node took none of the messages of this frame, or will not say."""
         for ticket in frame.tickets:
             self._end(ticket, error)
-        self._out_of_flight()
+        self._out_of_flight(frame)
 
     def _mark(
         self, message: Message, number: int, at_ms: int, elapsed_s: float, options: SendOptions
@@ -230,10 +234,15 @@ class Sender:
             if error is not None:
                 self.link.report(ticket.failure(self.destination))
 
-    def _out_of_flight(self) -> None:
+    def _out_of_flight(self, frame: SendFrame) -> None:
+        """Its place in the window is free only when those before it are out too: the node remembers
+        as many of a producer's last frames as the window has places, and no older ones."""
         self.unconfirmed -= 1
-        link = self.link
-        link.sends_in_flight -= 1
+        frame.is_done = True
+        link, window = self.link, self._window
+        while window and window[0].is_done:
+            window.popleft()
+            link.sends_in_flight -= 1
         link.woken.append(link)
         for push in list(link.on_room.values()):
             push()

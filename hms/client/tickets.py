@@ -8,7 +8,7 @@ from field_buffer.errors import HmsError
 from field_buffer.packing import PRIORITY_DEFAULT
 from hms.client.destinations import Destination
 from hms.client.message import Message
-from hms.client.receipt import Receipt
+from hms.client.receipt import Receipt, Run
 from tpmon.asked import own_copy
 
 Encoded = tuple[bytes, bytes, bytes]
@@ -53,7 +53,7 @@ class Ticket:
         "is_unattended",
         "messages",
         "options",
-        "receipts",
+        "run",
     )
 
     def __init__(
@@ -72,8 +72,13 @@ class Ticket:
         self.is_unattended = is_unattended or future is not None
         self.is_sent = False
         self.is_done = False
-        self.receipts: list[Receipt] = []
+        self.run: Run | None = None
         self.error: HmsError | None = None
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """One for each message; none before it is confirmed."""
+        return [] if self.run is None else list(map(self.run.receipt, range(self.run.message_count)))
 
     def tell(self) -> None:
         """Tell the future, which calls functions of the application."""

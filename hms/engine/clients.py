@@ -13,15 +13,16 @@ from field_buffer.catalogue import (
     SessionLimit,
     SubscriptionNotFound,
 )
+from hms.engine import watching
 from hms.engine.dispatch import discard, dispatch
 from hms.engine.effects import Effects
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.records import PLACEMENT_BYTES_MAX, Cause, Definition, defined, undefined
 from hms.engine.selector import Selector
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settling import Return, give_back_all
 from hms.engine.state import State
 from hms.engine.transactions import undo
+from hms.records import PLACEMENT_BYTES_MAX, Cause, Definition, defined, undefined
 
 ACK_MODES = range(4)
 
@@ -57,6 +58,7 @@ def close_connection(state: State, number: int, how: Return, fx: Effects) -> Non
     connection = state.connections.pop(number, None)
     if connection is None:
         return
+    watching.watch_no_more(state, connection)
     _no_more_for(connection.consumers.values())
     for session in list(connection.sessions.values()):
         close_session(state, connection, session.handle, how, fx)
@@ -137,13 +139,14 @@ def open_consumer(
     selector = Selector(request.selector) if request.selector.strip() else None
     target = state.destination(request.kind, request.destination)
     place = _place_for(state, connection, target, request, fx)
-    credit = 1 if request.listener else min(request.credit, state.settings.prefetch_max)
+    credit = 0 if request.listener else min(request.credit, state.settings.prefetch_max)
     consumer = Consumer(session, request.handle, place, credit)
     consumer.name, consumer.listener = request.name, request.listener
     consumer.redelivery_delay_ms = request.redelivery_delay_ms
     if isinstance(place, Queue):
         consumer.selector = selector
     place.attach(consumer)
+    watching.came(state, place, fx)
     session.consumers.append(consumer)
     connection.consumers[request.handle] = consumer
     dispatch(state, place, fx)
@@ -155,6 +158,7 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
     place = consumer.place
     give_back_all(state, consumer, how, fx)
     place.detach(consumer)
+    watching.went(state, place, fx)
     consumer.session.consumers.remove(consumer)
     del consumer.connection.consumers[consumer.handle]
     if isinstance(place, Subscription) and not place.is_durable and not place.consumers:

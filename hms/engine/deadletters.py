@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from field_buffer.packing import ROW, encode_head
+from hms.engine.blocks import hold
 from hms.engine.effects import Effects
 from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.places import Queue, Subscription
-from hms.engine.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
+from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
 
 GROUP_BYTES = 64 << 10
 """Letters are recorded together up to about so many bytes."""
@@ -27,15 +28,20 @@ class DeadReason(enum.StrEnum):
     """Why a message became a dead letter."""
 
     REDELIVERY_LIMIT = "REDELIVERY_LIMIT"
+    REJECTED = "REJECTED"
     EXPIRED = "EXPIRED"
 
 
-_CAUSES = {DeadReason.REDELIVERY_LIMIT: Cause.DEAD_LETTERED, DeadReason.EXPIRED: Cause.EXPIRED}
+_CAUSES = {
+    DeadReason.REDELIVERY_LIMIT: Cause.DEAD_LETTERED,
+    DeadReason.REJECTED: Cause.DEAD_LETTERED,
+    DeadReason.EXPIRED: Cause.EXPIRED,
+}
 
 
 def target_of(state: State, place: Queue | Subscription, reason: DeadReason) -> Queue | None:
     """The queue that keeps the letters of a place; None when they are to be discarded."""
-    name = place.dead_letter if reason is DeadReason.REDELIVERY_LIMIT else place.expired_to
+    name = place.expired_to if reason is DeadReason.EXPIRED else place.dead_letter
     if not name or (isinstance(place, Queue) and name == place.name):
         return None
     return state.queues.get(name) or state.queues[DEAD_LETTER_QUEUE]
@@ -133,13 +139,15 @@ def _record(
     moved: list[tuple[StoredMessage, StoredMessage]],
     cause: Cause,
 ) -> Record:
-    arrived = [_sent(target, letter) for _, letter in moved]
+    arrived = [_sent(state, target, letter) for _, letter in moved]
     spans = ids_of([message for message, _ in moved])
     left = ranges(RecordType.DISCARDED, place.number, state.now_ms, spans, cause)
     return group(0, 0, 0, state.now_ms, [*arrived, left])
 
 
-def _sent(target: Queue, letter: StoredMessage) -> Record:
+def _sent(state: State, target: Queue, letter: StoredMessage) -> Record:
+    hold([letter], target.number)
+    landing = state.blocks.add([letter], [ROW.size])
     body_bytes = len(letter.payload) - letter.head_bytes
     row = ROW.pack(letter.head_bytes, body_bytes, 0, 0, letter.priority, letter.kind, 0, 0)
     return sent(
@@ -155,5 +163,6 @@ def _sent(target: Queue, letter: StoredMessage) -> Record:
             placements=[Placement(target.number, b"")],
             pack=memoryview(row + letter.payload),
             first_seq=letter.seq,
-        )
+        ),
+        landing,
     )

@@ -13,9 +13,9 @@ from hms.engine.effects import Deliver, Effects
 from hms.engine.line import ids_of
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.places import Queue, Subscription
-from hms.engine.records import Cause, RecordType, ranges
 from hms.engine.sessions import Consumer
 from hms.engine.state import State
+from hms.records import Cause, RecordType, ranges
 
 CHUNK_MESSAGES = 256
 CHUNK_BYTES = 1 << 20
@@ -99,7 +99,7 @@ def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
                 continue
             queue.line.take_one(message)
             chosen.append(message)
-            room -= len(message.payload)
+            room -= message.length
         for chunk in _chunks(chosen):
             _deliver(state, queue, consumer, chunk, fx)
     discard(state, queue, expired, Cause.EXPIRED, fx)
@@ -110,10 +110,10 @@ def _chunks(messages: list[StoredMessage]) -> Iterator[list[StoredMessage]]:
     chunk: list[StoredMessage] = []
     room = CHUNK_BYTES
     for message in messages:
-        room -= len(message.payload)
+        room -= message.length
         if len(chunk) == CHUNK_MESSAGES or (chunk and room < 0):
             yield chunk
-            chunk, room = [], CHUNK_BYTES - len(message.payload)
+            chunk, room = [], CHUNK_BYTES - message.length
         chunk.append(message)
     if chunk:
         yield chunk
@@ -140,7 +140,7 @@ def _deliver(
         acknowledge(state, place, messages, fx)
     else:
         consumer.out.update([(m.id, m) for m in messages])
-        consumer.out_bytes += sum([len(m.payload) for m in messages])
+        consumer.out_bytes += sum([m.length for m in messages])
     fx.out.append(
         Deliver(
             consumer.connection.number,

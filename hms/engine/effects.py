@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from field_buffer.errors import HmsError
 from hms.engine.messages import StoredMessage
-from hms.engine.records import Record
+from hms.records import Record
 
 
 class Reply(NamedTuple):
@@ -64,7 +64,16 @@ class Browsed(NamedTuple):
     has_more: bool
 
 
-Effect = Reply | Refusal | Confirm | Deliver | Browsed
+class Ready(NamedTuple):
+    """A watched destination got its first consumer, or lost its last."""
+
+    connection: int
+    kind: str
+    destination: str
+    is_ready: bool
+
+
+Effect = Reply | Refusal | Confirm | Deliver | Browsed | Ready
 
 
 class Effects:

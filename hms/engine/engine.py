@@ -9,17 +9,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from field_buffer.errors import FieldValue
-from hms.engine import clients, inspect, recovery, sending, settling, transactions
+from hms.engine import (
+    clients,
+    inspect,
+    listening,
+    moving,
+    recovery,
+    sending,
+    settling,
+    transactions,
+    watching,
+)
 from hms.engine.clients import ConsumerRequest
 from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.places import Queue
-from hms.engine.records import Cause, NodeEvent, Record, dictionary, node_event
 from hms.engine.selector import Selector
 from hms.engine.settings import EngineSettings
 from hms.engine.settling import Return
 from hms.engine.state import State
+from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, node_event
 
 BROWSE_MAX = 1000
 
@@ -48,7 +58,36 @@ class Engine:
 
     def dictionary(self) -> Record:
         """The record that opens every segment of the log."""
-        return dictionary(self.state.definitions())
+        state = self.state
+        content = Dictionary(
+            state.definitions(),
+            state.ids.reserved_below,
+            state.next_number,
+            state.next_seq,
+            state.now_ms,
+        )
+        return dictionary(content)
+
+    # the log's old segments
+
+    def live_bytes(self) -> int:
+        """What the messages take that the log has to keep."""
+        return self.state.blocks.live_bytes
+
+    def next_to_move(self, segment: int) -> list[StoredMessage]:
+        """Some of the messages for whose sake the log keeps that segment, or older ones."""
+        return moving.next_to_move(self.state, segment)
+
+    def move(
+        self, segment: int, found: Sequence[tuple[StoredMessage, bytes]], now_ms: int, fx: Effects
+    ) -> None:
+        """Tell the log again of messages, given with head and body, that are there still."""
+        self.state.at(now_ms)
+        moving.move(self.state, segment, found, fx)
+
+    def restate(self, fx: Effects) -> None:
+        """Tell the log again what else an old segment knew."""
+        moving.restate(self.state, fx)
 
     # connections and what they open
 
@@ -109,6 +148,10 @@ class Engine:
         """End a durable subscription."""
         self.state.at(now_ms)
         clients.unsubscribe(self.state, destination, name, fx)
+
+    def watch(self, connection: int, kind: str, destination: str) -> bool:
+        """Tell a connection of a destination's first and last consumer; whether it has one now."""
+        return watching.watch(self.state, self.state.connection(connection), kind, destination)
 
     # messages
 
@@ -189,22 +232,23 @@ class Engine:
         connection: int,
         handle: int,
         messages: Sequence[StoredMessage],
-        is_done: bool,
+        how: Return | None,
+        delay_ms: int | None,
         now_ms: int,
         fx: Effects,
     ) -> None:
-        """A listener's service returned (acknowledge) or failed (give back, counted)."""
-        owner = self.state.connections.get(connection)
-        consumer = owner.consumers.get(handle) if owner is not None else None
-        if consumer is None:
-            return
-        spans = [(m.id, m.id) for m in messages]
-        consumer.credit = 1
-        if is_done:
-            self.acknowledge(connection, handle, consumer.epoch, spans, now_ms, fx)
-            dispatch(self.state, consumer.place, fx)
-        else:
-            self.give_back(connection, handle, consumer.epoch, spans, Return.FAILED, now_ms, fx)
+        """A listener's service returned (None: acknowledge), or gives its message back; delay_ms
+        None: as consumer and destination have it."""
+        self.state.at(now_ms)
+        listening.done(self.state, connection, handle, messages, how, delay_ms, fx)
+
+    def listener_credit(
+        self, connection: int, handle: int, credit: int, now_ms: int, fx: Effects
+    ) -> int | None:
+        """So many messages may be out to a listener; how many it is given now, None when there is
+        no such listener."""
+        self.state.at(now_ms)
+        return listening.credit(self.state, connection, handle, credit, fx)
 
     # transactions
 
@@ -295,7 +339,7 @@ def _page(
     room = CHUNK_BYTES
     for message in messages:
         if selector is None or selector.matches(selector_view(message, selector.names)) is True:
-            room -= len(message.payload)
+            room -= message.length
             if len(page) == count_max or (page and room < 0):
                 return page, True
             page.append(message)

@@ -8,8 +8,8 @@ from field_buffer.errors import FieldValue
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.records import Cause
 from hms.engine.state import State
+from hms.records import Cause
 
 Arguments = Mapping[str, FieldValue]
 

@@ -34,6 +34,7 @@ class Line:
 
     def __init__(self, number: int, name: str) -> None:
         self.number = number
+        """0: the log knows nothing of it."""
         self.name = name
         self.waiting_count = 0
         self.out_count = 0
@@ -88,13 +89,19 @@ class Line:
         self.history[message.id] = (deliveries, attempts)
         self._delayed[message.id] = (due_ms, message)
 
+    def delay(self, message: StoredMessage, due_ms: int) -> None:
+        """A waiting message waits on, but not before due_ms."""
+        self._skip(message)
+        self._forget_waiting(message)
+        self._delayed[message.id] = (due_ms, message)
+
     def release_due(self, now_ms: int) -> list[StoredMessage]:
         """Delayed messages whose time has come wait now."""
         due = [m for due_ms, m in self._delayed.values() if due_ms <= now_ms]
         for message in due:
             del self._delayed[message.id]
             self.out_count += 1
-            self.put_back(message, *self.history[message.id])
+            self.put_back(message, *self.history.get(message.id, (0, 0)))
         return due
 
     @property
@@ -119,7 +126,7 @@ class Line:
                 expired.append(message)
             else:
                 taken.append(message)
-                room -= len(message.payload)
+                room -= message.length
         self.out_count += len(taken)
         return taken
 
@@ -154,6 +161,11 @@ class Line:
         return due
 
     # looking
+
+    def due_ms(self, message: StoredMessage) -> int:
+        """When a delayed message waits again; 0 for others."""
+        found = self._delayed.get(message.id)
+        return found[0] if found is not None else 0
 
     def deliveries(self, message: StoredMessage) -> int:
         """How often it was delivered before."""
@@ -222,6 +234,8 @@ class Line:
 
     def _leave(self, message: StoredMessage) -> None:
         self.size_bytes -= message.size_bytes
+        if message.block is not None and self.number:
+            message.block.left(message, self.number)
         if self.history:
             self.history.pop(message.id, None)
 

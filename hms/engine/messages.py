@@ -1,9 +1,13 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import MessageFormatError
 from field_buffer.packing import Head, Row, decode_head
+
+if TYPE_CHECKING:
+    from hms.engine.blocks import Block
 
 OVERHEAD_BYTES = 250
 """What a waiting message costs beside its payload; measured in bench/, counted in the quota."""
@@ -13,17 +17,23 @@ class StoredMessage:
     """One message, shared by all the places where it waits.
 
     seq is its place in the order of arrival, id what the world knows it by. expires_at_ms 0: never.
+    length: bytes of head and body. block and slot: where the log has it, None when it need not be
+    kept there; holders: the number of the place in the log that holds it, or of all of them.
     """
 
     __slots__ = (
+        "block",
         "expires_at_ms",
         "head_bytes",
+        "holders",
         "id",
         "is_persistent",
         "kind",
+        "length",
         "payload",
         "priority",
         "seq",
+        "slot",
         "timestamp_ms",
     )
 
@@ -48,11 +58,15 @@ class StoredMessage:
         self.head_bytes = head_bytes
         self.payload = payload
         self.is_persistent = is_persistent
+        self.length = len(payload)
+        self.block: Block | None = None
+        self.slot = 0
+        self.holders: int | set[int] = 0
 
     @property
     def size_bytes(self) -> int:
         """What it counts in quotas."""
-        return len(self.payload) + OVERHEAD_BYTES
+        return self.length + OVERHEAD_BYTES
 
     def head(self) -> Head:
         """Its head, decoded; an unreadable one counts as empty: only its reader can judge."""

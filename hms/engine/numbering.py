@@ -6,9 +6,11 @@ that comes again after a reconnect is answered as it was, not stored twice (F-D9
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from field_buffer.catalogue import NodeFailed
+from hms.records import Memory, ProducerTaken
 
 COUNTER_BITS = 40
 RESERVE_IDS = 1 << 20
@@ -54,20 +56,29 @@ class Taken(NamedTuple):
 
 
 class ProducerMemory:
-    """What is remembered of a producer: its last batches, as many as may be unconfirmed."""
+    """What is remembered of a producer: its last batches, as many as may be unconfirmed.
 
-    __slots__ = ("last_sequence", "recent")
+    The last by their numbers, not those taken last: a batch that a crash has lost is sent again
+    after later ones that it has not, and is confirmed before them. forgotten: the highest first
+    number of what is not remembered any more.
+    """
+
+    __slots__ = ("forgotten", "last_sequence", "recent")
 
     def __init__(self) -> None:
+        self.forgotten = 0
         self.last_sequence = 0
         self.recent: OrderedDict[int, Taken] = OrderedDict()
 
     def remember(self, first_sequence: int, taken: Taken, batches_max: int) -> None:
         """A batch was taken."""
-        self.recent[first_sequence] = taken
+        recent, is_late = self.recent, first_sequence < self.last_sequence
+        recent[first_sequence] = taken
+        if is_late:
+            self.recent = recent = OrderedDict(sorted(recent.items()))
         self.last_sequence = max(self.last_sequence, first_sequence + taken.message_count - 1)
-        while len(self.recent) > batches_max:
-            self.recent.popitem(last=False)
+        while len(recent) > batches_max:
+            self.forgotten = max(self.forgotten, recent.popitem(last=False)[0])
 
 
 class Memories:
@@ -104,3 +115,24 @@ class Memories:
         self._commits.move_to_end((client_uid, session))
         if len(self._commits) > self._entries_max:
             self._commits.popitem(last=False)
+
+    def producers_taken(self) -> Iterator[ProducerTaken]:
+        """What is remembered of producers, least recently used first."""
+        for (client_uid, handle), memory in self._producers.items():
+            recent = [(first, *taken) for first, taken in memory.recent.items()]
+            last, forgotten = memory.last_sequence, memory.forgotten
+            yield ProducerTaken(client_uid, handle, last, recent, forgotten)
+
+    def commits_taken(self) -> list[tuple[int, int, int]]:
+        """Client, session and number of the commits remembered, least recently used first."""
+        return [(*key, number) for key, number in self._commits.items()]
+
+    def restore(self, remembered: Memory) -> None:
+        """Take over what the log restated."""
+        for producer in remembered.producers:
+            memory = self.producer(producer.client_uid, producer.handle)
+            memory.last_sequence = producer.last_sequence
+            memory.forgotten = producer.forgotten
+            memory.recent = OrderedDict((first, Taken(*rest)) for first, *rest in producer.recent)
+        for client_uid, session, number in remembered.commits:
+            self.committed(client_uid, session, number)

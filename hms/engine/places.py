@@ -4,10 +4,10 @@ from collections import deque
 
 from hms.engine.line import Line
 from hms.engine.messages import StoredMessage, selector_view
-from hms.engine.records import Definition
 from hms.engine.selector import Selector
 from hms.engine.sessions import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE
+from hms.records import Definition
 
 
 class Place:

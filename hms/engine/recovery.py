@@ -2,34 +2,64 @@
 
 Records are applied in the order in which they were written. What a DELIVERED record had out and
 nothing settled is put back at the end, flagged as redelivered: its consumer is gone (LOST). What
-a transaction had not committed is not in the log at all.
+a transaction had not committed is not in the log at all. The log's beginning may have been retired:
+a record can speak of messages that left before, and a message may be told of twice, by its SENT
+record and by a later MOVED one, of which the later counts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from field_buffer.packing import ROW
+from hms.engine.blocks import hold, offsets_of
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.line import Counters
 from hms.engine.messages import StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.places import Queue, Subscription
-from hms.engine.records import (
+from hms.engine.state import State
+from hms.records import (
     Cause,
     Definition,
+    Kept,
     NodeEvent,
     RecordType,
     Sent,
+    Stay,
     bits,
     decode_definition,
     decode_dictionary,
     decode_group,
+    decode_memory,
+    decode_moved,
     decode_number,
     decode_ranges,
     decode_sent,
     node_event,
     undefined,
 )
-from hms.engine.state import State
+
+Payload = bytes | memoryview
+
+
+class _Found:
+    """What a place holds so far."""
+
+    __slots__ = ("delayed", "here", "history", "out")
+
+    def __init__(self) -> None:
+        self.here: dict[int, StoredMessage] = {}
+        self.out: dict[int, StoredMessage] = {}
+        self.history: dict[int, tuple[int, int]] = {}
+        self.delayed: dict[int, int] = {}
+
+    def pop(self, message_id: int) -> StoredMessage | None:
+        """A message that is not there any more."""
+        message = self.out.pop(message_id, None) or self.here.pop(message_id, None)
+        if message is not None:
+            self.history.pop(message_id, None)
+            self.delayed.pop(message_id, None)
+        return message
 
 
 class Recovery:
@@ -37,8 +67,8 @@ class Recovery:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._out: dict[int, dict[int, StoredMessage]] = {}
-        self._apply: dict[int, Callable[[bytes | memoryview], None]] = {
+        self._found: dict[int, _Found] = {}
+        self._apply: dict[int, Callable[[Payload, int], None]] = {
             RecordType.DEFINED: self._defined,
             RecordType.UNDEFINED: self._undefined,
             RecordType.SENT: self._sent,
@@ -50,35 +80,53 @@ class Recovery:
             RecordType.GROUP: self._group,
             RecordType.RESERVED: self._reserved,
             RecordType.DICTIONARY: self._dictionary,
-            RecordType.NODE: lambda _: None,
+            RecordType.NODE: lambda _payload, _position: None,
+            RecordType.MOVED: self._moved,
+            RecordType.MEMORY: self._memory,
         }
 
-    def apply(self, kind: int, payload: bytes | memoryview) -> None:
-        """One record; a type that this version does not know raises KeyError."""
-        self._apply[kind](payload)
+    def apply(self, kind: int, payload: Payload, position: int = 0) -> None:
+        """One record, whose payload lies at that position; a type that this version does not know
+        raises KeyError."""
+        self._apply[kind](payload, position)
 
     def finish(self) -> None:
         """What was out waits again; indexes and counters are those of a fresh node."""
-        for number, out in self._out.items():
+        for number, found in self._found.items():
             place = self._state.places.get(number)
-            if place is None:
-                continue
-            for message in out.values():
-                deliveries, attempts = place.line.history.get(message.id, (0, 0))
-                place.line.put_back(message, deliveries + 1, attempts)
-        for place in self._state.places.values():
-            place.line.counters = Counters()
-            self._state.waiting_bytes += place.line.size_bytes
-            place.line.close_index()
+            if place is not None:
+                self._fill(place, found)
+        self._found.clear()
+
+    def _fill(self, place: Queue | Subscription, found: _Found) -> None:
+        line = place.line
+        for message_id in found.out:
+            deliveries, attempts = found.history.get(message_id, (0, 0))
+            found.history[message_id] = (deliveries + 1, attempts)
+        messages = [*found.here.values(), *found.out.values()]
+        messages.sort(key=lambda m: m.seq)
+        line.add(messages)
+        line.history.update(found.history)
+        line.counters = Counters()
+        self._state.waiting_bytes += line.size_bytes
+        for message_id, due_ms in found.delayed.items():
+            line.delay(found.here[message_id], due_ms)
+            self._state.wake_at(due_ms, place)
 
     # one method per record type
 
-    def _defined(self, payload: bytes | memoryview) -> None:
+    def _defined(self, payload: Payload, _position: int) -> None:
         self._define(decode_definition(payload))
 
-    def _dictionary(self, payload: bytes | memoryview) -> None:
-        for definition in decode_dictionary(payload):
+    def _dictionary(self, payload: Payload, _position: int) -> None:
+        content = decode_dictionary(payload)
+        for definition in content.definitions:
             self._define(definition)
+        state = self._state
+        state.ids.recovered(content.ids_below)
+        state.next_number = max(state.next_number, content.next_number)
+        state.next_seq = max(state.next_seq, content.next_seq)
+        state.now_ms = max(state.now_ms, content.now_ms)
 
     def _define(self, definition: Definition) -> None:
         """Only what is not known yet: a segment's dictionary tells again what was defined before
@@ -90,13 +138,15 @@ class Recovery:
         elif known is None and definition.number not in topics:
             self._state.define(definition)
 
-    def _undefined(self, payload: bytes | memoryview) -> None:
+    def _undefined(self, payload: Payload, _position: int) -> None:
         place = self._state.places.get(decode_number(payload))
         if isinstance(place, Subscription):
             self._state.undefine(place)
-            self._out.pop(place.number, None)
+            found = self._found.pop(place.number, _Found())
+            for message in (*found.here.values(), *found.out.values()):
+                _let_go(message, place.number)
 
-    def _sent(self, payload: bytes | memoryview) -> None:
+    def _sent(self, payload: Payload, position: int) -> None:
         record = decode_sent(payload)
         rows = record.rows()
         state = self._state
@@ -112,12 +162,25 @@ class Recovery:
         state.now_ms = max(state.now_ms, record.timestamp_ms)
         state.ids.recovered(record.first_message_id + record.message_count)
         for number, marks in record.placements:
-            place = state.places.get(number)
-            if place is not None:
-                place.line.open_index()
+            if number in state.places:
                 flags = bits(marks, record.message_count)
-                place.line.add([m for m, is_here in zip(messages, flags, strict=True) if is_here])
+                chosen = [m for m, is_here in zip(messages, flags, strict=True) if is_here]
+                self._hold(chosen, number)
+        self._land(messages, ROW.size * record.message_count, position + record.pack_offset)
         self._remember(record)
+
+    def _hold(self, messages: Sequence[StoredMessage], number: int) -> None:
+        found = self._found.setdefault(number, _Found())
+        hold(messages, number)
+        found.here.update([(m.id, m) for m in messages])
+
+    def _land(self, messages: Sequence[StoredMessage], start: int, position: int) -> None:
+        """Note where those lie that a place holds; the first one's bytes at position + start."""
+        offsets = offsets_of(messages, start)
+        held = [(m, at) for m, at in zip(messages, offsets, strict=True) if m.holders]
+        landing = self._state.blocks.add([m for m, _ in held], [at for _, at in held])
+        if landing is not None:
+            landing.landed(position)
 
     def _remember(self, record: Sent) -> None:
         if record.first_sequence:
@@ -126,74 +189,116 @@ class Recovery:
             batches_max = self._state.settings.frames_in_flight_max
             memory.remember(record.first_sequence, taken, batches_max)
 
-    def _delivered(self, payload: bytes | memoryview) -> None:
-        place, messages = self._waiting_or_out(payload)
-        if place is None:
-            return
-        out = self._out.setdefault(place.number, {})
-        for message in messages:
-            if message.id in out:  # its consumer was lost in between
-                deliveries, attempts = place.line.history.get(message.id, (0, 0))
-                place.line.history[message.id] = (deliveries + 1, attempts)
-            else:
-                place.line.take_one(message)
-                out[message.id] = message
+    def _moved(self, payload: Payload, position: int) -> None:
+        kept, start = decode_moved(payload)
+        view, at = memoryview(payload), start
+        messages = []
+        for one in kept:
+            length = one.head_bytes + one.body_bytes
+            message = _message(one, bytes(view[at : at + length]))
+            at += length
+            messages.append(message)
+            for stay in one.stays:
+                self._stay(message, stay)
+            self._state.next_seq = max(self._state.next_seq, one.seq + 1)
+        self._land(messages, 0, position + start)
 
-    def _left(self, payload: bytes | memoryview) -> None:
-        place, messages = self._waiting_or_out(payload)
-        if place is None:
+    def _stay(self, message: StoredMessage, stay: Stay) -> None:
+        """The message is at this place, whatever was known of it there before."""
+        if stay.number not in self._state.places:
             return
-        out = self._out.setdefault(place.number, {})
-        for message in messages:
-            if out.pop(message.id, None) is None:
-                place.line.remove(message)
-            else:
-                place.line.settle(message)
+        found = self._found.setdefault(stay.number, _Found())
+        before = found.pop(message.id)
+        if before is not None:
+            _let_go(before, stay.number)
+        hold([message], stay.number)
+        (found.out if stay.is_out else found.here)[message.id] = message
+        if stay.deliveries or stay.attempts:
+            found.history[message.id] = (stay.deliveries, stay.attempts)
+        if stay.due_ms:
+            found.delayed[message.id] = stay.due_ms
 
-    def _failed(self, payload: bytes | memoryview) -> None:
+    def _memory(self, payload: Payload, _position: int) -> None:
+        self._state.memories.restore(decode_memory(payload))
+
+    def _delivered(self, payload: Payload, _position: int) -> None:
+        _, found, ids = self._of(payload)
+        for message_id in ids:
+            message = found.here.pop(message_id, None)
+            if message is not None:
+                found.out[message_id] = message
+                found.delayed.pop(message_id, None)
+            elif message_id in found.out:  # its consumer was lost in between
+                deliveries, attempts = found.history.get(message_id, (0, 0))
+                found.history[message_id] = (deliveries + 1, attempts)
+
+    def _left(self, payload: Payload, _position: int) -> None:
+        number, found, ids = self._of(payload)
+        for message_id in ids:
+            message = found.pop(message_id)
+            if message is not None:
+                _let_go(message, number)
+
+    def _failed(self, payload: Payload, _position: int) -> None:
         self._back(payload, 1, 1)
 
-    def _released(self, payload: bytes | memoryview) -> None:
+    def _released(self, payload: Payload, _position: int) -> None:
         self._back(payload, 0, 0)
 
-    def _back(self, payload: bytes | memoryview, deliveries: int, attempts: int) -> None:
-        place, messages = self._waiting_or_out(payload)
-        if place is None:
-            return
-        out = self._out.setdefault(place.number, {})
-        for message in messages:
-            if out.pop(message.id, None) is not None:
-                before = place.line.history.get(message.id, (0, 0))
-                place.line.put_back(message, before[0] + deliveries, before[1] + attempts)
+    def _back(self, payload: Payload, deliveries: int, attempts: int) -> None:
+        _, found, ids = self._of(payload)
+        for message_id in ids:
+            message = found.out.pop(message_id, None)
+            if message is None:
+                continue
+            found.here[message_id] = message
+            before = found.history.get(message_id, (0, 0))
+            after = (before[0] + deliveries, before[1] + attempts)
+            if after[0]:
+                found.history[message_id] = after
 
-    def _group(self, payload: bytes | memoryview) -> None:
+    def _group(self, payload: Payload, position: int) -> None:
         group = decode_group(payload)
-        for record in group.records:
-            self._apply[record.type](record.parts[0])
+        for record, offset in zip(group.records, group.offsets, strict=True):
+            self._apply[record.type](record.parts[0], position + offset)
         if group.commit:
             self._state.memories.committed(group.client_uid, group.session, group.commit)
 
-    def _reserved(self, payload: bytes | memoryview) -> None:
+    def _reserved(self, payload: Payload, _position: int) -> None:
         self._state.ids.recovered(decode_number(payload))
 
-    def _waiting_or_out(
-        self, payload: bytes | memoryview
-    ) -> tuple[Queue | Subscription | None, list[StoredMessage]]:
+    def _of(self, payload: Payload) -> tuple[int, _Found, list[int]]:
+        """The place that a record of ranges speaks of, and the message ids."""
         record = decode_ranges(payload)
-        place = self._state.places.get(record.number)
-        if place is None:
-            return None, []
         self._state.now_ms = max(self._state.now_ms, record.at_ms)
-        waiting, out = place.line.open_index(), self._out.get(record.number, {})
-        found = []
-        for first, last in record.ranges:
-            for message_id in range(first, last + 1):
-                message = waiting.get(message_id) or out.get(message_id)
-                assert message is not None, (
-                    f"the log speaks of message {message_id:012x} that {place.name} never had"
-                )
-                found.append(message)
-        return place, found
+        found = self._found.get(record.number)
+        if found is None:
+            return record.number, _Found(), []
+        return (
+            record.number,
+            found,
+            [message_id for first, last in record.ranges for message_id in range(first, last + 1)],
+        )
+
+
+def _message(kept: Kept, payload: bytes) -> StoredMessage:
+    return StoredMessage(
+        kept.id,
+        kept.seq,
+        kept.timestamp_ms,
+        kept.expires_at_ms,
+        kept.priority,
+        kept.kind,
+        kept.head_bytes,
+        payload,
+        is_persistent=True,
+    )
+
+
+def _let_go(message: StoredMessage, number: int) -> None:
+    """A place holds the message no more."""
+    if message.block is not None:
+        message.block.left(message, number)
 
 
 def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:

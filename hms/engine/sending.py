@@ -5,18 +5,20 @@ from field_buffer.catalogue import (
     MessageTooLarge,
     NotSupported,
     QueueFull,
+    SendInDoubt,
     TooManyRequests,
     TransactionTooLarge,
 )
-from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, Row, slice_payloads, unpack_rows
+from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, ROW, Row, slice_payloads, unpack_rows
+from hms.engine.blocks import hold, offsets_of
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Confirm, Effects
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.records import MESSAGES_PER_BATCH_MAX, Placement, Record, Sent, bitmap, sent
-from hms.engine.sessions import Connection, PendingBatch, Session
+from hms.engine.sessions import Connection, PendingBatch, Producer, Session
 from hms.engine.state import State
+from hms.records import MESSAGES_PER_BATCH_MAX, Landing, Placement, Record, Sent, bitmap, sent
 
 PRIORITY_MAX = 9
 ACKNOWLEDGED_BYTES = 64
@@ -41,12 +43,11 @@ def send(
     """A SEND frame; taken whole or refused whole."""
     producer = state.producer(connection, producer_handle)
     session = producer.session
-    if not session.is_transacted:
-        repeated = producer.memory.recent.get(first_sequence)
-        if repeated is not None:
-            fx.must_wait = True  # what it repeats may not be synced yet
-            fx.out.append(Confirm(connection.number, correlation, *repeated))
-            return
+    repeated = _repeated(producer, first_sequence, count)
+    if repeated is not None:
+        fx.must_wait = True  # what it repeats may not be synced yet
+        fx.out.append(Confirm(connection.number, correlation, *repeated))
+        return
     if count > MESSAGES_PER_BATCH_MAX:
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
     rows = unpack_rows(pack, count)
@@ -70,12 +71,23 @@ def send(
     fx.out.append(Confirm(connection.number, correlation, *taken))
 
 
+def _repeated(producer: Producer, first_sequence: int, count: int) -> Taken | None:
+    """How a SEND that comes again was confirmed; None for a new one. SendInDoubt."""
+    if producer.session.is_transacted:
+        return None
+    if first_sequence <= producer.memory.forgotten:
+        raise SendInDoubt(destination=producer.destination.name, count=count)
+    return producer.memory.recent.get(first_sequence)
+
+
 def is_repeated(connection: Connection, producer_handle: int, first_sequence: int) -> bool:
-    """Whether a SEND comes again that was taken before: it is confirmed, never refused."""
+    """Whether a SEND comes again that was taken before, or may have been: it is confirmed, or said
+    to be in doubt, but never said not to be stored."""
     producer = connection.producers.get(producer_handle)
     if producer is None or producer.session.is_transacted:
         return False
-    return first_sequence in producer.memory.recent
+    memory = producer.memory
+    return first_sequence in memory.recent or first_sequence <= memory.forgotten
 
 
 def store_batch(
@@ -97,6 +109,7 @@ def store_batch(
     placements, touched = place_messages(state, destination, messages, uid)
     if not batch.is_persistent:
         return None, touched
+    landing = keep_in_log(state, destination, messages, ROW.size * batch.count)
     head = Sent(
         destination.number,
         batch.first_id,
@@ -110,7 +123,20 @@ def store_batch(
         pack=batch.pack,
         first_seq=first_seq,
     )
-    return sent(head), touched
+    return sent(head, landing), touched
+
+
+def keep_in_log(
+    state: State, destination: Queue | Topic, messages: list[StoredMessage], start: int
+) -> Landing | None:
+    """Note that the log has to keep the messages as long as a place holds them; start: where the
+    first one's bytes begin in the pack."""
+    offsets = offsets_of(messages, start)
+    if isinstance(destination, Queue):
+        hold(messages, destination.number)
+        return state.blocks.add(messages, offsets)
+    held = [(m, at) for m, at in zip(messages, offsets, strict=True) if m.holders]
+    return state.blocks.add([m for m, _ in held], [at for _, at in held])
 
 
 def place_messages(
@@ -136,6 +162,8 @@ def place_messages(
         _add(state, subscription, chosen)
         touched.append(subscription)
         if subscription.is_durable:
+            if chosen[0].is_persistent:
+                hold(chosen, subscription.number)
             placements.append(Placement(subscription.number, bitmap(flags) if flags else b""))
     return placements, touched
 

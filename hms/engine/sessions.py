@@ -21,6 +21,8 @@ class Connection:
         self.sessions: dict[int, Session] = {}
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, Consumer] = {}
+        self.watched: dict[tuple[str, str], None] = {}
+        """Destinations, by kind and name, of whose consumers it is told."""
 
 
 class Session:

@@ -4,6 +4,7 @@ acknowledged   done with
 FAILED         the application saw it and gave it back: counts as an attempt; past the limit it
                becomes a dead letter (F-C8, F-C9)
 RELEASED       the application never saw it: as if it had not been delivered
+REJECTED       the application will never take it: a dead letter at once
 LOST           nobody knows, the consumer is gone: redelivered is set, no attempt is counted
 """
 
@@ -16,11 +17,11 @@ from hms.engine.dispatch import acknowledge, dispatch, write_ranges
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
-from hms.engine.records import Cause, RecordType
 from hms.engine.sending import ACKNOWLEDGED_BYTES
 from hms.engine.sessions import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
+from hms.records import Cause, RecordType
 
 LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
 """A message's own redelivery limit, as a property that its sender sets."""
@@ -30,6 +31,7 @@ class Return(enum.Enum):
     """How messages come back."""
 
     FAILED = enum.auto()
+    REJECTED = enum.auto()
     RELEASED = enum.auto()
     LOST = enum.auto()
 
@@ -44,7 +46,7 @@ def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[Store
         else:
             ids = [i for i in out if first <= i <= last]
         found += [out.pop(i) for i in ids]
-    consumer.out_bytes -= sum([len(m.payload) for m in found])
+    consumer.out_bytes -= sum([m.length for m in found])
     return found
 
 
@@ -94,7 +96,7 @@ def give_back(
         return
     again = [m for m in messages if _put_back(state, place, m, how, delay_ms, fx)]
     if how is not Return.LOST:
-        kind = RecordType.FAILED if how is Return.FAILED else RecordType.RELEASED
+        kind = RecordType.RELEASED if how is Return.RELEASED else RecordType.FAILED
         write_ranges(state, place, kind, again, fx)
     if isinstance(place, Queue):
         place.offer_again(again)
@@ -112,10 +114,11 @@ def _put_back(
     deliveries, attempts = place.line.history.get(message.id, (0, 0))
     if how is not Return.RELEASED:
         deliveries += 1
-    if how is Return.FAILED:
+    if how in (Return.FAILED, Return.REJECTED):
         attempts += 1
-        if 0 <= _limit(place, message) <= attempts:
-            _to_dead_letters(state, place, message, attempts, fx)
+        reason = _death(place, message, attempts, how)
+        if reason is not None:
+            _to_dead_letters(state, place, message, attempts, reason, fx)
             return False
         if delay_ms:
             due_ms = state.now_ms + delay_ms
@@ -124,6 +127,16 @@ def _put_back(
             return True
     place.line.put_back(message, deliveries, attempts)
     return True
+
+
+def _death(
+    place: Queue | Subscription, message: StoredMessage, attempts: int, how: Return
+) -> DeadReason | None:
+    """Why the message is not tried again; the dead letter queue itself keeps what is rejected."""
+    is_last = isinstance(place, Queue) and place.name == DEAD_LETTER_QUEUE
+    if how is Return.REJECTED and not is_last:
+        return DeadReason.REJECTED
+    return DeadReason.REDELIVERY_LIMIT if 0 <= _limit(place, message) <= attempts else None
 
 
 def _limit(place: Queue | Subscription, message: StoredMessage) -> int:
@@ -143,15 +156,20 @@ def _drop(state: State, place: Subscription, messages: list[StoredMessage]) -> N
 
 
 def _to_dead_letters(
-    state: State, place: Queue | Subscription, message: StoredMessage, attempts: int, fx: Effects
+    state: State,
+    place: Queue | Subscription,
+    message: StoredMessage,
+    attempts: int,
+    reason: DeadReason,
+    fx: Effects,
 ) -> None:
-    """A message that was out failed once too often."""
-    target = target_of(state, place, DeadReason.REDELIVERY_LIMIT)
+    """A message that was out failed once too often, or for good."""
+    target = target_of(state, place, reason)
     place.line.settle(message)
     place.line.counters.dead_lettered += 1
     state.waiting_bytes -= message.size_bytes
     if target is None:
         write_ranges(state, place, RecordType.DISCARDED, [message], fx, Cause.DEAD_LETTERED)
         return
-    keep(state, place, target, [(message, attempts)], DeadReason.REDELIVERY_LIMIT, fx)
+    keep(state, place, target, [(message, attempts)], reason, fx)
     dispatch(state, target, fx)

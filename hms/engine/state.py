@@ -8,12 +8,13 @@ from field_buffer.catalogue import (
     HandleUnknown,
     NodeFull,
 )
+from hms.engine.blocks import Blocks
 from hms.engine.effects import Effects
 from hms.engine.numbering import Memories, MessageIds
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.records import Definition, Record, defined, reserved
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
+from hms.records import Definition, Record, defined, reserved
 
 
 class State:
@@ -26,11 +27,14 @@ class State:
         self.next_number = 1
         self.ids = MessageIds(settings.node_index)
         self.memories = Memories(settings.producers_remembered)
+        self.blocks = Blocks()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
         self.topics: dict[str, Topic] = {}
         self.places: dict[int, Queue | Subscription] = {}
         """What the log knows by number; subscriptions that are not durable have none."""
+        self.watchers: dict[tuple[str, str], dict[int, None]] = {}
+        """Connections that are told of the consumers of a destination, by its kind and name."""
         self.sessions_open = 0
         self.definitions_bytes = 0
         self.waiting_bytes = 0

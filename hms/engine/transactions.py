@@ -9,11 +9,11 @@ from hms.engine.effects import Effects, Reply
 from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
-from hms.engine.records import Record, RecordType, group, ranges
 from hms.engine.sending import store_batch, transaction_bytes
 from hms.engine.sessions import Session
 from hms.engine.settling import Return, give_back, give_back_all
 from hms.engine.state import State
+from hms.records import Record, RecordType, group, ranges
 
 
 def commit(state: State, session: Session, correlation: int, number: int, fx: Effects) -> None:

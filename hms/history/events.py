@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from field_buffer.packing import Row
-from hms.engine.records import (
+from hms.records import (
     Cause,
     Definition,
     RecordType,
@@ -159,7 +159,7 @@ class EventDecoder:
         elif record_type == RecordType.DISCARDED or record_type in _PLAIN_EVENTS:
             yield from self._ranges(lsn, RecordType(record_type), payload, commit)
         elif record_type == RecordType.DICTIONARY:
-            self._definitions.update((d.number, d) for d in decode_dictionary(payload))
+            self._definitions.update((d.number, d) for d in decode_dictionary(payload).definitions)
         elif record_type == RecordType.DEFINED:
             definition = decode_definition(payload)
             self._definitions[definition.number] = definition

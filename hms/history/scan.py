@@ -28,8 +28,8 @@ BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends at this many rows or bytes of heads and bodies, whichever comes first."""
 
 PathName = str | os.PathLike[str]
-LogRecord = tuple[int, int, int, bytes | memoryview]
-"""lsn, type, count, payload."""
+LogRecord = tuple[int, int, int, bytes | memoryview, int]
+"""lsn, type, count, payload, position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def read_events(
     """The events of records that a scope asks for."""
     matches = selector_test(scope.selector) if scope.selector else None
     decoder = EventDecoder(scope.wants, _needed(scope, columns))
-    for lsn, record_type, count, payload in records:
+    for lsn, record_type, count, payload, _ in records:
         events = decoder.decode(lsn, record_type, payload)
         if lsn < scope.first_offset or (until_offset is not None and lsn + count > until_offset):
             events = filter(partial(_is_between, scope.first_offset, until_offset), events)

@@ -1,20 +1,31 @@
 """The one interface of every store: a log of records in one order (P2), durable when said so (P1).
 
-A record is (kind, count, parts). The store lays the parts behind one another, gives the record
-`count` consecutive log sequence numbers, and knows nothing of what they mean.
+A record is (kind, count, parts). The store lays the parts behind one another and gives the record
+`count` consecutive log sequence numbers.
 
     open -> recover (to its end) -> start -> append ... commit ... maintain -> close
+
+A *position* says where bytes of a record lie: the segment in the upper bits, from SEGMENT_SHIFT
+on, the offset in it below. The log is a ring of segments: what is still needed of the oldest one
+is appended again (next_to_clean, cleaned), then the store lets it go.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from field_buffer.errors import FieldValue
+
 Parts = Sequence[bytes | memoryview]
-StoredRecord = tuple[int, int, int, memoryview]
-"""First sequence number, kind, count, payload. A payload keeps megabytes of the log in memory as
-long as it lives: copy what is to stay."""
+SEGMENT_SHIFT = 32
+StoredRecord = tuple[int, int, int, memoryview, int]
+"""First sequence number, kind, count, payload, the payload's position. A payload keeps megabytes
+of the log in memory as long as it lives: copy what is to stay."""
 DictionaryMaker = Callable[[], tuple[int, int, Parts]]
 """Gives the record that opens every segment, as it is to be at the moment of the call."""
+
+
+class SegmentGoneError(LookupError):
+    """A segment was let go; what was needed of it lies elsewhere."""
 
 
 class Store(Protocol):
@@ -50,7 +61,7 @@ class Store(Protocol):
         """Begin to write, in a part of the log of this boot's own."""
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
-        """Put a record in line; its last sequence number.
+        """Put a record in line; the position of its payload.
 
         Never waits. Raises RecordTooLarge, and has then changed nothing.
         """
@@ -63,6 +74,27 @@ class Store(Protocol):
 
     def maintain(self) -> None:
         """Prepare space ahead of time; to be called by a storage worker."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of a record that is durable.
+
+        Raises StoreFailed, and SegmentGoneError when its segment was let go: what was needed of it
+        lies elsewhere by now.
+        """
+
+    @property
+    def newest_segment(self) -> int:
+        """The segment that the next record goes to."""
+
+    def next_to_clean(self, live_bytes: int) -> int | None:
+        """The segment whose live messages should be appended again, when the log has grown far
+        beyond what is live in it."""
+
+    def cleaned(self, segment: int) -> None:
+        """Everything needed of this segment and the older ones has been appended again."""
+
+    def describe(self) -> dict[str, FieldValue]:
+        """Figures for operators."""
 
     def close(self) -> None:
         """Let go of the store; what was not committed is dropped."""

@@ -79,7 +79,7 @@ class Caller:
     def __call__(self, service, data=None, timeout_s=WAIT_S):
         """The data that the service answered, or the error that the call ended with."""
         kind, encoded = encode_data(data)
-        head, answer = self.connection.call(service, encoded, kind, timeout_s)
+        head, answer = self.connection.run_service(service, encoded, kind, timeout_s)
         if head.error_number:
             raise make_error(head.error_number, head.error_fields)
         self.rval, self.rcode = head.rval, head.rcode

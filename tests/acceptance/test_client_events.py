@@ -107,6 +107,29 @@ def test_a_watched_destination_tells_whether_somebody_receives(running, conn, de
     assert (of_topic.kind, of_topic.destination) == ("consumer_ready", "topic:sport")
 
 
+def test_watching_goes_on_after_the_node_was_killed(tmp_path):
+    """F-E11: the node that was booted anew knows nothing of who watches."""
+    events = queue.Queue()
+    options = {"reconnect_interval_s": 0.05, "event_listener": events.put}
+
+    def next_about_consumers():
+        while not (event := events.get(timeout=WAIT_S)).destination:
+            pass
+        return event.kind
+
+    with (
+        node(store=tmp_path / "store", config="[hms.queue.q]\n") as own,
+        hms.connect(own.address, **options) as conn,
+    ):
+        conn.watch("q")
+        assert next_about_consumers() == "consumer_not_ready"
+        own.kill()
+        own.boot()
+        with hms.connect(own.address) as other, other.session() as session, session.consumer("q"):
+            assert next_about_consumers() == "consumer_ready"
+        assert next_about_consumers() == "consumer_not_ready"
+
+
 def test_the_context_acknowledges_and_recovers(running, dest):
     """F-B9: the simple case needs no session of its own."""
     with hms.context(running.address, ack=hms.AckMode.CLIENT) as context:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from field_buffer.packing import ROW, Head, encode_head, pack_messages
-from hms.engine.records import Definition, Sent, dictionary, sent
+from hms.records import Definition, Dictionary, Sent, dictionary, sent
 from hms.store.journal import Journal
 
 ORDERS, NEWS, BILLING = 1, 2, 3
@@ -38,6 +38,6 @@ def write(journal, *records):
 def begin(path, segment_bytes=64 * 1024):
     journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=1)
     assert list(journal.recover()) == []
-    first = dictionary(DEFINITIONS)
+    first = dictionary(Dictionary(DEFINITIONS))
     journal.start(lambda: (int(first.type), first.events, first.parts))
     return journal

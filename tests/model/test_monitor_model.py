@@ -4,13 +4,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from field_buffer.catalogue import ServiceNotFound
-from tpmon.monitor import TPSUCCESS, Invoke, Monitor, Origin
+from tpmon.monitor import TPSUCCESS, Invoke, Kill, Monitor, Origin, Rules
 from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead
 
 SERVICES = st.sampled_from(["A", "B", "LIMITED"])
 CLIENTS = st.sampled_from([100, 101])
 SESSIONS = st.sampled_from([1, 2])
 PICKS = st.integers(0, 1000)
+RULES = {"LIMITED": Rules(limit_ms=3000), "B": Rules(priority=90, concurrency=2)}
 
 
 class Asked:
@@ -28,7 +29,7 @@ class MonitorMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.monitor = Monitor(timeouts_ms={"LIMITED": 3000})
+        self.monitor = Monitor(rules=RULES)
         self.now_ms = 0
         self.connections = 1000
         self.offers = {}
@@ -140,10 +141,14 @@ class MonitorMachine(RuleBasedStateMachine):
     # what must hold
 
     def check(self):
+        self.monitor.release_orphans()
+        self.monitor.changed.clear()
         effects, self.monitor.effects = self.monitor.effects, []
         for effect in effects:
             if isinstance(effect, Invoke):
                 self._check_invoke(effect)
+            elif isinstance(effect, Kill):
+                assert RULES["LIMITED"].limit_ms
             else:
                 origin = effect.origin
                 asked = self.by_number[origin.token if origin.session else origin.correlation]
@@ -157,6 +162,8 @@ class MonitorMachine(RuleBasedStateMachine):
         assert invoke.head.service in self.offers[server]
         assert server not in self.running, "a server has two calls"
         self.running[server] = invoke
+        running = [one for one in self.running.values() if one.head.service == "B"]
+        assert len(running) <= RULES["B"].concurrency
         asked = self.by_number[int(invoke.data)]
         asked.runs, asked.server = asked.runs + 1, server
         assert asked.runs == 1
@@ -177,8 +184,10 @@ class MonitorMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_idle_while_calls_wait(self):
-        for service in self.monitor.describe():
-            assert not (service["idle"] and service["waiting"]), service
+        for service in self.monitor._services.values():
+            assert not (service.idle and service.waiting and service.may_run), service
+            busy = [one for one in self.running.values() if one.head.service == service.name]
+            assert service.running == len(busy)
 
     @invariant()
     def the_bytes_that_wait_are_counted(self):

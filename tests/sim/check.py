@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hms.engine.records import Cause
+from hms.records import Cause
 from tests.sim.books import Books
 from tests.sim.entries import FAIL, INFO, LETTER_QUEUES, OK, Receipt, Sending, Transaction
 from tests.sim.ledger import Ledger

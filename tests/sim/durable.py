@@ -7,7 +7,7 @@ sectors become safe. Nothing is ever taken back: what was safe once must stay so
 import re
 from collections import Counter
 
-from hms.engine.records import (
+from hms.records import (
     Definition,
     RecordType,
     bits,
@@ -100,7 +100,7 @@ class Durable:
             if group.commit:
                 self.commits.add((group.client_uid, group.session, group.commit))
         elif kind == RecordType.DICTIONARY:
-            self._definitions.learn(decode_dictionary(payload))
+            self._definitions.learn(decode_dictionary(payload).definitions)
         elif kind == RecordType.DEFINED:
             self._definitions.learn([decode_definition(payload)])
         elif kind in (RecordType.DELIVERED, RecordType.ACKNOWLEDGED, RecordType.DISCARDED):

@@ -7,7 +7,7 @@ speaks of it must find it there. Counting is compared with the rows of the histo
 from collections import Counter
 from collections.abc import Iterable
 
-from hms.engine.records import (
+from hms.records import (
     Cause,
     Group,
     Ranges,
@@ -25,6 +25,7 @@ from hms.history.events import EventDecoder
 from tests.sim.durable import Definitions
 
 _BACK = (RecordType.FAILED, RecordType.RELEASED)
+_NOT_EVENTS = (RecordType.RESERVED, RecordType.NODE, RecordType.MOVED, RecordType.MEMORY)
 
 
 class Ledger:
@@ -40,10 +41,10 @@ class Ledger:
         self._definitions = Definitions()
         self._group: tuple[set[str], set[tuple[str, str]]] | None = None
 
-    def read(self, records: Iterable[tuple[int, int, int, memoryview]]) -> "Ledger":
+    def read(self, records: Iterable[tuple[int, int, int, memoryview, int]]) -> "Ledger":
         """Every record of the log, in order."""
         events = EventDecoder(columns=("message_id",))
-        for lsn, kind, count, payload in records:
+        for lsn, kind, count, payload, _ in records:
             rows = list(events.decode(lsn, kind, payload))
             if rows and [row.offset for row in rows] != list(range(lsn, lsn + count)):
                 self.faults.append(
@@ -58,12 +59,12 @@ class Ledger:
         elif kind == RecordType.GROUP:
             self._grouped(decode_group(payload))
         elif kind == RecordType.DICTIONARY:
-            self._definitions.learn(decode_dictionary(payload))
+            self._definitions.learn(decode_dictionary(payload).definitions)
         elif kind == RecordType.DEFINED:
             self._definitions.learn([decode_definition(payload)])
         elif kind == RecordType.UNDEFINED:
             self._undefined(self._definitions.place(decode_number(payload)))
-        elif kind not in (RecordType.RESERVED, RecordType.NODE):
+        elif kind not in _NOT_EVENTS:
             self._ranges(kind, decode_ranges(payload))
 
     def _grouped(self, group: Group) -> None:

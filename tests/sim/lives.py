@@ -9,7 +9,7 @@ from tests.sim.disk import SimDisk
 from tests.sim.faults import STEP, STOP, Ending
 from tests.sim.inode import Inode
 from tests.sim.judge import Invariants, Judge
-from tests.sim.node import Node
+from tests.sim.node import Log, Node
 from tpmon.wire import Frame
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Lives:
     crashes: int
     is_ending: bool
     tell: Callable[[str], None]
+    _log: Log
 
     def _boot(self) -> None:
         self.boots += 1
@@ -39,7 +40,7 @@ class Lives:
         self.tell(f"boot {self.boots}: {self._ending}")
         clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
         try:
-            self.node = Node(self.disk, self.rng, clock, self._segment_bytes, self._judged)
+            self.node = Node(self.disk, self.rng, clock, self._log, self._judged)
         except (StoreUnavailable, StoreFailed) as fault:
             self.tell(f"boot refused: {fault}")
             self._crashed(is_power=False)

@@ -7,13 +7,14 @@ the log is being synced other lanes go on, as they do in the real node.
 import random
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from field_buffer.catalogue import NodeStopping, StoreFailed
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.store.journal import Journal
+from hms.store.journal.ring import LogLimits
 from tests.sim.disk import SimDisk
 from tests.sim.network import Pipe
 from tests.sim.setting import LIMITS, NODE_UID, SETTINGS, STORE, Alone, Progress
@@ -21,6 +22,13 @@ from tpmon.broker import INTERNAL, TICK, Broker, Identity, Lost
 from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Kind, decode_envelope
 from tpmon.wire import Frame
+
+
+class Log(NamedTuple):
+    """How a simulated node keeps its log."""
+
+    segment_bytes: int
+    limits: LogLimits
 
 
 class Node:
@@ -31,7 +39,7 @@ class Node:
         disk: SimDisk,
         rng: random.Random,
         clock_ms: Callable[[], int],
-        segment_bytes: int,
+        log: "Log",
         judge: Callable[["Node", Hashable, Frame], None],
     ) -> None:
         self._disk, self._rng, self._judge = disk, rng, judge
@@ -49,7 +57,7 @@ class Node:
         self._slowness = rng.choice((0.0, 0.0, 0.5, 0.95))
         """How rarely the storage workers get to work: a slow disk."""
         self.journal = Journal.open(
-            STORE, segment_bytes=segment_bytes, node_uid=NODE_UID, disk=disk
+            STORE, segment_bytes=log.segment_bytes, node_uid=NODE_UID, disk=disk, limits=log.limits
         )
         self.engine = Engine(SETTINGS)
         identity = Identity("sim", NODE_UID, LIMITS, "sim")
@@ -62,8 +70,8 @@ class Node:
 
     def _boot(self, clock_ms: Callable[[], int]) -> None:
         recovery = self.engine.recovery()
-        for _, kind, _, payload in self.journal.recover():
-            recovery.apply(kind, payload)
+        for _, kind, _, payload, position in self.journal.recover():
+            recovery.apply(kind, payload, position)
         recovery.finish()
         fx = Effects()
         self.engine.boot(clock_ms(), None, "sim", fx)

@@ -16,7 +16,7 @@ import hms.store.journal.walk as walking
 import tpmon.wire as wiring
 from hms.engine.line import Line
 from hms.engine.numbering import Memories, ProducerMemory
-from hms.engine.records import Record, RecordType, decode_group, group
+from hms.records import Record, RecordType, decode_group, group
 from hms.store.journal.disk import write_all
 from hms.store.journal.format import pack_records
 from hms.store.journal.segment import Segment

@@ -11,7 +11,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 
-from hms.store.journal.recovery import Recovery
+from hms.store.journal.reader import read_store
+from hms.store.journal.ring import LogLimits
 from tests.sim import cast
 from tests.sim.books import Books
 from tests.sim.check import Check
@@ -24,7 +25,7 @@ from tests.sim.judge import Judge
 from tests.sim.ledger import Ledger
 from tests.sim.lives import Lives
 from tests.sim.network import Pipe
-from tests.sim.node import Node
+from tests.sim.node import Log, Node
 from tests.sim.people import People
 from tests.sim.setting import NODE_UID, STORE
 
@@ -65,7 +66,9 @@ class World(Lives, People):
         self.digest = hashlib.blake2b()
         self._crashes_wanted = crashes
         self._ending: Ending | None = None
-        self._segment_bytes = self.rng.choice((32, 32, 64, 128)) << 10
+        segment_bytes = self.rng.choice((32, 32, 64, 128)) << 10
+        segments_max = (0, 6, 10)[seed % 3]
+        self._log = Log(segment_bytes, LogLimits(log_bytes_max=segments_max * segment_bytes))
         self._faults: list[str] = []
 
     @property
@@ -143,7 +146,7 @@ class World(Lives, People):
         raise StuckError(f"{what} do not come to an end")
 
     def _ledger(self) -> Ledger:
-        return Ledger().read(Recovery(self.disk, STORE, NODE_UID).records())
+        return Ledger().read(read_store(STORE, self.disk))
 
     def fingerprint(self) -> str:
         """Of all that was said, and of every byte of the log (P3)."""

@@ -2,6 +2,7 @@
 
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.store.interface import SEGMENT_SHIFT
 from tpmon.broker import Broker, Identity
 from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Envelope, Kind, decode_envelope
@@ -28,13 +29,14 @@ class MemoryStore:
         self.is_waiting_for_space = False
         self.needs_maintenance = False
         self.refusal = None
+        self.newest_segment = 1
 
     def append(self, kind, count, parts):
         payload = b"".join(parts)
         self.records.append((kind, count, payload))
         self.last_lsn += count
         self.backlog_bytes += len(payload) + 1
-        return self.last_lsn
+        return len(self.records) << SEGMENT_SHIFT
 
     def commit(self):
         self.durable_lsn, self.backlog_bytes = self.last_lsn, 0
@@ -45,6 +47,19 @@ class MemoryStore:
 
     def maintain(self):
         pass
+
+    def read(self, position, size):
+        number, offset = position >> SEGMENT_SHIFT, position % (1 << SEGMENT_SHIFT)
+        return self.records[number - 1][2][offset : offset + size]
+
+    def next_to_clean(self, live_bytes):
+        return None
+
+    def cleaned(self, segment):
+        raise AssertionError("nothing was to be cleaned")
+
+    def describe(self):
+        return {}
 
 
 class Outlet:
@@ -78,8 +93,8 @@ class MemoryNode:
         self.outlet = Outlet()
         engine = Engine(settings)
         recovery = engine.recovery()
-        for kind, _, payload in self.store.records:
-            recovery.apply(kind, payload)
+        for number, (kind, _, payload) in enumerate(self.store.records, 1):
+            recovery.apply(kind, payload, number << SEGMENT_SHIFT)
         recovery.finish()
         limits = Limits(10_000, 1 << 20, 64, 8192, 10.0)
         identity = Identity("memory", 1, limits, "test")

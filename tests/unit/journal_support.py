@@ -26,7 +26,7 @@ def opened(path, disk=None, segment_bytes=SMALL, node_uid=NODE):
 def booted(path, disk=None, segment_bytes=SMALL, make=dictionary):
     """A journal that was recovered and started, and the records that it held."""
     journal = opened(path, disk, segment_bytes)
-    found = [(lsn, kind, count, bytes(payload)) for lsn, kind, count, payload in journal.recover()]
+    found = [(lsn, kind, count, bytes(payload)) for lsn, kind, count, payload, _ in journal.recover()]
     journal.start(make)
     return journal, found
 
@@ -35,14 +35,14 @@ def recovered(path, disk=None):
     """The records of a store, without the dictionaries."""
     journal = opened(path, disk)
     try:
-        return bodies((lsn, kind, count, bytes(p)) for lsn, kind, count, p in journal.recover())
+        return bodies((lsn, kind, count, bytes(p)) for lsn, kind, count, p, _ in journal.recover())
     finally:
         journal.close()
 
 
 def bodies(records: Iterable[tuple]) -> list[bytes]:
     """Payloads of the records that are no dictionary."""
-    return [bytes(payload) for _, kind, _, payload in records if kind != DICTIONARY[0]]
+    return [bytes(payload) for _, kind, _, payload, *_ in records if kind != DICTIONARY[0]]
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -83,6 +83,25 @@ def test_other_sends_keep_their_place_in_the_window(link):
     assert link.sends_in_flight == 1
 
 
+def test_a_send_given_up_makes_no_room_before_those_in_front_of_it(link):
+    """The node remembers a window's worth of last frames: one more, and a repeat is stored twice."""
+    sender = make_sender(link)
+    tickets = [add(sender)]
+    sender.push()
+    tickets.append(add(sender))
+    sender.push()
+    link.lose(LOST, is_final=False)
+
+    sender.withdraw(tickets[1])
+
+    assert tickets[1].is_done
+    assert not sender.has_room
+    up(link)
+    confirm(link, 0, 1, 1)
+    assert link.sends_in_flight == 0
+    assert sender.is_idle
+
+
 def test_frames_begin_small_and_grow():
     """The node is busy while the next, larger frame is packed."""
     counts = [len(one) for one, _ in frames_of([b"x"] * 1_000, SendOptions(), 100)]

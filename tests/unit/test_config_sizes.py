@@ -10,7 +10,7 @@ from boot.sizes import RECORD_ROOM_BYTES, frame_bytes_max
 from field_buffer.catalogue import ConfigError
 from field_buffer.packing import ROW
 from hms.client import sending
-from hms.engine.records import Definition, Placement, Sent, dictionary, sent
+from hms.records import Definition, Dictionary, Placement, Sent, dictionary, sent
 from hms.store.journal import Journal
 from hms.store.journal.backlog import Backlog
 from tpmon.protocol.frames import RANGE, SEND_HEAD, SETTLE_ITEM
@@ -55,9 +55,9 @@ def test_the_largest_frame_fits_into_the_smallest_segment(tmp_path, message):
 
     journal = Journal.open(tmp_path / "store", segment_bytes=node.segment_bytes, node_uid=1)
     list(journal.recover())
-    journal.start(lambda: tuple(dictionary(ONE_QUEUE)))
+    journal.start(lambda: tuple(dictionary(Dictionary(ONE_QUEUE)))[:3])
     for _ in range(3):
-        journal.append(*_largest_record(limits.frame_bytes_max))
+        journal.append(*_largest_record(limits.frame_bytes_max)[:3])
         journal.commit()
     journal.close()
 
@@ -106,6 +106,6 @@ def test_the_room_beside_a_frame_holds_a_dictionary_and_many_placements():
     pack = bytes(frame - SEND_HEAD.size)
     marks = [Placement(n, bytes(256 // 8)) for n in every]
     record = _record(256, marks, pack)
-    backlog = Backlog(segment, 1, 1, lambda: tuple(dictionary(definitions)))
+    backlog = Backlog(segment, 1, 1, lambda: tuple(dictionary(Dictionary(definitions)))[:3])
 
     assert backlog.append(*record) >= 256

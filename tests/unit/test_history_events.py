@@ -13,7 +13,7 @@ from history_records import (
 )
 
 from field_buffer.packing import Head
-from hms.engine.records import (
+from hms.records import (
     Cause,
     Definition,
     NodeEvent,
@@ -31,7 +31,7 @@ from hms.history.events import COLUMNS, EVENT_NAMES, Event, EventDecoder
 def decode(records, **options):
     decoder = EventDecoder(**options)
     return [
-        event for lsn, kind, _, payload in records for event in decoder.decode(lsn, kind, payload)
+        event for lsn, kind, _, payload, *_ in records for event in decoder.decode(lsn, kind, payload)
     ]
 
 

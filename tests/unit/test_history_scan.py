@@ -14,7 +14,7 @@ from history_records import (
 
 from field_buffer.catalogue import HistoryError, SelectorSyntaxError, StoreUnavailable
 from field_buffer.packing import Head
-from hms.engine.records import RecordType
+from hms.records import RecordType
 from hms.history import scan
 from hms.history.events import Event
 from hms.history.scope import Scope, parse_scope

@@ -40,7 +40,7 @@ def test_a_reader_sees_what_is_written_and_goes_on_where_it_was(path, journal):
     assert last_lsn(path) == journal.durable_lsn
 
     send(journal, 50, 120)
-    lsn, _, count, _ = seen[-1]
+    lsn, _, count, *_ = seen[-1]
     more = everything(path, lsn + count)
     assert bodies(more) == [b"%05d" % i * 20 for i in range(50, 120)]
 

@@ -23,7 +23,10 @@ def test_records_come_back_in_order_with_their_numbers_across_segments(tmp_path)
     """The log is the truth of the node: nothing may be lost, doubled or renumbered by a roll."""
     journal, _ = booted(tmp_path)
     sent = [(b"head", bytes([i]) * (i * 7 % 600)) for i in range(60)]
-    lasts = [journal.append(3, 1 + i % 3, parts) for i, parts in enumerate(sent)]
+    lasts = []
+    for i, parts in enumerate(sent):
+        journal.append(3, 1 + i % 3, parts)
+        lasts.append(journal.last_lsn)
     assert journal.commit() == lasts[-1] == journal.last_lsn == journal.durable_lsn
     journal.close()
 

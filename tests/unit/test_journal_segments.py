@@ -7,6 +7,7 @@ import pytest
 from journal_support import SMALL, booted, contents, flip, opened, recovered, segments
 
 from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown, StoreUnavailable
+from hms.store.journal.format import VERSION
 
 BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]
 
@@ -130,7 +131,7 @@ def test_a_store_of_a_newer_format_is_refused_by_its_number(tmp_path):
 
     with pytest.raises(StoreFormatUnknown) as caught:
         recovered(tmp_path)
-    assert (caught.value.found, caught.value.known) == (9, 1)
+    assert (caught.value.found, caught.value.known) == (9, VERSION)
     assert file.read_bytes() == data
 
 

@@ -3,9 +3,10 @@
 import pytest
 from monitor_rig import CLIENT, OTHER, S1, S2, Rig, answer_of, invoke_of
 
-from field_buffer.catalogue import ServerLost, ServiceNotFound, ServiceTimeout
-from tpmon import monitor as monitors
-from tpmon.monitor import TPSUCCESS, Invoke
+from field_buffer.catalogue import ServerLost, ServiceHung, ServiceNotFound, ServiceTimeout
+from tpmon import offering
+from tpmon.monitor import TPSUCCESS, Invoke, Kill, Rules
+from tpmon.monitored import Verdict
 
 
 @pytest.fixture
@@ -46,30 +47,60 @@ def test_a_result_after_the_deadline_is_dropped_and_frees_the_server(rig):
     assert invoke_of(rig.effects()).data == b"next"
 
 
-def test_the_services_own_limit_holds_when_it_is_shorter():
-    """[service.NAME] timeout_s is the operator's word, whatever callers ask for."""
-    rig = Rig(timeouts_ms={"SLOW": 1000})
-    rig.serve(S1, "SLOW")
-    for timeout_ms in (0, 5000):
-        rig.call("SLOW", timeout_ms=timeout_ms)
-        invoke = invoke_of(rig.effects())
-        rig.monitor.tick(1000)
-        assert invoke.head.deadline_ms == 1000
-        assert answer_of(rig.effects()).head.error_fields["timeout_s"] == 1
-        rig.finish(invoke)
+@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(5000, 5000), (0, 2000)])
+def test_the_callers_block_time_holds_before_the_services_and_the_nodes(timeout_ms, waits_ms):
+    """Who waits knows best how long; who says nothing waits as long as the operator thinks."""
+    rig = Rig(rules={"SLOW": Rules(block_ms=2000)}, block_ms=9000)
+    rig.serve(S1, "SLOW", "PLAIN")
+
+    rig.call("SLOW", timeout_ms=timeout_ms)
+    assert invoke_of(rig.effects()).head.deadline_ms == waits_ms
+    rig.call("PLAIN")
+    rig.monitor.tick(9000)
+
+    assert [a.head.error_number for a in rig.effects()] == [ServiceTimeout.number] * 2
+
+
+def test_a_service_that_runs_past_its_limit_is_a_server_error_and_its_process_is_ended():
+    """It would be busy for ever; the caller is told that it is the server's fault."""
+    rig = Rig(rules={"SLOW": Rules(limit_ms=1000)})
+    rig.serve(S1, "SLOW", name="slow:7")
+    rig.call("SLOW", now_ms=500)
+    rig.effects()
+
+    rig.monitor.tick(1499)
+    assert rig.effects() == []
+    rig.monitor.tick(1500)
+    rig.monitor.tick(2500)
+
+    answer, kill = rig.effects()
+    assert answer.head.error_number == ServiceHung.number
+    assert kill == Kill("slow:7")
+
+
+def test_a_server_whose_caller_gave_up_before_is_ended_at_the_limit_too():
+    """Otherwise calls with a short patience could make every server hang."""
+    rig = Rig(rules={"SLOW": Rules(limit_ms=1000)})
+    rig.serve(S1, "SLOW", name="slow:7")
+    rig.call("SLOW", timeout_ms=100)
+    rig.effects()
+
+    rig.monitor.tick(100)
+    rig.monitor.tick(1000)
+
+    answer, kill = rig.effects()
+    assert (answer.head.error_number, kill) == (ServiceTimeout.number, Kill("slow:7"))
 
 
 def test_the_services_own_limit_ends_a_listeners_call_too():
     """A handler that hangs must not hold a message, and its session, for ever."""
-    rig = Rig(timeouts_ms={"SLOW": 1000})
+    rig = Rig(rules={"SLOW": Rules(limit_ms=1000)})
     rig.serve(S1, "SLOW")
     rig.listen("SLOW", b"m1")
     rig.listen("SLOW", b"m2")
     rig.effects()
 
-    rig.monitor.tick(50_000)
-    assert rig.effects() == []
-    rig.monitor.tick(51_000)
+    rig.monitor.tick(1000)
 
     assert answer_of(rig.effects()).origin.token == b"m1"
 
@@ -139,7 +170,7 @@ def test_a_server_that_does_not_come_back_is_given_up(rig):
     rig.monitor.tick(0)
     assert rig.effects() == []
 
-    rig.monitor.tick(monitors.EXPECTED_MS)
+    rig.monitor.tick(offering.EXPECTED_MS)
 
     assert answer_of(rig.effects()).head.error_number == ServiceNotFound.number
     with pytest.raises(ServiceNotFound):
@@ -195,15 +226,18 @@ def test_a_sessions_messages_run_one_after_the_other_however_many_servers_there_
     assert (answer.origin.token, second.data) == (b"m1", b"m2")
 
 
-def test_a_listeners_message_waits_for_its_service(rig):
-    """A consumer may be opened before its server is started; the message stays unacknowledged."""
-    rig.listen("L", b"m1")
-    rig.monitor.tick(10**9)
-    assert rig.effects() == []
-
+def test_a_message_whose_service_has_left_goes_back_to_its_queue(rig):
+    """There it can be seen, browsed, and taken by others; here it would only be held."""
     rig.serve(S1, "L")
+    rig.listen("L", b"m1")
+    rig.listen("L", b"m2", session=2)
+    rig.effects()
 
-    assert invoke_of(rig.effects()).data == b"m1"
+    rig.monitor.unadvertise(S1, "L")
+    rig.monitor.release_orphans()
+
+    answer = answer_of(rig.effects())
+    assert (answer.origin.token, answer.head.verdict) == (b"m2", Verdict.RELEASED)
 
 
 def test_a_lost_server_fails_the_listeners_message_and_the_next_one_follows(rig):

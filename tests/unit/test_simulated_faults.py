@@ -14,7 +14,7 @@ from field_buffer.catalogue import DurableNameInUse
 from field_buffer.packing import ROW, pack_messages
 from hms.client.sending import Sender, SendOptions, Ticket
 from hms.engine.effects import Deliver, Effects, Reply
-from hms.engine.records import RecordType
+from hms.records import RecordType
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.store.journal import Journal
 from tests.sim.disk import SimDisk
@@ -168,6 +168,45 @@ def test_a_full_disk_does_not_refuse_what_was_taken_before():
     assert _sending(node, 2) == [Kind.ERROR]
 
 
+def _send(rig, first_sequence, *, is_persistent=True):
+    pack = memoryview(_pack())
+    fx = rig.run(
+        lambda fx: rig.engine.send(1, 5, 1, first_sequence, 1, is_persistent, pack, 1000, fx)
+    )
+    return fx.out[0].first_message_id
+
+
+def test_a_batch_sent_again_late_does_not_push_a_later_one_out_of_memory():
+    """What a crash lost was taken again behind what it had not lost, confirmed first, and kept in
+    the memory of repeats in the place of a batch that was not confirmed yet: that one came twice.
+    """
+    rig = EngineRig(frames_in_flight_max=3)
+    _send(rig, 1, is_persistent=False)
+    second = _send(rig, 2)
+    _send(rig, 3)
+    rig.start()
+    _send(rig, 1, is_persistent=False)  # its confirmation arrives, that of 2 and 3 does not
+    _send(rig, 4)
+
+    assert _send(rig, 2) == second
+    assert rig.engine.state.queues["orders"].line.waiting_count == 4
+
+
+def test_a_batch_too_old_to_be_remembered_is_said_to_be_in_doubt():
+    """With a smaller window after a boot: stored again without a word it would be there twice."""
+    rig = EngineRig(frames_in_flight_max=3)
+    for first_sequence in (1, 2, 3):
+        _send(rig, first_sequence)
+    rig.limits = {"frames_in_flight_max": 2}
+    rig.start()
+
+    with pytest.raises(hms.SendInDoubt):
+        _send(rig, 1)
+
+    assert rig.engine.state.queues["orders"].line.waiting_count == 3
+    assert rig.engine.is_repeated(1, 1, 1)  # a full disk must not say that it is not stored
+
+
 # ---- the client's link
 
 
@@ -194,7 +233,7 @@ def test_a_pack_that_waits_for_room_when_the_connection_is_lost_is_sent_behind_t
 
 def _journal(disk):
     journal = Journal.open(Path("/store"), segment_bytes=4096, node_uid=7, disk=disk)
-    found = [bytes(payload) for _, kind, _, payload in journal.recover() if kind == 3]
+    found = [bytes(payload) for _, kind, _, payload, _ in journal.recover() if kind == 3]
     journal.start(lambda: (11, 1, (b"dictionary",)))
     return journal, found
 

@@ -35,7 +35,8 @@ SETTLE_ITEMS_MAX = 4_096
 
 
 class Kind(enum.IntEnum):
-    """What a frame is. Below 16 the client sends it, from 16 on the node; HEARTBEAT both."""
+    """What a frame is. Below 16 the client sends it, from 16 on the node; HEARTBEAT, TALK and
+    NOTICE both."""
 
     HELLO = 1
     REQUEST = 2
@@ -45,6 +46,8 @@ class Kind(enum.IntEnum):
     GOODBYE = 6
     CALL = 7
     RESULT = 8
+    TALK = 9
+    NOTICE = 10
     WELCOME = 16
     REPLY = 17
     ERROR = 18

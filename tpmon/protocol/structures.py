@@ -19,6 +19,9 @@ INVOKE_BYTES_MAX = HEADER_BYTES_MAX + 4096
 
 QUEUE, TOPIC = "queue", "topic"
 
+REQUEST, CALLER_SPEAKS, SERVICE_SPEAKS = 0, 1, 2
+"""Modes of a call: a request, or a conversation in which one side has control first."""
+
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 """msgpack has no larger integers."""
@@ -162,15 +165,25 @@ class Browse(_Request, frozen=True):
 
 
 class Advertise(_Request, frozen=True):
-    """This connection runs the service from now on."""
+    """This connection runs the service from now on. signature: what it takes, and whether it is a
+    conversation; servers of different names must agree in it."""
 
     service: Name
+    signature: Name = ""
 
 
 class Unadvertise(_Request, frozen=True):
     """This connection runs the service no more."""
 
     service: Name
+
+
+class Watch(_Request, frozen=True):
+    """Tell this connection by an Event when the destination gets its first consumer, or loses its
+    last; the reply says whether there is one now."""
+
+    kind: Name
+    destination: Name
 
 
 class Administer(_Request, frozen=True):
@@ -194,6 +207,7 @@ Request = (
     | Browse
     | Advertise
     | Unadvertise
+    | Watch
     | Administer
 )
 
@@ -207,12 +221,16 @@ class ErrorReply(_Wire, frozen=True):
 
 class CallHead(_Wire, frozen=True):
     """CALL to the node: run a service. kind: the data's kind, as of a message body (0 bytes, 1
-    text, 2 map, 6 none)."""
+    text, 2 map, 6 none). timeout_ms 0: as the service or the node has it. may_wait: else it is
+    refused when no server is free. mode: 0 a request, 1 a conversation in which the caller has
+    control, 2 one in which the service has."""
 
     service: Name
     timeout_ms: U64
     kind: int = 0
     is_reply_wanted: bool = True
+    may_wait: bool = True
+    mode: int = 0
 
 
 class InvokeHead(_Wire, frozen=True):
@@ -228,10 +246,14 @@ class InvokeHead(_Wire, frozen=True):
     destination: str = ""
     delivered: bytes = b""
     head: bytes = b""
+    client: U64 = 0
+    mode: int = 0
 
 
 class ResultHead(_Wire, frozen=True):
-    """RESULT from a server and ANSWER to the caller. rval: 2 TPSUCCESS, 1 TPFAIL."""
+    """RESULT from a server and ANSWER to the caller. rval: 2 TPSUCCESS, 1 TPFAIL. Only in a RESULT
+    stand: elapsed_us, how long the service ran; forward, the service that goes on with the data;
+    verdict on a listener's message, 1 rejected, 2 to be tried again after delay_ms."""
 
     call: U64
     rval: int
@@ -239,15 +261,47 @@ class ResultHead(_Wire, frozen=True):
     kind: int = 0
     error_number: int = 0
     error_fields: dict[str, FieldValue] = {}
+    elapsed_us: U64 = 0
+    forward: Name = ""
+    verdict: int = 0
+    delay_ms: U64 = 0
+
+
+class TalkHead(_Wire, frozen=True):
+    """TALK, both ways, of a conversation. call: between client and node the correlation of its
+    CALL, between server and node the node's number of it. what: 0 data, 1 room for count more, 2
+    disconnected. gives_control: the other side may speak now."""
+
+    call: U64
+    what: int = 0
+    kind: int = 6
+    gives_control: bool = False
+    count: U32 = 0
+    is_from_server: bool = False
+
+
+class NoticeHead(_Wire, frozen=True):
+    """NOTICE: unsolicited data. what: 1 posted, 2 broadcast, 3 for one client. To the node: for
+    whom; empty is everybody. From the node: client is who sent it."""
+
+    what: int
+    kind: int = 6
+    client: U64 = 0
+    node: Name = ""
+    user: Name = ""
+    client_name: Name = ""
 
 
 class Event(_Wire, frozen=True):
-    """Something the node tells unasked: what is "consumer_closed" or "connection_closed"."""
+    """Something the node tells unasked: what is "consumer_closed", "connection_closed", or of a
+    watched destination "consumer_ready" or "consumer_not_ready"."""
 
     what: str
     consumer: int = 0
     error_number: int = 0
     error_fields: dict[str, FieldValue] = {}
+    kind: Name = ""
+    destination: Name = ""
 
 
 _T = TypeVar("_T")

@@ -43,7 +43,7 @@ class Connection(AsyncConnection):
 
     async def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and
-        within a second whenever that changes (F-E11). DestinationNotFound for a queue."""
+        whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
         await self.run(self.watching(destination.kind, destination.name))
 

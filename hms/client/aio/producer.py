@@ -8,7 +8,7 @@ from field_buffer.catalogue import TooManyRequests
 from hms.client.aio.opened import Opened
 from hms.client.opening import Opening
 from hms.client.producer_steps import ProducerSteps
-from hms.client.receipt import Receipt
+from hms.client.receipt import Receipt, Receipts
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
 from hms.client.streaming import Body
@@ -65,7 +65,7 @@ class Producer(Opened, ProducerSteps):
         self._connection.flush()
         return future
 
-    async def send_many(self, bodies: Iterable[Body]) -> list[Receipt]:
+    async def send_many(self, bodies: Iterable[Body]) -> Receipts:
         """Send all, pipelined, and wait until the node has them.
 
         The first error is raised after the rest of what is on its way is settled; its attribute

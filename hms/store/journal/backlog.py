@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from field_buffer.catalogue import RecordTooLarge
-from hms.store.interface import DictionaryMaker, Parts
+from hms.store.interface import SEGMENT_SHIFT, DictionaryMaker, Parts
 from hms.store.journal.format import (
     KIND_END,
     KIND_SEAL,
@@ -41,7 +41,7 @@ class Backlog:
         return self._end - self._at
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
-        """Put a record in line; its last sequence number. Raises RecordTooLarge."""
+        """Put a record in line; the position of its payload. Raises RecordTooLarge."""
         assert KIND_END < kind < KIND_SEAL
         assert count >= 1
         length = sum(map(len, parts))
@@ -77,7 +77,8 @@ class Backlog:
         size = record_bytes(length)
         entry = Entry(self.segment, self.last_lsn + 1, kind, count, parts, length)
         self._waiting.append(entry)
+        position = (self.segment << SEGMENT_SHIFT) + self._at + RECORD_HEADER_BYTES
         self._at += size
         self.bytes += size
         self.last_lsn += count
-        return self.last_lsn
+        return position

@@ -38,6 +38,9 @@ class Disk(Protocol):
     def identity(self, what: Path | int) -> tuple[int, int]:
         """Device and inode of a path or an open file."""
 
+    def size_and_age(self, path: Path) -> tuple[int, float]:
+        """Bytes in a file, and seconds since it was written last."""
+
     def name(self, fd: int) -> str:
         """What the system calls an open file now; another once it is removed, moved or replaced."""
 
@@ -108,6 +111,11 @@ class RealDisk:
         """Device and inode of a path or an open file."""
         found = os.fstat(what) if isinstance(what, int) else what.stat()
         return found.st_dev, found.st_ino
+
+    def size_and_age(self, path: Path) -> tuple[int, float]:
+        """Bytes in a file, and seconds since it was written last."""
+        found = path.stat()
+        return found.st_size, time.time() - found.st_mtime
 
     def name(self, fd: int) -> str:
         """What the system calls an open file now; another once it is removed, moved or replaced.

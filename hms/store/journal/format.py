@@ -3,7 +3,10 @@
 Segment: a header of 64 bytes, then records, each beginning at a multiple of 8, then zeros.
 
     0  magic 8 · format version u16 · 2 zeros · epoch u32 · node uid u64 · segment number u64
-    40 first sequence number u64 · 12 zeros · crc32 u32 of the 60 bytes before it
+   32  first sequence number u64 · oldest segment u64 · 12 zeros · crc32 u32 of the 60 bytes before
+
+The oldest segment is the first one that was still needed when this one was begun: everything
+needed of the ones before it had been written again, and synced.
 
 The first 64 bytes keep this layout in every version, so that an old node can name a newer store.
 The header's crc is the *salt*: every crc of the segment's records starts with it, so that bytes of
@@ -30,14 +33,14 @@ from zlib import crc32
 from hms.store.interface import Parts
 
 MAGIC: Final = b"HMSLOG\x00\x01"
-VERSION: Final = 1
+VERSION: Final = 2
 SEGMENT_HEADER_BYTES: Final = 64
 RECORD_HEADER_BYTES: Final = 32
 KIND_END: Final = 0
 KIND_SEAL: Final = 255
 JOIN_BELOW_BYTES: Final = 16 * 1024
 
-_SEGMENT: Final = struct.Struct("<8sHxxIQQQ20x")
+_SEGMENT: Final = struct.Struct("<8sHxxIQQQQ12x")
 _CRC: Final = struct.Struct("<I")
 _CHECKS: Final = struct.Struct("<II")
 _FIELDS: Final = struct.Struct("<IQIIB3x")
@@ -56,6 +59,7 @@ class SegmentHeader(NamedTuple):
     node_uid: int
     number: int
     first_lsn: int
+    oldest: int
     salt: int
 
 
@@ -87,9 +91,11 @@ def record_bytes(length: int) -> int:
     return RECORD_HEADER_BYTES + length + -length % 8
 
 
-def pack_segment_header(epoch: int, node_uid: int, number: int, first_lsn: int) -> bytes:
+def pack_segment_header(
+    epoch: int, node_uid: int, number: int, first_lsn: int, oldest: int
+) -> bytes:
     """The first 64 bytes of a segment."""
-    head = _SEGMENT.pack(MAGIC, VERSION, epoch, node_uid, number, first_lsn)
+    head = _SEGMENT.pack(MAGIC, VERSION, epoch, node_uid, number, first_lsn, oldest)
     return head + _CRC.pack(crc32(head))
 
 
@@ -97,11 +103,11 @@ def unpack_segment_header(data: bytes) -> SegmentHeader | None:
     """A segment's header, of whatever version, or None when these bytes are none."""
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
-    magic, version, epoch, node_uid, number, first_lsn = _SEGMENT.unpack_from(data)
+    magic, version, epoch, node_uid, number, first_lsn, oldest = _SEGMENT.unpack_from(data)
     (salt,) = _CRC.unpack_from(data, _SEGMENT.size)
     if magic != MAGIC or salt != crc32(data[: _SEGMENT.size]):
         return None
-    return SegmentHeader(version, epoch, node_uid, number, first_lsn, salt)
+    return SegmentHeader(version, epoch, node_uid, number, first_lsn, oldest, salt)
 
 
 def unpack_record_header(view: memoryview, at: int, salt: int) -> RecordHeader | None:

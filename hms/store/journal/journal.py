@@ -15,24 +15,30 @@ from pathlib import Path
 from typing import Final
 
 from field_buffer.catalogue import StoreFailed, StoreUnavailable
+from field_buffer.errors import FieldValue
 from hms.store.interface import DictionaryMaker, Parts, StoredRecord
 from hms.store.journal.backlog import Backlog
 from hms.store.journal.disk import REAL_DISK, Disk
+from hms.store.journal.fetch import Fetch
 from hms.store.journal.format import Entry
 from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.recovery import Recovery
+from hms.store.journal.ring import LogLimits, Ring
 from hms.store.journal.segment import Segment
 from hms.store.journal.spare import Spare
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 4096
+NO_LIMITS: Final = LogLimits()
 _segment_of = attrgetter("segment")
 
 
 class Journal:
     """A log directory, locked by this process. Implements hms.store.interface.Store."""
 
-    def __init__(self, path: Path, segment_bytes: int, node_uid: int, disk: Disk) -> None:
+    def __init__(
+        self, path: Path, segment_bytes: int, node_uid: int, disk: Disk, limits: LogLimits
+    ) -> None:
         assert segment_bytes >= SEGMENT_BYTES_MIN
         assert segment_bytes % 8 == 0
         self._path, self._segment_bytes = path, segment_bytes
@@ -40,6 +46,9 @@ class Journal:
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
         self._spare = Spare(disk, path, segment_bytes)
+        self._ring = Ring(disk, path, segment_bytes, limits, self._spare)
+        self._fetch = Fetch(disk, path)
+        self._maintenance = threading.Lock()
         self._recovery: Recovery | None = None
         self._backlog: Backlog | None = None
         self._segment: Segment | None = None
@@ -56,12 +65,13 @@ class Journal:
         segment_bytes: int = SEGMENT_BYTES,
         node_uid: int,
         disk: Disk = REAL_DISK,
+        limits: LogLimits = NO_LIMITS,
     ) -> "Journal":
         """Lock a directory, made when absent. Raises StoreLocked and StoreUnavailable."""
         directory = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the operator set them
         with _unavailable(directory):
             disk.make_dir(directory)
-            return cls(directory, segment_bytes, node_uid, disk)
+            return cls(directory, segment_bytes, node_uid, disk, limits)
 
     @property
     def last_lsn(self) -> int:
@@ -83,6 +93,8 @@ class Journal:
         """The spare is only not ready yet and less than an eighth of the segment is left."""
         if self._backlog is None or self._segment is None or self._spare.refusal is not None:
             return False
+        if self._ring.is_full():
+            return self._ring.is_cleanable()
         begun_ahead = self._backlog.segment - self._segment.number
         if begun_ahead < self._spare.is_ready:
             return False
@@ -93,7 +105,9 @@ class Journal:
     @property
     def needs_maintenance(self) -> bool:
         """The spare is to be prepared, or tried again after the disk was full."""
-        return self._segment is not None and self._failure is None and self._spare.is_due
+        if self._segment is None or self._failure is not None:
+            return False
+        return self._spare.is_due or self._ring.is_due
 
     def recover(self) -> Iterator[StoredRecord]:
         """Every record in order; what a crash tore is cut off at the end."""
@@ -109,6 +123,7 @@ class Journal:
             yield record
         with _unavailable(self._path):
             recovery.cut_tail()
+        self._ring.found(recovery.segments, recovery.oldest)
         self._recovery, self._durable_lsn = recovery, recovery.next_lsn - 1
 
     def start(self, dictionary: DictionaryMaker) -> None:
@@ -124,7 +139,7 @@ class Journal:
         self._backlog = backlog
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
-        """Put a record in line; its last sequence number. Raises RecordTooLarge."""
+        """Put a record in line; the position of its payload. Raises RecordTooLarge."""
         if self._failure is not None:
             raise self._failed()
         assert self._backlog is not None, "start() comes first"
@@ -143,12 +158,41 @@ class Journal:
 
     def sends_refused(self) -> str | None:
         """Why new persistent messages must be refused: no space for the segment after this one."""
-        return self._failure or self._spare.refusal
+        return self._failure or self._spare.refusal or self._ring.refusal()
 
     def maintain(self) -> None:
-        """Prepare the spare if due; a full disk refuses sends, any other failure is deadly."""
+        """Let go of old segments and prepare the spare; a full disk refuses sends, any other
+        failure is deadly."""
         with self._deadly():
+            if self._maintenance.acquire(blocking=False):
+                try:
+                    self._ring.let_go()
+                finally:
+                    self._maintenance.release()
             self._spare.maintain()
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of a durable record. Raises StoreFailed and SegmentGoneError."""
+        return self._fetch.read(position, size)
+
+    @property
+    def newest_segment(self) -> int:
+        """The segment that the next record goes to."""
+        return self._backlog.segment if self._backlog else 0
+
+    def next_to_clean(self, live_bytes: int) -> int | None:
+        """The segment whose live messages should be appended again now."""
+        if self._segment is None or self._failure is not None:
+            return None
+        return self._ring.next_to_clean(live_bytes)
+
+    def cleaned(self, segment: int) -> None:
+        """Everything needed of this segment and the older ones has been appended again."""
+        self._ring.cleaned(segment, self.last_lsn)
+
+    def describe(self) -> dict[str, FieldValue]:
+        """Figures for operators."""
+        return {"kind": "journal", "path": str(self._path), **self._ring.describe()}
 
     def close(self) -> None:
         """Let go of the directory; what was not committed is dropped."""
@@ -158,6 +202,7 @@ class Journal:
             self._is_closed = True
             self._failure = self._failure or "the store is closed"
             self._spare.close()
+            self._fetch.close()
             if self._segment is not None:
                 self._segment.close()
             self._lock.release()
@@ -184,8 +229,12 @@ class Journal:
         self._segment.write(entries)
 
     def _begin_segment(self, number: int, first_lsn: int) -> Segment:
+        oldest = self._ring.oldest_for(first_lsn)
         with self._spare.taken() as fd:
-            return Segment.begin(self._disk, self._path, fd, number, self._node, first_lsn)
+            node = self._node
+            segment = Segment.begin(self._disk, self._path, fd, number, node, first_lsn, oldest)
+        self._ring.begun(number, oldest)
+        return segment
 
     @contextmanager
     def _deadly(self) -> Iterator[None]:

@@ -15,7 +15,16 @@ from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
 from hms.store.journal.disk import REAL_DISK, Disk
 from hms.store.journal.recovery import all_records, check_chain, corrupt
-from hms.store.journal.walk import SegmentInfo, Walk, opened, read_info, survey
+from hms.store.journal.walk import (
+    HISTORY_SUFFIX,
+    LOG_SUFFIX,
+    SegmentInfo,
+    Walk,
+    opened,
+    read_info,
+    segment_file,
+    survey_all,
+)
 
 PathName = str | os.PathLike[str]
 
@@ -30,9 +39,12 @@ class Finding(NamedTuple):
 
 
 def list_segments(path: PathName, disk: Disk = REAL_DISK) -> list[SegmentInfo]:
-    """The segments of a store by number. Raises StoreUnavailable, StoreCorrupt and others."""
+    """The segments of a store by number, those that only the history keeps before the others.
+
+    Raises StoreUnavailable, StoreCorrupt and others.
+    """
     try:
-        return survey(disk, Path(path))
+        return survey_all(disk, Path(path))
     except OSError as error:
         raise StoreUnavailable(path=str(path), detail=error.strerror or str(error)) from error
 
@@ -45,15 +57,25 @@ def read_segment(
     A record that is written is not always safe yet: until_lsn may be the node's durable one.
     Raises StoreCorrupt, and FileNotFoundError for a segment that was retired meanwhile.
     """
-    file = Path(file)
-    info = read_info(disk, file, int(file.stem), is_last=True)
+    info = _info(disk, Path(file))
     if info.is_blank:
         return
-    with opened(disk, file) as fd:
+    with opened(disk, info.file) as fd:
         for record in _live_records(disk, Walk(disk, fd, info), info, first_lsn):
             if until_lsn is not None and record[0] > until_lsn:
                 return
             yield record
+
+
+def _info(disk: Disk, file: Path) -> SegmentInfo:
+    """A segment's header; one that was let go since it was listed has the history's name now."""
+    number = int(file.stem)
+    try:
+        return read_info(disk, file, number, is_last=True)
+    except FileNotFoundError:
+        if file.suffix != LOG_SUFFIX:
+            raise
+        return read_info(disk, file.with_suffix(HISTORY_SUFFIX), number, is_last=True)
 
 
 def _live_records(
@@ -72,6 +94,19 @@ def _live_records(
             break
     if is_suspect:
         raise corrupt(info.file, walk.at, walk.lsn, "the record does not verify")
+
+
+def read_store(path: PathName, disk: Disk = REAL_DISK) -> Iterator[StoredRecord]:
+    """Every record of the history and the log, of a store that no node has booted.
+
+    Raises StoreCorrupt and StoreUnavailable.
+    """
+    segments = list_segments(path, disk)
+    check_chain(segments)
+    for info, successor in zip_longest(segments, segments[1:]):
+        if not info.is_blank:
+            with opened(disk, info.file) as fd:
+                yield from all_records(Walk(disk, fd, info), info, successor)
 
 
 def last_lsn(path: PathName, disk: Disk = REAL_DISK) -> int:
@@ -118,9 +153,9 @@ def _is_damaged(disk: Disk, walk: Walk, info: SegmentInfo) -> bool:
     """The record that should stand here had been synced."""
     if walk.is_at_seal():
         return False
-    file = info.file.with_name(f"{info.number + 1:016d}.log")
+    file = segment_file(info.file.parent, info.number + 1)
     try:
-        successor = read_info(disk, file, info.number + 1, is_last=True)
+        successor = _info(disk, file)
     except FileNotFoundError:
         return not walk.is_at_zeros() and walk.is_proved_synced()
     return not successor.is_blank and successor.first_lsn != walk.lsn

@@ -27,9 +27,10 @@ def corrupt(file: Path, offset: int, lsn: int, detail: str) -> StoreCorrupt:
 
 def check_chain(segments: list[SegmentInfo]) -> None:
     """Raise StoreCorrupt when a segment is missing or does not belong."""
-    if segments and segments[0].number != FIRST_NUMBER:
-        missing = segments[0].file.with_name(f"{FIRST_NUMBER:016d}.log")
-        raise corrupt(missing, 0, FIRST_LSN, "the segment is missing")
+    needed = oldest_needed(segments)
+    if segments and segments[0].number > needed:
+        missing = segments[0].file.with_name(f"{needed:016d}.log")
+        raise corrupt(missing, 0, 0, "the segment is missing")
     for one, other in pairwise(segments):
         if other.number != one.number + 1:
             missing = one.file.with_name(f"{one.number + 1:016d}.log")
@@ -37,6 +38,11 @@ def check_chain(segments: list[SegmentInfo]) -> None:
         if not other.is_blank and (other.epoch < one.epoch or other.node_uid != one.node_uid):
             detail = "the segment is of another node or boot than the one before it"
             raise corrupt(other.file, 0, other.first_lsn, detail)
+
+
+def oldest_needed(segments: list[SegmentInfo]) -> int:
+    """The first segment of the log, as its newest header says."""
+    return max((info.oldest for info in segments if not info.is_blank), default=FIRST_NUMBER)
 
 
 class Recovery:
@@ -49,11 +55,18 @@ class Recovery:
         self.next_lsn = FIRST_LSN
         self.next_number = FIRST_NUMBER
         self.epoch = 0
+        self.oldest = FIRST_NUMBER
+        self.segments: list[SegmentInfo] = []
+        """All that are there, also those that are not needed and wait to be let go."""
 
     def records(self) -> Iterator[StoredRecord]:
         """Every record in order; changes nothing."""
-        segments = survey(self._disk, self._directory)
+        self.segments = survey(self._disk, self._directory)
+        self.oldest = oldest_needed(self.segments)
+        segments = [info for info in self.segments if info.number >= self.oldest]
         check_chain(segments)
+        if segments and not segments[0].is_blank:
+            self.next_lsn = segments[0].first_lsn
         self._check_owner(segments)
         for info, successor in zip_longest(segments, segments[1:]):
             if not info.is_blank:

@@ -14,13 +14,9 @@ from hms.store.journal.format import (
     pack_segment_header,
     unpack_segment_header,
 )
+from hms.store.journal.walk import segment_file
 
 SPARE_NAME: Final = "spare.log"
-
-
-def segment_path(directory: Path, number: int) -> Path:
-    """Where the segment of this number lies."""
-    return directory / f"{number:016d}.log"
 
 
 class Segment:
@@ -37,17 +33,24 @@ class Segment:
 
     @classmethod
     def begin(
-        cls, disk: Disk, directory: Path, fd: int, number: int, node: tuple[int, int], lsn: int
+        cls,
+        disk: Disk,
+        directory: Path,
+        fd: int,
+        number: int,
+        node: tuple[int, int],
+        lsn: int,
+        oldest: int,
     ) -> "Segment":
         """Make the prepared spare file the segment of this number; node is its uid and epoch.
 
         The header is synced before the file gets its name, so a segment never lacks one.
         """
         uid, epoch = node
-        header = pack_segment_header(epoch, uid, number, lsn)
+        header = pack_segment_header(epoch, uid, number, lsn, oldest)
         write_all(disk, fd, [header], 0)
         disk.fdatasync(fd)
-        path = segment_path(directory, number)
+        path = segment_file(directory, number)
         disk.rename(directory / SPARE_NAME, path)
         disk.fsync_dir(directory)
         return cls(disk, path, fd, number, header)

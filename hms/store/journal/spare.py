@@ -73,6 +73,21 @@ class Spare:
                 self._disk.close(fd)
                 raise
 
+    def offer(self, file: Path) -> bool:
+        """Take over the file of a segment that nobody needs; False when there is no use for it.
+
+        It is filled with zeros like any other before it is used.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._fd is not None:
+                return False
+            self._disk.rename(file, self._path)
+            return True
+        finally:
+            self._lock.release()
+
     def close(self) -> None:
         """Close the file and leave it for the next boot."""
         with self._lock:
@@ -93,6 +108,8 @@ class Spare:
         fd = self._disk.open(self._path, CREATE)
         try:
             if not self._is_prepared(fd):
+                # It may have been a segment: after a crash no zeros may stand under its old name.
+                self._disk.fsync_dir(self._directory)
                 self._fill(fd)
             self._disk.fdatasync(fd)
         except OSError:

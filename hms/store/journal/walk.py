@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown
+from hms.store.interface import SEGMENT_SHIFT, StoredRecord
 from hms.store.journal.disk import READ, Disk
 from hms.store.journal.format import (
     KIND_SEAL,
@@ -20,7 +21,10 @@ from hms.store.journal.format import (
     unpack_segment_header,
 )
 
-_NAME: Final = re.compile(r"(\d{16})\.log")
+LOG_SUFFIX: Final = ".log"
+HISTORY_SUFFIX: Final = ".history"
+"""A segment that the log does not need any more and the history keeps."""
+_NAME: Final = re.compile(r"(\d{16})(\.log|\.history)")
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -33,6 +37,7 @@ class SegmentInfo(NamedTuple):
     epoch: int
     node_uid: int
     first_lsn: int
+    oldest: int
     salt: int
     is_last: bool
     is_blank: bool
@@ -48,14 +53,45 @@ def opened(disk: Disk, path: Path, flags: int = READ) -> Iterator[int]:
         disk.close(fd)
 
 
-def survey(disk: Disk, directory: Path) -> list[SegmentInfo]:
-    """The segments of a directory by number. Raises StoreCorrupt and StoreFormatUnknown."""
+def segment_numbers(disk: Disk, directory: Path, suffix: str) -> list[int]:
+    """The numbers of the segments of the log, or of those that only the history keeps."""
     names = [match for name in disk.list_dir(directory) if (match := _NAME.fullmatch(name))]
-    numbers = sorted(int(match[1]) for match in names)
+    return sorted(int(match[1]) for match in names if match[2] == suffix)
+
+
+def segment_file(directory: Path, number: int, suffix: str = LOG_SUFFIX) -> Path:
+    """Where the segment of this number lies."""
+    return directory / f"{number:016d}{suffix}"
+
+
+def survey(disk: Disk, directory: Path) -> list[SegmentInfo]:
+    """The log's segments by number. Raises StoreCorrupt and StoreFormatUnknown."""
+    numbers = segment_numbers(disk, directory, LOG_SUFFIX)
     return [
-        read_info(disk, directory / f"{number:016d}.log", number, is_last=number == numbers[-1])
+        read_info(disk, segment_file(directory, number), number, is_last=number == numbers[-1])
         for number in numbers
     ]
+
+
+def survey_all(disk: Disk, directory: Path) -> list[SegmentInfo]:
+    """The log's segments behind those that only the history keeps, by number.
+
+    A segment may be let go between two looks into the directory, so it is looked for again.
+    """
+    live = segment_numbers(disk, directory, LOG_SUFFIX)
+    history = segment_numbers(disk, directory, HISTORY_SUFFIX)
+    numbers = sorted({*live, *history})
+    last = numbers[-1] if numbers else 0
+    found = (_either(disk, directory, number, is_last=number == last) for number in numbers)
+    return [info for info in found if info is not None]
+
+
+def _either(disk: Disk, directory: Path, number: int, *, is_last: bool) -> SegmentInfo | None:
+    """A segment under the log's name or the history's; None when it was removed meanwhile."""
+    for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+        with suppress(FileNotFoundError):
+            return read_info(disk, segment_file(directory, number, suffix), number, is_last=is_last)
+    return None
 
 
 def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentInfo:
@@ -64,7 +100,7 @@ def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentI
         size = disk.size(fd)
         data = disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
         if is_last and _is_blank(disk, fd, data):
-            return SegmentInfo(number, file, size, 0, 0, 0, 0, is_last, is_blank=True)
+            return SegmentInfo(number, file, size, 0, 0, 0, 0, 0, is_last, is_blank=True)
     header = unpack_segment_header(data)
     if header is None:
         raise StoreCorrupt(file=str(file), offset=0, lsn=0, detail="its header does not verify")
@@ -73,8 +109,9 @@ def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentI
     if header.number != number:
         detail = f"it says that it is segment {header.number}"
         raise StoreCorrupt(file=str(file), offset=0, lsn=header.first_lsn, detail=detail)
-    _, epoch, uid, _, first_lsn, salt = header
-    return SegmentInfo(number, file, size, epoch, uid, first_lsn, salt, is_last, is_blank=False)
+    _, epoch, uid, _, first_lsn, oldest, salt = header
+    about = (number, file, size, epoch, uid, first_lsn, oldest, salt, is_last)
+    return SegmentInfo(*about, is_blank=False)
 
 
 def _is_blank(disk: Disk, fd: int, head: bytes) -> bool:
@@ -103,6 +140,7 @@ class Walk:
 
     def __init__(self, disk: Disk, fd: int, info: SegmentInfo) -> None:
         self._disk, self._fd, self._salt = disk, fd, info.salt
+        self._base = info.number << SEGMENT_SHIFT
         self._start = 0
         self._window = memoryview(b"")
         self.at = SEGMENT_HEADER_BYTES
@@ -110,7 +148,7 @@ class Walk:
         self.batch_at = SEGMENT_HEADER_BYTES
         """Where the last records that were written together begin: only they may be unsynced."""
 
-    def records(self, from_lsn: int = 0) -> Iterator[tuple[int, int, int, memoryview]]:
+    def records(self, from_lsn: int = 0) -> Iterator[StoredRecord]:
         """Records from the present place on; those that end before from_lsn are hopped over."""
         while (header := self.header()) is not None:
             payload = self._payload(header.length)
@@ -119,10 +157,11 @@ class Walk:
                 return
             if not header.unsynced:
                 self.batch_at = self.at
+            position = self._base + self.at + RECORD_HEADER_BYTES
             self.at += record_bytes(header.length)
             self.lsn += header.events
             if is_wanted:
-                yield header.lsn, header.kind, header.events, payload
+                yield header.lsn, header.kind, header.events, payload, position
 
     def header(self) -> RecordHeader | None:
         """The next record's header if it verifies and follows in sequence."""

@@ -1,0 +1,95 @@
+"""What a publication costs among ever more subscriptions of which always 8 match.
+
+    python bench/topics.py [--json] [--rounds N]
+
+It measures the index alone, over 1,000 different topics, with four mixtures of subscriptions, in
+turns so that a noisy machine disturbs all sizes alike, and takes each one's best round. Only the
+ratio to the smallest size says something; 1.00 is flat.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Iterator
+
+from hms.engine.topics import Pattern, Scheme, TopicIndex
+
+SIZES = (10, 1_000, 10_000)
+MATCHES = 8
+TOPICS = [f"shop/eu{i % 7}/dept{i % 50}/order{i}" for i in range(1_000)]
+MATCHING = {
+    "exact": ["shop/#", "#", "shop/+/+/+", "+/+/+/+", "shop/+/#", "#/+", "+/#", "shop/#/+"],
+    "levels": ["shop/#", "#", "shop/+/+/+", "+/+/+/+", "shop/+/#", "#/+", "+/#", "shop/#/+"],
+    "any place": ["shop/#", "#", "shop/+/+/+", "+/+/+/+", "shop/+/#", "#/+", "+/#", "shop/#/+"],
+    "characters": ["shop*", "*", "sho?*", "*/order*", "shop/*", "s*", "shop/eu*", "*dept*"],
+}
+OTHERS = {
+    "exact": ["shop/eu{a}/dept{b}/other{n}"],
+    "levels": ["shop/eu{a}/dept{b}/other{n}/#", "other{n}/+/#", "shop/+/dept{b}/other{n}"],
+    "any place": ["#/other{n}", "+/eu{a}/#/other{n}", "#/dept{b}/#/other{n}", "+/+/other{n}/#"],
+    "characters": ["shop/eu{a}/other{n}/*", "*/other{n}", "oth?r{n}/*x"],
+}
+
+
+def build(kind: str, size: int) -> TopicIndex[int]:
+    """An index with MATCHES subscriptions that match every topic and others that match none."""
+    rng = random.Random(size)
+    scheme = Scheme.CHARACTER if kind == "characters" else Scheme.TOPIC
+    texts = [*MATCHING[kind], *_others(kind, size - MATCHES, rng)]
+    rng.shuffle(texts)
+    index: TopicIndex[int] = TopicIndex()
+    for order, text in enumerate(texts):
+        index.add(Pattern(text, scheme), order, order)
+    return index
+
+
+def _others(kind: str, count: int, rng: random.Random) -> Iterator[str]:
+    shapes = OTHERS[kind]
+    for n in range(count):
+        shape = shapes[n % len(shapes)]
+        yield shape.format(n=n, a=rng.randrange(7), b=rng.randrange(50))
+
+
+def publish(index: TopicIndex[int]) -> float:
+    """Publications per second; each finds exactly MATCHES subscriptions."""
+    match = index.match
+    started = time.perf_counter()
+    found = sum([len(match(topic)) for topic in TOPICS])
+    elapsed_s = time.perf_counter() - started
+    assert found == MATCHES * len(TOPICS)
+    return len(TOPICS) / elapsed_s
+
+
+def measure(rounds: int) -> dict[str, dict[int, float]]:
+    """The best rate by kind and size."""
+    best: dict[str, dict[int, float]] = {kind: dict.fromkeys(SIZES, 0.0) for kind in OTHERS}
+    for kind, rates in best.items():
+        indexes = {size: build(kind, size) for size in SIZES}
+        for _ in range(rounds):
+            for size, index in indexes.items():
+                rates[size] = max(rates[size], publish(index))
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=int, default=40)
+    arguments = parser.parse_args()
+    best = measure(arguments.rounds)
+    ratios = {
+        kind: {n: r / rates[SIZES[0]] for n, r in rates.items()} for kind, rates in best.items()
+    }
+    if arguments.json:
+        print(json.dumps(ratios))
+        return
+    for kind, rates in best.items():
+        for size, rate in rates.items():
+            ratio = ratios[kind][size]
+            bar = "#" * round(40 * ratio)
+            print(f"{kind:>10} {size:>7,} {rate:>10,.0f}/s {ratio:5.2f} {bar}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The client of HMS that is measured: its public API, as an application would use it."""
+
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Any
+
+import hms
+import tpmon
+from boot.bench.load import Load, Sink
+from field_buffer.catalogue import RequestTimeout
+
+__all__ = ["HmsDriver"]
+
+
+class HmsDriver:
+    """See boot.bench.driver.Driver.
+
+    Options: is_async "yes" pipelines by send_async, with the load's window, instead of send_many.
+    """
+
+    def __init__(self, address: str, options: dict[str, str]) -> None:
+        self._address = address
+        self._is_async = options.get("is_async") == "yes"
+        self._stack = ExitStack()
+        self._load: Load
+        self._times_ns: list[int] = []
+        self._receipts: Any = ()
+        self._opened: Any = None
+        self._producer: Any = None
+        self._consumers: list[Any] = []
+
+    def _session(self, load: Load) -> Any:
+        self._load = load
+        connection = self._stack.enter_context(
+            hms.connect(self._address, client_name="hms bench", reconnect=False)
+        )
+        ack = hms.AckMode.CLIENT if load.ack_every else hms.AckMode.AUTO
+        self._opened = self._stack.enter_context(connection.session(ack=ack))
+        return self._opened
+
+    # ---- sending
+
+    def open_sender(self, load: Load) -> None:
+        """Connect and open a producer."""
+        session = self._session(load)
+        self._producer = session.producer(load.destination, persistent=load.is_durable)
+
+    def _messages(self, bodies: Iterable[bytes]) -> Iterable[Any]:
+        keys = self._load.keys
+        if not keys:
+            return bodies
+        return (hms.Message(body, {"Key": i % keys}) for i, body in enumerate(bodies))
+
+    def send_each(self, bodies: Iterable[bytes], times_ns: list[int]) -> None:
+        """Send one after the other, waiting for each."""
+        send, clock = self._producer.send, time.perf_counter_ns
+        for body in bodies:
+            begin = clock()
+            send(body)
+            times_ns.append(clock() - begin)
+
+    def send_pipelined(self, bodies: Iterable[bytes]) -> None:
+        """send_many; the node's max_requests is the window, in frames of up to 256 messages."""
+        if self._is_async:
+            self._send_async(bodies, self._load.window)
+        else:
+            self._receipts = self._producer.send_many(self._messages(bodies))
+
+    def send_timed(self, bodies: Iterable[bytes]) -> None:
+        """Each leaves when it is given."""
+        self._send_async(bodies, self._load.window)
+
+    def _send_async(self, bodies: Iterable[bytes], window: int) -> None:
+        places = threading.Semaphore(window)
+        failed: list[BaseException] = []
+
+        def confirmed(done: "Future[Any]") -> None:
+            error = done.exception()
+            if error is not None:
+                failed.append(error)
+            else:
+                self._times_ns.append(int(done.result().elapsed_s * 1e9))
+            places.release()
+
+        for body in bodies:
+            self._enter(places, failed)
+            self._producer.send_async(body).add_done_callback(confirmed)
+        for _ in range(window):
+            self._enter(places, failed)
+
+    def _enter(self, places: threading.Semaphore, failed: list[BaseException]) -> None:
+        if not places.acquire(timeout=self._load.timeout_s):
+            raise RequestTimeout(what="a send", timeout_s=self._load.timeout_s)
+        if failed:
+            raise failed[0]
+
+    @property
+    def confirm_times_ns(self) -> list[int]:
+        """How long the confirmations took, as the receipts tell; computed after the clock."""
+        receipts = self._receipts
+        return self._times_ns or [int(one.elapsed_s * 1e9) for one in receipts]
+
+    # ---- receiving
+
+    def open_receiver(self, load: Load) -> None:
+        """Connect, and open the consumers in one session."""
+        session = self._session(load)
+        for i in range(load.fan):
+            selector = load.selector.replace("{}", str(i)) or None
+            self._consumers.append(
+                session.consumer(load.destination, prefetch=load.prefetch, selector=selector)
+            )
+
+    def receive(self, sink: Sink) -> None:
+        """From one consumer after the other; they all get the same number of messages."""
+        timeout_s, take, every = self._load.timeout_s, sink.take, self._load.ack_every
+        while not sink.is_full:
+            for consumer in self._consumers:
+                message = consumer.receive(timeout_s)
+                if message is None:
+                    return
+                take(message.body)
+                if every and sink.count % every == 0:
+                    self._opened.ack()
+
+    # ---- calling
+
+    def open_caller(self, load: Load) -> None:
+        """Connect as a Tmax client."""
+        self._load = load
+        tpmon.tpputenv(f"HMS_ADDRESS={self._address}")
+        tpmon.tpstart()
+        self._stack.callback(tpmon.tpend)
+
+    def call_each(self, bodies: Iterable[bytes], times_ns: list[int]) -> None:
+        """Call one after the other."""
+        clock = time.perf_counter_ns
+        for body in bodies:
+            begin = clock()
+            reply = tpmon.tpcall("ECHO", body)
+            times_ns.append(clock() - begin)
+            assert reply.data == body, "the service answered something else"
+
+    def close(self) -> None:
+        """Close sessions and connection."""
+        self._stack.close()

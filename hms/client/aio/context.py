@@ -1,0 +1,151 @@
+"""context(): connection and session in one object, for the simple case (F-B9, JMSContext)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from field_buffer.catalogue import IllegalState
+from hms.client.aio.browser import Browser
+from hms.client.aio.connection import Connection, connect
+from hms.client.aio.consumer import Consumer
+from hms.client.aio.producer import Producer
+from hms.client.aio.session import Session
+from hms.client.context_parts import ContextParts
+from hms.client.destinations import Destination, Topic, parse_destination
+from hms.client.message import Message
+from hms.client.receipt import Receipt
+from hms.client.streaming import Body
+from hms.constants import AckMode
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+class JMSContext(ContextParts[Producer, Consumer, Browser]):
+    """One connection with one session; producers and consumers are made when first needed.
+
+    Leaving its block commits if it is transacted (an exception rolls back), and closes all.
+    """
+
+    def __init__(self, connection: Connection, ack: AckMode, *, is_transacted: bool) -> None:
+        super().__init__()
+        self.connection = connection
+        self._kind = ack, is_transacted
+        self._session: Session | None = None
+        self._making = asyncio.Lock()
+
+    @property
+    def session(self) -> Session:  # type: ignore[override]  # there is none before it is awaited
+        """Its session; IllegalState before it was awaited."""
+        if self._session is None:
+            raise IllegalState(what="the context", detail="it was not awaited, so it is not open")
+        return self._session
+
+    # ---- open and close
+
+    async def open(self) -> Self:
+        """Connect and open the session; ConnectionRefused, or the node's own refusal."""
+        await self.connection.open()
+        if self._session is None:
+            try:
+                self._session = await self.connection.session(*self._kind)
+            except BaseException:
+                await self.connection.close()
+                raise
+        return self
+
+    async def close(self) -> None:
+        """Close the session and the connection."""
+        try:
+            if self._session is not None:
+                await self._session.close()
+        finally:
+            await self.connection.close()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.session.__aexit__(kind, error, trace)
+        finally:
+            await self.connection.close()
+
+    # ---- messages
+
+    async def send(
+        self,
+        dest: Destination | str,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Receipt:
+        """Send a message; options as of Producer.send."""
+        destination = parse_destination(dest)
+        make = self.session.producer
+        producer = await self._made(self._producers, destination, lambda: make(destination))
+        return await producer.send(body, properties, **options)
+
+    async def receive(
+        self,
+        dest: Destination | str,
+        timeout_s: float | None = None,
+        *,
+        selector: str | None = None,
+    ) -> Message | None:
+        """The next message, or None when the time is over. Cancelled, it has taken none."""
+        destination, make = parse_destination(dest), self.session.consumer
+        consumer = await self._made(
+            self._consumers, (destination, selector), lambda: make(destination, selector=selector)
+        )
+        return await consumer.receive(timeout_s)
+
+    async def _made(self, known: dict[_K, _T], key: _K, make: Callable[[], Awaitable[_T]]) -> _T:
+        """What is known, or made now by one task for all; what was refused is not kept."""
+        if key not in known:
+            async with self._making:
+                if key not in known:
+                    known[key] = await make()
+        return known[key]
+
+    # ---- the session
+
+    async def unsubscribe(self, topic: Topic | str, name: str) -> None:
+        """End a durable subscription; SubscriptionNotFound."""
+        await self.session.unsubscribe(topic, name)
+
+    async def ack(self) -> None:
+        """CLIENT: acknowledge all that was received so far."""
+        await self.session.ack()
+
+    async def recover(self) -> None:
+        """Have all that was not acknowledged delivered again."""
+        await self.session.recover()
+
+    async def commit(self) -> None:
+        """Commit its session."""
+        await self.session.commit()
+
+    async def rollback(self) -> None:
+        """Roll its session back."""
+        await self.session.rollback()
+
+
+def context(
+    address: str | list[str],
+    *,
+    ack: AckMode = AckMode.AUTO,
+    transacted: bool = False,
+    **options: Any,
+) -> JMSContext:
+    """A connection with a session: await it, or enter its block; options as of connect()."""
+    return JMSContext(connect(address, **options), ack, is_transacted=transacted)

@@ -1,0 +1,167 @@
+"""Blocks: which live messages lie in which segment of the log.
+
+The log is a ring: its oldest segment can go once what is live in it was written again at the head.
+So the engine knows the live messages of each segment. A *block* is up to about 256 messages of
+neighbouring records; a message knows its block and its slot there, and leaves both with the last
+queue or durable subscription that holds it. What is dead thus costs nothing, and what is live is
+found without looking at anything else.
+
+A position says where bytes lie: the segment in the upper bits, the offset in its file below.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from hms.engine.messages import StoredMessage
+
+SEGMENT_SHIFT = 32
+BLOCK_MESSAGES = 256
+OWN_BLOCK_MESSAGES = 32
+"""A batch of so many has a block of its own: it then learns its place in one step."""
+NOWHERE = -1
+RECORD_BYTES = 64
+"""About what a message takes in the log beside its head and body."""
+
+
+class Block:
+    """Live messages that lie close together; `base` is added to every offset."""
+
+    __slots__ = ("_blocks", "base", "live", "messages", "offsets", "segment")
+
+    def __init__(self, blocks: "Blocks") -> None:
+        self._blocks = blocks
+        self.messages: list[StoredMessage | None] = []
+        self.offsets = array("Q")
+        self.base = 0
+        self.live = 0
+        self.segment = NOWHERE
+
+    def left(self, message: StoredMessage, number: int) -> None:
+        """A place does not hold the message any more."""
+        holders = message.holders
+        if isinstance(holders, set) and len(holders) > 1:
+            holders.discard(number)
+        else:
+            self.free(message)
+
+    def free(self, message: StoredMessage) -> None:
+        """Nobody needs the message here; it still knows where it lay."""
+        if self.messages[message.slot] is not message:
+            return
+        self.messages[message.slot] = None
+        self.live -= 1
+        self._blocks.live_bytes -= message.length + RECORD_BYTES
+        if not self.live:
+            self._blocks.forget(self)
+
+    def landed(self, segment: int) -> None:
+        """Some of its messages lie in this segment; others may lie in later ones."""
+        if self.segment == NOWHERE:
+            self.segment = segment
+        if self.live:
+            self._blocks.landed(self)
+
+    def has(self, message: StoredMessage) -> bool:
+        """The log has to keep the message here."""
+        return self.messages[message.slot] is message
+
+
+class _Landing:
+    """Messages of one record in one block, whose place is not known before it is appended."""
+
+    __slots__ = ("_block", "_first", "_until")
+
+    def __init__(self, block: Block, first: int, until: int) -> None:
+        self._block, self._first, self._until = block, first, until
+
+    def landed(self, position: int) -> None:
+        """The record's messages begin here."""
+        block = self._block
+        if self._until - self._first >= OWN_BLOCK_MESSAGES:
+            block.base = position
+        else:
+            offsets = block.offsets
+            for slot in range(self._first, self._until):
+                offsets[slot] += position
+        block.landed(position >> SEGMENT_SHIFT)
+
+
+class Blocks:
+    """All blocks, by the oldest segment that they reach into."""
+
+    def __init__(self) -> None:
+        self._by_segment: dict[int, dict[Block, None]] = {}
+        self._open = Block(self)
+        self.live_bytes = 0
+        """What live messages take in the log."""
+
+    def add(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> _Landing | None:
+        """Messages of a record that is about to be appended, each already held by a place; offsets
+        count from where the record will say that it landed."""
+        if not messages:
+            return None
+        block = self._block_for(len(messages))
+        first = len(block.messages)
+        block.messages += messages
+        block.offsets.extend(offsets)
+        block.live += len(messages)
+        for slot, message in enumerate(messages, first):
+            message.block = block
+            message.slot = slot
+        self.live_bytes += sum([m.length for m in messages]) + RECORD_BYTES * len(messages)
+        return _Landing(block, first, first + len(messages))
+
+    def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> _Landing | None:
+        """The same for messages that the log knew already and is told again."""
+        for message in messages:
+            self.release(message)
+        return self.add(messages, offsets)
+
+    def release(self, message: StoredMessage) -> None:
+        """What the log has of the message now is not needed any more, whoever holds it."""
+        if message.block is not None:
+            message.block.free(message)
+
+    def lying_in(self, segment: int) -> Iterator[StoredMessage]:
+        """Live messages in this segment or an older one, oldest segment first."""
+        for number in sorted(n for n in self._by_segment if n <= segment):
+            for block in self._by_segment[number]:
+                yield from (m for m in block.messages if m is not None)
+
+    def landed(self, block: Block) -> None:
+        """A block's first messages have found their segment."""
+        self._by_segment.setdefault(block.segment, {})[block] = None
+
+    def forget(self, block: Block) -> None:
+        """Nothing in a block is live any more."""
+        blocks = self._by_segment.get(block.segment)
+        if blocks is not None:
+            blocks.pop(block, None)
+            if not blocks:
+                del self._by_segment[block.segment]
+
+    def _block_for(self, count: int) -> Block:
+        if count >= OWN_BLOCK_MESSAGES:
+            return Block(self)
+        filled = len(self._open.messages)
+        if filled and (not self._open.live or filled + count > BLOCK_MESSAGES):
+            self._open = Block(self)
+        return self._open
+
+
+def hold(messages: Sequence[StoredMessage], number: int) -> None:
+    """A queue or durable subscription holds messages from now on."""
+    for message in messages:
+        holders = message.holders
+        if not holders:
+            message.holders = number
+        elif isinstance(holders, set):
+            holders.add(number)
+        else:
+            message.holders = {holders, number}
+
+
+def offsets_of(messages: Sequence[StoredMessage], start: int) -> list[int]:
+    """Where each message's bytes begin when they follow one another from `start` on."""
+    return list(accumulate([m.length for m in messages], initial=start))[:-1]

@@ -1,0 +1,42 @@
+"""Topics: strings, patterns, and what finds one by the other. No I/O, no clock.
+
+strings, patterns   what topics and subscriptions are called (PUBSUB §3 … §5)
+index               which subscriptions a publication reaches
+tree, objects       which topics exist, and whose attributes they have (§3, §6)
+retained, delivery  what later subscribers get, and who has to take a publication (§8)
+"""
+
+from hms.engine.topics.delivery import Delivery, Missed, check_delivery
+from hms.engine.topics.index import TopicIndex
+from hms.engine.topics.objects import TopicObjects
+from hms.engine.topics.patterns import Pattern, Scheme
+from hms.engine.topics.retained import RetainedStore, Wants
+from hms.engine.topics.strings import (
+    DEFAULT_LIMITS,
+    TopicLimits,
+    ancestors,
+    check_topic,
+    is_given,
+    join_topic,
+)
+from hms.engine.topics.tree import TopicNode, TopicTree
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Delivery",
+    "Missed",
+    "Pattern",
+    "RetainedStore",
+    "Scheme",
+    "TopicIndex",
+    "TopicLimits",
+    "TopicNode",
+    "TopicObjects",
+    "TopicTree",
+    "Wants",
+    "ancestors",
+    "check_delivery",
+    "check_topic",
+    "is_given",
+    "join_topic",
+]

@@ -1,0 +1,99 @@
+"""Records about places and numbers: what else the log speaks of by number."""
+
+import struct
+from collections.abc import Sequence
+
+import msgspec
+
+from hms.records.kinds import Record, RecordType
+
+_NUMBER = struct.Struct("<Q")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A place that the log speaks of by its number.
+
+    kind: "queue", "topic" or "subscription" (a durable one; topic is then the topic's number).
+    """
+
+    number: int
+    kind: str
+    name: str
+    topic: int = 0
+    selector: str = ""
+    is_no_local: bool = False
+    client_id: str = ""
+    is_shared: bool = False
+    is_configured: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in a dictionary."""
+        return 160 + 4 * (len(self.name) + len(self.selector))
+
+
+class Dictionary(msgspec.Struct, frozen=True, array_like=True):
+    """What opens every segment, so that it reads alone, and a log whose beginning was retired
+    still knows which numbers were given."""
+
+    definitions: Sequence[Definition]
+    ids_below: int = 0
+    next_number: int = 0
+    next_seq: int = 0
+    now_ms: int = 0
+
+
+class NodeEvent(msgspec.Struct, frozen=True):
+    """what: "booted" or "stopped"; boot: "WARM" or "COLD"."""
+
+    what: str
+    at_ms: int
+    boot: str = ""
+    version: str = ""
+
+
+def defined(definition: Definition) -> Record:
+    """A place came to be."""
+    return Record(RecordType.DEFINED, 1, (_encode(definition),))
+
+
+def undefined(number: int) -> Record:
+    """A place is gone."""
+    return Record(RecordType.UNDEFINED, 1, (_NUMBER.pack(number),))
+
+
+def decode_definition(payload: bytes | memoryview) -> Definition:
+    """A DEFINED record's payload."""
+    return msgspec.msgpack.decode(payload, type=Definition)
+
+
+def decode_number(payload: bytes | memoryview) -> int:
+    """The payload of UNDEFINED (a place's number) or RESERVED (a message id)."""
+    number: int = _NUMBER.unpack(payload)[0]
+    return number
+
+
+def reserved(below: int) -> Record:
+    """No message id below this one is given again, whatever happens."""
+    return Record(RecordType.RESERVED, 1, (_NUMBER.pack(below),))
+
+
+def dictionary(content: Dictionary) -> Record:
+    """The first record of a segment."""
+    return Record(RecordType.DICTIONARY, 1, (_encode(content),))
+
+
+def decode_dictionary(payload: bytes | memoryview) -> Dictionary:
+    """A DICTIONARY record's payload."""
+    return msgspec.msgpack.decode(payload, type=Dictionary)
+
+
+def node_event(event: NodeEvent) -> Record:
+    """The node booted or stopped."""
+    return Record(RecordType.NODE, 1, (_encode(event),))
+
+
+def decode_node_event(payload: bytes | memoryview) -> NodeEvent:
+    """A NODE record's payload."""
+    return msgspec.msgpack.decode(payload, type=NodeEvent)

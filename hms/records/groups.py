@@ -1,0 +1,55 @@
+"""GROUP: records that hold together or not at all."""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hms.records.kinds import Landing, Record, RecordType
+
+_HEAD = struct.Struct("<QIIQI")
+_PART = struct.Struct("<B3xII")
+
+
+class Group(NamedTuple):
+    """A decoded GROUP record. client_uid, session and commit name the transaction; commit 0 is a
+    group that the node made itself."""
+
+    client_uid: int
+    session: int
+    commit: int
+    at_ms: int
+    records: list[Record]
+    offsets: list[int]
+    """Where each record's own payload begins in that of the group."""
+
+
+def group(
+    client_uid: int, session: int, commit: int, at_ms: int, parts: Iterable[Record]
+) -> Record:
+    """Records that become effective together."""
+    records = list(parts)
+    out: list[bytes | memoryview] = [_HEAD.pack(client_uid, session, commit, at_ms, len(records))]
+    landings: list[tuple[Landing, int]] = []
+    at = _HEAD.size
+    for record in records:
+        length = sum(len(part) for part in record.parts)
+        out.append(_PART.pack(record.type, record.events, length))
+        out += record.parts
+        at += _PART.size
+        landings += [(landing, at + offset) for landing, offset in record.landings]
+        at += length
+    return Record(RecordType.GROUP, max(1, sum(r.events for r in records)), out, landings)
+
+
+def decode_group(payload: bytes | memoryview) -> Group:
+    """A GROUP record's payload."""
+    client_uid, session, commit, at_ms, n = _HEAD.unpack_from(payload)
+    view, at = memoryview(payload), _HEAD.size
+    records, offsets = [], []
+    for _ in range(n):
+        kind, count, length = _PART.unpack_from(view, at)
+        at += _PART.size
+        records.append(Record(RecordType(kind), count, (view[at : at + length],)))
+        offsets.append(at)
+        at += length
+    return Group(client_uid, session, commit, at_ms, records, offsets)

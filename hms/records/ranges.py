@@ -1,0 +1,43 @@
+"""DELIVERED, ACKNOWLEDGED, FAILED, RELEASED, DISCARDED: what happened to ranges of messages."""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hms.records.kinds import Cause, Record, RecordType
+
+RANGES_HEAD = struct.Struct("<IQII")
+"""number, at_ms, cause, ranges."""
+_RANGE = struct.Struct("<QQ")
+
+
+class Ranges(NamedTuple):
+    """A decoded DELIVERED, ACKNOWLEDGED, FAILED, RELEASED or DISCARDED record.
+
+    number: of the queue or durable subscription; ranges: first and last message id, both included.
+    """
+
+    number: int
+    at_ms: int
+    cause: Cause
+    ranges: list[tuple[int, int]]
+
+
+def ranges(
+    kind: RecordType,
+    number: int,
+    at_ms: int,
+    spans: Sequence[tuple[int, int]],
+    cause: Cause = Cause.NONE,
+) -> Record:
+    """A record of what happened to ranges of messages."""
+    count = sum(last - first + 1 for first, last in spans)
+    head = RANGES_HEAD.pack(number, at_ms, cause, len(spans))
+    return Record(kind, count, (head + b"".join([_RANGE.pack(*span) for span in spans]),))
+
+
+def decode_ranges(payload: bytes | memoryview) -> Ranges:
+    """The payload of a record that `ranges` made."""
+    number, at_ms, cause, n = RANGES_HEAD.unpack_from(payload)
+    view = memoryview(payload)[RANGES_HEAD.size : RANGES_HEAD.size + n * _RANGE.size]
+    return Ranges(number, at_ms, Cause(cause), list(_RANGE.iter_unpack(view)))

@@ -1,0 +1,109 @@
+"""SENT: a batch of messages as the client packed it, with where each one waits."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from field_buffer.packing import Row, slice_payloads, unpack_rows
+from hms.records.kinds import Landing, Record, RecordType
+
+SENT_HEAD = struct.Struct("<IQQQIQIBxHQ")
+"""destination, first_message_id, timestamp_ms, client_uid, producer, first_sequence, count, flags,
+placements, first_seq."""
+MESSAGES_PER_BATCH_MAX = 1024
+PLACEMENT_BYTES_MAX = 8 + MESSAGES_PER_BATCH_MAX // 8
+"""What one durable subscription can take in a SENT record."""
+SENT_FORWARDED = 1
+"""The node itself moved the messages here, keeping id and history; for example to the DLQ."""
+_PLACEMENT = struct.Struct("<II")
+
+
+class Placement(NamedTuple):
+    """Where messages of a batch wait: the number of a queue or durable subscription, and one bit
+    per message (bit i of byte i // 8), or no bitmap when all of them do."""
+
+    number: int
+    bitmap: bytes
+
+
+class Sent(NamedTuple):
+    """A decoded SENT record. Message i has the id first_message_id + i."""
+
+    destination: int
+    first_message_id: int
+    timestamp_ms: int
+    client_uid: int
+    producer: int
+    first_sequence: int
+    message_count: int
+    is_forwarded: bool
+    placements: list[Placement]
+    pack: memoryview
+    first_seq: int = 0
+    """The first message's place in the order of arrival; the others follow."""
+    pack_offset: int = 0
+    """Where the pack begins in the record's payload; known of a decoded one."""
+
+    def rows(self) -> list[Row]:
+        """What the sender said of each message."""
+        return unpack_rows(self.pack, self.message_count)
+
+    def payloads(self, rows: Sequence[Row]) -> list[bytes]:
+        """Head and body of each message as one bytes."""
+        return slice_payloads(self.pack, rows)
+
+
+def sent(head: Sent, landing: Landing | None = None) -> Record:
+    """A SENT record around the pack of a batch; landing: who wants to know where that lies."""
+    flags = SENT_FORWARDED if head.is_forwarded else 0
+    start = SENT_HEAD.pack(*head[:7], flags, len(head.placements), head.first_seq)
+    places = [
+        _PLACEMENT.pack(place.number, len(place.bitmap)) + place.bitmap for place in head.placements
+    ]
+    before = start + b"".join(places)
+    landings = () if landing is None else ((landing, len(before)),)
+    return Record(RecordType.SENT, head.message_count, (before, head.pack), landings)
+
+
+def decode_sent(payload: bytes | memoryview) -> Sent:
+    """A SENT record's payload."""
+    values: tuple[int, ...] = SENT_HEAD.unpack_from(payload)
+    flags, n, first_seq = values[-3:]
+    at = SENT_HEAD.size
+    placements = []
+    for _ in range(n):
+        number, size = _PLACEMENT.unpack_from(payload, at)
+        at += _PLACEMENT.size
+        placements.append(Placement(number, bytes(payload[at : at + size])))
+        at += size
+    destination, first_id, timestamp_ms, client_uid, producer, first_sequence, count = values[:7]
+    return Sent(
+        destination,
+        first_id,
+        timestamp_ms,
+        client_uid,
+        producer,
+        first_sequence,
+        count,
+        bool(flags & SENT_FORWARDED),
+        placements,
+        memoryview(payload)[at:],
+        first_seq,
+        at,
+    )
+
+
+def bitmap(flags: Sequence[bool]) -> bytes:
+    """One bit per flag, lowest first."""
+    value = sum(1 << i for i, is_set in enumerate(flags) if is_set)
+    return value.to_bytes((len(flags) + 7) // 8, "little")
+
+
+def bits(data: bytes, count: int) -> Iterator[bool]:
+    """The flags of a bitmap; an empty one means that every flag is set."""
+    if not data:
+        yield from (True for _ in range(count))
+        return
+    value = int.from_bytes(data, "little")
+    for i in range(count):
+        yield bool(value >> i & 1)

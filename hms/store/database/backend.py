@@ -1,0 +1,106 @@
+"""Backend: what the store needs of a database; postgresql.py and sqlite.py have it.
+
+A backend knows tables and transactions, and nothing of records. What it cannot reach for the moment
+raises Unreachable, and the store decides how long to try again; what is taken by another node
+raises StoreFenced.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from field_buffer.errors import FieldValue
+from hms.store.database.changes import Changes
+from hms.store.database.owner import Owner
+from hms.store.database.rows import (
+    BatchRow,
+    CommitRow,
+    Entry,
+    MemoryChanges,
+    MessageRow,
+    Meta,
+    StayRow,
+)
+
+
+class Unreachable(Exception):  # noqa: N818 - it says what the database is
+    """The database does not answer, or cannot do it now; it may be asked again."""
+
+
+class Claim(NamedTuple):
+    """Who asks for the store, and for how long at a time."""
+
+    node_uid: int
+    owner: Owner
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What is written at once, if epoch and sequence number are still ours.
+
+    blob: the payloads of all records, one behind the other; the first one begins at `base`, so a
+    position minus base is a place in it.
+    """
+
+    before: Meta
+    after: Meta
+    entries: Sequence[Entry]
+    blob: bytes
+    base: int
+    changes: Changes
+    memory: MemoryChanges
+    at_ms: int
+    keeps_history: bool
+
+
+class Backend(Protocol):
+    """One node's tables. One thread at a time, but for read()."""
+
+    shown: str
+    """The database as operators see it, without secrets."""
+
+    def claim(self, claim: Claim) -> Meta:
+        """Connect, make or upgrade the tables, and take the next epoch. Raises StoreLocked,
+        StoreFormatUnknown, DatabaseUnavailable."""
+
+    def definitions(self) -> list[bytes]:
+        """Encoded definitions, topics before their subscriptions."""
+
+    def ids_below(self) -> list[int]:
+        """Bounds of the ids given away, one for each node index."""
+
+    def batches(self) -> Iterable[BatchRow]:
+        """All batches that are remembered."""
+
+    def commits(self) -> Iterable[CommitRow]:
+        """All commits that are remembered."""
+
+    def messages(self) -> Iterator[tuple[MessageRow, bytes]]:
+        """Every message with its head and body, by position; beside stays()."""
+
+    def stays(self) -> Iterator[StayRow]:
+        """Every message at each of its places, by position; beside messages()."""
+
+    def write(self, transaction: Transaction) -> None:
+        """All of it, or nothing; also when it is asked twice. Raises Unreachable when the outcome
+        is not known, StoreFenced when another node has the store."""
+
+    def renew(self) -> None:
+        """Hold the lease a further time. Raises Unreachable and StoreFenced."""
+
+    def prune(self, before_ms: int, before_position: int, rows_max: int) -> int:
+        """Delete the oldest rows of the history that are older than this or lie before that
+        position, not more than so many; how many they were."""
+
+    def shortage(self) -> str | None:
+        """Why nothing new should be stored, if the database knows it beforehand."""
+
+    def read(self, position: int, size: int) -> bytes | None:
+        """Bytes of a message, from any thread; None when it is gone. Raises Unreachable."""
+
+    def describe(self) -> dict[str, FieldValue]:
+        """Figures for operators."""
+
+    def close(self, *, is_released: bool) -> None:
+        """Let go of the connections, and of the lease if it is ours to give back."""

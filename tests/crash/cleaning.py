@@ -1,0 +1,106 @@
+"""Programs that clean the log: what waits in the oldest segment moves, then it is let go."""
+
+from collections.abc import Callable
+
+from hms.store.journal.ring import LogLimits
+from tests.crash.program import SMALL, Run, Setting, fail_at, io_error, live
+from tests.crash.recording import Killed, RecordingDisk
+
+ALL_HISTORY = Setting(SMALL, LogLimits())
+SHORT_HISTORY = Setting(SMALL, LogLimits(history_bytes_max=2 * SMALL))
+NO_HISTORY = Setting(SMALL, LogLimits(history_bytes_max=0))
+
+
+def busy(rounds: int, *, spare: bool = True) -> Callable[[Run], None]:
+    """Work: messages come and go, one in five stays long, and the log is cleaned."""
+
+    def work(run: Run) -> None:
+        for n in range(rounds):
+            run.append(500 + 60 * (n % 4))
+            run.append(300)
+            run.take(2 if n % 3 else 1)
+            run.clean()
+            run.commit()
+            if spare or n % 3 == 0:
+                run.journal.maintain()
+
+    return work
+
+
+def cleaning_with_a_history(disk: RecordingDisk) -> None:
+    """Segments get the history's name."""
+    for _ in range(2):
+        live(disk, busy(30), ALL_HISTORY)
+
+
+def cleaning_with_a_short_history(disk: RecordingDisk) -> None:
+    """The history's oldest segments become spares, or are removed."""
+    live(disk, busy(45), SHORT_HISTORY)
+    live(disk, busy(15, spare=False), SHORT_HISTORY)
+
+
+def cleaning_without_a_history(disk: RecordingDisk) -> None:
+    """Segments become spares at once, or are removed."""
+    live(disk, busy(35), NO_HISTORY)
+    live(disk, busy(20, spare=False), NO_HISTORY)
+
+
+def moving_over_segment_ends(disk: RecordingDisk) -> None:
+    """What is moved begins in one segment and ends in another, with one sync for each."""
+    live(disk, _move_late, ALL_HISTORY)
+
+
+def _move_late(run: Run) -> None:
+    for n in range(24):
+        for k in range(n % 4 + 1):
+            run.append(600 + 90 * k)
+        run.take(n % 4)
+        if n % 2:
+            run.clean()
+        run.commit()
+        run.journal.maintain()
+
+
+def killed_while_cleaning(disk: RecordingDisk) -> None:
+    """The process dies at the calls that begin segments and let them go."""
+    for setting in (SHORT_HISTORY, NO_HISTORY):
+        live(disk, busy(25), setting)
+        for call, nth in (
+            ("rename", 1),
+            ("rename", 2),
+            ("fsync_dir", 1),
+            ("fsync_dir", 2),
+            ("unlink", 1),
+            ("fdatasync", 4),
+            ("pwritev", 5),
+        ):
+            live(disk, until(call, nth, Killed()), setting)
+
+
+def failed_syncs_while_cleaning(disk: RecordingDisk) -> None:
+    """A sync fails while moved records are written, or a name."""
+    live(disk, busy(25), SHORT_HISTORY)
+    for call, nth in (("fdatasync", 3), ("fdatasync", 6), ("fsync_dir", 2), ("pwritev", 4)):
+        live(disk, until(call, nth, io_error()), SHORT_HISTORY)
+
+
+def until(call: str, nth: int, fault: BaseException) -> Callable[[Run], None]:
+    """Work until a fault, at the latest until the log was cleaned some times."""
+
+    def work(run: Run) -> None:
+        run.disk.before = fail_at(nth, call, fault)
+        busy(14)(run)
+
+    return work
+
+
+CLEANING: tuple[Callable[[RecordingDisk], None], ...] = (
+    cleaning_with_a_history,
+    moving_over_segment_ends,
+    cleaning_with_a_short_history,
+    cleaning_without_a_history,
+    killed_while_cleaning,
+    failed_syncs_while_cleaning,
+)
+LIMITED = frozenset(CLEANING[2:])
+"""What the history keeps is limited, so its oldest part is removed, in any order after a crash."""

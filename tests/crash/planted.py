@@ -1,0 +1,199 @@
+"""Mistakes in the journal that are planted on purpose: an enumeration that never failed proves
+nothing. Each is given with the program that must show it.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import hms.store.journal.walk as walking
+from hms.store.journal.disk import UPDATE, Disk, write_all
+from hms.store.journal.format import Entry, pack_records, pack_segment_header
+from hms.store.journal.journal import Journal
+from hms.store.journal.recovery import Recovery
+from hms.store.journal.ring import Ring
+from hms.store.journal.segment import SPARE_NAME, Segment
+from hms.store.journal.spare import Spare
+from hms.store.journal.walk import opened, segment_file
+from tests.crash.cleaning import (
+    cleaning_with_a_history,
+    killed_while_cleaning,
+    moving_over_segment_ends,
+)
+from tests.crash.programs import (
+    batches_over_segments,
+    failed_syncs,
+    several_boots,
+)
+from tests.crash.recording import RecordingDisk
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+Program = Callable[[RecordingDisk], None]
+
+
+def _write_with(sync: Callable[[Segment], None]) -> Callable[[Segment, Sequence[Entry]], None]:
+    def write(self: Segment, entries: Sequence[Entry]) -> None:
+        buffers = pack_records(entries, self._salt)
+        self._end = write_all(self._disk, self._fd, buffers, self._end)
+        sync(self)
+
+    return write
+
+
+def confirmation_before_sync(patch: pytest.MonkeyPatch) -> None:
+    """What was written is called durable; the sync comes with the next batch."""
+    waiting: list[Segment] = []
+
+    def late(segment: Segment) -> None:
+        if waiting and waiting.pop() is segment:
+            segment._disk.fdatasync(segment._fd)
+        waiting.append(segment)
+
+    patch.setattr(Segment, "write", _write_with(late))
+
+
+def no_sync(patch: pytest.MonkeyPatch) -> None:
+    """The sync of a batch is left out."""
+    patch.setattr(Segment, "write", _write_with(lambda _segment: None))
+
+
+def sync_retried(patch: pytest.MonkeyPatch) -> None:
+    """A failed sync is tried again, and then reports success."""
+
+    def stubborn(segment: Segment) -> None:
+        with contextlib.suppress(OSError):
+            segment._disk.fdatasync(segment._fd)
+            return
+        segment._disk.fdatasync(segment._fd)
+
+    patch.setattr(Segment, "write", _write_with(stubborn))
+
+
+def checksum_skipped(patch: pytest.MonkeyPatch) -> None:
+    """A record whose header is whole is believed."""
+    patch.setattr(walking, "is_whole", lambda _header, _payload: True)
+
+
+def directory_sync_missing(patch: pytest.MonkeyPatch) -> None:
+    """No name is ever made safe."""
+    patch.setattr(RecordingDisk, "fsync_dir", lambda _self, _path: None)
+
+
+def _begin_with(
+    steps: Callable[[Disk, Path, int, Path, bytes], None],
+) -> Callable[..., Segment]:
+    def begin(
+        cls: type[Segment],
+        disk: Disk,
+        directory: Path,
+        fd: int,
+        number: int,
+        node: tuple[int, int],
+        *lsns: int,
+    ) -> Segment:
+        header = pack_segment_header(node[1], node[0], number, *lsns)
+        path = segment_file(directory, number)
+        steps(disk, directory, fd, path, header)
+        return cls(disk, path, fd, number, header)
+
+    return classmethod(begin)  # type: ignore[return-value]
+
+
+def rename_not_synced_before_use(patch: pytest.MonkeyPatch) -> None:
+    """Records go into a segment whose name is made safe only when the next one begins."""
+
+    def steps(disk: Disk, directory: Path, fd: int, path: Path, header: bytes) -> None:
+        write_all(disk, fd, [header], 0)
+        disk.fdatasync(fd)
+        disk.fsync_dir(directory)
+        disk.rename(directory / SPARE_NAME, path)
+
+    patch.setattr(Segment, "begin", _begin_with(steps))
+
+
+def header_not_synced_before_rename(patch: pytest.MonkeyPatch) -> None:
+    """A segment can get its name without a header, and the one before it be sealed."""
+
+    def steps(disk: Disk, directory: Path, fd: int, path: Path, header: bytes) -> None:
+        disk.rename(directory / SPARE_NAME, path)
+        disk.fsync_dir(directory)
+        write_all(disk, fd, [header], 0)
+
+    patch.setattr(Segment, "begin", _begin_with(steps))
+
+
+def sealed_too_early(patch: pytest.MonkeyPatch) -> None:
+    """The seal promises a successor that is not there yet."""
+    write, begin = Journal._write, Journal._begin_segment
+
+    def hasty(self: Journal, number: int, entries: Sequence[Entry]) -> None:
+        segment = self._segment
+        if segment is not None and number != segment.number:
+            segment.seal(entries[0].lsn)
+            self._segment = begin(self, number, entries[0].lsn)
+        write(self, number, entries)
+
+    patch.setattr(Journal, "_write", hasty)
+
+
+def tail_not_written_again(patch: pytest.MonkeyPatch) -> None:
+    """Recovery trusts a sync to save what a failed sync had given up."""
+
+    def cut_tail(self: Recovery) -> None:
+        if self._tail is not None:
+            with opened(self._disk, self._tail.file, UPDATE) as fd:
+                self._disk.ftruncate(fd, self._tail_end)
+                self._disk.fsync(fd)
+
+    patch.setattr(Recovery, "cut_tail", cut_tail)
+
+
+def let_go_before_the_moved_is_synced(patch: pytest.MonkeyPatch) -> None:
+    """A new segment says that the log begins later, while records are moved into that segment."""
+
+    def cleaned(self: Ring, segment: int, _last_lsn: int) -> None:
+        self._cleaned = segment + 1, 0
+
+    patch.setattr(Ring, "cleaned", cleaned)
+
+
+def removed_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A segment is removed when its records are appended again, not when they are safe."""
+    cleaned = Ring.cleaned
+
+    def hasty(self: Ring, segment: int, last_lsn: int) -> None:
+        cleaned(self, segment, last_lsn)
+        self.oldest = segment + 1
+        self.let_go()
+
+    patch.setattr(Ring, "cleaned", hasty)
+
+
+def zeros_before_the_name_is_safe(patch: pytest.MonkeyPatch) -> None:
+    """An old segment's file is filled with zeros while a crash may bring its old name back."""
+    is_prepared = Spare._is_prepared
+
+    def hasty(self: Spare, fd: int) -> bool:
+        if not is_prepared(self, fd):
+            self._fill(fd)
+        return True
+
+    patch.setattr(Spare, "_is_prepared", hasty)
+
+
+PLANTS: dict[Plant, Program] = {
+    confirmation_before_sync: several_boots,
+    no_sync: several_boots,
+    sync_retried: failed_syncs,
+    checksum_skipped: several_boots,
+    directory_sync_missing: several_boots,
+    rename_not_synced_before_use: several_boots,
+    header_not_synced_before_rename: batches_over_segments,
+    sealed_too_early: batches_over_segments,
+    tail_not_written_again: failed_syncs,
+    let_go_before_the_moved_is_synced: moving_over_segment_ends,
+    removed_at_once: cleaning_with_a_history,
+    zeros_before_the_name_is_safe: killed_while_cleaning,
+}

@@ -1,0 +1,64 @@
+"""Housekeeping: the log's oldest segments are emptied, so that the store can let them go.
+
+What is live in the oldest segment is appended again in small pieces, between the commands of
+clients. The bytes come from memory or are read back without holding the engine's lock (P5); a
+message that was acknowledged meanwhile is left out by the engine.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from hms.engine.messages import StoredMessage
+from hms.store.interface import Store
+from tpmon.bodies import Bodies
+
+Change = Callable[[Callable[[Effects, int], None]], None]
+
+
+class Housekeeping:
+    """One cleaning at a time, on a storage worker that does not lead."""
+
+    def __init__(self, engine: Engine, store: Store, change: Change) -> None:
+        self._engine, self._store, self._change = engine, store, change
+        self._bodies = Bodies(store)
+        self._running = threading.Lock()
+        self.wait_for_log: Callable[[], None] = lambda: None
+        """Called between pieces: returns when the log's backlog is small."""
+
+    @property
+    def is_due(self) -> bool:
+        """There is a segment to clean, and nobody does."""
+        if self._running.locked():
+            return False
+        return self._store.next_to_clean(self._engine.live_bytes()) is not None
+
+    def run(self) -> None:
+        """Clean as many segments as it is time for; none that began during this run."""
+        if not self._running.acquire(blocking=False):
+            return
+        try:
+            newest = self._store.newest_segment
+            while (segment := self._store.next_to_clean(self._engine.live_bytes())) is not None:
+                if segment >= newest:
+                    break
+                self._clean(segment)
+        finally:
+            self._running.release()
+
+    def _clean(self, segment: int) -> None:
+        while messages := self._next(segment):
+            found = [(message, self._bodies.of(message)) for message in messages]
+            self._move(segment, found)
+            self.wait_for_log()
+        self._change(lambda fx, _now: self._engine.restate(fx))
+        self._store.cleaned(segment)
+
+    def _next(self, segment: int) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        self._change(lambda _fx, _now: found.extend(self._engine.next_to_move(segment)))
+        return found
+
+    def _move(self, segment: int, found: Sequence[tuple[StoredMessage, bytes]]) -> None:
+        self._change(lambda fx, now_ms: self._engine.move(segment, found, now_ms, fx))
