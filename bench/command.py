@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from boot.bench.pairs import Row, compare, rows_text
+from boot.bench.pairs import Row, compare, rows_markdown, rows_text
 from boot.bench.systems import HMS, NullSystem, System
 from boot.bench.workloads import WORKLOADS, Workload
 
@@ -27,6 +27,7 @@ def parser(text: str) -> argparse.ArgumentParser:
     made.add_argument("--window", type=int, help="unconfirmed messages of a producer")
     made.add_argument("--rate", type=float, help="messages a second of W4r")
     made.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
+    made.add_argument("--markdown", action="store_true", help="print the table for a page")
     made.add_argument("--json", type=Path, help="write the rows there too")
     return made
 
@@ -49,7 +50,7 @@ def said(line: str) -> None:
 
 def show(options: argparse.Namespace, rows: Sequence[Row]) -> None:
     """Print the table, and write the rows where they were wanted."""
-    print(rows_text(rows))
+    print(rows_markdown(rows) if options.markdown else rows_text(rows))
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 

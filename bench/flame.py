@@ -65,9 +65,7 @@ def graph(root: Frame, title: str) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
     style = "<style>text{font:11px monospace}rect{stroke:#fff}</style>"
     name = f'<text x="4" y="{_ROW - 4}">{html.escape(title)}</text>'
-    return "\n".join(
-        [head + 'viewBox="0 0 %d %d">' % (_WIDTH, height), style, name, *shapes, "</svg>"]
-    )
+    return "\n".join([f'{head}viewBox="0 0 {_WIDTH} {height}">', style, name, *shapes, "</svg>"])
 
 
 def _draw(frame: Frame, x: float, width: float, depth: int, total: int, shapes: list[str]) -> int:

@@ -36,20 +36,8 @@ def _recording(pids: Mapping[str, int], folder: Path, options: Namespace) -> Ite
     spy = _tool("py-spy")
     if spy is None:
         sys.exit("bench.profile needs py-spy: pip install py-spy")
-    recorders = []
-    for name, pid in pids.items():
-        command = [spy, "record", "--pid", str(pid), "--format", "raw", "--nonblocking"]
-        command += ["--rate", str(_PER_S), "--duration", "3600", "--threads"]
-        command += [] if options.lines else ["--function"]
-        command += ["--gil"] if options.gil else []
-        command += ["--output", str(folder / f"{name}.raw")]
-        recorders.append(_start(command))
-    perf = _tool("perf")
-    if perf is not None and options.perf:
-        node = str(pids["node"])
-        recorders.append(
-            _start([perf, "record", "-q", "-g", "-p", node, "-o", str(folder / "perf.data")])
-        )
+    recorders = [_spy(spy, pid, folder / f"{name}.raw", options) for name, pid in pids.items()]
+    recorders += _perf(pids, folder) if options.perf else []
     try:
         yield
     finally:
@@ -57,6 +45,22 @@ def _recording(pids: Mapping[str, int], folder: Path, options: Namespace) -> Ite
             recorder.send_signal(signal.SIGINT)
         for recorder in recorders:
             recorder.wait(_STOP_S)
+
+
+def _spy(spy: str, pid: int, out: Path, options: Namespace) -> "subprocess.Popen[bytes]":
+    how = ["--format", "raw", "--rate", str(_PER_S), "--duration", "3600", "--threads"]
+    how += ["--nonblocking"] if options.lines else ["--nonblocking", "--function"]
+    how += ["--gil"] if options.gil else []
+    return _start([spy, "record", "--pid", str(pid), *how, "--output", str(out)])
+
+
+def _perf(pids: Mapping[str, int], folder: Path) -> list["subprocess.Popen[bytes]"]:
+    """Native functions of the node, where perf is there."""
+    perf = _tool("perf")
+    out = str(folder / "perf.data")
+    return (
+        [_start([perf, "record", "-q", "-g", "-p", str(pids["node"]), "-o", out])] if perf else []
+    )
 
 
 def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":

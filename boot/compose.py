@@ -1,12 +1,13 @@
 """From a checked configuration to what the parts of a node are told."""
 
-import time
 import zlib
 from importlib.metadata import PackageNotFoundError, version
 
+from boot.clock import EvenClock
 from boot.config import Config, Node, Queue, Topic
 from boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
+from hms.store.journal.ring import LogLimits
 from tpmon.broker import Identity
 from tpmon.gateway import GatewayLimits
 from tpmon.declared import Declared
@@ -31,9 +32,8 @@ def hms_version() -> str:
         return "source"
 
 
-def clock_ms() -> int:
-    """Milliseconds since 1970 UTC."""
-    return time.time_ns() // 1_000_000
+clock_ms = EvenClock()
+"""Milliseconds since 1970 UTC."""
 
 
 def engine_settings(config: Config, node: Node) -> EngineSettings:
@@ -92,6 +92,11 @@ def declared(config: Config, node: Node) -> list[Declared]:
         for queue in config.queues_of(node)
         if queue.listener
     ]
+
+
+def log_limits(node: Node) -> LogLimits:
+    """What the log and its history may take."""
+    return LogLimits(node.max_log_bytes, node.history_bytes, node.history_age_s)
 
 
 def gateway_limits(node: Node) -> GatewayLimits:

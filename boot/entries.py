@@ -38,6 +38,11 @@ class Node:
     group: Group
     listen: tuple[str, ...]
     store: Path
+    database: str | None
+    database_password: str | None
+    table_prefix: str | None
+    database_lease_s: float
+    database_retry_s: float
     runtime: Path
     boot: str
     maxsession: int
@@ -45,6 +50,9 @@ class Node:
     max_message_bytes: int
     max_transaction_bytes: int
     segment_bytes: int
+    max_log_bytes: int
+    history_bytes: int
+    history_age_s: float
     max_memory_bytes: int
     max_pending_bytes: int
     max_requests: int

@@ -20,9 +20,10 @@ log = logging.getLogger("hms.servers")
 class Instance:
     """A place for one process; start_at: when the next one is due, None when there is none.
 
-    fault: why it is not started again; last_end: how the last one ended; is_serving: it offers its
-    services. ready_fd: its process writes to it when it serves, or closes it by ending. The process reads a pipe whose other end only the node has: when the node ends,
-    however that may be, the process ends too.
+    fault: why it is not started again; last_end: how the last process ended; is_serving: it offers
+    its services. ready_fd: its process writes to it when it serves, or closes it by ending. The
+    process reads a pipe whose other end only the node has: when the node ends, however that may be,
+    the process ends too.
     """
 
     server: Server
@@ -117,6 +118,7 @@ class Pool:
     leaving: list[Instance] = field(default_factory=list)
     newcomer: Instance | None = None
     restarted: int = 0
+    restart_faults: int = 0
     restart_fault: str = ""
 
     @property
@@ -155,11 +157,12 @@ class Pool:
             if self.leaving:
                 self.leaving.pop(0).retire()
             self.newcomer = self.add() if self.leaving else None
-            self.restarted += not self.is_restarting
+            self.restarted += 0 if self.is_restarting else 1
 
     def _give_up_restart(self, newcomer: Instance) -> None:
         newcomer.retire()
         self.leaving, self.newcomer = [], None
+        self.restart_faults += 1
         self.restart_fault = newcomer.last_end or "the new process did not begin to serve"
         log.error("server %s is not restarted: %s", self.server.name, self.restart_fault)
 
@@ -182,6 +185,7 @@ class Pool:
             "restarts": sum(i.restarts.count for i in self.instances),
             "restarting": self.is_restarting,
             "restarted": self.restarted,
+            "restart_faults": self.restart_faults,
             "restart_fault": self.restart_fault,
             "fault": next((i.fault for i in self.instances if i.fault), ""),
         }

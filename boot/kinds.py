@@ -165,7 +165,11 @@ def variables(value: Any) -> tuple[str, ...]:
 
 def service(value: Any) -> str:
     """A service's name, or nothing."""
-    if not isinstance(value, str) or len(value) > SERVICE_CHARACTERS_MAX or (value and not value.isprintable()):
+    if (
+        not isinstance(value, str)
+        or len(value) > SERVICE_CHARACTERS_MAX
+        or (value and not value.isprintable())
+    ):
         raise Refused(f"must be the name of a service, not {shown(value)}")
     return value
 

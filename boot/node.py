@@ -15,20 +15,19 @@ import signal
 import sys
 import threading
 from collections.abc import Hashable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
-
-from apscheduler.schedulers.background import BackgroundScheduler
 
 from boot import compose
 from boot.config import Config, Node, load
 from boot.ready import tell_failed, tell_ready
+from boot.scheduler import EvenScheduler
 from boot.servers import Servers
+from boot.stores import open_store
 from field_buffer.catalogue import NodeFailed, NodeStopping
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.store.journal import Journal
 from tpmon.broker import INTERNAL, TICK, Broker, Lost
 from tpmon.gateway import Gateway, PeerKey
 from tpmon.wire import Frame
@@ -52,9 +51,7 @@ class NodeProcess:
         self._start = start
         self._failed = False
         self._stops = 0
-        self._journal = Journal.open(
-            node.store, segment_bytes=node.segment_bytes, node_uid=compose.node_uid(config, node)
-        )
+        self._journal = open_store(config, node)
         self._engine = Engine(compose.engine_settings(config, node))
         self._broker = Broker(
             self._engine,
@@ -69,7 +66,7 @@ class NodeProcess:
             on_lost=self._on_lost,
             limits=compose.gateway_limits(node),
         )
-        self._scheduler = BackgroundScheduler(timezone="UTC")
+        self._scheduler = EvenScheduler(timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
 
     def run(self, ready_fd: int | None) -> int:
@@ -137,7 +134,7 @@ class NodeProcess:
 
     def _arm(self, due_ms: int) -> None:
         """A TICK at that time; an earlier wish replaces a later one."""
-        at = datetime.fromtimestamp(due_ms / 1000, UTC)
+        at = datetime.now(UTC) + timedelta(milliseconds=due_ms - compose.clock_ms())
         self._scheduler.add_job(
             self._tick,
             "date",

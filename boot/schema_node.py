@@ -1,6 +1,6 @@
 """The sections of hms.conf that describe nodes: [domain], [node.NAME] and [svrgroup.NAME]."""
 
-from boot import kinds
+from boot import database_kinds, kinds
 from boot.keys import ABSENT, Key, Section
 
 CLUSTER = f"nodes do not form clusters: {ABSENT}"
@@ -37,6 +37,39 @@ NODE = Section(
             None,
             "Directory of the log; relative to this file. One node owns one store.",
             otherwise="var/NAME/store",
+        ),
+        Key(
+            "database",
+            database_kinds.database,
+            None,
+            'A database instead of the log: "postgresql://USER@HOST/NAME" or "sqlite:PATH".',
+            otherwise="none: the log in store",
+        ),
+        Key(
+            "database_password",
+            database_kinds.secret,
+            None,
+            'Where its password is, never the password itself: "env:NAME" or "file:PATH".',
+            otherwise="none",
+        ),
+        Key(
+            "table_prefix",
+            database_kinds.table_prefix,
+            None,
+            "What the tables' names begin with; nodes that share a database differ in it.",
+            otherwise="NAME_ in small letters",
+        ),
+        Key(
+            "database_lease_s",
+            kinds.number(1, 3600),
+            15,
+            "How long a silent node keeps its claim on the tables; then another may take it.",
+        ),
+        Key(
+            "database_retry_s",
+            kinds.number(0, 86_400),
+            60,
+            "How long a database that does not answer is waited for before the node stops.",
         ),
         Key(
             "runtime",
@@ -81,6 +114,24 @@ NODE = Section(
             kinds.size(1 << 20, 2 << 30, multiple=8),
             "64 MiB",
             "The size of one file of the log, given to the disk in advance.",
+        ),
+        Key(
+            "max_log_bytes",
+            kinds.size(0, 1 << 50),
+            0,
+            "The most the log may take, at least 8 segments; beyond it sending is refused. 0: no limit.",
+        ),
+        Key(
+            "history_bytes",
+            kinds.size(0, 1 << 50),
+            "16 GiB",
+            "How much of the past is kept beside the log; the oldest goes first. 0: none.",
+        ),
+        Key(
+            "history_age_s",
+            kinds.number(0, 10 * 366 * 86_400),
+            0,
+            "How long the past is kept, counted from a segment's last record. 0: as long as it fits.",
         ),
         Key(
             "max_memory_bytes",

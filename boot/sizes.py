@@ -15,6 +15,10 @@ FRAME_ROOM_BYTES_MIN = 640 << 10
 RECORD_ROOM_BYTES = 64 << 10
 """What a frame's record takes besides, and what else its segment begins with."""
 
+DATABASE_RECORD_BYTES_MAX = 512 << 20
+"""The largest record that a database store takes."""
+SEGMENTS_MIN = 8
+"""A log with a limit has at least so many segments."""
 SEGMENT_BYTES = 16 << 10
 """What a segment's and a record's headers take."""
 
@@ -46,6 +50,10 @@ def check_sizes(node: Found, report: Report) -> None:
     ]
     if not any(bad) and node.is_good("max_message_bytes", "segment_bytes"):
         _check_frame(node, report)
+    if node.is_good("max_log_bytes", "segment_bytes"):
+        _check_log(node, report)
+    if node.values["database"] is not None:
+        _check_database(node, report)
 
 
 def _is_above(node: Found, small: str, large: str, share: int, report: Report) -> bool:
@@ -59,6 +67,29 @@ def _is_above(node: Found, small: str, large: str, share: int, report: Report) -
     )
     report.add((*node.path, at), text)
     return True
+
+
+def _check_database(node: Found, report: Report) -> None:
+    """What only a log can do is refused, and so is a record that no database takes."""
+    segment, most = node.values["segment_bytes"], DATABASE_RECORD_BYTES_MAX
+    if node.is_good("segment_bytes") and segment > most:
+        text = f"{node.title} segment_bytes {spell_size(segment)} is above {spell_size(most)}, "
+        report.add((*node.path, "segment_bytes"), f"{text}the largest record of a database store")
+    if node.is_good("max_log_bytes") and node.values["max_log_bytes"]:
+        text = f"{node.title} max_log_bytes: a database has no log to be limited"
+        report.add((*node.path, "max_log_bytes"), text)
+
+
+def _check_log(node: Found, report: Report) -> None:
+    """A limit of the log leaves room for what is moved while it is cleaned."""
+    limit, segment = node.values["max_log_bytes"], node.values["segment_bytes"]
+    if 0 < limit < SEGMENTS_MIN * segment:
+        at = "max_log_bytes" if "max_log_bytes" in node.given else "segment_bytes"
+        text = (
+            f"{node.title} max_log_bytes {spell_size(limit)} is below {SEGMENTS_MIN} times "
+            f"segment_bytes {spell_size(segment)}: a log needs so many files to be cleaned"
+        )
+        report.add((*node.path, at), text)
 
 
 def _check_frame(node: Found, report: Report) -> None:

@@ -704,6 +704,52 @@ class RecordTooLarge(TpLimit):
     )
 
 
+class StoreFenced(TpSystem):
+    """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
+
+    number: ClassVar[int] = 5020
+    text: ClassVar[str] = (
+        "another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}"
+    )
+    cure_text: ClassVar[str] = (
+        "This node stops and has written nothing since; the other one has all that was "
+        "confirmed. Look why this one was silent for longer than its lease "
+        "(database_lease_s)."
+    )
+
+
+class DatabaseUnavailable(TpSystem):
+    """HMS-5021: the database {path} cannot be used: {detail}."""
+
+    number: ClassVar[int] = 5021
+    text: ClassVar[str] = "the database {path} cannot be used: {detail}"
+    cure_text: ClassVar[str] = (
+        "Check that the server runs, that database and database_password in hms.conf are "
+        "right, and that the role may create and change tables there."
+    )
+
+
+class DatabaseLost(TpSystem):
+    """HMS-5022: the database {path} does not answer, and was waited for {limit_s} s: {detail}."""
+
+    number: ClassVar[int] = 5022
+    text: ClassVar[str] = (
+        "the database {path} does not answer, and was waited for {limit_s} s: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "The node stops so that nothing is confirmed that is not safe. Start the database, "
+        "then boot WARM; database_retry_s says how long a node waits."
+    )
+
+
+class DatabaseDriverMissing(TpSystem):
+    """HMS-5023: a database store on PostgreSQL needs psycopg: {detail}."""
+
+    number: ClassVar[int] = 5023
+    text: ClassVar[str] = "a database store on PostgreSQL needs psycopg: {detail}"
+    cure_text: ClassVar[str] = "pip install 'hybrid-messaging[sql]'"
+
+
 class ServiceNotFound(TpNoEntry):
     """HMS-6001: no server offers the service {service}."""
 
@@ -1064,6 +1110,10 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5005: StoreFull,
     5006: StoreUnavailable,
     5007: RecordTooLarge,
+    5020: StoreFenced,
+    5021: DatabaseUnavailable,
+    5022: DatabaseLost,
+    5023: DatabaseDriverMissing,
     6001: ServiceNotFound,
     6002: ServiceTimeout,
     6003: ServiceCallFailed,
@@ -1112,6 +1162,9 @@ __all__ = [
     "ConsumerLimit",
     "ConversationEnded",
     "ConversationProtocol",
+    "DatabaseDriverMissing",
+    "DatabaseLost",
+    "DatabaseUnavailable",
     "DemoDataMissing",
     "DestinationKindMismatch",
     "DestinationNameError",
@@ -1174,6 +1227,7 @@ __all__ = [
     "SparkMissing",
     "StoreCorrupt",
     "StoreFailed",
+    "StoreFenced",
     "StoreFormatUnknown",
     "StoreFull",
     "StoreLocked",

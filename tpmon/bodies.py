@@ -1,7 +1,16 @@
 """Bodies: head and body of a message, from memory or from the log."""
 
+from collections.abc import Iterator, Sequence
+from typing import Final
+
 from hms.engine.messages import StoredMessage
 from hms.store.interface import SegmentGoneError, Store
+
+GAP_BYTES: Final = 4096
+"""Two messages so close are read together: what lies between costs less than a second read."""
+RUN_BYTES: Final = 1 << 20
+Place = tuple[int, int, int]
+"""Position, size, and which message it is."""
 
 
 class Bodies:
@@ -9,6 +18,28 @@ class Bodies:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def of_all(self, messages: Sequence[StoredMessage]) -> list[bytes]:
+        """Head and body of each; those that lie beside one another are read together."""
+        try:
+            return self._read_all(messages)
+        except SegmentGoneError:  # some were moved in between
+            return [self.of(message) for message in messages]
+
+    def _read_all(self, messages: Sequence[StoredMessage]) -> list[bytes]:
+        found = [m.payload for m in messages]
+        paged = sorted(
+            (m.block.position(m.slot), m.length, i)
+            for i, m in enumerate(messages)
+            if m.is_paged and m.block is not None
+        )
+        for run in _runs(paged):
+            start = run[0][0]
+            last, length, _ = run[-1]
+            data = self._store.read(start, last + length - start)
+            for position, size, i in run:
+                found[i] = data[position - start : position - start + size]
+        return found
 
     def of(self, message: StoredMessage) -> bytes:
         """Head and body.
@@ -21,7 +52,21 @@ class Bodies:
                 return payload
             assert block is not None, "only what lies in the log is taken out of memory"
             try:
-                return self._store.read(block.base + block.offsets[slot], message.length)
+                return self._store.read(block.position(slot), message.length)
             except SegmentGoneError:
                 if message.block is block:
                     raise
+
+
+def _runs(places: list[Place]) -> Iterator[list[Place]]:
+    """Places that one read covers, each run in order."""
+    run: list[Place] = []
+    for place in places:
+        if run and (
+            place[0] - (run[-1][0] + run[-1][1]) > GAP_BYTES or place[0] - run[0][0] > RUN_BYTES
+        ):
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run

@@ -15,7 +15,9 @@ from field_buffer.catalogue import ProtocolError, StoreFull
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
+from hms.engine.state import InLimbo
 from hms.store.interface import Store
+from tpmon.bodies import Bodies
 from tpmon.declared import Declared, open_declared
 from tpmon.doorman import Doorman, Identity
 from tpmon.housekeeping import Housekeeping
@@ -92,6 +94,8 @@ class Broker:
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._progress = threading.Condition()
+        self._bodies = Bodies(store)
+        self.releases.payloads_of = self._bodies.of_all
         self._housekeeping = Housekeeping(engine, store, self._change)
         self._housekeeping.wait_for_log = self._await_log
         self._requests = Requests(engine, monitor, self._status, lambda: self.servers)
@@ -216,6 +220,7 @@ class Broker:
                 how = Return.FAILED if action is Action.FAIL else Return.RELEASED
                 settled += engine.give_back(number, consumer, epoch, ranges, how, now_ms, fx)
         if envelope.correlation:
+            fx.must_wait = True  # it answers for what was settled before, too
             fx.out.append(Reply(number, envelope.correlation, settled))
 
     def _lose(self, peer: Hashable) -> None:
@@ -276,7 +281,7 @@ class Broker:
             self.servers.kill(name)
         if due_ms is not None:
             self.arm(due_ms)
-        if fx.records:
+        if fx.records or self.engine.state.limbo:
             self.storage.notify()
         elif fx.out:
             self.release(self._store.durable_lsn)
@@ -285,23 +290,37 @@ class Broker:
         """Let go of what the log is durable for; listeners' messages go on to the monitor."""
         delivers = self.releases.release(durable_lsn)
         if delivers:
-            self._change(lambda _, now: call_listeners(self.engine, self.monitor, delivers, now))
+            payloads = self._bodies.of_all([deliver.messages[0] for deliver in delivers])
+            calls = list(zip(delivers, payloads, strict=True))
+            self._change(lambda _, now: call_listeners(self.engine, self.monitor, calls, now))
 
     # storage workers
 
     def lead(self) -> bool:
         """Write and sync what waits, then release what depended on it."""
-        if not self._store.backlog_bytes:
+        limbo = self._take_limbo()
+        if not self._store.backlog_bytes and not limbo:
             return False
         durable_lsn = self._store.commit()
         with self._progress:
             self._progress.notify_all()
         self.release(durable_lsn)
+        if limbo:
+            payloads = self._bodies.of_all([waiting.message for waiting in limbo])
+            found = list(zip(limbo, payloads, strict=True))
+            self._change(lambda fx, now_ms: self.engine.bodies_came(found, now_ms, fx))
         if self._store.needs_maintenance:
             self.storage.submit(self.maintain)
         if self._housekeeping.is_due:
             self.storage.submit(self._housekeeping.run)
         return True
+
+    def _take_limbo(self) -> list[InLimbo]:
+        """Messages whose bodies can be read when what the log has now is durable."""
+        if not self.engine.state.limbo:
+            return []
+        with self._lock:
+            return self.engine.take_limbo()
 
     def maintain(self) -> None:
         """Prepare the log's next segment; senders that wait for it go on."""

@@ -35,11 +35,11 @@ from tpmon.constants import (
 from tpmon.context import Context, Outstanding, current, enter, find, keeps_tperrno, note
 from tpmon.data import Data, decode_data, encode_data, type_name
 from tpmon.environment import addresses
+from tpmon.flags import check_flags, patience_s
 from tpmon.notices import take_notice
 from tpmon.protocol.structures import ResultHead, decode_with_body, make_error
 
 CALLS_MAX = 1024
-_ENDLESS_S = 10_000_000.0
 _WAIT = TPNOBLOCK | TPNOTIME | TPSIGRSTRT
 _CALL = _WAIT | TPNOTRAN
 
@@ -185,18 +185,6 @@ def tpget_timeout() -> int:
 def tpstrerror(n: int) -> str:
     """What a tperrno means."""
     return MEANINGS.get(n, f"{n} is no tperrno")
-
-
-def check_flags(what: str, flags: int, allowed: int) -> None:
-    """InvalidArgument for flags that mean nothing here."""
-    strange = flags & ~allowed
-    if strange:
-        raise InvalidArgument(what=what, detail=f"flags {strange:#x} do not belong there")
-
-
-def patience_s(context: Context, flags: int) -> float | None:
-    """How long a call waits; None: as service or node have it."""
-    return _ENDLESS_S if flags & TPNOTIME else context.block_time_s or None
 
 
 def _has(context: Context, cd: int) -> bool:

@@ -4,6 +4,8 @@ tpsend and tprecv return the event that ended the conversation, or TPEV_SENDONLY
 gettperrno() is TPEEVENT then.
 """
 
+import contextlib
+from collections.abc import Iterator
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -34,6 +36,7 @@ from tpmon.constants import (
 )
 from tpmon.context import Context, current, keeps_tperrno, note
 from tpmon.data import Data, decode_data, encode_data
+from tpmon.protocol.structures import InvokeHead
 from tpmon.steps import FOREVER
 from tpmon.talk import Part, Talk
 
@@ -152,6 +155,26 @@ def _noted(context: Context, cd: int, event: int) -> int:
         if event in (TPEV_SVCSUCC, TPEV_SVCFAIL):
             note(TPEEVENT, ended.rcode)
     return event
+
+
+@contextlib.contextmanager
+def speaking(context: Context, head: InvokeHead) -> "Iterator[Conversation | None]":
+    """The server's side of the conversation that a call is, if it is one."""
+    connection, key = context.connection, (False, head.call)
+    talk = connection.link.talks.get(key) if head.mode else None
+    if talk is None:
+        yield None
+        return
+    cd = context.new_descriptor()
+    context.talks[cd] = talk
+    with connection.lock:
+        talk.begin()
+        connection.flush()
+    try:
+        yield Conversation(connection, talk, head.service, BLOCK_TIME_S, cd)
+    finally:
+        context.talks.pop(cd, None)
+        connection.link.talks.pop(key, None)
 
 
 class Conversation:

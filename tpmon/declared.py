@@ -32,22 +32,11 @@ def open_declared(
     if not wanted:
         return
     engine.open_connection(CONNECTION, 0, "", NAME)
-    handle = 0
-    for one in wanted:
-        for _ in range(one.sessions):
-            handle += 1
-            engine.open_session(CONNECTION, handle, 0, "asynchronous")
-            request = ConsumerRequest(
-                handle,
-                handle,
-                "queue",
-                one.queue,
-                0,
-                f"{NAME}-{handle}",
-                "",
-                "",
-                listener=one.service,
-            )
-            engine.open_consumer(CONNECTION, request, 0, now_ms, fx)
-            place = f"queue:{one.queue}"
-            monitor.listen_at(Listener(CONNECTION, handle, handle, one.service, place))
+    places = [one for one in wanted for _ in range(one.sessions)]
+    for handle, one in enumerate(places, 1):
+        engine.open_session(CONNECTION, handle, 0, "asynchronous")
+        name = f"{NAME}-{handle}"
+        request = ConsumerRequest(handle, handle, "queue", one.queue, 0, name, listener=one.service)
+        engine.open_consumer(CONNECTION, request, 0, now_ms, fx)
+        place = f"queue:{one.queue}"
+        monitor.listen_at(Listener(CONNECTION, handle, handle, one.service, place))

@@ -53,32 +53,35 @@ def tpsubscribe(
 ) -> int:
     """Subscribe to an event, or to several by a wildcard; its descriptor, for tpunsubscribe().
     filter: a message selector. Without ctl they come as unsolicited messages."""
-    from hms.client.destinations import Topic  # noqa: PLC0415 - only for events
     from hms.client.session import open_session  # noqa: PLC0415 - only for events
 
     context, wanted = current("tpsubscribe()"), ctl or TPEVCTL()
-    if wanted.ctl_flags not in (TPEV_SVC, TPEV_PROC) or (wanted.ctl_flags == TPEV_SVC) != bool(
-        wanted.svc
-    ):
-        raise InvalidArgument(what="tpsubscribe()", detail="give TPEV_SVC and svc, or TPEV_PROC")
     is_service = wanted.ctl_flags == TPEV_SVC
+    if wanted.ctl_flags not in (TPEV_SVC, TPEV_PROC) or is_service is not bool(wanted.svc):
+        raise InvalidArgument(what="tpsubscribe()", detail="give TPEV_SVC and svc, or TPEV_PROC")
     session = open_session(context.connection, is_asynchronous=is_service)
     try:
-        topic, listener = Topic(eventexpr), wanted.svc or None
-        if wanted.name1:
-            consumer = session.subscriber(
-                topic, durable=wanted.name1, selector=filter, listener=listener
-            )
-        else:
-            consumer = session.consumer(topic, selector=filter, listener=listener)
-        if not is_service:
-            consumer.listen(lambda message: _came(context, message))
+        _subscribe(context, session, eventexpr, filter, wanted)
     except BaseException:
         session.close()
         raise
     sd = context.new_descriptor()
     context.subscriptions[sd] = session
     return sd
+
+
+def _subscribe(
+    context: Context, session: Any, event: str, selector: str | None, wanted: TPEVCTL
+) -> None:
+    from hms.client.destinations import Topic  # noqa: PLC0415 - only for events
+
+    options: dict[str, Any] = {"selector": selector, "listener": wanted.svc or None}
+    if wanted.name1:
+        consumer = session.subscriber(Topic(event), durable=wanted.name1, **options)
+    else:
+        consumer = session.consumer(Topic(event), **options)
+    if not wanted.svc:
+        consumer.listen(lambda message: _came(context, message))
 
 
 def tpsubscribe2(eventexpr: str, svcname: str, flags: int = 0) -> int:

@@ -47,6 +47,10 @@ class Speaker(Protocol):
 
     cd: int
 
+    @property
+    def has_control(self) -> bool:
+        """Whether this side may speak."""
+
     def say(self, data: Any) -> None:
         """Say something and hand control over, as soon as this side has it."""
 
@@ -78,11 +82,7 @@ def _run(
     speaker: Speaker | None,
 ) -> Outcome:
     try:
-        _check_type(handlers, head)
-        request = _request(head, data, speaker)
-        returned = handlers.find(head.service)(request)
-        if handlers.is_conversation(head.service):
-            returned = _converse(head.service, returned, speaker)
+        returned = _returned(handlers, head, data, speaker)
         return _result(head, returned, answer_bytes_max)
     except SystemExit as wish:
         return _failed(head, f"SystemExit: {wish}")._replace(is_last=True)
@@ -96,6 +96,15 @@ def _run(
     except Exception as fault:
         _LOGGER.exception("service %s failed", head.service)
         return _failed(head, _said(fault))
+
+
+def _returned(handlers: Registry, head: InvokeHead, data: bytes, speaker: Speaker | None) -> Any:
+    """What the handler returns, a conversation at its end."""
+    _check_type(handlers, head)
+    returned = handlers.find(head.service)(_request(head, data, speaker))
+    if handlers.is_conversation(head.service):
+        return _converse(head.service, returned, speaker)
+    return returned
 
 
 def _check_type(handlers: Registry, head: InvokeHead) -> None:
@@ -117,8 +126,8 @@ def _converse(
         while True:
             said = step(given)
             try:
-                if said is not None:
-                    speaker.say(said)
+                if said is not None or speaker.has_control:
+                    speaker.say(said)  # who only wants to hear hands control over with nothing
                 step, given = talk.send, speaker.hear()
             except HmsError as error:
                 step, given = talk.throw, error

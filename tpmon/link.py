@@ -20,19 +20,12 @@ from tpmon.events import Event, EventKind
 from tpmon.participants import Participant, Receiver
 from tpmon.protocol import frames, structures
 from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import (
-    Hello,
-    InvokeHead,
-    Limits,
-    NoticeHead,
-    Request,
-    TalkHead,
-    Welcome,
-)
-from tpmon.talk import Talk
+from tpmon.protocol.structures import Hello, Limits, Request, Welcome
+from tpmon.serving import Serving
 
 _FRAME_BYTES_SLACK = 1 << 20  # a DELIVER may be above frame_bytes_max by its rows
 _ANSWERS = frozenset((Kind.REPLY, Kind.ERROR, Kind.CONFIRM, Kind.BROWSED, Kind.ANSWER))
+_OF_SERVICES = frozenset((Kind.INVOKE, Kind.TALK, Kind.NOTICE))
 
 _READY = {"consumer_ready": True, "consumer_not_ready": False}
 
@@ -49,10 +42,11 @@ class State(enum.Enum):
     ENDED = "closed, or lost for good"
 
 
-class Link:
+class Link(Serving):
     """See the module. hello: who this client is; address: where the node was last looked for."""
 
     def __init__(self, hello: Hello) -> None:
+        super().__init__()
         self.hello = hello
         self.address = ""
         self.state = State.OFF
@@ -60,8 +54,6 @@ class Link:
         self.welcome: Welcome | None = None
         self.limits = NO_LIMITS
         self.outbox: list[Frame] = []
-        self.woken: list[object] = []
-        self.calls: list[Callable[[], object]] = []
         self.asked: dict[int, Asked] = {}
         self.receivers: dict[int, Receiver] = {}
         self.participants: list[Participant] = []
@@ -69,10 +61,6 @@ class Link:
         self.sends_in_flight = 0
         self.unattended = 0  # answers for which no thread waits; the background thread reads them
         self.on_room: dict[int, Callable[[], None]] = {}
-        self.talks: dict[tuple[bool, int], Talk] = {}
-        """Conversations: whether the other side is a server, and the number of the call."""
-        self.on_notice: Callable[[NoticeHead, bytes], None] | None = None
-        self.on_invoke: Callable[[InvokeHead, bytes], None] | None = None
         self.on_error: Callable[[HmsError], object] | None = None
         self.on_event: Callable[[Event], object] | None = None
         self.on_ready: Callable[[str, str, bool], None] | None = None
@@ -168,9 +156,7 @@ class Link:
             self.asked = again | self.asked  # a pack that waited for room may be asked meanwhile
             for participant in list(self.participants):
                 participant.lost(error)
-            talks, self.talks = self.talks, {}
-            for talk in talks.values():
-                talk.lost(error)
+            self.lose_talks(error)
         if is_final:
             asked, self.asked = self.asked, {}
             for one in asked.values():
@@ -191,12 +177,8 @@ class Link:
             self._deliver(payload)
         elif kind in _ANSWERS:
             self._answer(kind, correlation, payload)
-        elif kind is Kind.INVOKE:
-            self._invoke(payload)
-        elif kind is Kind.TALK:
-            self._talk(*structures.decode_with_body(payload, TalkHead))
-        elif kind is Kind.NOTICE:
-            self._notice(*structures.decode_with_body(payload, NoticeHead))
+        elif kind in _OF_SERVICES:
+            self.serve(kind, payload)
         elif kind is Kind.EVENT:
             self._event(structures.decode(payload, structures.Event))
         elif kind is Kind.WELCOME and self.state is State.GREETING:
@@ -222,27 +204,6 @@ class Link:
             self.woken.append(asked)
         elif kind is Kind.ERROR and (correlation == self._greeting or not correlation):
             raise structures.decode_error(payload)
-
-    def _invoke(self, payload: bytes) -> None:
-        head, data = structures.decode_with_body(payload, InvokeHead)
-        if head.mode:
-            has_control = head.mode == structures.SERVICE_SPEAKS
-            talk = Talk(self, head.call, is_server=True, has_control=has_control)
-            self.talks[False, head.call] = talk
-        if self.on_invoke is not None:
-            handler = self.on_invoke
-            self.calls.append(lambda: handler(head, data))
-
-    def _talk(self, head: TalkHead, data: bytes) -> None:
-        talk = self.talks.get((head.is_from_server, head.call))
-        if talk is not None:  # else it crossed the end
-            talk.arrived(head, data)
-            self.woken.append(talk)
-
-    def _notice(self, head: NoticeHead, data: bytes) -> None:
-        if self.on_notice is not None:
-            handler = self.on_notice
-            self.calls.append(lambda: handler(head, data))
 
     def _event(self, event: structures.Event) -> None:
         if event.what in _READY:

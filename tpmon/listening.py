@@ -54,15 +54,15 @@ def _grant(
 
 
 def call_listeners(
-    engine: Engine, monitor: Monitor, delivers: Sequence[Deliver], now_ms: int
+    engine: Engine, monitor: Monitor, calls: Sequence[tuple[Deliver, bytes]], now_ms: int
 ) -> None:
-    """Messages for listeners, durable now, wait for their service."""
+    """Messages for listeners, durable now, each with head and body, wait for their service."""
     monitor.now_ms = max(monitor.now_ms, now_ms)
-    for deliver in delivers:
+    for deliver, payload in calls:
         if deliver.connection in engine.state.connections:
             (message,) = deliver.messages
             origin = Origin(deliver.connection, 0, deliver.session, deliver, deliver.consumer)
-            body = message.payload[message.head_bytes :]
+            body = payload[message.head_bytes :]
             monitor.listen(origin, _invocation(deliver), body)
 
 

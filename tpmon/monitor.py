@@ -8,14 +8,13 @@ service's limit (TPESVCERR), or because nobody offers its service any more (TPEN
 whose call ended before stays busy until it returns; past the service's limit its process is ended.
 
 The messages of one session run one after the other (F-E2), also when the one before them is not
-wanted any more. They are taken out of their queue only when a server is free (appetite.py).
+wanted any more. They are taken out of their queue only when a server is free (feeding.py, appetite.py).
 
 A lost server that the node had started comes back: its services are expected for a while, and
 calls of them wait. Time is known from what comes in and from tick(), so what needs it may come a
 tick late. Conversations: relay.py; who offers what: offering.py.
 """
 
-from collections import deque
 from collections.abc import Mapping
 
 import msgspec
@@ -28,10 +27,10 @@ from field_buffer.catalogue import (
     ServiceNotFound,
     ServiceTimeout,
 )
-from tpmon.appetite import Appetite, Grant, Listener
+from tpmon.feeding import Feeding
 from tpmon.monitored import Answer, Call, Invoke, Kill, Load, Origin, Rules, Say, Server
 from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead
-from tpmon.relay import MODES, Relay
+from tpmon.relay import MODES
 from tpmon.tallies import Tally
 
 __all__ = ["Answer", "Invoke", "Kill", "Load", "Monitor", "Origin", "Rules", "Say"]
@@ -41,7 +40,7 @@ TIMEOUT_MS_MAX = 1 << 40
 FORWARDS_MAX = 16
 
 
-class Monitor(Relay):
+class Monitor(Feeding):
     """Services, servers and calls of one node.
 
     first_call: the number of the first call; a node that boots again must not repeat numbers that
@@ -54,7 +53,6 @@ class Monitor(Relay):
     ) -> None:
         super().__init__(first_call, rules or {})
         self._block_ms = block_ms
-        self.appetite = Appetite()
 
     # calls
 
@@ -76,28 +74,6 @@ class Monitor(Relay):
         if head.mode:
             self._begin_talk(call)
         self._start(call)
-
-    def listen(self, origin: Origin, head: InvokeHead, data: bytes) -> None:
-        """A message arrived for a listener; it waits its turn in its session."""
-        self.appetite.arrived(origin.connection, origin.consumer)
-        self.changed.add(head.service)
-        line = self._lines.setdefault((origin.connection, origin.session), deque())
-        line.append(Call(origin, head, data))
-        if len(line) == 1:
-            self._start(line[0])
-
-    def withdraw(self, connection: int, session: int = 0, consumer: int = 0) -> None:
-        """A session, or a consumer of any session, wants its listener's calls no more.
-
-        What waits is taken out; what runs goes on, unanswered, and the session's next call follows.
-        """
-        lines = [li for (c, s), li in self._lines.items() if c == connection and session in (0, s)]
-        calls = [c for line in lines for c in line if consumer in (0, c.origin.consumer)]
-        for call in reversed(calls):
-            call.is_wanted = False
-            if not call.number:
-                self._take_out(lambda waiting, call=call: waiting is call)  # type: ignore[misc]
-                self._leave_line(call)
 
     def result(self, connection: int, head: ResultHead, data: bytes, now_ms: int = 0) -> None:
         """A server ended a call; a result that nobody waits for any more is dropped."""
@@ -150,47 +126,6 @@ class Monitor(Relay):
             self._await_server(service, now_ms)
         for tally in (*self._tallies.values(), *self._groups.values()):
             tally.tick(now_ms)
-
-    # listeners
-
-    def listen_at(self, listener: Listener) -> None:
-        """A consumer was opened whose messages are for a service."""
-        self.appetite.add(listener)
-        self.changed.add(listener.service)
-
-    def settled(self, connection: int, consumer: int) -> None:
-        """A listener's message is settled: it may have the next one."""
-        self.changed.update(filter(None, [self.appetite.wants(connection, consumer)]))
-
-    def recovered(self, connection: int, session: int) -> None:
-        """A session begins again: its messages are back where they waited."""
-        self.withdraw(connection, session)
-        for consumer in self.appetite.consumers_of(connection, session):
-            self.settled(connection, consumer)
-
-    def closed(self, connection: int, session: int = 0, consumer: int = 0) -> None:
-        """A session, or a consumer, is closed."""
-        self.withdraw(connection, session, consumer)
-        self.appetite.drop(connection, consumer, session)
-
-    def feed(self, grant: Grant) -> None:
-        """Have messages delivered for which there is a free server."""
-        changed, self.changed = self.changed, set()
-        for name in sorted(changed):
-            service = self._services.get(name)
-            if service is None or not service.is_offered:
-                self.appetite.starve(name, grant)
-            else:
-                self.appetite.feed(name, service.slots - len(service.waiting), grant)
-
-    def listeners_missing(self) -> list[dict[str, str]]:
-        """The listeners whose service nobody offers."""
-        all_of_them = {(one.service, one.place) for one in self.appetite.listeners.values()}
-        return [
-            {"service": service, "destination": place}
-            for service, place in sorted(all_of_them)
-            if not self.is_offered(service)
-        ]
 
     # inside
 

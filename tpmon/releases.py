@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hms.engine.effects import Confirm, Deliver, Effects, Reply
-from tpmon.wire import Frame, encode_effect
+from tpmon.wire import Frame, PayloadsOf, encode_effect
 
 
 class Outlet(Protocol):
@@ -48,6 +48,8 @@ class Releases:
 
     def __init__(self, peers: dict[int, Hashable]) -> None:
         self.outlet: Outlet
+        self.payloads_of: PayloadsOf | None = None
+        """Reads bodies that are in the log only."""
         self._peers = peers
         self._lock = threading.Lock()
         self._at_once: deque[list[Any]] = deque()
@@ -109,7 +111,7 @@ class Releases:
             if isinstance(effect, ToConnection):
                 frames.append((peer, effect.frame))
             elif not isinstance(effect, Reply | Confirm) or effect.correlation:
-                frames.append((peer, encode_effect(effect)))
+                frames.append((peer, encode_effect(effect, self.payloads_of)))
 
 
 def _is_bound(effect: Any) -> bool:

@@ -8,7 +8,7 @@ from tpmon.constants import TPSUCCESS
 from tpmon.data import decode_data
 from tpmon.protocol.structures import ResultHead, make_error
 
-__all__ = ["Reply", "reply_of"]
+__all__ = ["Reply"]
 
 
 @dataclass(frozen=True, slots=True)

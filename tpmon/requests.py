@@ -73,6 +73,7 @@ class Requests:
         fx: Effects,
     ) -> None:
         self._engine.close_session(connection, request.session, now_ms, fx)
+        fx.must_wait = True  # what was acknowledged before is safe then
         self._monitor.closed(connection, request.session)
         fx.out.append(Reply(connection, correlation))
 
@@ -129,6 +130,7 @@ class Requests:
         fx: Effects,
     ) -> None:
         self._engine.close_consumer(connection, request.consumer, now_ms, fx)
+        fx.must_wait = True  # as above
         self._monitor.closed(connection, consumer=request.consumer)
         fx.out.append(Reply(connection, correlation))
 

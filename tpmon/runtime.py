@@ -21,7 +21,7 @@ from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, own_copy
 from tpmon.client import Connection
 from tpmon.context import Context, enter
-from tpmon.conversation import BLOCK_TIME_S, Conversation
+from tpmon.conversation import speaking
 from tpmon.invocation import invoke
 from tpmon.link import State
 from tpmon.loading import begin, end, load, put_first
@@ -162,7 +162,7 @@ class Server:
             return
         answer_bytes_max = self._connection.link.limits.message_bytes_max
         enter(self._context)  # a handler may have made another one its own
-        with self._conversation(head) as speaker:
+        with speaking(self._context, head) as speaker:
             outcome = invoke(self._services, head, data, answer_bytes_max, speaker)
         if outcome.is_last:
             self.stop()
@@ -170,25 +170,6 @@ class Server:
             self._connection.send_result(outcome.head, outcome.data)
         else:
             _LOGGER.warning("the result of %s is dropped: its connection is lost", head.service)
-
-    @contextlib.contextmanager
-    def _conversation(self, head: InvokeHead) -> Iterator[Conversation | None]:
-        """The server's side of the conversation that a call is, if it is one."""
-        link = self._connection.link
-        talk = link.talks.get((False, head.call)) if head.mode else None
-        if talk is None:
-            yield None
-            return
-        cd = self._context.new_descriptor()
-        self._context.talks[cd] = talk
-        with self._connection.lock:
-            talk.begin()
-            self._connection.flush()
-        try:
-            yield Conversation(self._connection, talk, head.service, BLOCK_TIME_S, cd)
-        finally:
-            self._context.talks.pop(cd, None)
-            link.talks.pop((False, head.call), None)
 
     @property
     def _is_lost_for_good(self) -> bool:

@@ -35,7 +35,7 @@ class _Contexts:
             self._users += 1
             if self._context is None or self._context.closed:
                 self._context = zmq.Context()
-                self._context.setsockopt(zmq.MAX_SOCKETS, 8192)
+                self._context.set(zmq.MAX_SOCKETS, 8192)
             return self._context
 
     def release(self, *, waits: bool) -> None:

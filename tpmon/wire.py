@@ -1,7 +1,7 @@
 """From effects to frames: what the engine and the monitor want said, as it crosses the wire."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT
 from hms.engine.effects import Browsed, Confirm, Deliver, Effect, Ready, Refusal, Reply
@@ -10,16 +10,17 @@ from tpmon.protocol.frames import CONFIRM_BODY, DELIVER_HEAD, Kind, frame
 from tpmon.protocol.structures import Event, encode, encode_error
 
 Frame = list[bytes]
+PayloadsOf = Callable[[Sequence[StoredMessage]], Sequence[bytes]]
 _POSITION = struct.Struct("<Q")
 
 
-def encode_effect(effect: Effect) -> Frame:
-    """The frame that tells a peer of an effect."""
+def encode_effect(effect: Effect, payloads_of: PayloadsOf | None = None) -> Frame:
+    """The frame that tells a peer of an effect; payloads_of reads what is not in memory."""
     if isinstance(effect, Confirm):
         body = CONFIRM_BODY.pack(effect.first_message_id, effect.timestamp_ms, effect.message_count)
         return frame(Kind.CONFIRM, body, effect.correlation)
     if isinstance(effect, Deliver):
-        return _deliver(effect)
+        return _deliver(effect, payloads_of)
     if isinstance(effect, Reply):
         body = b"" if effect.value is None else encode(effect.value)
         return frame(Kind.REPLY, body, effect.correlation)
@@ -29,7 +30,7 @@ def encode_effect(effect: Effect) -> Frame:
         what = "consumer_ready" if effect.is_ready else "consumer_not_ready"
         event = Event(what, kind=effect.kind, destination=effect.destination)
         return frame(Kind.EVENT, encode(event))
-    return _browsed(effect)
+    return _browsed(effect, payloads_of)
 
 
 def delivered_rows(messages: Sequence[StoredMessage], counts: Sequence[int] | None) -> list[bytes]:
@@ -51,16 +52,25 @@ def delivered_rows(messages: Sequence[StoredMessage], counts: Sequence[int] | No
     ]
 
 
-def _deliver(effect: Deliver) -> Frame:
+def _payloads(messages: Sequence[StoredMessage], payloads_of: PayloadsOf | None) -> Sequence[bytes]:
+    """Head and body of each; bodies are rarely missing, so that is only counted."""
+    payloads = [m.payload for m in messages]
+    if payloads_of is None or sum(map(len, payloads)) == sum([m.length for m in messages]):
+        return payloads
+    return payloads_of(messages)
+
+
+def _deliver(effect: Deliver, payloads_of: PayloadsOf | None) -> Frame:
     head = DELIVER_HEAD.pack(effect.consumer, effect.epoch, len(effect.messages), 0)
     rows = delivered_rows(effect.messages, effect.counts)
-    body = b"".join([head, *rows, *[m.payload for m in effect.messages]])
+    payloads = _payloads(effect.messages, payloads_of)
+    body = b"".join([head, *rows, *payloads])
     return frame(Kind.DELIVER, body, count=len(effect.messages))
 
 
-def _browsed(effect: Browsed) -> Frame:
+def _browsed(effect: Browsed, payloads_of: PayloadsOf | None) -> Frame:
     head = DELIVER_HEAD.pack(int(effect.has_more), 0, len(effect.messages), 0)
     rows = delivered_rows(effect.messages, effect.counts)
-    payloads = [m.payload for m in effect.messages]
+    payloads = _payloads(effect.messages, payloads_of)
     body = b"".join([head, _POSITION.pack(effect.position), *rows, *payloads])
     return frame(Kind.BROWSED, body, effect.correlation, len(effect.messages))

@@ -5,7 +5,7 @@ disconnects when its standard input ends.
 """
 
 import importlib
-import resource
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ import msgspec
 
 from boot.bench.driver import Driver
 from boot.bench.load import Load, Sink, bodies, timed_bodies
+from boot.bench.machine import peak_rss_bytes
 
 __all__ = ["Report", "Task"]
 
@@ -128,7 +129,7 @@ def _run(task: Task, report: Report) -> Driver:
     work()
     report.end_ns = report.end_ns or time.monotonic_ns()
     report.cpu_s = time.process_time() - cpu_s
-    report.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    report.peak_rss_bytes = peak_rss_bytes(os.getpid())
     return driver
 
 

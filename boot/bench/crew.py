@@ -104,8 +104,8 @@ def crew(tasks: Sequence[Task], wrapper: Sequence[str] = ()) -> Iterator[Crew]:
     """Start a process for each task; they are ready when the block begins."""
     clients: list[_Client] = []
     try:
-        for task in tasks:
-            clients.append(_Client(task, wrapper))
+        for task in tasks:  # one by one: a fault must not leave those before it running
+            clients += [_Client(task, wrapper)]
         for client in clients:
             if (said := client.line(READY_S)) != b"ready":
                 report = msgspec.json.decode(said, type=Report)

@@ -8,7 +8,7 @@ import msgspec
 
 from boot.bench.client import Report
 from boot.bench.crew import BenchFailed, crew
-from boot.bench.machine import probe, usage
+from boot.bench.machine import Usage, probe, usage
 from boot.bench.systems import Running, System
 from boot.bench.workloads import Workload
 from boot.cli.figures import percentiles_ms
@@ -57,24 +57,36 @@ def _measured(
         clients.go()
         reports = clients.reports(RUN_S)
         after, peak = usage(running.pids)
-    counted = [r for r in reports if r.role == "receive"] or reports
-    seconds = (max(r.end_ns for r in counted) - min(r.begin_ns for r in reports)) / 1e9
-    messages = sum(r.received or r.sent for r in counted)
     _check(workload, reports)
+    return _figures((system.name, workload.name), reports, (after - before, peak), machine)
+
+
+def _figures(
+    names: tuple[str, str], reports: Sequence[Report], used: Usage, machine: dict[str, float]
+) -> Figures:
+    """What was received counts, or sent when nobody receives."""
+    counted = [r for r in reports if r.role == "receive"] or reports
+    begin_ns = min(r.begin_ns for r in reports)
+    seconds = (max(r.end_ns for r in counted) - begin_ns) / 1e9
+    messages = sum(r.received or r.sent for r in counted)
     return Figures(
-        system=system.name,
-        workload=workload.name,
+        system=names[0],
+        workload=names[1],
         messages=messages,
         seconds=round(seconds, 4),
         rate=messages / seconds,
         times_ms=percentiles_ms([t for r in counted for t in r.times_ns]),
-        system_cpu_us=round((after - before) / messages * 1e6, 2),
+        system_cpu_us=round(used[0] / messages * 1e6, 2),
         clients_cpu_us=round(sum(r.cpu_s for r in reports) / messages * 1e6, 2),
-        system_rss_mib=round(peak / (1 << 20), 1),
-        clients_rss_mib=round(sum(r.peak_rss_bytes for r in reports) / (1 << 20), 1),
+        system_rss_mib=_mib(used[1]),
+        clients_rss_mib=_mib(sum(r.peak_rss_bytes for r in reports)),
         misordered=sum(r.misordered for r in reports),
         machine=machine,
     )
+
+
+def _mib(size_bytes: int) -> float:
+    return round(size_bytes / (1 << 20), 1)
 
 
 def _check(workload: Workload, reports: Sequence[Report]) -> None:

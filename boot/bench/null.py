@@ -164,7 +164,8 @@ def main(log: str, is_echo: bool) -> None:
     address = broker.address
     if is_echo and os.fork() == 0:
         echo(address.split()[0])
-    print(address, flush=True)
+    sys.stdout.write(address + "\n")
+    sys.stdout.flush()
     broker.serve()
 
 

@@ -66,7 +66,7 @@ class NullDriver:
             receive()
             times_ns.append(clock() - begin)
 
-    def send_pipelined(self, bodies: Iterable[bytes]) -> None:
+    def send_pipelined(self, bodies: Iterable[bytes]) -> None:  # noqa: ARG002 - as many, not these
         """As many blocks as hold the bodies; the same one each time."""
         if self._is_topic:
             body = bytes(self._load.size)

@@ -15,11 +15,11 @@ from boot.bench.measure import Figures, measure
 from boot.bench.systems import System
 from boot.bench.workloads import Workload
 
-__all__ = ["Row", "compare", "medians", "rows_text"]
+__all__ = ["Row", "compare", "medians", "rows_markdown", "rows_text"]
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """The medians of one system in one workload; ratio: to the first system's... see compare()."""
+    """The medians of one system in one workload; ratio: of the first system's rate to its own."""
 
     workload: str
     title: str
@@ -68,25 +68,24 @@ def medians(workload: Workload, figures: Sequence[Figures], first: Sequence[Figu
     def middle(name: str) -> float:
         return statistics.median(float(getattr(one, name)) for one in figures)
 
-    quantiles = figures[0].times_ms
+    rates = [one.rate for one in figures]
+    times = {q: statistics.median(one.times_ms[q] for one in figures) for q in figures[0].times_ms}
     return Row(
         workload=workload.name,
         title=workload.title,
         system=figures[0].system,
         runs=len(figures),
-        rate=middle("rate"),
-        rate_min=min(one.rate for one in figures),
-        rate_max=max(one.rate for one in figures),
-        times_ms={q: statistics.median(one.times_ms[q] for one in figures) for q in quantiles},
-        system_cpu_us=middle("system_cpu_us"),
-        clients_cpu_us=middle("clients_cpu_us"),
-        system_rss_mib=middle("system_rss_mib"),
-        clients_rss_mib=middle("clients_rss_mib"),
+        rate_min=min(rates),
+        rate_max=max(rates),
+        times_ms=times,
         misordered=sum(one.misordered for one in figures),
         ratio=None if figures is first else statistics.median(ratios),
+        **{name: middle(name) for name in _MIDDLES},
     )
 
 
+_MIDDLES = ("rate", "system_cpu_us", "clients_cpu_us", "system_rss_mib", "clients_rss_mib")
+_NAMES = 2
 _HEAD = (
     "workload",
     "system",
@@ -110,11 +109,18 @@ def rows_text(rows: Sequence[Row]) -> str:
     widths = [max(len(line[at]) for line in lines) for at in range(len(_HEAD))]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if at < 2 else cell.rjust(width)  # noqa: PLR2004 - two names
+            cell.ljust(width) if at < _NAMES else cell.rjust(width)
             for at, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         for line in lines
     )
+
+
+def rows_markdown(rows: Sequence[Row]) -> str:
+    """The same for a page of the documentation."""
+    rule = ["---" if at < _NAMES else "--:" for at in range(len(_HEAD))]
+    lines = [_HEAD, rule, *(_cells(row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

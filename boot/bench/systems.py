@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,14 +28,21 @@ class Running:
 
 
 class System(Protocol):
-    """A broker that can be started with an empty store; driver: its client, "module:class"."""
+    """A broker that can be started with an empty store."""
 
-    name: str
-    driver: str
-    durability: str
-    """What a confirmation of a durable send is worth."""
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
 
-    def run(self, folder: Path, needs: "Needs") -> Any:
+    @property
+    def driver(self) -> str:
+        """Its client, "module:class"."""
+
+    @property
+    def durability(self) -> str:
+        """What a confirmation of a durable send is worth."""
+
+    def run(self, folder: Path, needs: "Needs") -> AbstractContextManager[Running]:
         """A context in which it runs, as Running."""
 
 

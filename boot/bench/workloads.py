@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from boot.bench.client import Task
 from boot.bench.load import Load
 from boot.bench.systems import Needs, Running, System
@@ -61,6 +63,14 @@ class Workload:
         """The same with so many of the clients that it is about."""
         return replace(self, roles=self.roles * count if len(self.roles) == 1 else self.roles)
 
+    def shortened(self, count: int) -> "Workload":
+        """The same with so many messages, for the limit too."""
+        return replace(self, count=count, limit_factor=1)
+
+    def with_count(self, count: int) -> "Workload":
+        """The same with so many messages; the limit still gets its multiple."""
+        return replace(self, count=count)
+
     def for_limit(self) -> "Workload":
         """What the null broker is given."""
         return replace(self, count=self.count * self.limit_factor)
@@ -95,9 +105,8 @@ class Workload:
 
     def fill(self, system: System, running: Running) -> Task:
         """What puts the messages there that are received later."""
-        load = self._load("send", 0, is_null=False)
+        load = structs.replace(self._load("send", 0, is_null=False), count=self.count)
         options = dict(running.options)
-        load = replace_load(load, count=self.count)
         return Task(
             role="send", driver=system.driver, address=running.address, load=load, options=options
         )
@@ -121,13 +130,6 @@ class Workload:
             is_stamped=not is_null,
             run=b"benchrun",
         )
-
-
-def replace_load(load: Load, **changes: Any) -> Load:
-    """The load with other values."""
-    import msgspec  # noqa: PLC0415
-
-    return msgspec.structs.replace(load, **changes)
 
 
 _ALL = (

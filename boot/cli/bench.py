@@ -1,7 +1,6 @@
 """hms bench: throughput and latency of a node, beside what its disk can do."""
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,7 +12,7 @@ from msgspec import structs
 
 from boot.bench.crew import BenchFailed
 from boot.bench.load import STAMP, Load
-from boot.cli.figures import QUANTILES, measure_disk, percentiles_ms
+from boot.cli.bench_report import report
 from boot.cli.load import Received, Sent, receive_all, receive_beside, send_all
 from boot.cli.target import Target, target_options
 
@@ -191,76 +190,14 @@ class _Run:
 
     def report(self, sent: Sent | None, found: Received | None) -> None:
         """Print the figures; an error when less came than was wanted."""
-        load, wanted = self.load, self.load.count * self._subscribers
-        said = {"what": self.what, "topic" if self._is_topic else "queue": self._name}
+        about: dict[str, Any] = {"what": self.what}
+        about["topic" if self._is_topic else "queue"] = self._name
         if self._is_topic:
-            said["subscribers"] = self._subscribers
-        said |= {"size": load.size, "count": load.count}
+            about["subscribers"] = self._subscribers
         if sent is not None:
-            said |= {"durable": load.is_durable, "in_flight": self._in_flight, "rate": load.rate}
-        if found is not None:
-            said |= _throughput(load, found.count, found.seconds)
-        elif sent is not None:
-            said |= _throughput(load, load.count, sent.seconds)
-        if sent is not None:
-            said["confirm_ms"] = percentiles_ms(sent.times_ns)
-        if found is not None:
-            said["latency_ms"] = percentiles_ms(found.times_ns)
-            if found.strangers:
-                said["messages_of_others"] = found.strangers
-        if sent is not None:
-            said = _with_disk(self.target, said, load, self._disk)
-        _report(self.target, said)
+            about |= {"durable": self.load.is_durable, "in_flight": self._in_flight}
+        report(self.target, about, self.load, sent, found, self._disk)
+        wanted = self.load.count * self._subscribers
         if found is not None and found.count < wanted:
             text = f"only {found.count} of {wanted} messages came"
-            raise click.ClickException(f"{text}; none for {load.timeout_s:g} s")
-
-
-def _throughput(load: Load, count: int, seconds: float) -> dict[str, Any]:
-    rate = count / seconds if seconds else 0.0
-    return {
-        "messages": count,
-        "seconds": round(seconds, 3),
-        "messages_per_s": round(rate, 1),
-        "mib_per_s": round(rate * load.size / (1 << 20), 2),
-    }
-
-
-def _with_disk(
-    target: Target, said: dict[str, Any], load: Load, folder: Path | None
-) -> dict[str, Any]:
-    """What the disk does with the same bytes, and the ratio of the two."""
-    if not load.is_durable or load.rate:
-        return said  # there is nothing to compare: the disk is not what sets the pace
-    chosen = folder or _disk_of(target)
-    batch = min(load.window, load.count)
-    bare = measure_disk(chosen, message_bytes=load.size, count=load.count, batch=batch)
-    disk = {"folder": str(chosen), "messages_per_s": round(bare, 1), "batch": batch}
-    return {**said, "disk": disk, "ratio_to_disk": round(said["messages_per_s"] / bare, 3)}
-
-
-def _disk_of(target: Target) -> Path:
-    """The folder of the node's store; the temporary one when only an address is known."""
-    if target.address:
-        return Path(tempfile.gettempdir())
-    return target.config().node(target.node_name).store.parent
-
-
-def _report(target: Target, said: dict[str, Any]) -> None:
-    kind = {True: "durable ", False: "non-durable ", None: ""}[said.get("durable")]
-    window = f", {said['in_flight']} in flight" if said.get("in_flight") else ""
-    what = f"{said['what']}: {said['messages']} {kind}messages of {said['size']} bytes"
-    lines = [
-        f"{what} in {said['seconds']} s{window}",
-        f"  {said['messages_per_s']:,.0f} messages/s, {said['mib_per_s']} MiB/s",
-    ]
-    for name in ("confirm_ms", "latency_ms"):
-        if times := said.get(name):
-            spelt = "  ".join(f"{q} {times[q]} ms" for q in (*QUANTILES, "max"))
-            lines.append(f"  {name.removesuffix('_ms'):8} {spelt}")
-    if disk := said.get("disk"):
-        rate = f"{disk['messages_per_s']:,.0f} messages/s in {disk['folder']}"
-        lines.append(f"  bare disk {rate}: the node reaches {said['ratio_to_disk']} of it")
-    if others := said.get("messages_of_others"):
-        lines.append(f"  {others} messages of others were taken too: use a queue of its own")
-    target.say("\n".join(lines), said)
+            raise click.ClickException(f"{text}; none for {self.load.timeout_s:g} s")

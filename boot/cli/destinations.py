@@ -1,4 +1,4 @@
-"""hms queue, topic, subscription, session, server and service: what the node has."""
+"""hms queue, topic, subscription and session: what the node has."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import click
 
 from boot.cli.target import Target, show_table, show_values, target_options
 
-__all__ = ["queue", "server", "service", "session", "subscription", "topic"]
+__all__ = ["queue", "session", "subscription", "topic"]
 
 
 def _listing(verb: str, said: str, empty: str) -> Callable[..., None]:
@@ -43,18 +43,6 @@ subscription = _group(
     "there is no durable subscription",
 )
 session = _group("session", "List sessions.", "The open sessions.", "no session is open")
-server = _group(
-    "server",
-    "List server processes.",
-    "The server processes and their states.",
-    "there is no server",
-)
-service = _group(
-    "service",
-    "List services.",
-    "The services that are offered now.",
-    "no service is offered",
-)
 
 
 @queue.command()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from field_buffer.catalogue import NotSupported
+
 if TYPE_CHECKING:
     from boot.entries import Config, Node
 
@@ -62,6 +64,11 @@ def address_and_store(path: Path) -> tuple[str, Path]:
     from boot.config import load  # noqa: PLC0415 - only for these
 
     node = load(path).node()
+    if node.database is not None:
+        raise NotSupported(
+            feature="hms history on a database store",
+            instead="Its records stand in the table that ends in log; read them with SQL.",
+        )
     return node.listen[0], node.store
 
 

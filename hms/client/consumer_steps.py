@@ -82,11 +82,18 @@ class ConsumerSteps:
         return None if delivered is None else self._consumed(delivered)
 
     def taken(self) -> Message | None:
-        """The next message if one is here: what a receive costs when nothing has to be waited for,
-        4 us."""
-        self._check_receiving()
-        delivered = self._next()
-        return None if delivered is None else self._consumed(delivered)
+        """The next message if one is here: what a receive costs when nothing has to be waited for.
+        Written out, as each call within it is 5 % of it."""
+        inbox, state = self._inbox, self._state
+        if self._listener is not None or self._is_closed or state.is_closed or not inbox.buffer:
+            self._check_receiving()
+        if inbox.is_credit_due:
+            state.want_more(inbox)
+        delivered = inbox.take()
+        if delivered is None:
+            return None
+        state.consumed(inbox, delivered[0][0])
+        return self._message(delivered, inbox.stamp)
 
     def _consumed(self, delivered: Delivered) -> Message:
         self._state.consumed(self._inbox, delivered[0][0])

@@ -115,9 +115,10 @@ class SessionState(Settling):
             self._in_doubt = doubtful
         else:
             self._ended(doubtful, error)
+        self._report_lost(self.in_doubt(), "during")
         for inbox in list(self.inboxes.values()):
             self._lost_id = max(inbox.seen, default=self._lost_id)
-            self._report_unsaid(inbox.lost())
+            self._report_lost(inbox.lost(), "before")
 
     def _ended(self, doubtful: "_Commit | None", error: HmsError) -> None:
         if doubtful is not None:
@@ -125,11 +126,16 @@ class SessionState(Settling):
         if self.on_end is not None:
             self.link.calls.append(self.on_end)
 
-    def _report_unsaid(self, message_ids: Iterable[int]) -> None:
+    def _report_lost(self, message_ids: Iterable[int], when: str) -> None:
         if self.is_transacted:
             return
         for message_id in message_ids:
-            self.link.report(AcknowledgeLost(message_id=f"{message_id:012x}", when="before"))
+            self.link.report(AcknowledgeLost(message_id=f"{message_id:012x}", when=when))
+
+    def _left(self, pending: Pending) -> None:
+        """CloseSession was answered, after all that was said before it is safe, or will not be."""
+        if not pending.is_answered:
+            self._report_lost(self.in_doubt(), "during")
 
     def close(self) -> Pending:
         """Settle what was seen, and close; a transaction is rolled back."""
@@ -139,7 +145,7 @@ class SessionState(Settling):
             self.give_back(inbox)
             self.link.receivers.pop(inbox.number, None)
         self.forget()
-        pending = Pending("CloseSession", OnLoss.DONE)
+        pending = Pending("CloseSession", OnLoss.DONE, then=self._left)
         if self.link.state is State.UP:
             return self.link.request(CloseSession(self.number), pending)
         pending.done()  # the lost connection has closed it, and it will not be opened again

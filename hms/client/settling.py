@@ -5,6 +5,10 @@ of them, or a tick, or a receive that would block sends them together. DUPS_OK: 
 or until nothing more comes for a while. CLIENT: seen until settled. NONE: the node has acknowledged
 them when it delivered them. Transacted: acknowledgements take part in the transaction, at the
 latest before Commit.
+
+Nobody waits for the answer to what AUTO and DUPS_OK say. So that it can be told what is in doubt
+when the connection is lost (F-K9), the node is asked at a tick, with what is said then, whether all
+that was said so far is safe; one such question is on its way at a time.
 """
 
 from collections.abc import Iterable
@@ -13,9 +17,9 @@ from field_buffer.catalogue import AcknowledgeLost
 from hms.client.inbox import Inbox
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
-from tpmon.link import Link
+from tpmon.link import Link, State
 from tpmon.participants import Participant
-from tpmon.protocol.frames import Kind, Settlement, encode_settle
+from tpmon.protocol.frames import Action, Kind, Settlement, encode_settle
 
 ACKNOWLEDGEMENTS_MAX = 64
 """So many are held back at most."""
@@ -35,6 +39,9 @@ class Settling(Participant):
         self.ack_mode = ack_mode
         self.is_transacted = is_transacted
         self.inboxes: dict[int, Inbox] = {}
+        self._unsaid: dict[Inbox, None] = {}
+        """Those from which something was taken since the last word; a session may have thousands
+        of consumers, and to ask each of them cost 30 us a message with 1,000."""
         self.has_work = False
         is_lazy = ack_mode is AckMode.DUPS_OK
         self.tick_s = LAZY_TICK_S if is_lazy else TICK_S
@@ -43,9 +50,15 @@ class Settling(Participant):
         self._held_back = 0
         self._will_tick = False
         self._lost_id = 0
+        self._is_unanswered = not is_transacted and ack_mode in (AckMode.AUTO, AckMode.DUPS_OK)
+        self._unsure: list[Settlement] = []
+        """Acknowledgements that were said since the last question whether they are safe."""
+        self._asked: list[Settlement] = []
+        """Those of a question that is not answered yet."""
 
     def consumed(self, inbox: Inbox, message_id: int) -> None:
         """The application has the message."""
+        self._unsaid[inbox] = None
         if self.is_transacted:
             inbox.acknowledged.append(message_id)
             self.has_work = True
@@ -59,22 +72,51 @@ class Settling(Participant):
         self._held_back += 1
         if self._held_back >= self._held_back_max:
             self.settle()
-        elif not self._will_tick:
+        self._tick_soon()
+
+    def _tick_soon(self) -> None:
+        if not self._will_tick:
             self._will_tick = True
             self.link.ticking.append(self)
 
     def tick(self) -> None:
-        """Held back long enough."""
+        """Held back long enough; a good time to ask whether what was said is safe."""
         self._will_tick = False
-        self.settle()
+        items = self._held_back_items()
+        self._note(items)
+        if not self._unsure or self._asked or self.link.state is not State.UP:
+            self._send(items)
+            return
+        self._asked, self._unsure = self._unsure, []
+        pending = Pending("SETTLE", OnLoss.DONE, then=self._answered)
+        self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
+
+    def _answered(self, pending: Pending) -> None:
+        if pending.is_answered:
+            self._asked = []
+            if self._unsure:
+                self._tick_soon()
+
+    def in_doubt(self) -> list[int]:
+        """Ids of messages whose acknowledgement was said, and may have been lost; told once."""
+        items, self._asked, self._unsure = [*self._asked, *self._unsure], [], []
+        spans = [span for item in items for span in item.ranges]
+        return [one for first, last in spans for one in range(first, last + 1)]
 
     def settle(self, inbox_with_credit: Inbox | None = None) -> None:
         """Say what is held back; credit for the inbox from which more is wanted."""
+        self.say(self._held_back_items(inbox_with_credit))
+
+    def _held_back_items(self, inbox_with_credit: Inbox | None = None) -> list[Settlement]:
         self._held_back = 0
         items: list[Settlement] = []
-        for inbox in self.inboxes.values():
-            items += inbox.settlements(with_credit=inbox is inbox_with_credit)
-        self.say(items)
+        if inbox_with_credit is not None:
+            self._unsaid[inbox_with_credit] = None
+        unsaid, self._unsaid = self._unsaid, {}
+        for inbox in unsaid:
+            if inbox.number in self.inboxes:  # else it was closed meanwhile
+                items += inbox.settlements(with_credit=inbox is inbox_with_credit)
+        return items
 
     def want_more(self, inbox: Inbox) -> None:
         """The application comes for another message: give credit; in AUTO settle the rest too."""
@@ -85,6 +127,7 @@ class Settling(Participant):
 
     def fail(self, inbox: Inbox, message_id: int) -> None:
         """The listener could not cope with the message."""
+        self._unsaid[inbox] = None
         self.say(inbox.fail(message_id))
 
     def give_back(self, inbox: Inbox) -> None:
@@ -119,6 +162,14 @@ class Settling(Participant):
         return pending
 
     def say(self, items: list[Settlement]) -> None:
-        """Send settlements."""
+        """Send settlements, and remember the acknowledgements among them."""
+        self._note(items)
+        self._send(items)
+
+    def _note(self, items: list[Settlement]) -> None:
+        if self._is_unanswered:
+            self._unsure += [item for item in items if item.action is Action.ACKNOWLEDGE]
+
+    def _send(self, items: list[Settlement]) -> None:
         if items:
             self.link.tell(Kind.SETTLE, encode_settle(items), len(items))

@@ -39,6 +39,8 @@ class Block:
 
     def left(self, message: StoredMessage, number: int) -> None:
         """A place does not hold the message any more."""
+        if self._blocks.paged_bytes and message.is_paged:
+            self._blocks.paged_bytes -= message.length - message.head_bytes
         holders = message.holders
         if isinstance(holders, set) and len(holders) > 1:
             holders.discard(number)
@@ -55,12 +57,30 @@ class Block:
         if not self.live:
             self._blocks.forget(self)
 
+    def keep(self, message: StoredMessage, number: int) -> None:
+        """A place that let go of the message holds it again."""
+        if message.is_paged:
+            self._blocks.paged_bytes += message.length - message.head_bytes
+        if self.messages[message.slot] is message:
+            hold([message], number)
+        else:
+            message.holders = number
+            self.messages[message.slot] = message
+            self.live += 1
+            self._blocks.live_bytes += message.length + RECORD_BYTES
+            if self.segment != NOWHERE:
+                self._blocks.landed(self)
+
     def landed(self, segment: int) -> None:
         """Some of its messages lie in this segment; others may lie in later ones."""
         if self.segment == NOWHERE:
             self.segment = segment
         if self.live:
             self._blocks.landed(self)
+
+    def position(self, slot: int) -> int:
+        """Where the head and body of the message in this slot begin."""
+        return self.base + self.offsets[slot]
 
     def has(self, message: StoredMessage) -> bool:
         """The log has to keep the message here."""
@@ -95,6 +115,8 @@ class Blocks:
         self._open = Block(self)
         self.live_bytes = 0
         """What live messages take in the log."""
+        self.paged_bytes = 0
+        """Bodies that are in the log only, counted for each place that holds them."""
 
     def add(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> _Landing | None:
         """Messages of a record that is about to be appended, each already held by a place; offsets
@@ -124,10 +146,14 @@ class Blocks:
             message.block.free(message)
 
     def lying_in(self, segment: int) -> Iterator[StoredMessage]:
-        """Live messages in this segment or an older one, oldest segment first."""
+        """Live messages in this segment or an older one, oldest segment first. A block may reach
+        into later ones: what lies there stays."""
+        until = (segment + 1) << SEGMENT_SHIFT
         for number in sorted(n for n in self._by_segment if n <= segment):
             for block in self._by_segment[number]:
-                yield from (m for m in block.messages if m is not None)
+                for message in block.messages:
+                    if message is not None and block.position(message.slot) < until:
+                        yield message
 
     def landed(self, block: Block) -> None:
         """A block's first messages have found their segment."""
@@ -144,10 +170,19 @@ class Blocks:
     def _block_for(self, count: int) -> Block:
         if count >= OWN_BLOCK_MESSAGES:
             return Block(self)
-        filled = len(self._open.messages)
-        if filled and (not self._open.live or filled + count > BLOCK_MESSAGES):
+        block = self._open
+        filled = len(block.messages)
+        if filled and (not block.live or filled + count > BLOCK_MESSAGES):
             self._open = Block(self)
         return self._open
+
+
+def lies_in(message: StoredMessage, segment: int) -> bool:
+    """Whether the log has to keep the message in this segment or an older one."""
+    block = message.block
+    if block is None or not block.has(message):
+        return False
+    return block.position(message.slot) >> SEGMENT_SHIFT <= segment
 
 
 def hold(messages: Sequence[StoredMessage], number: int) -> None:

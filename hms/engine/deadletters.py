@@ -15,13 +15,18 @@ from hms.engine.blocks import hold
 from hms.engine.effects import Effects
 from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.paging import page_out_new
 from hms.engine.places import Queue, Subscription
 from hms.engine.settings import DEAD_LETTER_QUEUE
-from hms.engine.state import State
+from hms.engine.state import InLimbo, State
 from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
 
 GROUP_BYTES = 64 << 10
 """Letters are recorded together up to about so many bytes."""
+
+
+Dead = tuple[StoredMessage, int, bytes]
+"""A message, its attempts so far, its head and body."""
 
 
 class DeadReason(enum.StrEnum):
@@ -56,30 +61,69 @@ def keep(
     fx: Effects,
 ) -> None:
     """Put messages, which have left their line, into the target; each with its attempts so far.
-    The caller dispatches the target."""
+    Those whose body is in the log only come when it was read. The caller dispatches the target."""
+    resident = []
+    for message, attempts in messages:
+        if message.is_paged:
+            _wait_for_body(state, place, message, attempts, reason)
+        else:
+            resident.append((message, attempts, message.payload))
+    _keep(state, place, target, resident, reason, fx)
+
+
+def _wait_for_body(
+    state: State,
+    place: Queue | Subscription,
+    message: StoredMessage,
+    attempts: int,
+    reason: DeadReason,
+) -> None:
+    assert message.block is not None
+    message.block.keep(message, place.number)
+    state.limbo.append(InLimbo(place, message, attempts, reason.value))
+
+
+def body_came(state: State, waiting: InLimbo, payload: bytes, fx: Effects) -> Queue:
+    """A message in limbo becomes a dead letter; the queue that keeps it, to be dispatched."""
+    place, message, attempts, name = waiting
+    assert message.block is not None
+    message.block.left(message, place.number)
+    reason = DeadReason(name)
+    target = target_of(state, place, reason) or state.queues[DEAD_LETTER_QUEUE]
+    _keep(state, place, target, [(message, attempts, payload)], reason, fx)
+    return target
+
+
+def _keep(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    messages: Sequence[Dead],
+    reason: DeadReason,
+    fx: Effects,
+) -> None:
     for chunk in _chunks(messages):
-        letters = [_letter(state, place, target, m, reason, n, fx) for m, n in chunk]
+        letters = [_letter(state, place, target, dead, reason, fx) for dead in chunk]
         before = target.line.size_bytes
         target.line.add(letters)
         target.offer(letters)
         state.waiting_bytes += target.line.size_bytes - before
         moved = [
             (message, letter)
-            for (message, _), letter in zip(chunk, letters, strict=True)
+            for (message, _, _), letter in zip(chunk, letters, strict=True)
             if letter.is_persistent
         ]
         if moved:
             fx.records.append(_record(state, place, target, moved, _CAUSES[reason]))
+            page_out_new(state, [letter for _, letter in moved], [target])
 
 
-def _chunks(
-    messages: Sequence[tuple[StoredMessage, int]],
-) -> Iterator[list[tuple[StoredMessage, int]]]:
-    chunk: list[tuple[StoredMessage, int]] = []
+def _chunks(messages: Sequence[Dead]) -> Iterator[list[Dead]]:
+    chunk: list[Dead] = []
     size = 0
-    for message, attempts in messages:
-        chunk.append((message, attempts))
-        size += message.size_bytes
+    for dead in messages:
+        chunk.append(dead)
+        size += dead[0].size_bytes
         if size >= GROUP_BYTES:
             yield chunk
             chunk, size = [], 0
@@ -91,11 +135,11 @@ def _letter(
     state: State,
     place: Queue | Subscription,
     target: Queue,
-    message: StoredMessage,
+    dead: Dead,
     reason: DeadReason,
-    attempts: int,
     fx: Effects,
 ) -> StoredMessage:
+    message, attempts, payload = dead
     head = message.head()
     node = dict(head.node) | _story(state, place, reason, attempts)
     id_ = message.id
@@ -111,7 +155,7 @@ def _letter(
         message.priority,
         message.kind,
         len(encoded),
-        encoded + message.payload[message.head_bytes :],
+        encoded + payload[message.head_bytes :],
         is_persistent=message.is_persistent and place.is_durable,
     )
 

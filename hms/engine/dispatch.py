@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hms.engine.deadletters import DeadReason, keep, target_of
 from hms.engine.effects import Deliver, Effects
 from hms.engine.line import ids_of
-from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
+from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage
 from hms.engine.places import Queue, Subscription
 from hms.engine.sessions import Consumer
 from hms.engine.state import State
@@ -132,7 +132,7 @@ def _deliver(
         counts = [line.deliveries(m) + 1 for m in messages]
         line.counters.redelivered += sum(1 for n in counts if n > 1)
     line.counters.delivered += len(messages)
-    if any(m.is_persistent for m in messages):
+    if any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
         fx.must_wait = True
         write_ranges(state, place, RecordType.DELIVERED, messages, fx)
     consumer.credit -= len(messages)

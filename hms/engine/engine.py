@@ -21,6 +21,7 @@ from hms.engine import (
     watching,
 )
 from hms.engine.clients import ConsumerRequest
+from hms.engine.deadletters import body_came
 from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.messages import StoredMessage, selector_view
@@ -28,7 +29,7 @@ from hms.engine.places import Queue
 from hms.engine.selector import Selector
 from hms.engine.settings import EngineSettings
 from hms.engine.settling import Return
-from hms.engine.state import State
+from hms.engine.state import InLimbo, State
 from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, node_event
 
 BROWSE_MAX = 1000
@@ -88,6 +89,19 @@ class Engine:
     def restate(self, fx: Effects) -> None:
         """Tell the log again what else an old segment knew."""
         moving.restate(self.state, fx)
+
+    # bodies that are in the log only
+
+    def take_limbo(self) -> list[InLimbo]:
+        """Messages that wait for their bodies; the caller reads them once they are durable."""
+        limbo, self.state.limbo = self.state.limbo, []
+        return limbo
+
+    def bodies_came(self, found: Sequence[tuple[InLimbo, bytes]], now_ms: int, fx: Effects) -> None:
+        """Heads and bodies that messages in limbo waited for."""
+        self.state.at(now_ms)
+        for waiting, payload in found:
+            dispatch(self.state, body_came(self.state, waiting, payload, fx), fx)
 
     # connections and what they open
 

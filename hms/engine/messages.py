@@ -9,6 +9,9 @@ from field_buffer.packing import Head, Row, decode_head
 if TYPE_CHECKING:
     from hms.engine.blocks import Block
 
+OF_COMMIT = -1
+"""The slot of a message that is in memory only and came by a transaction: it may not be seen before
+the commit is durable."""
 OVERHEAD_BYTES = 250
 """What a waiting message costs beside its payload; measured in bench/, counted in the quota."""
 
@@ -62,6 +65,11 @@ class StoredMessage:
         self.block: Block | None = None
         self.slot = 0
         self.holders: int | set[int] = 0
+
+    @property
+    def is_paged(self) -> bool:
+        """Its body is in the log only."""
+        return len(self.payload) != self.length
 
     @property
     def size_bytes(self) -> int:

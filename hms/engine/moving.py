@@ -7,7 +7,7 @@ producers and transactions. After that nothing in the old segment is needed any 
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hms.engine.blocks import RECORD_BYTES, offsets_of
+from hms.engine.blocks import RECORD_BYTES, lies_in, offsets_of
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
@@ -47,8 +47,7 @@ def move(
     messages: list[StoredMessage] = []
     payloads: list[bytes] = []
     for message, payload in found:
-        block = message.block
-        if block is None or block.segment > segment or not block.has(message):
+        if not lies_in(message, segment):
             continue  # it left, or was moved, in between
         stays = outside.stays_of(message)
         if not stays:  # its subscription was removed while it was out

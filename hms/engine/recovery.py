@@ -16,6 +16,7 @@ from hms.engine.effects import Effects
 from hms.engine.line import Counters
 from hms.engine.messages import StoredMessage, make_messages
 from hms.engine.numbering import Taken
+from hms.engine.paging import page_out
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
 from hms.records import (
@@ -67,6 +68,7 @@ class Recovery:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
         self._found: dict[int, _Found] = {}
         self._apply: dict[int, Callable[[Payload, int], None]] = {
             RecordType.DEFINED: self._defined,
@@ -181,6 +183,9 @@ class Recovery:
         landing = self._state.blocks.add([m for m, _ in held], [at for _, at in held])
         if landing is not None:
             landing.landed(position)
+            blocks = self._state.blocks
+            if blocks.live_bytes - blocks.paged_bytes > self._paging_bytes:
+                page_out(self._state, [m for m, _ in held])
 
     def _remember(self, record: Sent) -> None:
         if record.first_sequence:

@@ -13,8 +13,9 @@ from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, ROW, Row, slice_payl
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Confirm, Effects
-from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
+from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages
 from hms.engine.numbering import Taken
+from hms.engine.paging import memory_bytes, page_out_new
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.sessions import Connection, PendingBatch, Producer, Session
 from hms.engine.state import State
@@ -52,7 +53,7 @@ def send(
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
     rows = unpack_rows(pack, count)
     _check_rows(state, rows)
-    _check_room(state, producer.destination, count, len(pack))
+    _check_room(state, producer.destination, rows, is_persistent)
     if session.is_transacted:
         _check_transaction(state, session, len(pack) + BATCH_BYTES)
     first_id = state.take_ids(count, fx)
@@ -62,12 +63,14 @@ def send(
         session.pending_sends.append(batch)
         session.pending_bytes += _record_bytes(batch)
     else:
-        record, touched = store_batch(state, batch, rows, first_sequence)
+        record, touched, messages = store_batch(state, batch, rows, first_sequence)
         if record is not None:
             fx.records.append(record)
         producer.memory.remember(first_sequence, taken, state.settings.frames_in_flight_max)
         for place in touched:
             dispatch(state, place, fx)
+        if record is not None:
+            page_out_new(state, messages, touched)
     fx.out.append(Confirm(connection.number, correlation, *taken))
 
 
@@ -92,8 +95,9 @@ def is_repeated(connection: Connection, producer_handle: int, first_sequence: in
 
 def store_batch(
     state: State, batch: PendingBatch, rows: list[Row] | None = None, first_sequence: int = 0
-) -> tuple[Record | None, list[Queue | Subscription]]:
-    """Put the messages where they wait; the record, if they are persistent, and the places."""
+) -> tuple[Record | None, list[Queue | Subscription], list[StoredMessage]]:
+    """Put the messages where they wait; the record, if they are persistent, the places, and the
+    messages."""
     rows = unpack_rows(batch.pack, batch.count) if rows is None else rows
     first_seq = state.take_seqs(batch.count)
     messages = make_messages(
@@ -108,7 +112,10 @@ def store_batch(
     uid = batch.producer.session.connection.uid
     placements, touched = place_messages(state, destination, messages, uid)
     if not batch.is_persistent:
-        return None, touched
+        if batch.producer.session.is_transacted:
+            for message in messages:
+                message.slot = OF_COMMIT
+        return None, touched, messages
     landing = keep_in_log(state, destination, messages, ROW.size * batch.count)
     head = Sent(
         destination.number,
@@ -123,7 +130,7 @@ def store_batch(
         pack=batch.pack,
         first_seq=first_seq,
     )
-    return sent(head, landing), touched
+    return sent(head, landing), touched, messages
 
 
 def keep_in_log(
@@ -194,9 +201,13 @@ def _check_rows(state: State, rows: list[Row]) -> None:
             raise InvalidArgument(what="kind of body", detail=f"{row[5]} is not between 0 and 6")
 
 
-def _check_room(state: State, destination: Queue | Topic, count: int, size: int) -> None:
-    places = 1 if isinstance(destination, Queue) else len(destination.subscriptions)
-    state.check_memory((size + count * OVERHEAD_BYTES) * places)
+def _check_room(
+    state: State, destination: Queue | Topic, rows: list[Row], is_persistent: bool
+) -> None:
+    count = len(rows)
+    places = [destination] if isinstance(destination, Queue) else destination.subscriptions
+    is_paged = is_persistent and all(place.is_durable for place in places)
+    state.check_memory(memory_bytes(state, rows, is_paged) * len(places))
     if isinstance(destination, Queue) and destination.messages_max:
         waiting = destination.line.waiting_count + destination.line.out_count
         if waiting + count > destination.messages_max:

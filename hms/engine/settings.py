@@ -37,6 +37,8 @@ class EngineSettings:
     is_warm: bool = True
     redelivery_limit: int = 3
     memory_bytes_max: int = 1 << 30
+    paging_share: float = 0.75
+    """From this share of the memory on, bodies are left in the log (F-C12)."""
     message_bytes_max: int = 16 << 20
     transaction_bytes_max: int = 32 << 20
     sessions_max: int = 1024

@@ -1,6 +1,7 @@
 """All that the engine knows, and how it is found."""
 
 import heapq
+from typing import NamedTuple
 
 from field_buffer.catalogue import (
     DestinationKindMismatch,
@@ -10,11 +11,21 @@ from field_buffer.catalogue import (
 )
 from hms.engine.blocks import Blocks
 from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage
 from hms.engine.numbering import Memories, MessageIds
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.records import Definition, Record, defined, reserved
+
+
+class InLimbo(NamedTuple):
+    """A message that has left its line and becomes a dead letter once its body is there."""
+
+    place: Queue | Subscription
+    message: StoredMessage
+    attempts: int
+    reason: str
 
 
 class State:
@@ -38,6 +49,8 @@ class State:
         self.sessions_open = 0
         self.definitions_bytes = 0
         self.waiting_bytes = 0
+        self.limbo: list[InLimbo] = []
+        """Messages that wait for their bodies; whoever reads those takes them away."""
         self._wakes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
@@ -74,11 +87,16 @@ class State:
         self.next_number += 1
         return number
 
+    @property
+    def resident_bytes(self) -> int:
+        """What waiting messages take in memory."""
+        return self.waiting_bytes - self.blocks.paged_bytes
+
     def check_memory(self, size: int) -> None:
         """Refuse what would not fit."""
         limit = self.settings.memory_bytes_max
-        if self.waiting_bytes + size > limit:
-            raise NodeFull(used=self.waiting_bytes, limit=limit, key="max_memory_bytes")
+        if self.resident_bytes + size > limit:
+            raise NodeFull(used=self.resident_bytes, limit=limit, key="max_memory_bytes")
 
     # places
 

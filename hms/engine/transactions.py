@@ -8,6 +8,7 @@ from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects, Reply
 from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage
+from hms.engine.paging import page_out_new
 from hms.engine.places import Queue, Subscription
 from hms.engine.sending import store_batch, transaction_bytes
 from hms.engine.sessions import Session
@@ -44,10 +45,11 @@ def _apply(state: State, session: Session) -> tuple[list[Record], list[Queue | S
     records: list[Record] = []
     touched: dict[int, Queue | Subscription] = {}
     for batch in session.pending_sends:
-        record, places = store_batch(state, batch)
+        record, places, messages = store_batch(state, batch)
         if record is not None:
             records.append(record)
         touched.update((id(place), place) for place in places)
+        page_out_new(state, messages, places)
     by_place: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
     for place, message in session.acknowledged:
         by_place.setdefault(id(place), (place, []))[1].append(message)

@@ -84,7 +84,7 @@ class Store(Protocol):
 
     @property
     def newest_segment(self) -> int:
-        """The segment that the next record goes to."""
+        """The segment that is written now: all before it are safe."""
 
     def next_to_clean(self, live_bytes: int) -> int | None:
         """The segment whose live messages should be appended again, when the log has grown far

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,82 @@ def _take(conn, count):
             message = inn.receive(timeout_s=20)
             message.ack()
             taken.append(message.message_id)
+        return taken
+
+
+CLIENTS = 50
+
+
+class Crowd:
+    """Clients in threads: each sends until it is refused, and sends on when there is room."""
+
+    def __init__(self, address, count):
+        self._address, self._lock = address, threading.Lock()
+        self.sent, self.refusals, self.has_room = [], [], threading.Event()
+        self._pool = ThreadPoolExecutor(count)
+        self._working = [self._pool.submit(self._work) for _ in range(count)]
+
+    def _work(self):
+        with hms.connect(self._address, reconnect=False) as conn, conn.session() as session:
+            out = session.producer(hms.Queue("orders"))
+            refusal = self._send(out, 2000)
+            assert refusal is not None, "the disk does not become full"
+            with self._lock:
+                self.refusals.append(refusal)
+            assert self.has_room.wait(60)
+            _until(lambda: self._send(out, 1) is None)
+            assert self._send(out, 2) is None
+
+    def _send(self, out, most):
+        """The refusal, or None when all of them were confirmed."""
+        for _ in range(most):
+            try:
+                message_id = out.send(BODY).message_id
+            except hms.StoreFull as full:
+                return full
+            with self._lock:
+                self.sent.append(message_id)
+        return None
+
+    def finish(self):
+        for one in self._working:
+            one.result(timeout=100)
+        self._pool.shutdown()
+
+
+def test_fifty_clients_meet_a_full_disk_and_go_on_when_there_is_space(tmp_path):
+    """None of them may lose a message, hang, or need the node to be started again."""
+    with small_disk(tmp_path / "disk", "24m") as (seen, inside):
+        filler = seen / "filler"
+        filler.write_bytes(bytes(10 << 20))
+        store = tmp_path / "disk" / "store"
+        with node(store=store, config=SMALL, command_prefix=inside) as running:
+            pid, crowd = running.pid, Crowd(running.address, CLIENTS)
+            _until(lambda: len(crowd.refusals) == CLIENTS)
+            assert {full.number for full in crowd.refusals} == {5005}
+            assert all("Free space on that disk" in full.cure for full in crowd.refusals)
+            before = set(crowd.sent)
+            with hms.connect(running.address) as conn:
+                taken = _take(conn, 20) + _take_in_a_transaction(conn, 5)
+            assert len(before & set(taken)) == 25
+            filler.unlink()
+            crowd.has_room.set()
+            crowd.finish()
+            assert running.pid == pid
+            left = set(crowd.sent) - set(taken)
+            assert len(crowd.sent) >= len(before) + 3 * CLIENTS
+            assert sorted(_ids(running.address)) == sorted(left)
+            running.kill()
+            running.boot(warm=True)
+            assert sorted(_ids(running.address)) == sorted(left)
+
+
+def _take_in_a_transaction(conn, count):
+    """Receive and commit."""
+    with conn.session(transacted=True) as session:
+        inn = session.consumer(hms.Queue("orders"), prefetch=1)
+        taken = [inn.receive(timeout_s=20).message_id for _ in range(count)]
+        session.commit()
         return taken
 
 

@@ -7,7 +7,7 @@ import pytest
 from services_rig import WAIT_S, calling, until, write_project
 
 import hms
-from field_buffer.catalogue import ServerLost, ServiceTimeout
+from field_buffer.catalogue import ServerLost, ServiceHung
 from hms.testing import node
 
 CONFIG = """
@@ -46,16 +46,20 @@ def test_one_more_process_is_started_while_calls_wait(tmp_path):
 
 
 def test_the_service_section_limits_a_call(tmp_path):
-    """[service.NAME] timeout_s holds whatever the caller allows."""
+    """[service.NAME] timeout_s holds whatever the caller allows: a hung server is ended, its caller
+    told, and another server takes its place."""
     project = write_project(tmp_path / "project")
     os.mkfifo(tmp_path / "pipe")
     asked, config = {"pipe": str(tmp_path / "pipe"), "mode": "r"}, CONFIG.format(timeout_s=0.5)
     with (
         node(config=config, python_path=[project]) as started,
         calling(started) as call,
-        pytest.raises(ServiceTimeout),
     ):
-        call("MEET", asked, timeout_s=600)
+        hung = call("WHO")["pid"]
+        with pytest.raises(ServiceHung):
+            call("MEET", asked, timeout_s=600)
+
+        assert until(lambda: call("WHO")["pid"], ServerLost) != hung
 
 
 def test_calls_wait_for_a_server_that_is_started_again(tmp_path):

@@ -70,7 +70,8 @@ class RecordingDisk:
         self.before: Callable[[str, str], None] = lambda _call, _name: None
         self.now_s = 0.0
         self._fds: dict[int, int] = {}
-        self._locked: set[int] = set()
+        self._locked: dict[int, int] = {}
+        """By file: the descriptor that has the lock."""
         self._next = 3
         for name, data in (files or {}).items():
             self.names[name] = self._number()
@@ -117,7 +118,9 @@ class RecordingDisk:
         return fd
 
     def close(self, fd: int) -> None:
-        self._locked.discard(self._fds.pop(fd, -1))
+        number = self._fds.pop(fd, -1)
+        if self._locked.get(number) == fd:
+            del self._locked[number]
 
     def rename(self, source: Path, target: Path) -> None:
         self.before("rename", target.name)
@@ -141,9 +144,7 @@ class RecordingDisk:
     # ---- files
 
     def lock(self, fd: int) -> bool:
-        was_free = self._fds[fd] not in self._locked
-        self._locked.add(self._fds[fd])
-        return was_free
+        return self._locked.setdefault(self._fds[fd], fd) == fd
 
     def size(self, fd: int) -> int:
         return len(self.data[self._fds[fd]])

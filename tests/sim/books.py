@@ -36,6 +36,9 @@ class Books:
         self.subscribed: list[Subscribed] = []
         self.ended: set[str] = set()
         self.refused: set[str] = set()
+        self.vanished: set[str] = set()
+        self.told_lost: set[tuple[str, int]] = set()
+        """Clients and messages whose acknowledgement they were told may be lost."""
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
         self._order: dict[tuple[object, ...], int] = {}

@@ -28,6 +28,7 @@ class Check:
         for sending in self._books.sendings.values():
             self._sending(sending)
         for receipt in self._books.receipts.values():
+            self._is_told(receipt)
             if receipt.sending.truth == FAIL and receipt.sending.destination:
                 self.faults.append(
                     f"unexpected: {receipt.sending.key}, refused or rolled back, came"
@@ -71,6 +72,15 @@ class Check:
             return False
         fates = self._ledger.fates.get((place, sending.key), [])
         return not sending.is_persistent or any(cause is Cause.EXPIRED for cause, _ in fates)
+
+    def _is_told(self, receipt: Receipt) -> None:
+        """Who acknowledged a message that came again was told so (F-K9)."""
+        last = max(receipt.counts)
+        for taken in receipt.unanswered:
+            key = taken.client, taken.message_id
+            is_told = key in self._books.told_lost or taken.client in self._books.vanished
+            if taken.count < last and not is_told:
+                self.faults.append(f"untold: {taken} of {receipt.place} came again, {last}")
 
     # ---- torn
 

@@ -9,7 +9,7 @@ Consumer and Producer in hms.client) is done here by hand, call by call the same
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import ConnectionLost
+from field_buffer.catalogue import AcknowledgeLost, ConnectionLost
 from field_buffer.errors import HmsError
 from tests.sim.network import Pipe
 from tpmon.link import Link, State
@@ -119,6 +119,8 @@ class Client:
     def on_error(self, error: HmsError) -> None:
         """The exception listener."""
         self.failures.append(error)
+        if isinstance(error, AcknowledgeLost):
+            self.world.books.told_lost.add((self.name, int(error.message_id, 16)))
 
     @property
     def is_up(self) -> bool:

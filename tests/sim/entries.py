@@ -78,6 +78,14 @@ class Arrival(NamedTuple):
     is_exclusive: bool = False
 
 
+class Taken(NamedTuple):
+    """A message that a client took and acknowledged without waiting for an answer."""
+
+    client: str
+    message_id: int
+    count: int
+
+
 @dataclass(slots=True, eq=False)
 class Receipt:
     """One message at one place, and what became of it there."""
@@ -91,6 +99,7 @@ class Receipt:
     acknowledged: str = ""
     transaction: Transaction | None = None
     past: list[Transaction] = field(default_factory=list)
+    unanswered: list[Taken] = field(default_factory=list)
 
     @property
     def is_settled(self) -> bool:

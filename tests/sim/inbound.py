@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from field_buffer.packing import decode_head
+from field_buffer.packing import DeliveredRow, decode_head
 from hms.client.inbox import Delivered, Inbox
 from hms.constants import AckMode
-from tests.sim.entries import LETTER_QUEUES, Arrival, Receipt
+from tests.sim.entries import LETTER_QUEUES, Arrival, Receipt, Taken
 from tpmon.asked import OnLoss
 from tpmon.link import State
 from tpmon.protocol.structures import CloseConsumer
@@ -25,6 +25,8 @@ class Inbound:
     def __init__(self, unit: "Unit", inbox: Inbox, place: str) -> None:
         self.unit, self.inbox, self.place = unit, inbox, place
         self.seen: dict[int, Receipt] = {}
+        self._said: list[tuple[int, Receipt]] = []
+        """What was acknowledged without an answer, and in which incarnation."""
 
     @property
     def has_news(self) -> bool:
@@ -42,18 +44,21 @@ class Inbound:
             return None
         state.consumed(inbox, delivered[0].message_id)
         receipt = self.unit.books.received(self._arrival(delivered))
-        self._note(delivered[0].message_id, receipt)
+        self._note(delivered[0], receipt)
         return receipt
 
-    def _note(self, message_id: int, receipt: Receipt) -> None:
+    def _note(self, row: DeliveredRow, receipt: Receipt) -> None:
         """What the session's mode means for the books."""
         state, books = self.unit.state, self.unit.books
         if state.is_transacted:
             books.acknowledging(receipt, self.unit.transaction)
         elif state.ack_mode is AckMode.CLIENT:
-            self.seen[message_id] = receipt
+            self.seen[row.message_id] = receipt
         else:
             books.acknowledging(receipt)
+            taken = Taken(self.unit.client.name, row.message_id, row.delivery_count)
+            receipt.unanswered.append(taken)
+            self._said.append((self.inbox.stamp.incarnation, receipt))
 
     def _arrival(self, delivered: Delivered) -> Arrival:
         row, head, body = delivered
@@ -106,7 +111,16 @@ class Inbound:
         unit.inbounds.remove(self)
         unit.client.flush()
         if inbox.error is None and unit.link.state is State.UP:
-            yield from unit.ask(CloseConsumer(inbox.number), OnLoss.DONE)
+            incarnation = inbox.stamp.incarnation
+            pending = yield from unit.ask(CloseConsumer(inbox.number), OnLoss.DONE)
+            if pending.is_answered:
+                self.is_safe(incarnation)
+
+    def is_safe(self, incarnation: int) -> None:
+        """The node has answered that all is settled: what was said on this connection is safe."""
+        for then, receipt in self._said:
+            if then == incarnation:
+                self.unit.books.acknowledged(receipt)
 
 
 def letter_place(place: str, head: bytes) -> str:

@@ -206,5 +206,5 @@ def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
     if not line.history.keys() <= ids | set(held):
         yield f"{name}: history of messages that are not there"
     for consumer in place.consumers:
-        if consumer.out_bytes != sum([len(m.payload) for m in consumer.out.values()]):
+        if consumer.out_bytes != sum([m.length for m in consumer.out.values()]):
             yield f"{name}: out_bytes of a consumer"

@@ -7,6 +7,7 @@ speaks of it must find it there. Counting is compared with the rows of the histo
 from collections import Counter
 from collections.abc import Iterable
 
+from hms.history.events import EventDecoder
 from hms.records import (
     Cause,
     Group,
@@ -21,7 +22,6 @@ from hms.records import (
     decode_ranges,
     decode_sent,
 )
-from hms.history.events import EventDecoder
 from tests.sim.durable import Definitions
 
 _BACK = (RecordType.FAILED, RecordType.RELEASED)

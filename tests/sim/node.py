@@ -7,6 +7,7 @@ the log is being synced other lanes go on, as they do in the real node.
 import random
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from field_buffer.catalogue import NodeStopping, StoreFailed
@@ -29,6 +30,7 @@ class Log(NamedTuple):
 
     segment_bytes: int
     limits: LogLimits
+    paging_share: float
 
 
 class Node:
@@ -59,7 +61,7 @@ class Node:
         self.journal = Journal.open(
             STORE, segment_bytes=log.segment_bytes, node_uid=NODE_UID, disk=disk, limits=log.limits
         )
-        self.engine = Engine(SETTINGS)
+        self.engine = Engine(replace(SETTINGS, paging_share=log.paging_share))
         identity = Identity("sim", NODE_UID, LIMITS, "sim")
         self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
         self.broker._lock = Alone()

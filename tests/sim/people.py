@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.sim import cast
+from tests.sim.books import Books
 from tests.sim.client import Client
 from tests.sim.disk import SimDisk
 from tests.sim.judge import disagreements
@@ -23,6 +24,8 @@ class People:
     clients: list[Client]
     pipes: list[Pipe]
     now_ms: int
+    books: Books
+    is_ending: bool
     tell: Callable[[str], None]
     _faults: list[str]
 
@@ -75,6 +78,8 @@ class People:
     def vanish(self, client: Client) -> None:
         """A client process ends without a word."""
         self.tell(f"{client.name} vanishes")
+        if not self.is_ending:
+            self.books.vanished.add(client.name)
         if client.pipe is not None:
             client.pipe.cut(self.rng)
             client.pipe.is_client_side_open = False

@@ -14,9 +14,12 @@ import hms.engine.dispatch as dispatching
 import hms.engine.transactions as committing
 import hms.store.journal.walk as walking
 import tpmon.wire as wiring
+from hms.client.inbox import Inbox
+from hms.engine import settling
+from hms.engine.effects import Deliver
 from hms.engine.line import Line
 from hms.engine.numbering import Memories, ProducerMemory
-from hms.records import Record, RecordType, decode_group, group
+from hms.records import Cause, Record, RecordType, decode_group, group
 from hms.store.journal.disk import write_all
 from hms.store.journal.format import pack_records
 from hms.store.journal.segment import Segment
@@ -128,6 +131,70 @@ def commit_not_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Memories, "committed", lambda *_: None)
 
 
+def expiry_without_record(patch: pytest.MonkeyPatch) -> None:
+    """What expired stays in the log."""
+    write_ranges = dispatching.write_ranges
+
+    def forgetful(*args: Any) -> None:
+        if args[-1] is not Cause.EXPIRED:
+            write_ranges(*args)
+
+    patch.setattr(dispatching, "write_ranges", forgetful)
+
+
+def cause_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The history says of all that left that it was acknowledged (P9)."""
+    write_ranges = dispatching.write_ranges
+    patch.setattr(dispatching, "write_ranges", lambda *args: write_ranges(*args[:5]))
+
+
+def attempts_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """What fails again and again never becomes a dead letter."""
+    put_back = Line.put_back
+
+    def without(self: Line, message: Any, deliveries: int, attempts: int) -> None:
+        put_back(self, message, deliveries, min(attempts, 1))
+
+    patch.setattr(Line, "put_back", without)
+
+
+def lent_to_two(patch: pytest.MonkeyPatch) -> None:
+    """A queue's messages go to two consumers at a time (P6)."""
+    deliver = dispatching._deliver
+
+    def twice(state: Any, place: Any, consumer: Any, messages: Any, fx: Any) -> None:
+        deliver(state, place, consumer, messages, fx)
+        for other in place.consumers:
+            if other is not consumer and not (other.listener or other.selector):
+                handles = other.connection.number, other.handle, other.epoch
+                fx.out.append(Deliver(*handles, messages, fx.out[-1].counts))
+                return
+
+    patch.setattr(dispatching, "_deliver", twice)
+
+
+def memory_not_given_back(patch: pytest.MonkeyPatch) -> None:
+    """What is acknowledged counts as waiting for ever."""
+    acknowledge = settling.acknowledge
+
+    def greedy(state: Any, *rest: Any) -> None:
+        before = state.waiting_bytes
+        acknowledge(state, *rest)
+        state.waiting_bytes = before
+
+    patch.setattr(settling, "acknowledge", greedy)
+
+
+def older_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A client takes messages that it has given back before they came."""
+    delivered = Inbox.delivered
+
+    def trusting(self: Inbox, _epoch: int, count: int, payload: bytes) -> None:
+        delivered(self, self.stamp.epoch, count, payload)
+
+    patch.setattr(Inbox, "delivered", trusting)
+
+
 def returned_to_the_end(patch: pytest.MonkeyPatch) -> None:
     """What comes back stands behind what came later."""
     put_back = Line.put_back
@@ -155,5 +222,11 @@ PLANTS: dict[Plant, tuple[str, ...]] = {
     repeated_send_not_known: _faults("duplicated"),
     commit_not_remembered: _faults("unexpected", "torn", "duplicated"),
     returned_to_the_end: _faults("reordered"),
+    expiry_without_record: _faults("leftover"),
+    cause_forgotten: _faults("unaccounted"),
+    attempts_not_counted: _faults("unlimited"),
+    lent_to_two: _faults("unflagged", "duplicated"),
+    memory_not_given_back: _faults("leftover"),
+    older_epoch_accepted: _faults("unflagged", "reordered"),
 }
 """What is planted, and the counts of which at least one must show it."""

@@ -4,7 +4,7 @@ A method that waits is a generator (see client.py). What the application does is
 the books before it is said, and what it learns after it is known.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 
 from field_buffer.catalogue import TransactionRolledBack
@@ -65,12 +65,14 @@ class Unit:
         taken = self._transaction.acknowledged if self._transaction else ()
         return any(one.sending.is_poison for one in taken)
 
-    def ask(self, request: Request, on_loss: OnLoss, then: object = None) -> Iterator[Condition]:
+    def ask(
+        self, request: Request, on_loss: OnLoss, then: object = None
+    ) -> Generator[Condition, None, Pending]:
         """Ask the node and wait; raises its refusal."""
         pending = Pending(type(request).__name__, on_loss, then=then)
         self.link.request(request, pending)
         yield lambda: pending.is_done
-        pending.checked()
+        return pending.checked()
 
     # ---- open and close
 
@@ -125,9 +127,13 @@ class Unit:
         for inbound in self.inbounds:
             inbound.give_back()
         self._fail()
+        incarnations = [inbound.inbox.stamp.incarnation for inbound in self.inbounds]
         pending = self.state.close()
         self._end(FAIL)
         yield lambda: pending.is_done
+        if pending.is_answered:
+            for inbound, incarnation in zip(self.inbounds, incarnations, strict=True):
+                inbound.is_safe(incarnation)
 
     # ---- transactions
 

@@ -27,7 +27,7 @@ from tests.sim.lives import Lives
 from tests.sim.network import Pipe
 from tests.sim.node import Log, Node
 from tests.sim.people import People
-from tests.sim.setting import NODE_UID, STORE
+from tests.sim.setting import STORE
 
 STEPS_TO_FINISH_MAX = 60_000
 FAULTS_TOLD_MAX = 20
@@ -68,7 +68,8 @@ class World(Lives, People):
         self._ending: Ending | None = None
         segment_bytes = self.rng.choice((32, 32, 64, 128)) << 10
         segments_max = (0, 6, 10)[seed % 3]
-        self._log = Log(segment_bytes, LogLimits(log_bytes_max=segments_max * segment_bytes))
+        limits = LogLimits(log_bytes_max=segments_max * segment_bytes)
+        self._log = Log(segment_bytes, limits, (0.75, 1e-5, 5e-5)[seed // 3 % 3])
         self._faults: list[str] = []
 
     @property

@@ -68,8 +68,9 @@ class JournalNode:
     def waiting(self, queue="orders"):
         """(id, body, deliveries, attempts) of what waits, in order."""
         line = self.engine.state.queues[queue].line
+        of = self.broker._bodies.of
         return [
-            (m.id, bytes(m.payload[m.head_bytes :]), line.deliveries(m), line.attempts(m))
+            (m.id, of(m)[m.head_bytes :], line.deliveries(m), line.attempts(m))
             for m in line.in_order()
         ]
 

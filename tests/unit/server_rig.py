@@ -47,8 +47,8 @@ class PlayedConnection:
     def on_invoke(self, callback):
         self._callback = callback
 
-    def advertise(self, name):
-        self.request(Advertise(name))
+    def advertise(self, name, signature=""):
+        self.request(Advertise(name, signature))
 
     def unadvertise(self, name):
         self.request(Unadvertise(name))

@@ -1,76 +1,19 @@
 """The figures of hms bench: computed right, and the bare disk is left without a trace."""
 
-import json
-import threading
-from concurrent.futures import Future
-from contextlib import contextmanager
+from array import array
 
 import pytest
-from click.testing import CliRunner
 
-import hms
-from boot.cli import main
+from boot.bench.load import MAGIC, STAMP, WARM_UP, Load, Sink, bodies, timed_bodies
+from boot.bench.measure import Figures
+from boot.bench.pairs import medians, rows_text
+from boot.bench.workloads import WORKLOADS
 from boot.cli.figures import measure_disk, percentiles_ms
-from boot.cli.target import Target
-from field_buffer.catalogue import QueueFull
-
-
-class Node:
-    """A queue in memory that confirms at once; fails_at: the send that is refused."""
-
-    def __init__(self, fails_at=None):
-        self.bodies = []
-        self.fails_at = fails_at
-        self.has_more = threading.Condition()
-
-    @contextmanager
-    def session(self, **_):
-        yield self
-
-    def producer(self, *_, **options):
-        self.options = options
-        return self
-
-    def consumer(self, *_, **__):
-        return self
-
-    def send_many(self, messages):
-        for message in messages:
-            self.send_async(message.body)
-
-    def send_async(self, body):
-        done = Future()
-        with self.has_more:
-            self.bodies.append(body)
-            self.has_more.notify_all()
-        if len(self.bodies) == self.fails_at:
-            done.set_exception(QueueFull(kind="queue", destination="B", count=1, key="k", limit=1))
-        else:
-            done.set_result(None)
-        return done
-
-    def receive(self, timeout_s):
-        with self.has_more:
-            if not self.has_more.wait_for(lambda: self.bodies, timeout_s):
-                return None
-            return hms.Message(self.bodies.pop(0))
 
 
 @pytest.fixture
-def bench(monkeypatch, tmp_path):
-    """Run hms bench against a node in memory; gives the result and the JSON it printed."""
-
-    def run(node, *words):
-        @contextmanager
-        def connection(_target, **_):
-            yield node
-
-        monkeypatch.setattr(Target, "connection", connection)
-        command = ["bench", *words, "--connect", "tcp://127.0.0.1:1", "--json"]
-        said = CliRunner().invoke(main, command)
-        return said, json.loads(said.stdout) if said.stdout else None
-
-    return run
+def load():
+    return Load(destination="queue:bench", count=20, size=64)
 
 
 def test_percentiles_are_those_of_the_sorted_times():
@@ -87,7 +30,7 @@ def test_percentiles_are_those_of_the_sorted_times():
         "max": 10_000.0,
     }
     assert percentiles_ms([]) == {}
-    assert percentiles_ms([2_000_000])["p99.99"] == 2.0
+    assert percentiles_ms(array("q", [2_000_000]))["p99.99"] == 2.0
 
 
 def test_the_bare_disk_is_measured_and_left_as_it_was(tmp_path):
@@ -96,41 +39,67 @@ def test_the_bare_disk_is_measured_and_left_as_it_was(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_both_measures_every_message_of_its_run(bench, tmp_path):
-    """Sends, confirmations and receipts are of the same messages."""
-    words = ("both", "--count", "600", "--size", "64", "--disk", str(tmp_path))
-    said, figures = bench(Node(), *words)
+def test_bodies_have_the_size_that_was_asked_for_and_numbers_of_their_own(load):
+    """A smaller body would be faster, a repeated number would hide a loss."""
+    made = [*bodies(load), *timed_bodies(load)]
 
-    assert said.exit_code == 0, said.output
-    assert (figures["messages"], figures["size"], figures["durable"]) == (600, 64, True)
-    assert set(figures["latency_ms"]) == set(figures["confirm_ms"])
-    assert figures["disk"]["folder"] == str(tmp_path)
-    assert figures["ratio_to_disk"] > 0
-
-
-def test_what_others_left_in_the_queue_is_not_counted(bench):
-    """Old messages would count as very slow ones."""
-    node = Node()
-    node.bodies = [b"stranger", b"HMSB" + bytes(60)]
-
-    _, figures = bench(node, "both", "--count", "50", "--non-durable")
-
-    assert (figures["messages"], figures["messages_of_others"]) == (50, 2)
-    assert node.options == {"persistent": False}
-    assert "disk" not in figures
+    assert {len(body) for body in made} == {64}
+    numbers = [STAMP.unpack_from(body)[3] for body in made]
+    assert numbers == [*range(20), *range(20)]
+    assert STAMP.unpack_from(made[0])[4] == 0
+    assert STAMP.unpack_from(made[-1])[4] > 0
 
 
-def test_a_refused_send_ends_the_measurement(bench):
-    """A figure over sends that were refused would be worth nothing."""
-    said, figures = bench(Node(fails_at=20), "send", "--count", "100", "--non-durable")
+def test_a_sink_counts_its_own_run_and_tells_what_came_out_of_order(load):
+    """Old messages would count as very slow ones; a disordered run is no success."""
+    sink = Sink(load, 20)
+    warm = STAMP.pack(MAGIC, load.run, WARM_UP, 0, 0) + bytes(32)
+    stranger = STAMP.pack(MAGIC, b"another!", 0, 0, 0) + bytes(32)
 
-    assert (said.exit_code, figures) == (1, None)
-    assert "HMS-4012" in said.stderr
+    for body in (warm, stranger, b"short", "text", *bodies(load)):
+        sink.take(body)
+    assert (sink.count, sink.others, sink.misordered) == (20, 3, 0)
+    assert sink.is_full
+
+    sink.take(bodies(load)[3])
+    assert (sink.count, sink.misordered) == (21, 1)
 
 
-def test_messages_that_never_come_are_told(bench):
-    """A lost message must not look like a slow one."""
-    said, figures = bench(Node(), "receive", "--count", "5", "--timeout", "0.1")
+def test_latency_is_counted_from_when_a_message_was_due(load):
+    """A sender that falls behind must not flatter the figure."""
+    sink = Sink(load, 20)
 
-    assert (said.exit_code, figures["messages"]) == (1, 0)
-    assert "only 0 of 5 messages came" in said.stderr
+    for body in timed_bodies(load):
+        sink.take(body)
+
+    assert len(sink.times) == 20
+    assert min(sink.times) >= 0
+
+
+def _figures(system, rate):
+    return Figures(
+        system=system,
+        workload="W2",
+        messages=100,
+        seconds=1.0,
+        rate=rate,
+        times_ms={"p50": 1.0, "p99": 2.0, "p99.9": 3.0},
+        system_cpu_us=5.0,
+        clients_cpu_us=2.0,
+        system_rss_mib=40.0,
+        clients_rss_mib=30.0,
+        misordered=0,
+        machine={},
+    )
+
+
+def test_the_ratio_is_the_median_of_the_ratios_of_each_pair():
+    """In a slow minute both are slow; the ratio of medians would compare different minutes."""
+    ours = [_figures("hms", rate) for rate in (100.0, 10.0, 90.0)]
+    limit = [_figures("limit", rate) for rate in (200.0, 20.0, 900.0)]
+
+    row = medians(WORKLOADS["W2"], limit, ours)
+
+    assert (row.rate, row.rate_min, row.rate_max, row.ratio) == (200.0, 20.0, 900.0, 0.5)
+    assert medians(WORKLOADS["W2"], ours, ours).ratio is None
+    assert "0.50" in rows_text([row])

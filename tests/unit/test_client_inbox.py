@@ -1,7 +1,7 @@
 """Inbox and session state, sans-IO: acknowledgements, credit, epochs, transactions."""
 
 import pytest
-from client_link import LOST, new_link, sent, up
+from client_link import LOST, answer, new_link, sent, up
 
 import hms
 from field_buffer.packing import DELIVERED_ROW
@@ -45,6 +45,10 @@ def consume(state: SessionState, inbox: Inbox) -> int:
     message_id = inbox.take()[0].message_id
     state.consumed(inbox, message_id)
     return message_id
+
+
+def kind_of(parts) -> Kind:
+    return frames.decode_envelope(parts, 1 << 30).kind
 
 
 def settlements(link: Link) -> list:
@@ -140,6 +144,83 @@ def test_unsent_acknowledgements_are_reported_when_the_connection_is_lost(link):
 
     assert [error.message_id for error in told] == ["000000000001"]
     assert not inbox.buffer
+
+
+@pytest.fixture
+def told_lost(link: Link):
+    """What the exception listener was told of acknowledgements since the last time."""
+    told = []
+    link.on_error = told.append
+
+    def since():
+        for call in link.calls:
+            call()
+        link.calls.clear()
+        news = [(error.message_id[-2:], error.fields["when"]) for error in told]
+        told.clear()
+        return news
+
+    return since
+
+
+def test_acknowledgements_without_an_answer_are_reported_when_the_connection_is_lost(
+    link, told_lost
+):
+    """F-K9: they may have taken effect or not, and the application has gone on long ago."""
+    state = make_state(link)
+    link.participants.append(state)
+    inbox = make_inbox(link, state)
+    deliver(link, 1, 2, 3, 4)
+    consume(state, inbox)
+    state.tick()
+    consume(state, inbox)
+    state.tick()
+    consume(state, inbox)
+
+    link.lose(LOST, is_final=False)
+
+    assert told_lost() == [("01", "during"), ("02", "during"), ("03", "before")]
+    up(link)
+    link.lose(LOST, is_final=False)
+    assert told_lost() == []
+
+
+def test_acknowledgements_that_the_node_answered_are_not_in_doubt(link, told_lost):
+    """One question at a time, and one more for what was said meanwhile."""
+    state = make_state(link)
+    link.participants.append(state)
+    inbox = make_inbox(link, state)
+    deliver(link, 1, 2)
+    consume(state, inbox)
+    state.tick()
+    consume(state, inbox)
+    state.tick()
+    first, second = [parts for parts in link.outbox if kind_of(parts) is Kind.SETTLE]
+    assert frames.decode_envelope(second, 1 << 30).correlation == 0
+
+    link.ticking.clear()
+    answer(link, first, Kind.REPLY)
+    assert link.ticking == [state]
+    state.tick()
+    answer(link, link.outbox[-1], Kind.REPLY)
+
+    assert link.asked == {}
+    link.lose(LOST, is_final=False)
+    assert told_lost() == []
+
+
+def test_what_was_acknowledged_before_a_close_that_was_lost_is_reported(link, told_lost):
+    """The session is gone from the link, its doubts are not."""
+    state = make_state(link)
+    link.participants.append(state)
+    inbox = make_inbox(link, state)
+    deliver(link, 1)
+    consume(state, inbox)
+    state.close()
+
+    link.lose(LOST, is_final=False)
+
+    assert told_lost() == [("01", "during")]
 
 
 def test_everything_said_in_a_transaction_is_said_before_its_commit(link):

@@ -68,8 +68,9 @@ def test_importing_hms_loads_no_zeromq():
     assert done.stdout.strip() == "False"
 
 
-def test_what_this_version_does_not_have_says_so():
-    """A name that is there and fails with AttributeError would look like a bug."""
-    with pytest.raises(hms.NotSupported):
-        tpmon.tpconnect("SVC")
-    assert tpmon.gettperrno() == tpmon.TPEINVAL
+@pytest.mark.parametrize("function", [tpmon.tpconnect, tpmon.tpcall, tpmon.tppost])
+def test_what_needs_a_connection_says_so(function):
+    """TPEPROTO names the cause better than a fault inside would."""
+    with pytest.raises(hms.NotConnected):
+        function("SVC")
+    assert tpmon.gettperrno() == tpmon.TPEPROTO

@@ -9,7 +9,7 @@ from field_buffer.packing import DELIVERED_ROW, Head, encode_head
 from tpmon.constants import TPEXIT, TPFAIL, TPSUCCESS
 from tpmon.data import decode_data, encode_data
 from tpmon.invocation import invoke
-from tpmon.protocol.structures import InvokeHead, ResultHead, encode_with_body
+from tpmon.protocol.structures import InvokeHead, encode_with_body
 from tpmon.registry import Registry, tpreturn
 
 LIMIT = 1 << 20
@@ -108,7 +108,7 @@ def test_tpreturn_tells_rval_rcode_and_data():
     """TPFAIL is the application's own failure and may carry data."""
     head, answer, _ = run(lambda _: tpreturn(TPFAIL, -3, "sold out"))
 
-    assert head == ResultHead(5, TPFAIL, -3, 1)
+    assert (head.call, head.rval, head.rcode, head.kind) == (5, TPFAIL, -3, 1)
     assert answer == b"sold out"
 
 

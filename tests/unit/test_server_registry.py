@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import InvalidArgument, NotSupported, ServiceNotFound, ServiceTaken
+from field_buffer.catalogue import InvalidArgument, ServiceNotFound, ServiceTaken
 from tpmon import registry as registries
 from tpmon.constants import TPEXIT, TPFAIL, TPSUCCESS
 from tpmon.registry import Registry, ServiceResult, service, tpforward, tpreturn
@@ -102,7 +102,26 @@ def test_tpreturn_refuses_what_cannot_be_sent(rval, rcode):
         tpreturn(rval, rcode)
 
 
-def test_tpforward_says_what_to_do_instead():
-    """A Tmax program that uses it must not lose its request in silence."""
-    with pytest.raises(NotSupported, match="tpcall"):
-        tpforward("NEXT", b"")
+def test_tpforward_records_who_goes_on_with_the_call():
+    """The other service answers the caller; this one only says which."""
+    result = tpforward("NEXT", b"data")
+
+    assert (result.forward, result.data) == ("NEXT", b"data")
+    with pytest.raises(InvalidArgument):
+        tpforward("", b"")
+
+
+def test_a_service_says_what_it_takes_and_whether_it_is_a_conversation(registry):
+    """Two servers of one name must agree in it; the node compares these words."""
+
+    def talk(_):
+        yield
+
+    registry.add("PLAIN", lambda _: None)
+    registry.add("TALK", talk)
+    registry.add("TYPED", lambda _: None, takes=["STRING", "JSON"])
+
+    signatures = [registry.signature(name) for name in registry.names]
+    assert signatures == ["request", "conversation", "request of JSON or STRING"]
+    with pytest.raises(InvalidArgument):
+        registry.add("WRONG", lambda _: None, takes="FML32")

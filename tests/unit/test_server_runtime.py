@@ -31,7 +31,7 @@ class Running:
             on_serving=self._serving.set,
             **options,
         )
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
         try:
@@ -83,7 +83,7 @@ def test_a_server_offers_its_services_answers_and_takes_them_back(services):
     running = Running(services=services).start()
 
     running.connection.invoke("ECHO", b"hello", number=9)
-    assert running.next_said() == Advertise("ECHO")
+    assert running.next_said() == Advertise("ECHO", "request")
     head, data = running.next_said()
     running.end()
 
@@ -130,7 +130,7 @@ def test_a_call_of_a_lost_connection_is_not_begun(services):
     """The node has given it to another server already."""
     running = Running(services=services).start()
     running.connection.invoke("ECHO", b"old")
-    assert running.next_said() == Advertise("ECHO")
+    assert running.next_said() == Advertise("ECHO", "request")
     running.next_said()
     called = queue.SimpleQueue()
     services.add("COUNT", called.put)
@@ -222,7 +222,11 @@ def test_the_hooks_of_a_module_are_called_around_its_work(tmp_path, services, ca
 
     assert module.events == ["init", "done"]
     said = running.all_said()
-    assert said[:3] == [Advertise("EARLY"), Advertise("ECHO"), Advertise("EARLY")]
+    assert said[:3] == [
+        Advertise("EARLY", "request"),
+        Advertise("ECHO", "request"),
+        Advertise("EARLY", "request"),
+    ]
     assert "tpsvrdone() of hooked_module failed" in caplog.text
 
 

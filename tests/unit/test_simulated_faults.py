@@ -14,15 +14,31 @@ from field_buffer.catalogue import DurableNameInUse
 from field_buffer.packing import ROW, pack_messages
 from hms.client.sending import Sender, SendOptions, Ticket
 from hms.engine.effects import Deliver, Effects, Reply
-from hms.records import RecordType
+from hms.engine.engine import ConsumerRequest
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.records import RecordType
 from hms.store.journal import Journal
 from tests.sim.disk import SimDisk
 from tests.support.engine_rig import EngineRig, delivered
 from tests.support.memory import SETTINGS, MemoryNode
 from tpmon.protocol import structures
-from tpmon.protocol.frames import Kind, SendHead, encode_send
-from tpmon.protocol.structures import Hello, OpenProducer, OpenSession
+from tpmon.protocol.frames import (
+    Action,
+    Envelope,
+    Kind,
+    SendHead,
+    Settlement,
+    encode_send,
+    encode_settle,
+)
+from tpmon.protocol.structures import (
+    CloseConsumer,
+    CloseSession,
+    Hello,
+    OpenConsumer,
+    OpenProducer,
+    OpenSession,
+)
 from tpmon.releases import Releases
 
 
@@ -207,6 +223,31 @@ def test_a_batch_too_old_to_be_remembered_is_said_to_be_in_doubt():
     assert rig.engine.is_repeated(1, 1, 1)  # a full disk must not say that it is not stored
 
 
+@pytest.mark.parametrize("closing", [CloseConsumer(3), CloseSession(1)])
+def test_a_consumer_is_not_closed_before_what_it_acknowledged_is_safe(closing):
+    """Else what a program has done, and has closed in order, comes again after a crash."""
+    node = MemoryNode(SETTINGS)
+    node.send("a", Kind.HELLO, structures.encode(Hello(7)))
+    opening = OpenConsumer(3, 1, "queue", "orders", 10)
+    for request in (OpenSession(1), OpenProducer(2, 1, "queue", "orders"), opening):
+        node.send("a", Kind.REQUEST, structures.encode(request))
+    _sending(node, 1)
+    message_id = node.engine.state.ids.next_id - 1
+    said = encode_settle([Settlement(Action.ACKNOWLEDGE, 3, 0, 0, [(message_id, message_id)])])
+    asked = structures.encode(closing)
+    frames = [
+        (Envelope(Kind.SETTLE, 0, 1, len(said)), said),
+        (Envelope(Kind.REQUEST, 9, 1, len(asked)), asked),
+    ]
+
+    for one in frames:
+        node.broker.handle("a", [one])
+
+    assert node.outlet.take("a") == []
+    node.step()
+    assert [envelope.correlation for envelope, _ in node.outlet.take("a")] == [9]
+
+
 # ---- the client's link
 
 
@@ -263,3 +304,16 @@ def test_a_batch_whose_sync_failed_is_safe_once_a_boot_has_read_it():
 
     assert _journal(disk)[1] == [*read, b"later"]
     assert read == [bytes(2000)]
+
+
+def test_what_a_commit_brought_is_not_seen_before_the_commit_is_safe():
+    """A message that is in memory only was delivered, then the commit was lost with the power and
+    its client told that all of it was rolled back."""
+    rig = EngineRig()
+    rig.send(producer=11, is_persistent=False)
+    rig.run(lambda fx: rig.engine.commit(1, 2, 9, 1, rig.now_ms, fx))
+
+    kind = ConsumerRequest(5, 1, "queue", "orders", 10)
+    fx = rig.run(lambda fx: rig.engine.open_consumer(1, kind, 1, rig.now_ms, fx))
+    assert len(delivered(fx)) == 1
+    assert fx.must_wait

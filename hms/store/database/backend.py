@@ -5,7 +5,7 @@ raises Unreachable, and the store decides how long to try again; what is taken b
 raises StoreFenced.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -40,7 +40,8 @@ class Transaction:
     """What is written at once, if epoch and sequence number are still ours.
 
     blob: the payloads of all records, one behind the other; the first one begins at `base`, so a
-    position minus base is a place in it.
+    position minus base is a place in it. unheld: ids of messages whose rows go if nothing holds
+    them any more.
     """
 
     before: Meta
@@ -50,6 +51,7 @@ class Transaction:
     base: int
     changes: Changes
     memory: MemoryChanges
+    unheld: Sequence[int]
     at_ms: int
     keeps_history: bool
 
@@ -76,10 +78,10 @@ class Backend(Protocol):
     def commits(self) -> Iterable[CommitRow]:
         """All commits that are remembered."""
 
-    def messages(self) -> Iterator[tuple[MessageRow, bytes]]:
+    def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
         """Every message with its head and body, by position; beside stays()."""
 
-    def stays(self) -> Iterator[StayRow]:
+    def stays(self) -> Generator[StayRow, None, None]:
         """Every message at each of its places, by position; beside messages()."""
 
     def write(self, transaction: Transaction) -> None:
@@ -89,6 +91,9 @@ class Backend(Protocol):
     def renew(self) -> None:
         """Hold the lease a further time. Raises Unreachable and StoreFenced."""
 
+    def sweep(self, unheld: Sequence[int]) -> None:
+        """Delete the rows of messages that nothing holds any more. Raises Unreachable."""
+
     def prune(self, before_ms: int, before_position: int, rows_max: int) -> int:
         """Delete the oldest rows of the history that are older than this or lie before that
         position, not more than so many; how many they were."""
@@ -97,7 +102,8 @@ class Backend(Protocol):
         """Why nothing new should be stored, if the database knows it beforehand."""
 
     def read(self, position: int, size: int) -> bytes | None:
-        """Bytes of a message, from any thread; None when it is gone. Raises Unreachable."""
+        """Bytes of messages that lie one behind the other, from any thread; None when some of them
+        are gone. Raises Unreachable."""
 
     def describe(self) -> dict[str, FieldValue]:
         """Figures for operators."""

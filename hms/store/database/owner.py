@@ -1,9 +1,9 @@
 """Owner: which process holds a store, so that others can name it, and see whether it is dead.
 
-A lease runs out by itself; the mark only spares a restarted node the waiting. It names the machine's
-boot, the namespace of process ids, the process and when it started: where all of it can be looked
-up, a process that is not there is dead, whatever its lease says. Being wrong would cost nothing but
-the old node's place: the epoch alone decides who may write.
+A lease runs out by itself; the mark only spares a restarted node the waiting. It names the boot of
+the machine, the namespace of process ids, the process and when it started: where all of it can be
+looked up, a process that is not there is dead, whatever its lease says. Being wrong would cost
+nothing but the old node's place: the epoch alone decides who may write.
 """
 
 import os

@@ -18,11 +18,11 @@ PER_RECORD = 256
 class _Producer:
     """First numbers of the batches kept, ascending."""
 
-    __slots__ = ("firsts", "forgotten", "rows")
+    __slots__ = ("firsts", "forgotten", "rows", "used_lsn")
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
-        self.forgotten = 0
+        self.forgotten = self.used_lsn = 0
         self.rows: dict[int, BatchRow | None] = {}
         """What is to be written: a row, or None for one that goes."""
 
@@ -103,7 +103,7 @@ class Remembered:
             for first, row in producer.rows.items():
                 rows[(*key, first)] = row and row._replace(forgotten=producer.forgotten)
             if producer.firsts and not any(producer.rows.values()):
-                forgotten.append((*key, producer.forgotten))
+                forgotten.append((*key, producer.forgotten, producer.used_lsn))
             producer.rows = {}
         commits, self._commits_changed, self._changed = self._commits_changed, {}, {}
         return MemoryChanges(
@@ -140,3 +140,4 @@ class Remembered:
         if firsts[at : at + 1] != [first]:
             firsts.insert(at, first)
         producer.rows[first] = row
+        producer.used_lsn = row.lsn

@@ -1,7 +1,8 @@
 """The rows of the tables, and what one transaction is told to write."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from hms.store.interface import Parts
 
@@ -73,6 +74,12 @@ class BatchRow(NamedTuple):
     forgotten: int
     lsn: int
 
+    def converted(self, number: Callable[[int], int]) -> "BatchRow":
+        """With the numbers of 64 bits that clients choose as they are kept, or back."""
+        first, forgotten = number(self.first_sequence), number(self.forgotten)
+        uid = number(self.client_uid)
+        return self._replace(client_uid=uid, first_sequence=first, forgotten=forgotten)
+
 
 class CommitRow(NamedTuple):
     """The last commit of a session that took effect."""
@@ -90,8 +97,19 @@ class MemoryChanges(NamedTuple):
     commits_gone: Sequence[tuple[int, int]]
     batches: Sequence[BatchRow]
     commits: Sequence[CommitRow]
-    forgotten: Sequence[tuple[int, int, int]]
-    """Producers none of whose rows is written, and what they have to say of those forgotten."""
+    forgotten: Sequence[tuple[int, int, int, int]]
+    """Producers none of whose rows is written: what those have to say of the ones before, and the
+    last use."""
+
+    def stored(self) -> "MemoryChanges":
+        """The same as the tables keep it, where numbers of 64 bits have a sign."""
+        return MemoryChanges(
+            [(signed(uid), producer, signed(first)) for uid, producer, first in self.batches_gone],
+            [(signed(uid), session) for uid, session in self.commits_gone],
+            [row.converted(signed) for row in self.batches],
+            [row._replace(client_uid=signed(row.client_uid)) for row in self.commits],
+            [(signed(uid), one, signed(first), lsn) for uid, one, first, lsn in self.forgotten],
+        )
 
 
 class DefinitionRow(NamedTuple):
@@ -119,6 +137,18 @@ class Meta(NamedTuple):
     now_ms: int
     event: str
     event_ms: int
+
+
+def covering(messages: Sequence[tuple[Any, ...]], position: int, size: int) -> bytes | None:
+    """So many bytes from that position on, of messages by position; None when there is a gap."""
+    if not messages:
+        return None
+    first = messages[0][0]
+    data = b"".join([payload for _, payload in messages])
+    ends = accumulate([len(payload) for _, payload in messages], initial=first)
+    is_whole = all(at == one[0] for at, one in zip(ends, messages, strict=False))
+    found = data[position - first :][:size]
+    return found if is_whole and len(found) == size else None
 
 
 def signed(value: int) -> int:

@@ -34,6 +34,13 @@ class Fetch:
             raise self._failed(number, f"it ends before offset {offset + size}")
         return data
 
+    def forget(self, number: int) -> None:
+        """A segment's file is about to be removed, or to be written anew."""
+        with self._lock:
+            fd = self._files.pop(number, None)
+            if fd is not None:
+                self._disk.close(fd)
+
     def close(self) -> None:
         """Close all files."""
         with self._lock:

@@ -46,14 +46,15 @@ class Journal:
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
         self._spare = Spare(disk, path, segment_bytes)
-        self._ring = Ring(disk, path, segment_bytes, limits, self._spare)
         self._fetch = Fetch(disk, path)
+        self._ring = Ring(disk, path, segment_bytes, limits, self._spare, self._fetch.forget)
         self._maintenance = threading.Lock()
         self._recovery: Recovery | None = None
         self._backlog: Backlog | None = None
         self._segment: Segment | None = None
         self._node = (node_uid, 0)
         self._durable_lsn = 0
+        self._durable_end = 0
         self._failure: str | None = None
         self._is_closed = False
 
@@ -135,6 +136,7 @@ class Journal:
         backlog = Backlog(self._segment_bytes, recovery.next_number, recovery.next_lsn, dictionary)
         with _unavailable(self._path):
             self._segment = self._begin_segment(recovery.next_number, recovery.next_lsn)
+            self._durable_end = self._segment.end_position
             recovery.seal_tail()
         self._backlog = backlog
 
@@ -173,12 +175,13 @@ class Journal:
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of a durable record. Raises StoreFailed and SegmentGoneError."""
+        assert position + size <= self._durable_end, "what is not synced yet cannot be read back"
         return self._fetch.read(position, size)
 
     @property
     def newest_segment(self) -> int:
-        """The segment that the next record goes to."""
-        return self._backlog.segment if self._backlog else 0
+        """The segment that is written now: all before it are safe."""
+        return self._segment.number if self._segment else 0
 
     def next_to_clean(self, live_bytes: int) -> int | None:
         """The segment whose live messages should be appended again now."""
@@ -217,6 +220,8 @@ class Journal:
             self._write(number, list(group))
         self._lock.check()
         self._durable_lsn = entries[-1].lsn + entries[-1].events - 1
+        assert self._segment is not None
+        self._durable_end = self._segment.end_position
         self._backlog.synced(entries)
 
     def _write(self, number: int, entries: Sequence[Entry]) -> None:

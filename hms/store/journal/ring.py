@@ -6,7 +6,7 @@ log begins later; then the file gets the history's name, or is removed.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -42,10 +42,16 @@ class Ring:
     """Sizes of the log's segments and the oldest one needed. Every thread may ask and tell."""
 
     def __init__(
-        self, disk: Disk, directory: Path, segment_bytes: int, limits: LogLimits, spare: Spare
+        self,
+        disk: Disk,
+        directory: Path,
+        segment_bytes: int,
+        limits: LogLimits,
+        spare: Spare,
+        forget: Callable[[int], None],
     ) -> None:
         self._disk, self._directory, self._limits = disk, directory, limits
-        self._segment_bytes, self._spare = segment_bytes, spare
+        self._segment_bytes, self._spare, self._forget = segment_bytes, spare, forget
         self._lock = threading.Lock()
         self._sizes: dict[int, int] = {}
         self._cleaned: tuple[int, int] | None = None
@@ -140,7 +146,13 @@ class Ring:
         file = segment_file(self._directory, number)
         if self._limits.history_bytes_max:
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
-        elif not self._spare.offer(file):
+        else:
+            self._remove(number, file)
+
+    def _remove(self, number: int, file: Path) -> None:
+        """The space of a file goes to a new segment, or back to the disk."""
+        self._forget(number)
+        if not self._spare.offer(file):
             self._disk.unlink(file)
 
     def limit_history(self) -> None:
@@ -149,12 +161,11 @@ class Ring:
         files = [segment_file(self._directory, number, HISTORY_SUFFIX) for number in numbers]
         stats = [self._disk.size_and_age(file) for file in files]
         total = sum(size for size, _ in stats)
-        for file, (size, age_s) in zip(files, stats, strict=True):
+        for number, file, (size, age_s) in zip(numbers, files, stats, strict=True):
             is_old = 0 < self._limits.history_age_s < age_s
             if total <= self._limits.history_bytes_max and not is_old:
                 break
-            if not self._spare.offer(file):
-                self._disk.unlink(file)
+            self._remove(number, file)
             total -= size
 
     def describe(self) -> dict[str, int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from field_buffer.catalogue import StoreFailed
+from hms.store.interface import SEGMENT_SHIFT
 from hms.store.journal.disk import Disk, write_all
 from hms.store.journal.format import (
     SEGMENT_HEADER_BYTES,
@@ -54,6 +55,11 @@ class Segment:
         disk.rename(directory / SPARE_NAME, path)
         disk.fsync_dir(directory)
         return cls(disk, path, fd, number, header)
+
+    @property
+    def end_position(self) -> int:
+        """The position behind the last record that is safe."""
+        return (self.number << SEGMENT_SHIFT) + self._end
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Write records and sync them; when this returns they are safe."""

@@ -1,0 +1,86 @@
+"""hms server and hms service: server processes, what they offer, and how it goes."""
+
+import threading
+import time
+from typing import Any
+
+import click
+
+from boot.cli.target import Target, show_table, target_options
+from field_buffer.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed
+
+__all__ = ["server", "service"]
+
+LOOK_S = 0.1
+
+
+@click.group()
+def service() -> None:
+    """What services are offered, and how their calls go."""
+
+
+@service.command("list")
+@target_options
+def list_services(target: Target) -> None:
+    """The services with servers, counts, rates, latencies in ms, and the last error."""
+    show_table(target, target.administer("service.list"), empty="no service is offered")
+
+
+@click.group()
+def server() -> None:
+    """List server processes, start them anew, have more or fewer of them."""
+
+
+@server.command("list")
+@target_options
+def list_servers(target: Target) -> None:
+    """The servers with their processes, counts, latencies in ms, and faults."""
+    show_table(target, target.administer("server.list"), empty="there is no server")
+
+
+@server.command()
+@target_options
+@click.argument("name")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=120, show_default=True)
+def restart(target: Target, name: str, timeout_s: float) -> None:
+    """Start the processes of a server anew, with new code, one by one; no call is refused.
+
+    A new process serves before an old one finishes its call and ends. When a new one cannot begin,
+    the old ones stay.
+    """
+    with target.connection() as connection:
+        before = _find(connection, name)
+        connection.administer("server.restart", {"name": name})
+        found = _await(connection, name, before, timeout_s)
+    pids = ", ".join(map(str, found["pids"]))
+    target.say(f"{name}: restarted, now process {pids}", {"name": name, "pids": found["pids"]})
+
+
+@server.command()
+@target_options
+@click.argument("name")
+@click.argument("count", type=click.IntRange(0, 256))
+def scale(target: Target, name: str, count: int) -> None:
+    """Have COUNT processes of a server, until the node stops; the load may add more, up to MAX."""
+    target.administer("server.scale", name=name, count=count)
+    target.say(f"{name}: {count} processes from now on", {"name": name, "count": count})
+
+
+def _find(connection: Any, name: str) -> dict[str, Any]:
+    for found in connection.administer("server.list"):
+        if found["name"] == name:
+            return dict(found)
+    raise ServerNotFound(server=name)
+
+
+def _await(connection: Any, name: str, before: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """The server when it was restarted; ServerRestartFailed, RequestTimeout."""
+    until, pause = time.monotonic() + timeout_s, threading.Event()
+    while time.monotonic() < until:
+        found = _find(connection, name)
+        if found["restarted"] > before["restarted"]:
+            return found
+        if found["restart_faults"] > before["restart_faults"]:
+            raise ServerRestartFailed(server=name, detail=found["restart_fault"])
+        pause.wait(LOOK_S)
+    raise RequestTimeout(what=f"server restart {name}", timeout_s=timeout_s)

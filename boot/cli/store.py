@@ -1,0 +1,153 @@
+"""hms store verify and hms store salvage: for the one who stands before a store that does not boot.
+
+verify ends with 0 when the store is good, 3 when only a write at its end was cut short, 4 when it
+is damaged. 1 and 2 mean what they mean everywhere: refused, and not understood.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from boot.cli.store_words import damage_lines, dropped_line, examination_line, next_steps
+from boot.cli.target import Target, target_options
+
+if TYPE_CHECKING:
+    from hms.store.journal.examine import Examination
+    from hms.store.journal.salvage import Salvaged
+
+__all__ = ["store"]
+
+EXIT_CODES = {"good": 0, "torn": 3, "damaged": 4}
+
+
+@click.group()
+def store() -> None:
+    """Check a store, or save what is left of a damaged one."""
+
+
+@store.command()
+@target_options
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+def verify(target: Target, path: Path | None) -> None:
+    """Read the whole store at PATH, else that of the node, and say whether it is good.
+
+    Changes nothing. Exit code 0: good; 3: a write at its end was cut short, nothing confirmed is
+    lost; 4: damaged.
+    """
+    from hms.store.journal.examine import examine  # noqa: PLC0415 - not for --help
+
+    found = examine(_path(target, path))
+    if target.is_json:
+        target.say("", _as_data(found))
+    else:
+        click.echo(examination_line(found))
+        for line in damage_lines(found):
+            click.echo(line)
+    click.get_current_context().exit(EXIT_CODES[found.verdict])
+
+
+@store.command()
+@target_options
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "new",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The directory to make; it must not exist.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def salvage(target: Target, path: Path | None, new: Path, yes: bool) -> None:
+    """Copy what is sound of the store at PATH, else that of the node, into a new store.
+
+    The damaged store is not changed. What is dropped is printed, and asked for, before anything is
+    written.
+    """
+    from hms.store.journal import salvage as salvaging  # noqa: PLC0415 - not for --help
+
+    source = _path(target, path)
+    told = salvaging.salvage(source, None)
+    if not yes:
+        _tell(target, told)
+        click.confirm(f"Write all else to {new}?", abort=True, err=True)
+    done = salvaging.salvage(source, new)
+    if yes:
+        _tell(target, done)
+    said = (
+        f"{new} holds {done.records:,} records in {done.segments:,} segments. {source} is as it "
+        f'was.\nTo go on: set store = "{new}" for the node in hms.conf, then hms boot --warm.'
+    )
+    target.say(said, _salvaged_data(done))
+
+
+def _path(target: Target, path: Path | None) -> Path:
+    if target.address:
+        raise click.UsageError("a store is read from its directory, not by --connect")
+    if path is not None:
+        return path
+    return target.config().node(target.node_name).store
+
+
+def _tell(target: Target, done: "Salvaged") -> None:
+    if target.is_json:
+        return
+    if not done.dropped:
+        click.echo("Every record in it is sound: nothing is dropped.")
+        return
+    click.echo("These are dropped:")
+    for gap in done.dropped:
+        click.echo(f"  {dropped_line(gap)}")
+    for line in next_steps(done.dropped):
+        click.echo(line)
+
+
+def _as_data(found: "Examination") -> dict[str, Any]:
+    torn = found.torn
+    return {
+        "path": found.path,
+        "verdict": found.verdict,
+        "in_use_by": found.in_use_by,
+        "segments": found.segments,
+        "history_segments": found.history_segments,
+        "records": found.records,
+        "first_lsn": found.first_lsn,
+        "last_lsn": found.last_lsn,
+        "torn": torn and {"file": torn.file, "offset": torn.offset, "bytes": torn.size},
+        "damages": [
+            {
+                "file": damage.file,
+                "offset": damage.offset,
+                "lsn": damage.lsn,
+                "detail": damage.detail,
+                "keeps_from_booting": damage.is_needed,
+            }
+            for damage in found.damages
+        ],
+    }
+
+
+def _salvaged_data(done: "Salvaged") -> dict[str, Any]:
+    return {
+        "path": done.source,
+        "to": done.target,
+        "segments": done.segments,
+        "records": done.records,
+        "bytes": done.bytes,
+        "dropped": [
+            {
+                "file": gap.file,
+                "offset": gap.offset,
+                "first_lsn": gap.first_lsn,
+                "last_lsn": gap.last_lsn,
+                "records": gap.records,
+                "after_message_id": _id(gap.id_before),
+                "before_message_id": _id(gap.id_behind),
+            }
+            for gap in done.dropped
+        ],
+    }
+
+
+def _id(number: int | None) -> str | None:
+    return None if number is None else f"{number:012x}"

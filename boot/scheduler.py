@@ -1,0 +1,46 @@
+"""The node's scheduler: APScheduler, whose times move along when the machine's clock is set.
+
+APScheduler keeps times of the wall clock. After the clock was set back by an hour nothing would be
+due for an hour: no expiry, no delayed message, no heartbeat.
+"""
+
+import time
+from datetime import timedelta
+from typing import Any, Final
+
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import STATE_STOPPED
+
+__all__ = ["EvenScheduler"]
+
+LOOKS_EVERY_S: Final = 1.0
+STEP_S: Final = 0.2
+"""A smaller change is left to the wall clock: time services correct so little all the time."""
+
+
+def _ahead_s() -> float:
+    """How far the wall clock is ahead of the one that is never set."""
+    return time.time() - time.monotonic()
+
+
+class EvenScheduler(BackgroundScheduler):  # type: ignore[misc]
+    """Runs jobs after the time that really passed."""
+
+    def _main_loop(self) -> None:
+        ahead_s, wait_s = _ahead_s(), None
+        while self.state != STATE_STOPPED:
+            self._event.wait(LOOKS_EVERY_S if wait_s is None else min(wait_s, LOOKS_EVERY_S))
+            self._event.clear()
+            step_s = _ahead_s() - ahead_s
+            if abs(step_s) > STEP_S:
+                ahead_s += step_s
+                self._move(timedelta(seconds=step_s))
+            wait_s = self._process_jobs()
+
+    def _move(self, step: timedelta) -> None:
+        """Every job is due as much later on the clock as the clock was set."""
+        with self._jobstores_lock:
+            jobs: list[Any] = self.get_jobs()
+            for job in jobs:
+                if job.next_run_time is not None:
+                    job.modify(next_run_time=job.next_run_time + step)

@@ -1,0 +1,79 @@
+"""Which store a node has: the log in its directory, or a database."""
+
+import os
+import re
+from pathlib import Path
+
+from boot import compose
+from boot.database_kinds import SQLITE
+from boot.entries import Config, Node
+from field_buffer.catalogue import DatabaseUnavailable
+from hms.engine.settings import EngineSettings
+from hms.store.database import DatabaseSettings, open_database
+from hms.store.interface import Store
+from hms.store.journal import Journal
+
+__all__ = ["open_store", "table_prefix"]
+
+PREFIX_MAX = 31
+
+
+def open_store(config: Config, node: Node) -> Store:
+    """Open and claim it. Raises StoreLocked, StoreUnavailable and the errors of a database."""
+    node_uid = compose.node_uid(config, node)
+    if node.database is None:
+        return Journal.open(
+            node.store,
+            segment_bytes=node.segment_bytes,
+            node_uid=node_uid,
+            limits=compose.log_limits(node),
+        )
+    return open_database(
+        _address(config.path.parent, node.database),
+        table_prefix=table_prefix(node),
+        node_uid=node_uid,
+        settings=_settings(node),
+        password=_password(config.path.parent, node),
+    )
+
+
+def table_prefix(node: Node) -> str:
+    """What the names of its tables begin with."""
+    if node.table_prefix is not None:
+        return node.table_prefix
+    word = re.sub(r"[^a-z0-9]", "_", node.name.lower())
+    word = word if word[:1].isalpha() else f"n{word}"
+    return f"{word[: PREFIX_MAX - 1]}_"
+
+
+def _settings(node: Node) -> DatabaseSettings:
+    return DatabaseSettings(
+        lease_s=node.database_lease_s,
+        retry_s=node.database_retry_s,
+        batches_max=node.max_requests,
+        entries_max=EngineSettings().producers_remembered,
+        history_bytes=node.history_bytes,
+        history_age_s=node.history_age_s,
+    )
+
+
+def _address(base: Path, database: str) -> str:
+    if not database.startswith(SQLITE):
+        return database
+    path = Path(database.removeprefix(SQLITE)).expanduser()
+    return f"{SQLITE}{base / path}"
+
+
+def _password(base: Path, node: Node) -> str | None:
+    """What database_password refers to."""
+    if node.database_password is None:
+        return None
+    kind, _, name = node.database_password.partition(":")
+    try:
+        return os.environ[name] if kind == "env" else (base / name).read_text().rstrip("\r\n")
+    except KeyError as error:
+        detail = f"the variable {name}, which database_password names, is not set"
+        raise DatabaseUnavailable(path=node.database, detail=detail) from error
+    except (OSError, UnicodeDecodeError) as error:
+        detail = f"the file {name}, which database_password names, cannot be read: {error}"
+        raise DatabaseUnavailable(path=node.database, detail=detail) from error

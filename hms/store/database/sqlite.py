@@ -1,0 +1,314 @@
+"""SQLite: one file for one node, in WAL mode and synced at every commit.
+
+A lock on a file beside the database is held as long as the process lives, so no lease has to run
+out; the epoch is proved all the same. What SQLite cannot do for want of space it may try again; an
+error of reading or writing is final, as for the journal (P7).
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from field_buffer.catalogue import StoreFailed, StoreFenced, StoreLocked, StoreUnavailable
+from field_buffer.errors import FieldValue
+from hms.store.database.backend import Claim, Transaction, Unreachable
+from hms.store.database.rows import (
+    BatchRow,
+    CommitRow,
+    MemoryChanges,
+    MessageRow,
+    Meta,
+    StayRow,
+    covering,
+    unsigned,
+)
+from hms.store.database.schema import (
+    FIRST_POSITION,
+    TYPES_SQLITE,
+    VERSIONS,
+    check_version,
+    migration_table,
+    statements_from,
+)
+from hms.store.database.sqlite_sql import DEFINITIONS, END_PLACE, prepared
+
+RESERVE_BYTES: Final = 64 << 20
+"""With less than this free, new messages are refused, so that acknowledgements still fit."""
+BUSY_TIMEOUT_S: Final = 10.0
+_PASSING: Final = frozenset(("SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_LOCKED"))
+
+
+class SQLite:
+    """Implements hms.store.database.backend.Backend."""
+
+    def __init__(self, path: Path, prefix: str) -> None:
+        self._path, self._prefix = path, prefix
+        self.shown = f"sqlite:{path} ({prefix}*)"
+        self._sql = prepared(prefix)
+        self._definitions = [text.format(p=prefix) for text in DEFINITIONS]
+        self._end_place = [text.format(p=prefix) for text in END_PLACE]
+        self._lock_fd = -1
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._reading = threading.Lock()
+        self._epoch = 0
+
+    # boot
+
+    def claim(self, claim: Claim) -> Meta:
+        """Lock the file, make or upgrade the tables, and take the next epoch."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = self._locked()
+            self._writer = self._connect()
+            return self._claimed(self._writer, claim)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreUnavailable(path=self.shown, detail=str(error)) from error
+
+    def _locked(self) -> int:
+        lock = f"{self._path}.lock"
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(fd, 20, 0).strip().decode("ascii", "replace")
+            os.close(fd)
+            raise StoreLocked(path=self.shown, pid=holder or "unknown") from error
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        return fd
+
+    def _claimed(self, session: sqlite3.Connection, claim: Claim) -> Meta:
+        with _transaction(session):
+            session.execute(migration_table(self._prefix, TYPES_SQLITE))
+            (found,) = session.execute(self._sql["VERSION"]).fetchone()
+            check_version(found, self.shown)
+            for statement in statements_from(found, self._prefix, TYPES_SQLITE):
+                session.execute(statement)
+            for version in range(found, len(VERSIONS)):
+                session.execute(self._sql["MIGRATED"], [version + 1, _now_ms()])
+            session.execute(self._sql["FIRST_META"], [claim.node_uid, FIRST_POSITION])
+            known = self._meta(session)
+            if known.node_uid != claim.node_uid:
+                detail = f"its tables are those of node {known.node_uid}, "
+                detail += f"this is node {claim.node_uid}"
+                raise StoreUnavailable(path=self.shown, detail=detail)
+            session.execute(self._sql["TAKE"], [*claim.owner, _now_ms() + claim.lease_ms])
+            meta = self._meta(session)
+        self._epoch = meta.epoch
+        return meta
+
+    # what is there
+
+    def definitions(self) -> list[bytes]:
+        """Encoded definitions, topics before their subscriptions."""
+        return [row[0] for text in self._definitions for row in self._all(text)]
+
+    def ids_below(self) -> list[int]:
+        """Bounds of the ids given away, one for each node index."""
+        return [row[0] for row in self._all(self._sql["IDS_BELOW"])]
+
+    def batches(self) -> list[BatchRow]:
+        """All batches that are remembered."""
+        rows = self._all(self._sql["ALL_BATCHES"])
+        return [BatchRow(*row).converted(unsigned) for row in rows]
+
+    def commits(self) -> list[CommitRow]:
+        """All commits that are remembered."""
+        rows = self._all(self._sql["ALL_COMMITS"])
+        return [CommitRow(unsigned(uid), *rest) for uid, *rest in rows]
+
+    def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
+        """Every message with its head and body, by position."""
+        for values in self._stream("ALL_MESSAGES"):
+            head, body = values[8:]
+            yield MessageRow._make((*values[:8], len(head), len(body))), head + body
+
+    def stays(self) -> Generator[StayRow, None, None]:
+        """Every message at each of its places, by position."""
+        for values in self._stream("ALL_STAYS"):
+            yield StayRow._make((*values[:6], bool(values[6])))
+
+    def read(self, position: int, size: int) -> bytes | None:
+        """Bytes of a message, from any thread; None when it is gone."""
+        found = self._all(self._sql["READ"], position + size, position)
+        return covering([(at, head + body) for at, head, body in found], position, size)
+
+    # writing
+
+    def write(self, transaction: Transaction) -> None:
+        """All of it, or nothing; also when it is asked twice."""
+        with self._written() as session:
+            after, before = transaction.after, transaction.before
+            asked = [*after[2:], before.epoch, before.last_lsn]
+            if session.execute(self._sql["FENCE"], asked).rowcount:
+                self._rows(session, transaction)
+                return
+            found = self._meta(session)
+        if found.epoch != before.epoch:
+            raise StoreFenced(path=self.shown, ours=before.epoch, theirs=found.epoch)
+        if found.last_lsn != after.last_lsn:
+            detail = f"its last sequence number is {found.last_lsn}, not {before.last_lsn}"
+            raise StoreFailed(path=self.shown, detail=f"{self.shown}: {detail}")
+
+    def _rows(self, session: sqlite3.Connection, transaction: Transaction) -> None:
+        changes, sql = transaction.changes, self._sql
+        for number in changes.places_gone:
+            for text in self._end_place:
+                session.execute(text, [number])
+        session.executemany(sql["LEAVE"], changes.gone())
+        session.executemany(sql["UNHELD"], [(id_,) for id_ in transaction.unheld])
+        session.executemany(sql["MESSAGES"], _message_values(transaction))
+        session.executemany(sql["STAYS"], changes.stays())
+        session.executemany(sql["CHANGE"], changes.stay_changes())
+        if transaction.keeps_history:
+            session.executemany(sql["LOG"], _log_values(transaction))
+        for row in changes.definitions.values():
+            if row.kind == "subscription":
+                values = (row.number, row.name, row.topic, row.client_id, row.selector)
+                session.execute(sql["SUBSCRIPTION"], [*values, row.definition])
+            else:
+                values_of_place = (row.number, row.kind, row.name, row.definition)
+                session.execute(sql["DESTINATION"], values_of_place)
+        session.executemany(sql["IDS"], changes.ids_below.items())
+        _remember(session, sql, transaction.memory.stored())
+
+    def renew(self) -> None:
+        """The lock is held as long as the process lives; the epoch is looked at all the same."""
+        with self._written() as session:
+            (found,) = session.execute(self._sql["EPOCH"]).fetchone()
+        if found != self._epoch:
+            raise StoreFenced(path=self.shown, ours=self._epoch, theirs=found)
+
+    def sweep(self, unheld: Sequence[int]) -> None:
+        """Delete the rows of messages that nothing holds any more."""
+        with self._written() as session:
+            session.executemany(self._sql["UNHELD"], [(id_,) for id_ in unheld])
+
+    def prune(self, before_ms: int, before_position: int, rows_max: int) -> int:
+        """Delete the oldest rows of the history; how many they were."""
+        with self._written() as session:
+            asked = [rows_max, before_ms, before_position]
+            return session.execute(self._sql["PRUNE"], asked).rowcount
+
+    def shortage(self) -> str | None:
+        """Too little space on the disk."""
+        try:
+            free = shutil.disk_usage(self._path.parent).free
+        except OSError as error:
+            return f"{self._path.parent}: {error.strerror}"
+        if free < RESERVE_BYTES:
+            return (
+                f"{free} bytes are free on the disk of {self._path}, {RESERVE_BYTES} are reserved"
+            )
+        return None
+
+    def describe(self) -> dict[str, FieldValue]:
+        """Figures for operators."""
+        return {"epoch": self._epoch}
+
+    def close(self, *, is_released: bool) -> None:
+        """Let go of the file."""
+        for session in (self._writer, self._reader):
+            if session is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    if is_released and session is self._writer and self._epoch:
+                        session.execute(self._sql["RELEASE"], [self._epoch])
+                    session.close()
+        self._writer = self._reader = None
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    # connections
+
+    def _connect(self) -> sqlite3.Connection:
+        session = sqlite3.connect(
+            self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        session.execute("PRAGMA journal_mode = WAL")
+        session.execute("PRAGMA synchronous = FULL")
+        return session
+
+    def _meta(self, session: sqlite3.Connection) -> Meta:
+        found = session.execute(self._sql["META"]).fetchone()
+        if found is None:
+            raise StoreFailed(path=self.shown, detail=f"{self.shown}: the row of meta is gone")
+        return Meta(*found)
+
+    @contextmanager
+    def _written(self) -> Iterator[sqlite3.Connection]:
+        """A transaction of the one session that writes."""
+        assert self._writer is not None, "claim() comes first"
+        with self._judged(), _transaction(self._writer):
+            yield self._writer
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name in _PASSING:
+                raise Unreachable(f"{error} ({name})") from error
+            detail = f"{self.shown}: {error} ({name or type(error).__name__})"
+            raise StoreFailed(path=self.shown, detail=detail) from error
+
+    def _all(self, text: str, *arguments: int) -> list[tuple[Any, ...]]:
+        with self._reading, self._judged():
+            if self._reader is None:
+                self._reader = self._connect()
+            return self._reader.execute(text, arguments).fetchall()
+
+    def _stream(self, name: str) -> Generator[tuple[Any, ...], None, None]:
+        """All rows of a query, over a session of its own."""
+        with self._judged(), contextlib.closing(self._connect()) as session:
+            yield from session.execute(self._sql[name])
+
+
+@contextmanager
+def _transaction(session: sqlite3.Connection) -> Iterator[None]:
+    session.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        session.execute("COMMIT")
+    except BaseException:
+        if session.in_transaction:
+            session.execute("ROLLBACK")
+        raise
+
+
+def _message_values(transaction: Transaction) -> Iterator[tuple[object, ...]]:
+    view, base = memoryview(transaction.blob), transaction.base
+    for row in transaction.changes.messages():
+        start = row.position - base
+        middle = start + row.head_bytes
+        yield (*row[:8], view[start:middle], view[middle : middle + row.body_bytes])
+
+
+def _log_values(transaction: Transaction) -> Iterator[tuple[object, ...]]:
+    view, base, at_ms = memoryview(transaction.blob), transaction.base, transaction.at_ms
+    for one in transaction.entries:
+        start = one.position - base
+        payload = view[start : start + one.length]
+        yield (one.lsn, one.kind, one.events, at_ms, one.position, payload)
+
+
+def _remember(session: sqlite3.Connection, sql: dict[str, str], memory: MemoryChanges) -> None:
+    session.executemany(sql["BATCHES_GONE"], memory.batches_gone)
+    session.executemany(sql["BATCHES"], memory.batches)
+    session.executemany(sql["FORGOTTEN"], memory.forgotten)
+    session.executemany(sql["COMMITS_GONE"], memory.commits_gone)
+    session.executemany(sql["COMMITS"], memory.commits)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,117 @@
+"""A node whose wall clock is set back and forth by an hour (E04)."""
+
+import shutil
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import hms
+from hms.testing import node
+
+HOUR = 3600
+STEPS_S = (0, HOUR, -HOUR, 2 * HOUR, 0)
+CONFIG = {
+    "hms": {"queue": {"orders": {"redelivery_delay_s": 0.3, "redelivery_limit": 100}, "brief": {}}}
+}
+SOURCE = Path(__file__).with_name("set_clock.c")
+
+
+class WallClock:
+    """The node's; set() moves it by seconds from the machine's."""
+
+    def __init__(self, folder):
+        library, self._file = folder / "set_clock.so", folder / "offset"
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("a C compiler is needed to build the clock that can be set")
+        command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)]
+        subprocess.run(command, check=True, timeout=60)
+        self._file.write_bytes(bytes(8))
+        self.prefix = ["env", f"CLOCK_OFFSET_FILE={self._file}", f"LD_PRELOAD={library}"]
+
+    def set(self, seconds):
+        with self._file.open("r+b") as file:
+            file.write(struct.pack("<q", seconds))
+
+
+@pytest.fixture
+def clock(tmp_path):
+    return WallClock(tmp_path)
+
+
+def until(is_true, timeout_s=30):
+    """Wait until it is so."""
+    pause, end = threading.Event(), time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < end, "it does not happen"
+        pause.wait(0.05)
+
+
+def test_setting_the_clock_expires_nothing_early_and_keeps_nothing_for_ever(clock):
+    """A time service that corrects an hour must not empty the queues, nor stop what is delayed."""
+    with (
+        node(config=CONFIG, command_prefix=clock.prefix) as running,
+        hms.connect(running.address) as conn,
+        conn.session() as session,
+    ):
+        lasting = session.producer(hms.Queue("orders"), ttl_s=600)
+        brief = session.producer(hms.Queue("brief"), ttl_s=0.2)
+        sent = []
+        for step, offset_s in enumerate(STEPS_S):
+            clock.set(offset_s)
+            sent += [lasting.send(f"{step}.{n}").message_id for n in range(3)]
+            brief.send("gone soon")
+            until(lambda n=step + 1: expired(conn) == n)
+            fail_once(conn)
+        assert check_order(conn, sent) < HOUR / 2
+
+
+def expired(conn):
+    """How many brief messages have left; nobody receives them."""
+    return conn.administer("queue.show", {"name": "brief"})["expired"]
+
+
+def fail_once(conn):
+    """The first message is given back, and comes again when its delay is over."""
+    with conn.session(transacted=True) as session:
+        inn = session.consumer(hms.Queue("orders"), prefetch=1)
+        first = inn.receive(timeout_s=20)
+        session.rollback()
+        until(lambda: inn.receive(timeout_s=20).message_id == first.message_id)
+        session.rollback()
+
+
+def waiting(conn):
+    """Everything that waits in the queue, in its order."""
+    with conn.session() as session, session.browser(hms.Queue("orders"), oldest_first=True) as all_:
+        return list(all_)
+
+
+def check_order(conn, sent):
+    """All are there; ids and timestamps only grow, and by no hour."""
+    until(lambda: len(waiting(conn)) == len(sent))
+    found = waiting(conn)
+    ids = [message.message_id for message in found]
+    times = [message.timestamp for message in found]
+    assert ids == sent == sorted(set(sent))
+    assert times == sorted(times)
+    return times[-1] - times[0]
+
+
+def test_after_a_restart_with_the_clock_set_back_ids_and_times_go_on(clock):
+    """The log remembers how late it was; a new process starts no earlier."""
+    with node(config=CONFIG, command_prefix=clock.prefix) as running:
+        sent = []
+        for offset_s in (0, -HOUR, HOUR):
+            clock.set(offset_s)
+            running.kill()
+            running.boot(warm=True)
+            with hms.connect(running.address) as conn:
+                out = conn.session().producer(hms.Queue("orders"))
+                sent += [out.send("x").message_id for _ in range(3)]
+        with hms.connect(running.address) as conn:
+            check_order(conn, sent)

@@ -1,0 +1,46 @@
+"""The examples run as they stand, and are as short as they are said to be."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hms.testing import node
+
+SAID = [
+    "ordered 2 coffee for 500 cents",
+    "ordered 3 tea for 600 cents",
+    "shipped 2 coffee",
+    "shipped 3 tea",
+]
+
+
+@pytest.mark.parametrize("name", ["order_desk", "order_desk_tmax"])
+def test_the_order_desk_takes_orders_and_ships_them(project_root, name):
+    """Client, service, queue, listener and event in one small file."""
+    example = project_root / "examples" / f"{name}.py"
+    conf = example.with_suffix(".conf")
+    with node(config=conf, python_path=[example.parent]) as started:
+        environment = os.environ | {"HMS_ADDRESS": started.address}
+        done = subprocess.run(
+            [sys.executable, example],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=environment,
+        )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == SAID
+    assert len(example.read_text().splitlines()) < 80
+
+
+@pytest.mark.parametrize("name", ["order_desk", "order_desk_tmax"])
+def test_the_page_shows_the_example_that_is_run(project_root, name):
+    """What stands in the documentation must be what works."""
+    page = (project_root / "docs" / "how-to" / "order-desk.md").read_text()
+
+    assert (project_root / "examples" / f"{name}.py").read_text() in page
+    assert (project_root / "examples" / "order_desk.conf").read_text() in page

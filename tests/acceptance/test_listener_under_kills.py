@@ -1,0 +1,95 @@
+"""A declared listener whose servers are killed: every message is handled, none is lost, doubles are
+flagged, and poison ends in the dead letter queue after exactly its limit.
+
+HMS_MESSAGES=100000 pytest tests/acceptance/test_listener_under_kills.py --timeout 3600
+"""
+
+import collections
+from pathlib import Path
+
+import pytest
+from kills_rig import Killer, sized
+from services_rig import until
+
+import hms
+from hms.testing import node
+
+MESSAGES = sized("HMS_MESSAGES", 2_000)
+POISON_EVERY = 200
+LIMIT = 4
+CONFIG = f"""
+[server.load]
+module = "load_services"
+MIN = 2
+MAX = 2
+restart_delay_s = 0
+restart_delay_max_s = 0
+MAXRSTART = -1
+[hms.queue.work]
+listener = "KEEP"
+listener_sessions = 2
+redelivery_limit = {LIMIT}
+"""
+
+
+def bodies():
+    """Every so many messages one that cannot be handled."""
+    for number in range(MESSAGES):
+        yield b"%s%d" % (b"poison" if number % POISON_EVERY == 0 else b"good", number)
+
+
+@pytest.mark.timeout(3600)
+def test_no_message_is_lost_while_its_listeners_are_killed(tmp_path, monkeypatch, capsys):
+    """The promise of an asynchronous session, with a crash every second."""
+    monkeypatch.setenv("HMS_BOOK", str(tmp_path))
+    with (
+        node(config=CONFIG, python_path=[Path(__file__).parent]) as started,
+        hms.connect(started.address) as conn,
+        conn.session() as session,
+        Killer(started.address, 1.0) as killer,
+    ):
+        session.producer(hms.Queue("work")).send_many(hms.Message(body) for body in bodies())
+        until_empty(conn)
+        dead = letters(session)
+
+    handled = collections.defaultdict(list)
+    for book in tmp_path.glob("*.book"):
+        for line in book.read_text().splitlines():
+            body, count, redelivered = line.split()
+            handled[body].append((int(count), redelivered == "1"))
+    sent = {body.decode() for body in bodies()}
+    poison = {body for body in sent if body.startswith("poison")}
+    doubles = {body: seen for body, seen in handled.items() if len(seen) > 1}.items()
+    again = [body for body, _ in doubles if body not in poison]
+    with capsys.disabled():
+        print(
+            f"\n{MESSAGES} messages, {killer.kills} kills: {len(handled)} handled, "
+            f"{len(sent - set(handled) - set(dead))} lost, {len(again)} handled twice and flagged, "
+            f"{len(dead)} dead letters, {len(set(dead) - poison)} of them victims of kills"
+        )
+    assert sent - set(handled) - set(dead) == set()
+    assert poison <= set(dead)
+    assert all(dead[body] == LIMIT for body in dead)
+    for body, seen in doubles:
+        assert sum(not flagged for _, flagged in seen) <= 1, (body, seen)
+    assert set(dead) - poison == set(), "a message met with kills as often as its limit"
+
+
+def until_empty(conn):
+    """Wait until nothing waits; as long as something moves."""
+
+    def left():
+        (found,) = [q for q in conn.administer("queue.list") if q["name"] == "work"]
+        return found["waiting"] + found["in_flight"]
+
+    seen = left()
+    while seen:
+        before = seen
+        until(lambda before=before: left() < before)
+        seen = left()
+
+
+def letters(session):
+    """The dead letters: body, and after how many attempts."""
+    browser = session.browser(hms.Queue("HMS.DLQ"))
+    return {m.body.decode(): m.property("$DeadCount") for m in browser}

@@ -1,0 +1,261 @@
+"""One behaviour, whatever the store: journal, SQLite or PostgreSQL (F-I1, F-I2, F-I3)."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from field_buffer.catalogue import StoreLocked, StoreUnavailable
+from hms.records import RecordType
+from tests.support.postgres import postgres_server
+from tests.support.store_rig import (
+    ONE_QUEUE,
+    Place,
+    StoreNode,
+    Walk,
+    append,
+    batch,
+    happened,
+    numbers_in,
+)
+
+KINDS = ("journal", "sqlite", "postgresql")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+def place(request, tmp_path):
+    """Where a store of each kind lies."""
+    is_server = request.param == "postgresql"
+    return Place(request.param, tmp_path, request.getfixturevalue("server") if is_server else None)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_node_that_boots_again_knows_what_its_records_say(place, seed):
+    """Recovery from tables has to give what recovery from the log gives, down to the counts."""
+    choose, node = random.Random(seed), StoreNode(place)
+    walk = Walk(node, seed)
+    for step in range(1, 151):
+        node.commits_each = choose.random() < 0.3
+        walk.step()
+        if step % 30 == 0:
+            node.store.commit()
+            expected = node.expected()
+            node.store.close()
+            node = walk.node = StoreNode(place, node.told, node.now_ms)
+            assert node.recovered == expected, f"seed {seed}, step {step}"
+            assert node.unreadable() == []
+            walk.connections = 0
+            walk.connect()
+    node.store.close()
+
+
+def test_a_node_that_boots_cold_leaves_nothing_behind(place):
+    """COLD empties the store itself, not only the node's memory (F-H3)."""
+    node = StoreNode(place)
+    Walk(node, 4).send()
+    node.store.close()
+
+    cold = StoreNode(place, now_ms=9_000, is_warm=False)
+    cold.store.close()
+    warm = StoreNode(place, now_ms=9_000)
+    warm.store.close()
+
+    assert not any(warm.recovered["places"].values())
+
+
+def test_a_hundred_thousand_messages_come_back_in_order(place):
+    """A full store must boot, and each message must be there once."""
+    store, _ = place.started()
+    for number in range(0, 100_000, 500):
+        append(store, batch(number, 500, b"x" * 40))
+        if number % 10_000 == 0:
+            store.commit()
+    store.commit()
+    store.close()
+
+    store, records = place.started()
+    store.close()
+
+    assert numbers_in(records) == list(range(100_000))
+
+
+def test_a_large_body_comes_back_whole(place):
+    """Neither statement nor row may have a limit below that of a message."""
+    body = os.urandom(16 << 20)
+    store, _ = place.started()
+    record = batch(0, 1, body)
+    position = append(store, record) + len(record.parts[0]) + 32
+    store.commit()
+
+    assert store.read(position, len(body)) == body
+    store.close()
+    store, records = place.started()
+    assert any(bytes(payload).endswith(body) for _, _, _, payload, _ in records)
+    store.close()
+
+
+def test_what_was_not_committed_is_not_there(place):
+    """Nothing that is not durable may be confirmed, nor half of it come back (P1)."""
+    store, _ = place.started()
+    append(store, batch(0, 5, b"kept"))
+    store.commit()
+    append(store, batch(5, 5, b"dropped"))
+    store.close()
+
+    store, records = place.started()
+    store.close()
+
+    assert numbers_in(records) == list(range(5))
+
+
+def test_sequence_numbers_go_on_after_a_boot(place):
+    """A number that was given twice would hide an event from the history."""
+    store, _ = place.started()
+    append(store, batch(0, 5, b"x"))
+    store.commit()
+    last_lsn = store.last_lsn
+    store.close()
+
+    store, _ = place.started()
+
+    assert store.durable_lsn > last_lsn
+    assert store.durable_lsn == store.last_lsn
+    store.close()
+
+
+def test_two_open_stores_in_one_place_are_refused(place):
+    """Two nodes never write one store (F-I3)."""
+    store, _ = place.started()
+
+    with pytest.raises(StoreLocked, match=str(os.getpid())):
+        place.open()
+
+    store.close()
+    place.open().close()
+
+
+def test_the_store_of_another_node_is_refused(place):
+    """A node that took over another's messages would give its ids twice."""
+    store, _ = place.started()
+    store.close()
+
+    with pytest.raises(StoreUnavailable, match="node 77"), _closed(place, node_uid=78) as other:
+        list(other.recover())
+    place.open().close()
+
+
+@contextlib.contextmanager
+def _closed(place, **options):
+    store = place.open(**options)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def test_acknowledged_messages_do_not_come_back(place):
+    """And one that was delivered and failed before comes back with its counts."""
+    node = StoreNode(place)
+    walk = Walk(node, 5)
+    for _ in range(60):
+        walk.step()
+    expected = node.expected()
+    node.store.close()
+
+    again = StoreNode(place, node.told, node.now_ms)
+    again.store.close()
+
+    assert again.recovered == expected
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.support.store_rig import Place, append, batch, happened
+from hms.records import RecordType
+
+kind, folder, url, prefix = sys.argv[1:]
+place = Place(kind, Path(folder))
+place.address, place.prefix = url, prefix
+store, _ = place.started()
+number = int(sys.stdin.readline())
+while True:
+    append(store, batch(number, 20, b"x" * 500))
+    append(store, happened(RecordType.DELIVERED, number, 20))
+    store.commit()
+    number += 20
+    print(number, flush=True)
+"""
+
+
+def test_what_a_killed_process_had_committed_is_there_and_nothing_by_half(place, project_root):
+    """SIGKILL in the midst of commits: each batch is there as a whole, each confirmed one is."""
+    moments, confirmed, records = random.Random(7), 0, []
+    for _ in range(4):
+        confirmed, begun = _write_and_kill(place, project_root, confirmed, moments), confirmed
+        store, records = place.started()
+        store.close()
+        found = numbers_in(records)
+        assert found == list(range(len(found)))
+        assert len(found) % 20 == 0
+        assert confirmed <= len(found) <= confirmed + 20
+        assert confirmed > begun
+        confirmed = len(found)
+
+
+def _write_and_kill(place, root, number, moments):
+    """Run a writer for a while; up to where it said that it had committed."""
+    arguments = [place.kind, str(place.folder), place.address, place.prefix]
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+    ) as writer:
+        writer.stdin.write(f"{number}\n")
+        writer.stdin.flush()
+        told = [writer.stdout.readline() for _ in range(moments.randrange(3, 12))]
+        writer.send_signal(signal.SIGKILL)
+        told += writer.stdout.read().splitlines()
+    return int([line for line in told if line.strip()][-1])
+
+
+def test_a_record_is_not_taken_after_the_store_is_closed(place):
+    """Who writes into a closed store must hear of it."""
+    store, _ = place.started()
+    store.close()
+
+    with pytest.raises(Exception, match="closed"):
+        append(store, batch(0, 1, b"late"))
+
+
+def test_settled_messages_are_gone_after_a_boot(place):
+    """Deliveries, failures and acknowledgements of one commit hold together."""
+    store, _ = place.started()
+    append(store, batch(0, 10, b"x"))
+    append(store, happened(RecordType.DELIVERED, 0, 8))
+    store.commit()
+    append(store, happened(RecordType.ACKNOWLEDGED, 0, 4))
+    append(store, happened(RecordType.FAILED, 4, 2))
+    append(store, happened(RecordType.DELIVERED, 4, 1))
+    append(store, happened(RecordType.ACKNOWLEDGED, 4, 1))
+    store.commit()
+    store.close()
+
+    node = StoreNode(place)
+    node.store.close()
+
+    waiting = node.recovered["places"][ONE_QUEUE[0].name]
+    assert [row[0] - 1 for row in waiting] == [5, 6, 7, 8, 9]
+    assert [row[8:10] for row in waiting] == [(1, 1), (1, 0), (1, 0), (0, 0), (0, 0)]

@@ -1,0 +1,118 @@
+"""A PostgreSQL server of the test's own: its own folder, a free port, ended by its process id."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+START_TIMEOUT_S = 60
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "40",
+    "shared_buffers": "64MB",
+    "max_wal_size": "256MB",
+}
+ROOT_IS_NOT_TAKEN = "postgres"
+"""PostgreSQL refuses to run as root; Debian's package brings this user."""
+
+
+def _programs():
+    """The folder of initdb and postgres."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    newest = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parent.parent.name)
+    )
+    if not newest:
+        pytest.fail("PostgreSQL is needed: scripts/test installs it (apt-get install postgresql)")
+    return newest[-1].parent
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """One server, started and stopped as often as a test likes."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.port = _free_port()
+        self.url = f"postgresql://hms@127.0.0.1:{self.port}/postgres"
+        self._process = None
+        self._programs = _programs()
+        self._prefixes = 0
+        self._as = {}
+        if os.getuid() == 0:
+            user = pwd.getpwnam(ROOT_IS_NOT_TAKEN)
+            os.chown(folder, user.pw_uid, user.pw_gid)
+            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        options = ["--no-sync", "-A", "trust", "-U", "hms", "-E", "UTF8", "--locale=C"]
+        command = [str(self._programs / "initdb"), *options, "-D", str(folder / "data")]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder, **self._as)
+
+    def new_prefix(self):
+        """A prefix that no other test of this server uses."""
+        self._prefixes += 1
+        return f"t{self._prefixes}_"
+
+    def start(self):
+        """Return when it answers; what a killed one left behind may still be ending."""
+        settings = [word for pair in SETTINGS.items() for word in ("-c", "=".join(pair))]
+        command = [str(self._programs / "postgres"), "-D", str(self.folder / "data")]
+        command += ["-p", str(self.port), "-k", str(self.folder), *settings]
+        pause, until = threading.Event(), time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            assert time.monotonic() < until, (self.folder / "log").read_text()
+            if self._process is None or self._process.poll() is not None:
+                with (self.folder / "log").open("ab") as log:
+                    self._process = subprocess.Popen(
+                        command, stdout=log, stderr=log, cwd=self.folder, **self._as
+                    )
+            pause.wait(0.05)
+
+    def _answers(self):
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self.url, connect_timeout=2):
+            return True
+        return False
+
+    def stop(self, how=signal.SIGINT):
+        """SIGINT: stop fast; SIGQUIT: as in a crash; SIGKILL: a crash."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(START_TIMEOUT_S)
+            self._process = None
+
+    def ask(self, query, *arguments):
+        """All rows of a query, over a connection of its own."""
+        with psycopg.connect(self.url, autocommit=True) as session:
+            cursor = session.execute(query, arguments)
+            return cursor.fetchall() if cursor.description else []
+
+
+@contextlib.contextmanager
+def postgres_server():
+    """A server that answers; gone with the block."""
+    folder = Path(tempfile.mkdtemp(prefix="hms-postgres-"))
+    try:
+        server = Server(folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,136 @@
+"""Paging: bodies that are in the log only come back whole, in order, and to the right place."""
+
+from dataclasses import replace
+
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.engine.settling import Return
+from tests.support.journal_node import JournalNode
+from tpmon.protocol.frames import DELIVER_HEAD, Kind
+
+MEMORY = 30_000
+SETTINGS = EngineSettings(
+    memory_bytes_max=MEMORY,
+    message_bytes_max=10_000,
+    transaction_bytes_max=16_000,
+    redelivery_limit=2,
+    destinations=(
+        DestinationSettings("queue", "orders", expired_to="late"),
+        DestinationSettings("queue", "late"),
+        DestinationSettings("topic", "news"),
+    ),
+)
+BODIES = [b"%03d" % i * 300 for i in range(40)]
+
+OLDEST_FIRST = (True, 0, 100)
+
+
+def life(path, settings=SETTINGS):
+    node = JournalNode(path, settings)
+    node.broker.doorman.numbers["peer"] = 1
+    node.broker.releases._peers[1] = "peer"
+    node.open_client()
+    return node
+
+
+def fill(node, bodies=BODIES, **row):
+    for i in range(0, len(bodies), 4):
+        node.publish(1 + i, bodies[i : i + 4], **row)
+
+
+def paged(node, queue="orders"):
+    return [m.is_paged for m in node.engine.state.queues[queue].line.in_order()]
+
+
+def said(node, kind):
+    """Payloads of the frames of a kind that the peer got."""
+    return [data for envelope, data in node.outlet.take("peer") if envelope.kind is kind]
+
+
+def bodies_in(payload, extra=0):
+    """Bodies of a DELIVER or BROWSED frame; the test's messages have no heads."""
+    count = DELIVER_HEAD.unpack_from(payload)[2]
+    body = bytes(payload[DELIVER_HEAD.size + extra + 48 * count :])
+    size = len(body) // count
+    return [body[i : i + size] for i in range(0, len(body), size)]
+
+
+def test_what_is_delivered_is_whole_although_it_was_not_in_memory(tmp_path):
+    """Three quarters full, a node must not lose a byte of what arrives."""
+    node = life(tmp_path)
+    fill(node)
+    flags = paged(node)
+    assert not flags[0]
+    assert flags[-1]
+    assert node.engine.state.resident_bytes <= MEMORY
+
+    node.consume(1, 100)
+
+    assert [b for data in said(node, Kind.DELIVER) for b in bodies_in(data)] == BODIES
+    node.acknowledge(list(node.engine.state.connections[1].consumers[1].out.values()))
+    assert node.engine.state.blocks.paged_bytes == 0
+    assert node.engine.state.resident_bytes == 0
+    node.close()
+
+
+def test_a_boot_takes_no_more_memory_than_the_node_may(tmp_path):
+    """A node that went down with a full log must come up again, with all of it."""
+    node = life(tmp_path, replace(SETTINGS, memory_bytes_max=1 << 30))
+    fill(node)
+    assert not any(paged(node))
+    node.close()
+
+    again = life(tmp_path)
+    assert again.engine.state.resident_bytes <= MEMORY
+    again.consume(1, 100)
+    assert [b for data in said(again, Kind.DELIVER) for b in bodies_in(data)] == BODIES
+    again.close()
+
+
+def test_a_browser_sees_bodies_that_are_in_the_log_only(tmp_path):
+    """Looking must not depend on how full the memory is."""
+    node = life(tmp_path)
+    fill(node)
+    node.run(lambda fx, _now: node.engine.browse(1, 7, "orders", "", *OLDEST_FIRST, fx))
+    (page,) = said(node, Kind.BROWSED)
+    assert bodies_in(page, extra=8) == BODIES
+    node.close()
+
+
+def test_a_dead_letter_waits_for_its_body_and_has_it_then(tmp_path):
+    """A poison message at the end of a long queue must not arrive empty in the dead letters."""
+    node = life(tmp_path)
+    fill(node)
+    node.consume(1, 100)
+    out = list(node.engine.state.connections[1].consumers[1].out.values())
+    last = out[-1]
+    assert last.is_paged
+    span = [(last.id, last.id)]
+    for _ in range(2):
+        node.run(lambda fx, now: node.engine.give_back(1, 1, 0, span, Return.FAILED, now, fx))
+        node.credit(1)
+    assert [body for _, body, _, _ in node.waiting("HMS.DLQ")] == [BODIES[-1]]
+    node.close()
+
+    again = life(tmp_path, replace(SETTINGS, memory_bytes_max=1 << 30))
+    assert [body for _, body, _, _ in again.waiting("HMS.DLQ")] == [BODIES[-1]]
+    assert len(again.waiting()) == len(BODIES) - 1
+    again.close()
+
+
+def test_expired_messages_go_where_they_should_with_their_bodies(tmp_path):
+    """And a node that dies while they wait for them has them where they were."""
+    node = life(tmp_path)
+    fill(node, ttl_ms=1000)
+    node.now_ms += 2000
+    node.broker._change(lambda fx, now: node.engine.tick(now, fx))
+    assert node.engine.state.limbo
+    node.close()
+
+    again = life(tmp_path)
+    again.now_ms += 2000
+    again.run(lambda fx, now: again.engine.tick(now, fx))
+    again.close()
+    last = life(tmp_path, replace(SETTINGS, memory_bytes_max=1 << 30))
+    assert sorted(body for _, body, _, _ in last.waiting("late")) == BODIES
+    assert last.waiting() == []
+    last.close()

@@ -1,0 +1,19 @@
+"""Flags of the tp functions: which are allowed, and how long they let a call wait."""
+
+from field_buffer.catalogue import InvalidArgument
+from tpmon.constants import TPNOTIME
+from tpmon.context import Context
+
+ENDLESS_S = 10_000_000.0
+
+
+def check_flags(what: str, flags: int, allowed: int) -> None:
+    """InvalidArgument for flags that mean nothing here."""
+    strange = flags & ~allowed
+    if strange:
+        raise InvalidArgument(what=what, detail=f"flags {strange:#x} do not belong there")
+
+
+def patience_s(context: Context, flags: int) -> float | None:
+    """How long a call waits; None: as service or node have it."""
+    return ENDLESS_S if flags & TPNOTIME else context.block_time_s or None
