@@ -2,6 +2,7 @@
 
 import zlib
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from boot.clock import EvenClock
 from boot.config import Config, Node, Queue, Topic
@@ -9,8 +10,8 @@ from boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
 from hms.store.journal.ring import LogLimits
 from tpmon.broker import Identity
-from tpmon.gateway import GatewayLimits
 from tpmon.declared import Declared
+from tpmon.gateway import GatewayLimits
 from tpmon.monitor import Monitor, Rules
 from tpmon.protocol.structures import Limits
 
@@ -51,17 +52,39 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         prefetch_max=node.prefetch_max,
         frames_in_flight_max=node.max_requests,
         passing_bytes_max=node.max_pending_bytes,
+        is_topics_open=node.open_topics,
+        is_topics_strict=node.strict_topics,
+        topic_life_ms=round(node.topic_life_s * 1000),
+        topics_max=node.max_topics,
+        topic_characters_max=node.max_topic_length,
+        topic_levels_max=node.max_topic_levels,
+        retained_max=node.max_retained,
+        retained_bytes_max=node.max_retained_bytes,
         definitions_bytes_max=definitions_bytes_max(node),
         destinations=tuple(_destination(place) for place in places),
         subscriptions=tuple(
-            SubscriptionSettings(one.name, one.topic, one.selector)
+            SubscriptionSettings(
+                one.name,
+                one.topic,
+                one.selector,
+                one.scheme,
+                one.queue,
+                one.correlation_id,
+                one.retained,
+            )
             for one in config.subscriptions_of(node)
         ),
     )
 
 
 def _destination(place: Queue | Topic) -> DestinationSettings:
+    own: dict[str, Any] = {}
+    if isinstance(place, Topic):
+        own["topic_string"] = place.topic_string or ""
+        own["persistent_delivery"] = place.persistent_delivery or ""
+        own["non_persistent_delivery"] = place.non_persistent_delivery or ""
     return DestinationSettings(
+        **own,
         kind="queue" if isinstance(place, Queue) else "topic",
         name=place.name,
         is_warm=None if place.boot is None else place.boot == "WARM",

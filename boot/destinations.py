@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from boot.check import Found, Report
 from boot.kinds import DEAD_LETTER_QUEUE, did_you_mean
-from boot.schema import QUEUE, SUBSCRIPTION, TOPIC
+from boot.known_topics import Known
+from boot.schema import NODE, QUEUE, SUBSCRIPTION, TOPIC
+from field_buffer.catalogue import TopicStringError
 
 Homes = Callable[[Found], frozenset[str] | None]
 """The nodes on which something lives; None when its SVGNAME leads nowhere."""
@@ -22,7 +24,9 @@ def check_destinations(every: list[Found], homes: Homes, report: Report) -> None
             _check_target(place, key, queues, homes, report)
     for found in every:
         if found.section is SUBSCRIPTION and found.is_good("topic"):
-            _check_topic(found, topics, homes, report)
+            _check_topic(found, every, topics, homes, report)
+        if found.section is SUBSCRIPTION:
+            _check_target(found, "queue", queues, homes, report)
 
 
 def _check_target(
@@ -42,9 +46,15 @@ def _check_target(
 
 
 def _check_topic(
-    subscription: Found, topics: dict[str, Found], homes: Homes, report: Report
+    subscription: Found,
+    every: list[Found],
+    topics: dict[str, Found],
+    homes: Homes,
+    report: Report,
 ) -> None:
     wanted, path = subscription.values["topic"], (*subscription.path, "topic")
+    if wanted not in topics and _is_covered(subscription, every, topics, report):
+        return
     if wanted not in topics:
         hint = did_you_mean(wanted, tuple(topics))
         report.add(path, f"{subscription.title} topic: there is no topic {wanted!r}{hint}")
@@ -53,6 +63,21 @@ def _check_topic(
         if missing:
             text = f"{subscription.title} topic: {wanted!r} does not live on node {missing}"
             report.add(path, text)
+
+
+def _is_covered(
+    subscription: Found, every: list[Found], topics: dict[str, Found], report: Report
+) -> bool:
+    """Whether a topic string leads to a configured topic, or need not."""
+    known = Known({t.name: t.values["topic_string"] or t.name for t in topics.values()})
+    wanted, scheme = subscription.values["topic"], subscription.values["scheme"]
+    try:
+        if known.has(wanted, scheme or "TOPIC"):
+            return True
+    except TopicStringError as fault:
+        report.add((*subscription.path, "topic"), f"{subscription.title} topic: {fault.detail}")
+        return True
+    return any(found.section is NODE and found.values["open_topics"] for found in every)
 
 
 def _missing(source: Found, target: Found, homes: Homes) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from boot.known_topics import Known
 from field_buffer.catalogue import ConfigError
 
 
@@ -55,6 +56,14 @@ class Node:
     history_age_s: float
     max_memory_bytes: int
     max_pending_bytes: int
+    open_topics: bool
+    strict_topics: bool
+    topic_life_s: float
+    max_topics: int
+    max_topic_length: int
+    max_topic_levels: int
+    max_retained: int
+    max_retained_bytes: int
     max_requests: int
     max_consumers: int
     blocktime: float
@@ -125,6 +134,9 @@ class Topic:
     redelivery_delay_s: float
     dead_letter: str
     expired_to: str
+    topic_string: str | None
+    persistent_delivery: str | None
+    non_persistent_delivery: str | None
 
     def on(self, node: Node | None) -> "Topic":
         """The same with what the node decides filled in."""
@@ -147,6 +159,10 @@ class Subscription:
     topic: str
     selector: str
     svgname: str | None
+    scheme: str
+    queue: str
+    correlation_id: str
+    retained: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +198,9 @@ class Config:
 
     def subscriptions_of(self, node: Node) -> list[Subscription]:
         """The configured subscriptions that exist on a node."""
-        topics = {topic.name for topic in self.topics_of(node)}
-        found = [s for s in self.subscriptions.values() if s.topic in topics]
-        return [one for one in found if self._is_on(node, one.svgname)]
+        known = Known({t.name: t.topic_string or t.name for t in self.topics_of(node)})
+        found = [one for one in self.subscriptions.values() if self._is_on(node, one.svgname)]
+        return [one for one in found if node.open_topics or known.has(one.topic, one.scheme)]
 
     def servers_of(self, node: Node) -> list[Server]:
         """The servers that a node runs."""

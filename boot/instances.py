@@ -102,7 +102,7 @@ class Instance:
         self.fault = (
             f"{how}; after {server.maxrstart} restarts within {server.gperiod} s no other is "
             f"started. Correct {server.module} (hms serve {server.module} shows the fault), then "
-            f"boot the node again"
+            f"hms server restart {server.name}"
         )
         log.error("server %s: %s", server.name, self.fault)
 
@@ -169,7 +169,8 @@ class Pool:
     def scale(self, count: int) -> None:
         """Have so many processes, at least; above MAX too."""
         self.demand.least, self.demand.most = count, max(count, self.demand.most, 1)
-        for instance in self.wanted[count:]:
+        given_up = [instance for instance in self.wanted if instance.fault]
+        for instance in (*given_up, *[i for i in self.wanted if not i.fault][count:]):
             instance.retire()
         for _ in range(count - len(self.wanted)):
             self.add()

@@ -20,7 +20,8 @@ from typing import Any
 
 from boot import compose
 from boot.config import Config, Node, load
-from boot.ready import tell_failed, tell_ready
+from boot.ready import tell_failed, tell_progress, tell_ready
+from boot.recovering import recover
 from boot.scheduler import EvenScheduler
 from boot.servers import Servers
 from boot.stores import open_store
@@ -51,6 +52,7 @@ class NodeProcess:
         self._start = start
         self._failed = False
         self._stops = 0
+        self._ready_fd: int | None = None
         self._journal = open_store(config, node)
         self._engine = Engine(compose.engine_settings(config, node))
         self._broker = Broker(
@@ -71,6 +73,7 @@ class NodeProcess:
 
     def run(self, ready_fd: int | None) -> int:
         """Boot, serve, stop; the process's exit code."""
+        self._ready_fd = ready_fd
         self._recover()
         addresses = self._gateway.bind()
         self._start_workers()
@@ -96,12 +99,7 @@ class NodeProcess:
 
     def _recover(self) -> None:
         """Read the log; what boots COLD is emptied, and that is logged too."""
-        recovery = self._engine.recovery()
-        records = 0
-        for _, kind, _, payload, position in self._journal.recover():
-            recovery.apply(kind, payload, position)
-            records += 1
-        recovery.finish()
+        records = recover(self._engine, self._journal, self._tell_progress)
         fx = Effects()
         is_warm = None if self._start is None else self._start == "WARM"
         self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx)
@@ -112,6 +110,11 @@ class NodeProcess:
         self._journal.maintain()
         waiting = sum(p.line.waiting_count for p in self._engine.state.places.values())
         log.info("recovered %d messages from %d records", waiting, records)
+
+    def _tell_progress(self, done: int, total: int) -> None:
+        log.info("recovering: %d of %d MiB", done >> 20, total >> 20)
+        if self._ready_fd is not None:
+            tell_progress(self._ready_fd, done, total)
 
     def _dictionary(self) -> tuple[int, int, Sequence[bytes | memoryview]]:
         record = self._engine.dictionary()

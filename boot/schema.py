@@ -5,9 +5,10 @@ test holds them together. `later` names words of Tmax, or of features to come, t
 with a reason instead of being reported as unknown.
 """
 
-from boot import kinds
+from boot import kinds, kinds_topics
 from boot.keys import ABSENT, Key, Section
 from boot.schema_node import CLUSTER, DOMAIN, NODE, SVRGROUP, WARM_COLD
+from boot.schema_topics import OF_SUBSCRIPTION, OF_TOPIC
 
 __all__ = [
     "DOMAIN",
@@ -203,7 +204,7 @@ QUEUE = Section(
 TOPIC = Section(
     ("hms", "topic"),
     "A topic: each message goes to every subscriber of that moment.",
-    (_SVGNAME, _BOOT, *_REDELIVERY),
+    (_SVGNAME, _BOOT, *_REDELIVERY, *OF_TOPIC),
     later={
         **dict.fromkeys(("max_messages", "limit_behavior", "multicast"), ABSENT),
         "subscriptions": "stand in sections of their own: [hms.subscription.NAME]",
@@ -217,7 +218,14 @@ SUBSCRIPTION = Section(
     ("hms", "subscription"),
     "A durable subscription that exists from boot, before its first consumer comes.",
     (
-        Key("topic", kinds.destination, None, "The topic it belongs to.", is_required=True),
+        Key(
+            "topic",
+            kinds_topics.topic_string,
+            None,
+            "The topic, by its name or its topic string, with wildcards if need be.",
+            is_required=True,
+        ),
+        *OF_SUBSCRIPTION,
         Key(
             "selector",
             kinds.selector,

@@ -2,6 +2,7 @@
 
 from boot import database_kinds, kinds
 from boot.keys import ABSENT, Key, Section
+from boot.schema_topics import TOPICS
 
 CLUSTER = f"nodes do not form clusters: {ABSENT}"
 WARM_COLD = kinds.choice("WARM", "COLD")
@@ -145,6 +146,7 @@ NODE = Section(
             "64 MiB",
             "What may wait for a subscriber that is not durable; beyond it its oldest go, counted.",
         ),
+        *TOPICS,
         Key(
             "max_requests",
             kinds.integer(1, 4096),

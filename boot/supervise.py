@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from boot.entries import Config, Node
-from boot.ready import is_told_ready, read_word
+from boot.ready import Progress, is_told_ready, read_word
 from field_buffer.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
 __all__ = ["Process", "boot_node", "end_node", "find", "run_in_foreground"]
@@ -64,10 +64,17 @@ def find(node: Node) -> Process | None:
     return process if process.is_alive else None
 
 
-def boot_node(config: Config, node: Node, start: str | None, timeout_s: float) -> Process:
+def boot_node(
+    config: Config,
+    node: Node,
+    start: str | None,
+    timeout_s: float,
+    on_progress: Progress = lambda _done, _total: None,
+) -> Process:
     """Start a node in a session of its own; returns when it is ready.
 
-    start: "WARM", "COLD" or None for what the file says. BootFailed tells why it is not ready.
+    start: "WARM", "COLD" or None for what the file says. timeout_s: without a word of progress.
+    BootFailed tells why it is not ready.
     """
     with _starting(node):
         reader, writer = os.pipe()
@@ -78,7 +85,7 @@ def boot_node(config: Config, node: Node, start: str | None, timeout_s: float) -
         process = identify(pid) or Process(pid, 0, "")
         _record(node, process)
         try:
-            _await_ready(node, process, reader, timeout_s)
+            _await_ready(node, process, reader, timeout_s, on_progress)
         finally:
             os.close(reader)
     return process
@@ -184,8 +191,10 @@ def _command(config: Config, node: Node, start: str | None, ready_fd: int | None
     return words if ready_fd is None else [*words, "--ready-fd", str(ready_fd)]
 
 
-def _await_ready(node: Node, process: Process, ready_fd: int, timeout_s: float) -> None:
-    word = read_word(ready_fd, timeout_s)
+def _await_ready(
+    node: Node, process: Process, ready_fd: int, timeout_s: float, on_progress: Progress
+) -> None:
+    word = read_word(ready_fd, timeout_s, on_progress)
     log = str(node.log_file)
     if word is None:
         slow = f"not ready after {timeout_s:g} s; it goes on as process {process.pid}"

@@ -630,6 +630,19 @@ class TopicLimit(TpLimit):
     )
 
 
+class TopicStringChanged(TpInvalid):
+    """HMS-4025: topic object {topic} stands at {string!r} in the store and at {wanted!r} in hms.conf."""
+
+    number: ClassVar[int] = 4025
+    text: ClassVar[str] = (
+        "topic object {topic} stands at {string!r} in the store and at {wanted!r} in hms.conf"
+    )
+    cure_text: ClassVar[str] = (
+        "A topic object keeps its topic_string: put the old one back, or give the new one to "
+        "a topic of another name."
+    )
+
+
 class StoreLocked(TpSystem):
     """HMS-5001: the store {path} is in use by process {pid}."""
 
@@ -1103,6 +1116,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     4022: PublicationFailed,
     4023: NoRetainedMessage,
     4024: TopicLimit,
+    4025: TopicStringChanged,
     5001: StoreLocked,
     5002: StoreCorrupt,
     5003: StoreFormatUnknown,
@@ -1235,6 +1249,7 @@ __all__ = [
     "SubscriptionNotFound",
     "TooManyRequests",
     "TopicLimit",
+    "TopicStringChanged",
     "TopicStringError",
     "TpBadDescriptor",
     "TpConnectionClosed",

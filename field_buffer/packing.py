@@ -35,6 +35,11 @@ KIND_CARRAY, KIND_TEXT, KIND_MAP, KIND_STREAM, KIND_OBJECT, KIND_FILE, KIND_NONE
 
 FLAG_PERSISTENT = 1
 """In a delivered row: the message is persistent."""
+FLAG_RETAIN = 2
+"""In a sender's row: the topic keeps the message for those who subscribe later."""
+NODE_TOPIC, NODE_RETAINED = "$Topic", "$IsRetained"
+"""What the node adds to a head: on which topic a message was published where its reader may not
+know, and that it was retained and is not news."""
 
 PropertyValue = int | float | str | bytes | bool
 
@@ -133,13 +138,19 @@ def slice_payloads(pack: bytes | memoryview, rows: Sequence[Row], offset: int = 
 
 def pack_messages(messages: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
     """One pack of messages given as (row, head, body)."""
+    return b"".join(message_parts(messages))
+
+
+def message_parts(messages: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
+    """The parts of a pack, to be joined by who has something to put in front."""
     rows: list[bytes] = []
     payloads: list[bytes] = []
     for row, head, body in messages:
         rows.append(row)
-        payloads.append(head)
+        if head:
+            payloads.append(head)
         payloads.append(body)
-    return b"".join(rows + payloads)
+    return rows + payloads
 
 
 def unpack_delivered(

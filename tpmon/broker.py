@@ -152,6 +152,7 @@ class Broker:
         number = self.doorman.numbers.get(peer)
         try:
             if isinstance(head, HmsError):
+                self._unreadable(number, envelope, now_ms, fx)
                 raise head
             if envelope.kind is Kind.HELLO:
                 self.doorman.hello(peer, envelope.correlation, head, now_ms, fx)
@@ -174,6 +175,11 @@ class Broker:
         except HmsError as error:
             refusal = Refusal(0, envelope.correlation, error)
             fx.out.append(ToPeer(peer, encode_effect(refusal)))
+
+    def _unreadable(self, number: int | None, envelope: Envelope, now_ms: int, fx: Effects) -> None:
+        """Who waits for a result that cannot be read must not wait for more: the server goes."""
+        if envelope.kind is Kind.RESULT and number is not None:
+            self.doorman.dismiss(number, now_ms, fx)
 
     def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int) -> None:
         """A CALL from a client, a RESULT from a server, or a part of their conversation."""

@@ -9,7 +9,6 @@ from field_buffer.catalogue import InvalidArgument
 from field_buffer.packing import KIND_CARRAY
 from tpmon.asked import OnLoss, Pending
 from tpmon.background import Background
-from tpmon.conversation import Conversation
 from tpmon.data import Data, encode_data
 from tpmon.protocol.frames import Kind
 from tpmon.protocol.structures import (
@@ -22,6 +21,7 @@ from tpmon.protocol.structures import (
     encode_with_body,
 )
 from tpmon.replies import Reply
+from tpmon.speaking import Conversation
 
 
 class Connection(Background):

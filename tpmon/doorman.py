@@ -62,7 +62,7 @@ class Doorman:
         else:
             self._names[number] = hello.user, hello.client_name
         me = self.identity
-        welcome = wire.Welcome(number, me.node, me.node_uid, me.limits, me.version)
+        welcome = wire.Welcome(number, me.node, me.node_uid, me.limits, me.version, now_ms)
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 
     def close(self, number: int, now_ms: int, fx: Effects) -> None:

@@ -1,4 +1,4 @@
-"""Feeding: listeners' messages, when they are asked for, and their turns. Sans-IO; see monitor.py."""
+"""Feeding: when listeners' messages are asked for, and their turns. Sans-IO; see monitor.py."""
 
 from collections import deque
 from typing import Any

@@ -68,6 +68,7 @@ class Link(Serving):
         self._handles = itertools.count(1)
         self._greeting = 0
         self._heard_at = self._sent_at = 0.0
+        self._node_began_ms: float | None = None
 
     # ---- what goes out
 
@@ -182,7 +183,7 @@ class Link(Serving):
         elif kind is Kind.EVENT:
             self._event(structures.decode(payload, structures.Event))
         elif kind is Kind.WELCOME and self.state is State.GREETING:
-            self._welcomed(structures.decode(payload, Welcome))
+            self._welcomed(structures.decode(payload, Welcome), now)
         elif kind is Kind.GOODBYE:
             reason = structures.decode_error(payload) if payload else None
             raise reason or ConnectionLost(address="the node", reason="the node said goodbye")
@@ -218,8 +219,14 @@ class Link(Serving):
         elif event.what == "connection_closed":
             raise error
 
-    def _welcomed(self, welcome: Welcome) -> None:
+    def node_ms(self, now_s: float) -> int | None:
+        """The node's time, by which messages expire, at a time of receive()'s clock: behind by no
+        more than a frame travels, never ahead. None when the node did not tell."""
+        return None if self._node_began_ms is None else int(self._node_began_ms + now_s * 1000)
+
+    def _welcomed(self, welcome: Welcome, now_s: float) -> None:
         self.welcome = welcome
+        self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
         self.limits = welcome.limits
         self.state = State.UP
         older = [one.frame for one in self.asked.values()]

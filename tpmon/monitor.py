@@ -8,7 +8,7 @@ service's limit (TPESVCERR), or because nobody offers its service any more (TPEN
 whose call ended before stays busy until it returns; past the service's limit its process is ended.
 
 The messages of one session run one after the other (F-E2), also when the one before them is not
-wanted any more. They are taken out of their queue only when a server is free (feeding.py, appetite.py).
+wanted any more. They are taken out of their queue only when a server is free (feeding.py).
 
 A lost server that the node had started comes back: its services are expected for a while, and
 calls of them wait. Time is known from what comes in and from tick(), so what needs it may come a
@@ -162,7 +162,7 @@ class Monitor(Feeding):
         """The service handed its call on to another one; the caller's deadline stays."""
         self._running.pop(call.number, None)
         call.forwards, call.number = call.forwards + 1, 0
-        if call.forwards > FORWARDS_MAX:
+        if call.forwards > FORWARDS_MAX or call.head.mode:  # a conversation stays where it is
             self._fail(call, ForwardLimit(count=call.forwards, service=head.forward))
         elif not self.is_offered(head.forward):
             self._fail(call, ServiceNotFound(service=head.forward))

@@ -33,6 +33,7 @@ class Requests:
             wire.OpenProducer: self._open_producer,
             wire.CloseProducer: self._close_producer,
             wire.OpenConsumer: self._open_consumer,
+            wire.RequestRetained: self._request_retained,
             wire.CloseConsumer: self._close_consumer,
             wire.Unsubscribe: self._unsubscribe,
             wire.Commit: self._commit,
@@ -80,10 +81,16 @@ class Requests:
     def _open_producer(
         self, connection: int, correlation: int, request: wire.OpenProducer, _: int, fx: Effects
     ) -> None:
-        last = self._engine.open_producer(
-            connection, request.producer, request.session, request.kind, request.destination
+        last, topic = self._engine.open_producer(
+            connection,
+            request.producer,
+            request.session,
+            request.kind,
+            request.destination,
+            request.topic,
         )
-        fx.out.append(Reply(connection, correlation, {"last_sequence": last}))
+        said = {"topic": topic} if topic else {}
+        fx.out.append(Reply(connection, correlation, {"last_sequence": last, **said}))
 
     def _close_producer(
         self, connection: int, correlation: int, request: wire.CloseProducer, _: int, fx: Effects
@@ -113,6 +120,10 @@ class Requests:
             request.listener,
             request.is_shared,
             request.redelivery_delay_ms,
+            request.topic,
+            request.scheme,
+            request.retained,
+            request.life_ms,
         )
         self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
         if request.listener:
@@ -137,8 +148,21 @@ class Requests:
     def _unsubscribe(
         self, connection: int, correlation: int, request: wire.Unsubscribe, now_ms: int, fx: Effects
     ) -> None:
-        self._engine.unsubscribe(request.destination, request.name, now_ms, fx)
+        self._engine.unsubscribe(
+            request.destination, request.name, now_ms, fx, request.topic, request.scheme
+        )
         fx.out.append(Reply(connection, correlation))
+
+    def _request_retained(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.RequestRetained,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        count = self._engine.request_retained(connection, request.consumer, now_ms, fx)
+        fx.out.append(Reply(connection, correlation, {"count": count}))
 
     def _commit(
         self, connection: int, correlation: int, request: wire.Commit, now_ms: int, fx: Effects

@@ -21,12 +21,12 @@ from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, own_copy
 from tpmon.client import Connection
 from tpmon.context import Context, enter
-from tpmon.conversation import speaking
 from tpmon.invocation import invoke
 from tpmon.link import State
 from tpmon.loading import begin, end, load, put_first
 from tpmon.protocol.structures import InvokeHead, Unadvertise, Welcome
 from tpmon.registry import Handler, Registry, registry
+from tpmon.speaking import speaking
 
 __all__ = ["Server", "tpadvertise", "tpunadvertise"]
 

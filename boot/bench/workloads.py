@@ -17,6 +17,9 @@ FAN = 4
 SELECTORS = 1000
 DURABLE_SUBSCRIBERS = 10_000
 DURABLE_KEYS = 1000
+_WAIT_S = 60.0
+_SHARED_S = 1.0
+"""When nothing came for so long, others have taken the rest."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,9 @@ class Workload:
 
     def _load(self, role: str, number: int, *, is_null: bool) -> Load:
         shared = 1 if self.is_topic else self.roles.count(role) or 1
-        is_one_each = bool(self.selector)
+        is_receiver = role == "receive"
+        # Who shares a queue takes what it gets: to wait for its share would be to wait for ever.
+        takes_all = is_receiver and (bool(self.selector) or shared > 1)
         return Load(
             destination=self.destination,
             count=self.count // shared,
@@ -121,8 +126,9 @@ class Workload:
             is_durable=self.is_durable,
             window=max(1, self.window // shared),
             rate=self.rate,
-            fan=self.fan if role == "receive" else 1,
-            expected=self.count if is_one_each and role == "receive" else 0,
+            fan=self.fan if is_receiver else 1,
+            expected=self.count if takes_all else 0,
+            timeout_s=_SHARED_S if takes_all and shared > 1 else _WAIT_S,
             sender=number,
             selector=self.selector,
             keys=self.keys,

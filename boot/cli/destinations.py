@@ -6,7 +6,7 @@ import click
 
 from boot.cli.target import Target, show_table, show_values, target_options
 
-__all__ = ["queue", "session", "subscription", "topic"]
+__all__ = ["group", "queue", "server", "service", "session"]
 
 
 def _listing(verb: str, said: str, empty: str) -> Callable[..., None]:
@@ -19,7 +19,7 @@ def _listing(verb: str, said: str, empty: str) -> Callable[..., None]:
     return run
 
 
-def _group(name: str, said: str, list_said: str, empty: str) -> click.Group:
+def group(name: str, said: str, list_said: str, empty: str) -> click.Group:
     """A group with the command list."""
     group = click.Group(name=name, help=said)
     listing = target_options(_listing(f"{name}.list", list_said, empty))
@@ -27,22 +27,13 @@ def _group(name: str, said: str, list_said: str, empty: str) -> click.Group:
     return group
 
 
-queue = _group(
+queue = group(
     "queue",
     "List, show or purge queues.",
     "The queues with what waits, is in flight and was counted.",
     "there is no queue",
 )
-topic = _group(
-    "topic", "List topics.", "The topics with their subscribers and counts.", "there is no topic"
-)
-subscription = _group(
-    "subscription",
-    "List durable subscriptions.",
-    "The durable subscriptions with what waits for each.",
-    "there is no durable subscription",
-)
-session = _group("session", "List sessions.", "The open sessions.", "no session is open")
+session = group("session", "List sessions.", "The open sessions.", "no session is open")
 
 
 @queue.command()

@@ -1,6 +1,7 @@
 """hms boot, hms down and hms status."""
 
-from typing import Any
+import sys
+from typing import Any, Self
 
 import click
 
@@ -32,10 +33,34 @@ def boot(target: Target, start: str | None, foreground: bool, timeout_s: float) 
             raise click.UsageError("--foreground runs one node: name it with --node")
         run_in_foreground(config, nodes[0], start)
     for node in nodes:
-        process = boot_node(config, node, start, timeout_s)
+        with _Bar(node) as bar:
+            process = boot_node(config, node, start, timeout_s, bar.show)
         said = {"node": node.name, "pid": process.pid, "listen": list(node.listen)}
         where = ", ".join(node.listen)
         target.say(f"{node.name} is ready at {where} (process {process.pid})", said)
+
+
+class _Bar:
+    """A bar of how much of the store is read, on a terminal and when it takes its time."""
+
+    def __init__(self, node: Node) -> None:
+        self._label = f"{node.name} reads its store"
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.render_finish()
+
+    def show(self, done: int, total: int) -> None:
+        """So many bytes of so many."""
+        if self._bar is None:
+            self._bar = click.progressbar(
+                length=max(total, done), label=self._label, file=sys.stderr
+            )
+        self._bar.update(min(done, self._bar.length) - self._bar.pos)
 
 
 @click.command()

@@ -56,6 +56,13 @@ def receive(target: Target, queue: str, count: int, timeout_s: float, selector: 
 @_taking_options
 @click.option("--durable", help="The name of a durable subscription; what it missed comes first.")
 @click.option("--client-id", help="Whose durable subscription it is.")
+@click.option(
+    "--scheme",
+    type=click.Choice(["TOPIC", "CHARACTER"]),
+    default="TOPIC",
+    help="Wildcards + and #, or * and ?.",
+)
+@click.option("--new-only", is_flag=True, help="Without what is retained.")
 def subscribe(
     target: Target,
     topic: str,
@@ -64,12 +71,17 @@ def subscribe(
     selector: str | None,
     durable: str | None,
     client_id: str | None,
+    scheme: str,
+    new_only: bool,
 ) -> None:
     """Print what is published to TOPIC from now on."""
     about = {"client_id": client_id} if client_id else {}
     with target.connection(**about) as connection, _session(connection) as session:
         wanted = named(f"topic:{topic.removeprefix('topic:')}")
-        subscriber = session.subscriber(wanted, durable=durable, selector=selector)
+        retained = "NEW" if new_only else "ALL"
+        subscriber = session.subscriber(
+            wanted, durable=durable, selector=selector, scheme=scheme, retained=retained
+        )
         _take(target, subscriber, count, timeout_s, topic)
 
 

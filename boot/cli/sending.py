@@ -74,9 +74,10 @@ def send(target: Target, destination: str, **message: Any) -> None:
 @target_options
 @click.argument("topic")
 @_message_options
-def publish(target: Target, topic: str, **message: Any) -> None:
+@click.option("--retain", is_flag=True, help="Keep it for those who subscribe later.")
+def publish(target: Target, topic: str, retain: bool, **message: Any) -> None:
     """Publish BODY to TOPIC; its subscribers of this moment get it."""
-    _send(target, f"topic:{topic.removeprefix('topic:')}", **message)
+    _send(target, f"topic:{topic.removeprefix('topic:')}", retain=retain, **message)
 
 
 def _send(
@@ -87,6 +88,7 @@ def _send(
     ttl_s: float,
     non_persistent: bool,
     count: int,
+    retain: bool = False,
     **content: Any,
 ) -> None:
     body = _read_body(content.pop("body"), content.pop("file"))
@@ -96,6 +98,7 @@ def _send(
             persistent=not non_persistent,
             ttl_s=ttl_s,
             priority=priority,
+            retain=retain,
         )
         receipts = producer.send_many(_message(body, **content) for _ in range(count))
         ids = [receipt.message_id for receipt in receipts]
@@ -106,10 +109,11 @@ def _send(
 def named(text: str) -> Any:
     """The queue or topic that a word of the command line names."""
     import hms  # noqa: PLC0415 - not for --help
+    from hms.client.destinations import topic_of  # noqa: PLC0415 - the same
 
     kind, colon, name = text.partition(":")
     if colon and kind == "topic":
-        return hms.Topic(name)
+        return topic_of(name)
     return hms.Queue(name if colon and kind == "queue" else text)
 
 

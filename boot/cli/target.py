@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from field_buffer.catalogue import NotSupported
-
 if TYPE_CHECKING:
     from boot.entries import Config, Node
 
@@ -62,6 +60,7 @@ class Target:
 def address_and_store(path: Path) -> tuple[str, Path]:
     """Of the first node of a configuration: what commands over the history are given."""
     from boot.config import load  # noqa: PLC0415 - only for these
+    from field_buffer.catalogue import NotSupported  # noqa: PLC0415 - the help loads no messaging
 
     node = load(path).node()
     if node.database is not None:

@@ -56,6 +56,11 @@ class Consumer(ConsumerSteps):
         """What message.ack() does."""
         self._connection.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
 
+    def request_retained(self) -> int:
+        """Have the topic's retained publications delivered, again or for the first time; how many.
+        NoRetainedMessage."""
+        return self._connection.run(self.requesting_retained())
+
     def listen(self, listener: Listener | None) -> None:
         """Have a function called for every message, one at a time per session, in order, on a
         thread of the session. It is acknowledged when the function returns; when it raises, the

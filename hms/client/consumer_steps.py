@@ -12,8 +12,9 @@ from hms.client.message import Message
 from hms.client.opening import close_inbox
 from hms.client.session_steps import SessionSteps
 from hms.constants import AckMode
-from tpmon.asked import own_copy
+from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import State
+from tpmon.protocol.structures import RequestRetained
 from tpmon.steps import FOREVER, Outside, Steps, Wait
 
 Listener = Callable[[Message], object]
@@ -149,6 +150,15 @@ class ConsumerSteps:
         row, head, body = delivered
         acknowledge = Acknowledge(self, stamp) if self._is_client else self._acknowledge
         return Message.received(row, head, body, self._inbox.destination, acknowledge)
+
+    def requesting_retained(self) -> Steps[int]:
+        """Ask the node for what is retained on its topic; how many messages come."""
+        if self.is_over:
+            raise ConnectionClosed(what="consumer" if self._is_closed else "session")
+        pending = Pending("RequestRetained", OnLoss.REPEAT)
+        self._connection.link.request(RequestRetained(self._inbox.number), pending)
+        yield from self._connection.answer_to(pending)
+        return int(pending.value()["count"])
 
     # ---- acknowledging
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from field_buffer.catalogue import DestinationNameError
+from field_buffer.catalogue import DestinationNameError, InvalidArgument
 
 NAME_CHARACTERS_MAX = 255
 _SHOWN = 80
@@ -15,6 +15,7 @@ class _Destination:
 
     name: str
     kind: ClassVar[str]
+    string: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_destination_name(self.name)
@@ -31,10 +32,36 @@ class Queue(_Destination):
 
 
 @dataclass(frozen=True, slots=True)
-class Topic(_Destination):
-    """A topic: each message goes to every subscriber. Raises DestinationNameError."""
+class Topic:
+    """A topic: each message goes to every subscriber.
 
+    name: of a topic object, or a topic string such as "news/eu/#"; string: a topic string behind
+    that of the topic object, or without a name a topic of any length. Raises DestinationNameError.
+    """
+
+    name: str = ""
+    string: str = ""
     kind: ClassVar[str] = "topic"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.string, str):
+            detail = f"its string is a {type(self.string).__name__}, not a text"
+            raise DestinationNameError(destination=repr(self.string)[:_SHOWN], detail=detail)
+        if self.name or not self.string:
+            check_destination_name(self.name)
+
+    def __str__(self) -> str:
+        return f"topic:{self.name}/{self.string}" if self.is_joined else f"topic:{self.said}"
+
+    @property
+    def said(self) -> str:
+        """The one of both that is given."""
+        return self.name or self.string
+
+    @property
+    def is_joined(self) -> bool:
+        """A topic object and a topic string: only the node knows the whole topic."""
+        return bool(self.name and self.string)
 
 
 Destination = Queue | Topic
@@ -50,6 +77,22 @@ def parse_destination(text: str | Destination) -> Destination:
     prefix, colon, name = text.partition(":")
     kind = _KINDS.get(prefix) if colon else None
     return Queue(text) if kind is None else kind(name)
+
+
+def topic_of(text: str) -> Topic:
+    """The topic of that name or topic string, "topic:" before it or not."""
+    if not isinstance(text, str):
+        raise DestinationNameError(destination=repr(text)[:_SHOWN], detail="it is not a text")
+    text = text.removeprefix("topic:")
+    is_name = not text or (len(text) <= NAME_CHARACTERS_MAX and text.isprintable())
+    return Topic(text) if is_name else Topic("", text)
+
+
+def check_retain(destination: Destination) -> None:
+    """InvalidArgument unless it is a topic."""
+    if not isinstance(destination, Topic):
+        detail = f"{destination} is a queue; only topics retain"
+        raise InvalidArgument(what="retain", detail=detail)
 
 
 def check_destination_name(name: str) -> str:

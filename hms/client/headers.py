@@ -12,11 +12,22 @@ where it differs from JMS:
 
 from collections.abc import Callable
 
-from field_buffer.catalogue import DestinationNameError, MessageFormatError, PropertyTypeError
-from field_buffer.packing import FLAG_PERSISTENT, PRIORITY_DEFAULT, DeliveredRow
+from field_buffer.catalogue import (
+    DestinationNameError,
+    InvalidArgument,
+    MessageFormatError,
+    PropertyTypeError,
+)
+from field_buffer.packing import (
+    FLAG_PERSISTENT,
+    NODE_RETAINED,
+    NODE_TOPIC,
+    PRIORITY_DEFAULT,
+    DeliveredRow,
+)
 from field_buffer.types import FieldValue, String
 from hms import constants
-from hms.client.destinations import Destination, parse_destination
+from hms.client.destinations import Destination, Topic, parse_destination, topic_of
 from hms.client.properties import Content
 from hms.constants import DeliveryMode
 
@@ -52,8 +63,33 @@ class Headers:
 
     @property
     def destination(self) -> Destination | None:
-        """Where it was sent to."""
+        """Where it was sent to; of a subscriber with wildcards the very topic."""
+        if isinstance(self._destination, Topic):
+            return self.topic
         return self._destination
+
+    @property
+    def topic(self) -> Topic | None:
+        """On which topic it was published, also where a subscription put it into a queue."""
+        said = self._said_by_node(NODE_TOPIC)
+        if isinstance(said, str):
+            return topic_of(said)
+        return self._destination if isinstance(self._destination, Topic) else None
+
+    def _said_by_node(self, name: str) -> FieldValue | None:
+        """What the node added to it, if it was delivered and not sent on since."""
+        if self._delivered is None or self._row is not self._delivered:
+            return None
+        try:
+            found: FieldValue | None = self.readable().node.get(name)
+        except MessageFormatError:
+            return None
+        return found
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether its topic had kept it: it is no news."""
+        return self._said_by_node(NODE_RETAINED) is True
 
     @property
     def timestamp_ms(self) -> int | None:
@@ -131,6 +167,9 @@ class Headers:
     @reply_to.setter
     def reply_to(self, destination: Destination | str | None) -> None:
         parsed = None if destination is None else parse_destination(destination)
+        if isinstance(parsed, Topic) and parsed.is_joined:
+            detail = "a topic object and a string; only the whole topic can be answered to"
+            raise InvalidArgument(what="reply_to", detail=detail)
         self.readable().reply_to = None if parsed is None else _text(str(parsed), "$ReplyTo")
 
     def reserved(self, name: str) -> FieldValue | None:
@@ -163,7 +202,8 @@ def _time_to_live_s(header: Headers) -> float | None:
 
 
 def _destination_name(header: Headers) -> str | None:
-    return None if header.destination is None else header.destination.name
+    found = header.destination
+    return found.said if isinstance(found, Topic) else None if found is None else found.name
 
 
 def _delivery_mode(header: Headers) -> int | None:

@@ -4,7 +4,14 @@ import math
 from typing import Any, Generic, TypeVar
 
 from field_buffer.catalogue import IllegalState, InvalidArgument, NotSupported
-from hms.client.destinations import Destination, Queue, Topic, parse_destination
+from hms.client.destinations import (
+    Destination,
+    Queue,
+    Topic,
+    check_retain,
+    parse_destination,
+    topic_of,
+)
 from hms.client.inbox import Inbox
 from hms.client.opening import Opening, open_inbox, open_sender
 from hms.client.pages import Pages
@@ -16,6 +23,7 @@ from tpmon.protocol.structures import OpenConsumer
 
 PREFETCH = 1000
 _DELAY_MS_MAX = 0xFFFF_FFFF
+_LIFE_S_MAX = 100 * 366 * 86_400
 
 _P = TypeVar("_P")
 _C = TypeVar("_C")
@@ -34,12 +42,16 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         priority: int = 4,
         delay_s: float = 0,
         name: str = "",
+        retain: bool = False,
     ) -> _P:
-        """A producer for a queue or topic; ttl_s 0: its messages never expire."""
+        """A producer for a queue or topic; ttl_s 0: its messages never expire; retain: the topic
+        keeps the last one for those who subscribe later."""
         if delay_s:
             raise NotSupported(feature="delay_s", instead="Send the message when it is due.")
-        options = send_options(persistent=persistent, ttl_s=ttl_s, priority=priority)
         destination = parse_destination(dest)
+        if retain:
+            check_retain(destination)
+        options = send_options(persistent=persistent, ttl_s=ttl_s, priority=priority, retain=retain)
         with self.connection.lock:
             self.check_open()
             sender, opening = open_sender(self.connection.link, self.state, destination, name)
@@ -81,17 +93,27 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         listener: str | None = None,
         redelivery_delay_s: float = 0,
         ordered: bool = False,
+        scheme: str = "TOPIC",
+        retained: str = "ALL",
+        life_s: float = 0,
     ) -> _C:
         """A subscriber; durable: the name of a subscription that outlives it; shared: others may
         share that one, or with `name` one that is not durable (F-E6); no_local: not what this
-        connection publishes. The rest as of consumer(). DurableNameInUse."""
-        destination = Topic(topic.removeprefix("topic:")) if isinstance(topic, str) else topic
+        connection publishes; scheme: TOPIC with wildcards + and #, or CHARACTER with * and ?;
+        retained: ALL, only NEW publications, or by REQUEST; life_s: of a durable subscription, 0
+        for ever. The rest as of consumer(). DurableNameInUse, TopicStringError."""
+        destination = topic_of(topic) if isinstance(topic, str) else topic
         if not isinstance(destination, Topic):
             raise InvalidArgument(what="subscriber()", detail=f"{destination} is not a topic")
         options = _named(name, selector, listener)
         options |= {"durable": durable or "", "is_no_local": no_local, "is_shared": shared}
         options |= _redelivery(redelivery_delay_s, is_ordered=ordered)
+        options |= {"scheme": scheme, "retained": retained, "life_ms": _life_ms(life_s)}
         return self._consume(destination, prefetch, ordered, options)
+
+    def topic(self, string: str) -> Topic:
+        """A topic by its topic string, with wildcards where it is to be subscribed to."""
+        return topic_of(string)
 
     def _consume(
         self, destination: Destination, prefetch: int, ordered: bool, options: dict[str, Any]
@@ -105,6 +127,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
             self.check_open()
             credit = max(1, min(prefetch, link.limits.prefetch_max))
             number, kind, name = link.new_handle(), destination.kind, destination.name
+            options["topic"] = destination.string
             request = OpenConsumer(number, self.state.number, kind, name, credit, **options)
             inbox, opening = open_inbox(
                 link, self.state, request, destination, self, is_ordered=ordered
@@ -137,6 +160,13 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
 
     def _browser(self, pages: Pages) -> _B:
         raise NotImplementedError
+
+
+def _life_ms(life_s: float) -> int:
+    if not (math.isfinite(life_s) and 0 <= life_s <= _LIFE_S_MAX):
+        detail = f"{life_s} is not a number of seconds from 0 to {_LIFE_S_MAX}"
+        raise InvalidArgument(what="life_s", detail=detail)
+    return math.ceil(life_s * 1000)
 
 
 def _named(name: str, selector: str | None, listener: str | None) -> dict[str, Any]:

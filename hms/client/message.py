@@ -138,12 +138,12 @@ class Message(Headers, Getters):
         return self
 
     def encode(
-        self, ttl_ms: int = 0, delay_ms: int = 0, priority: int = PRIORITY_DEFAULT
+        self, ttl_ms: int = 0, delay_ms: int = 0, priority: int = PRIORITY_DEFAULT, flags: int = 0
     ) -> tuple[bytes, bytes, bytes]:
         """(row, head, body) for pack_messages. A body alone has no head: that takes 0.2 us."""
         body = self._body
         head = self.readable().encode() if self._content is not None or self._head else b""
-        row = _pack_row(len(head), len(body), ttl_ms, delay_ms, priority, self._kind, 0, 0)
+        row = _pack_row(len(head), len(body), ttl_ms, delay_ms, priority, self._kind, flags, 0)
         return row, head, body
 
     def mark_sent(

@@ -84,7 +84,9 @@ def open_sender(
 ) -> tuple[Sender, Opening]:
     """A producer that was asked for; what it sends before it is granted waits in its pack."""
     number = link.new_handle()
-    opening = OpenProducer(number, state.number, destination.kind, destination.name, name)
+    opening = OpenProducer(
+        number, state.number, destination.kind, destination.name, name, destination.string
+    )
     sender = Sender(link, number, destination, monotonic, is_transacted=state.is_transacted)
     sender.is_granted = False
     state.asked_senders[number] = sender
@@ -110,7 +112,7 @@ def open_inbox(
     is_ordered: bool,
 ) -> tuple[Inbox, Opening]:
     """A consumer that was asked for; it may be given messages before it is granted."""
-    inbox = Inbox(link, opening, destination, _now_ms, notify, is_ordered=is_ordered)
+    inbox = Inbox(link, opening, destination, partial(_now_ms, link), notify, is_ordered=is_ordered)
     link.receivers[inbox.number] = inbox
     state.inboxes[inbox.number] = inbox
     pending = link.request(opening, Pending("OpenConsumer", OnLoss.REPEAT, then=inbox.opened))
@@ -141,6 +143,8 @@ def _ask_to_close(link: Link, request: Request) -> Pending:
     return link.request(request, Pending(type(request).__name__, OnLoss.DONE))
 
 
-def _now_ms() -> int:
-    """Milliseconds since 1970 UTC, as messages have their expiry."""
-    return time_ns() // 1_000_000
+def _now_ms(link: Link) -> int:
+    """The node's time in milliseconds since 1970 UTC. Clocks differ by hours: a client that judged
+    by its own would give live messages back for ever, or show dead ones."""
+    told = link.node_ms(monotonic())
+    return time_ns() // 1_000_000 if told is None else told

@@ -23,10 +23,12 @@ class Producer(ProducerSteps):
         persistent: bool | None = None,
         ttl_s: float | None = None,
         priority: int | None = None,
+        retain: bool | None = None,
     ) -> Receipt:
-        """Send and wait until the node has it; a str is a text. MessageTooLarge, QueueFull. In a
+        """Send and wait until the node has it; a str is a text; retain: the topic keeps
+        it for later subscribers. MessageTooLarge, QueueFull. In a
         session with AckMode.NONE it does not wait, and the receipt has no message_id."""
-        encoded, ticket = self.prepared(body, properties, (persistent, ttl_s, priority))
+        encoded, ticket = self.prepared(body, properties, (persistent, ttl_s, priority, retain))
         return self._connection.run(self.sending(encoded, ticket))
 
     def send_async(
@@ -37,11 +39,12 @@ class Producer(ProducerSteps):
         persistent: bool | None = None,
         ttl_s: float | None = None,
         priority: int | None = None,
+        retain: bool | None = None,
     ) -> "Future[Receipt]":
         """Send without waiting; order is kept. Blocks only while the window is full (F-D6)."""
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()
-        how = persistent, ttl_s, priority
+        how = persistent, ttl_s, priority, retain
         encoded, ticket = self.prepared(body, properties, how, future)
         connection = self._connection
         with connection.lock:

@@ -7,8 +7,8 @@ from typing import Any
 
 from field_buffer.catalogue import ConnectionClosed, MessageTooLarge
 from field_buffer.errors import HmsError
-from field_buffer.packing import pack_messages
-from hms.client.destinations import Destination
+from field_buffer.packing import message_parts
+from hms.client.destinations import Destination, check_retain
 from hms.client.opening import close_sender
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
 from hms.client.sending import Sender
@@ -43,14 +43,14 @@ class ProducerSteps:
         self,
         body: Body,
         properties: Mapping[str, Any] | None,
-        how: tuple[bool | None, float | None, int | None],
+        how: tuple[bool | None, float | None, int | None, bool | None],
         future: Outcome | None = None,
     ) -> tuple[Encoded, Ticket]:
-        """A message, encoded, and its ticket; how: persistent, ttl_s and priority if not the
-        producer's own. MessageTooLarge, InvalidArgument."""
+        """A message, encoded, and its ticket; how: persistent, ttl_s, priority and retain if not
+        the producer's own. MessageTooLarge, InvalidArgument."""
         options = self._with(*how)
         message = as_message(body, properties)
-        encoded = message.encode(options.ttl_ms, 0, options.priority)
+        encoded = message.encode(options.ttl_ms, 0, options.priority, options.flags)
         size = len(encoded[1]) + len(encoded[2])
         limit = self._connection.link.limits.message_bytes_max
         if size > limit:
@@ -59,15 +59,22 @@ class ProducerSteps:
         return encoded, Ticket(1, own, options, future, is_unattended=not self._is_waiting)
 
     def _with(
-        self, persistent: bool | None, ttl_s: float | None, priority: int | None
+        self,
+        persistent: bool | None,
+        ttl_s: float | None,
+        priority: int | None,
+        retain: bool | None,
     ) -> SendOptions:
-        if persistent is None and ttl_s is None and priority is None:
+        if persistent is None and ttl_s is None and priority is None and retain is None:
             return self._options
         own = self._options
+        if retain:
+            check_retain(self.destination)
         return send_options(
             persistent=own.is_persistent if persistent is None else persistent,
             ttl_s=own.ttl_ms / 1000 if ttl_s is None else ttl_s,
             priority=own.priority if priority is None else priority,
+            retain=bool(own.flags if retain is None else retain),
         )
 
     def sending(self, encoded: Encoded, ticket: Ticket) -> Steps[Receipt]:
@@ -186,7 +193,7 @@ class ProducerSteps:
             self._session.state.has_work = True
             tickets.append(ticket)
             is_persistent = self._options.is_persistent
-            sender.submit(pack_messages(messages), count, [ticket], is_persistent=is_persistent)
+            sender.submit(message_parts(messages), count, [ticket], is_persistent=is_persistent)
 
     def _outcomes(self, tickets: list[Ticket]) -> Steps[None]:
         if not self._is_waiting:

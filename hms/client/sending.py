@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from field_buffer.catalogue import TransactionRolledBack
 from field_buffer.errors import HmsError
-from field_buffer.packing import pack_messages
+from field_buffer.packing import message_parts
 from hms.client.destinations import Destination
 from hms.client.message import Message
 from hms.client.receipt import Run
@@ -150,8 +150,8 @@ class Sender:
         """Send what waits as far as the window has room; the rest goes as soon as there is."""
         while self._packs and self.has_room:
             pack = self._packs.popleft()
-            data, count = pack_messages(pack.messages), len(pack.messages)
-            self.submit(data, count, pack.tickets, is_persistent=pack.is_persistent)
+            parts, count = message_parts(pack.messages), len(pack.messages)
+            self.submit(parts, count, pack.tickets, is_persistent=pack.is_persistent)
         if not self._packs:
             self.link.on_room.pop(self.number, None)
 
@@ -168,7 +168,7 @@ class Sender:
                 self._end(ticket, error)
 
     def submit(
-        self, pack: bytes, count: int, tickets: list[Ticket], *, is_persistent: bool
+        self, parts: list[bytes], count: int, tickets: list[Ticket], *, is_persistent: bool
     ) -> None:
         """Send a pack that was made elsewhere, now; there is room, and nothing of ours waits."""
         head = SendHead(self.number, count, self._sequence, is_persistent)
@@ -181,7 +181,7 @@ class Sender:
         self.link.unattended += sum(1 for ticket in tickets if ticket.is_unattended)
         for ticket in tickets:
             ticket.is_sent = True
-        self.link.ask(Kind.SEND, encode_send(head, pack), frame, count)
+        self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
 
     def withdraw(self, ticket: Ticket) -> None:
         """Nobody waits for it any longer: while there is no connection, do not send it later,

@@ -47,9 +47,9 @@ class Session(Making[Producer, Consumer, Browser]):
         """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
         self.connection.run(self.acknowledging_all())
 
-    def unsubscribe(self, topic: Topic | str, name: str) -> None:
-        """End a durable subscription; SubscriptionNotFound."""
-        self.connection.run(self.unsubscribing(topic, name))
+    def unsubscribe(self, topic: Topic | str, name: str, scheme: str = "TOPIC") -> None:
+        """End a durable subscription, given as it was made; SubscriptionNotFound."""
+        self.connection.run(self.unsubscribing(topic, name, scheme))
 
     def close(self) -> None:
         """Wait for confirmations, settle what was received, close; a transaction rolls back."""

@@ -9,7 +9,7 @@ from field_buffer.catalogue import (
     SubscriptionNotFound,
     TransactionRolledBack,
 )
-from hms.client.destinations import Topic
+from hms.client.destinations import Topic, topic_of
 from hms.client.inbox import Inbox
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
@@ -109,12 +109,12 @@ class SessionSteps:
 
     # ---- subscriptions
 
-    def unsubscribing(self, topic: Topic | str, name: str) -> Steps[None]:
+    def unsubscribing(self, topic: Topic | str, name: str, scheme: str = "") -> Steps[None]:
         """End a durable subscription; SubscriptionNotFound."""
-        topic_name = topic.name if isinstance(topic, Topic) else topic.removeprefix("topic:")
+        said = topic if isinstance(topic, Topic) else topic_of(topic)
         self.check_open()
         pending = Pending("Unsubscribe", OnLoss.REPEAT)
-        self.connection.link.request(Unsubscribe(topic_name, name), pending)
+        self.connection.link.request(Unsubscribe(said.name, name, said.string, scheme), pending)
         try:
             yield from self.connection.answer_to(pending)
         except SubscriptionNotFound:

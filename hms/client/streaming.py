@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from field_buffer.catalogue import InvalidArgument, MessageTooLarge
-from field_buffer.packing import KIND_CARRAY, ROW
+from field_buffer.packing import FLAG_RETAIN, KIND_CARRAY, ROW
 from hms.client.message import Message
 from hms.client.sending import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX
 from hms.client.tickets import Encoded, SendOptions
@@ -25,13 +25,16 @@ _FIRST_FRAME_MESSAGES = 32
 """The first frames are small, so that the node is busy while the next ones are packed."""
 
 
-def send_options(*, persistent: bool, ttl_s: float, priority: int) -> SendOptions:
+def send_options(
+    *, persistent: bool, ttl_s: float, priority: int, retain: bool = False
+) -> SendOptions:
     """Options that are valid: ttl_s from 0 (never expires), priority 0 to 9; InvalidArgument."""
     if not (math.isfinite(ttl_s) and ttl_s >= 0):
         raise InvalidArgument(what="ttl_s", detail=f"{ttl_s} is not a number of seconds from 0 on")
     if priority.__class__ is bool or priority not in range(PRIORITY_MAX + 1):
         raise InvalidArgument(what="priority", detail=f"{priority!r} is not in 0 to 9")
-    return SendOptions(bool(persistent), math.ceil(ttl_s * 1000), int(priority))
+    flags = FLAG_RETAIN if retain else 0
+    return SendOptions(bool(persistent), math.ceil(ttl_s * 1000), int(priority), flags)
 
 
 def as_message(body: Body, properties: Mapping[str, Any] | None) -> Message:
@@ -50,16 +53,22 @@ class _Encoder:
     """Encodes bodies alike."""
 
     def __init__(self, options: SendOptions, message_bytes_max: int) -> None:
-        self._ttl_ms, self._priority = options.ttl_ms, options.priority
+        self._ttl_ms, self._priority, self._flags = options.ttl_ms, options.priority, options.flags
         self._bytes_max = message_bytes_max
+        self.plain_bytes = -1
+        self.plain_row = b""
+        """The row of bare bytes of that size: of the last such body, and often of the next."""
 
     def __call__(self, body: Body) -> Encoded:
         if body.__class__ is bytes:
             size = len(body)
-            row = _pack_row(0, size, self._ttl_ms, 0, self._priority, KIND_CARRAY, 0, 0)
+            row = _pack_row(0, size, self._ttl_ms, 0, self._priority, KIND_CARRAY, self._flags, 0)
             encoded: Encoded = (row, b"", body)
+            if size <= self._bytes_max:
+                self.plain_bytes, self.plain_row = size, row
         else:
-            encoded = as_message(body, None).encode(self._ttl_ms, 0, self._priority)
+            message = as_message(body, None)
+            encoded = message.encode(self._ttl_ms, 0, self._priority, self._flags)
             size = len(encoded[1]) + len(encoded[2])
         if size > self._bytes_max:
             raise MessageTooLarge(size=size, limit=self._bytes_max)
@@ -73,13 +82,17 @@ def frames_of(bodies: Iterable[Body], options: SendOptions, bytes_max: int) -> I
     marked: Marked = []
     size, count_max = 0, _FIRST_FRAME_MESSAGES
     try:
-        for body in bodies:  # this is what send_many costs: 0.6 µs for bare bytes
-            encoded = encode(body)
-            size += len(encoded[1]) + len(encoded[2])
+        for body in bodies:  # this is what send_many costs: 0.2 µs for bare bytes of one size
+            if body.__class__ is bytes and len(body) == encode.plain_bytes:
+                encoded, length = (encode.plain_row, b"", body), encode.plain_bytes
+            else:
+                encoded = encode(body)
+                length = len(encoded[1]) + len(encoded[2])
+            size += length
             if messages and (size > FRAME_BYTES_MAX or len(messages) >= count_max):
                 yield messages, marked
                 messages, marked = [], []
-                size = len(encoded[1]) + len(encoded[2])
+                size = length
                 count_max = min(2 * count_max, FRAME_MESSAGES_MAX)
             if body.__class__ is not bytes and isinstance(body, Message):
                 marked.append((len(messages), body))

@@ -21,6 +21,8 @@ class SendOptions(NamedTuple):
     is_persistent: bool = True
     ttl_ms: int = 0
     priority: int = PRIORITY_DEFAULT
+    flags: int = 0
+    """FLAG_RETAIN or nothing."""
 
 
 class Outcome(Protocol):
@@ -78,7 +80,9 @@ class Ticket:
     @property
     def receipts(self) -> list[Receipt]:
         """One for each message; none before it is confirmed."""
-        return [] if self.run is None else list(map(self.run.receipt, range(self.run.message_count)))
+        return (
+            [] if self.run is None else list(map(self.run.receipt, range(self.run.message_count)))
+        )
 
     def tell(self) -> None:
         """Tell the future, which calls functions of the application."""

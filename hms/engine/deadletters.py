@@ -165,7 +165,7 @@ def _story(
 ) -> dict[str, str | int]:
     is_queue = isinstance(place, Queue)
     origin = (
-        f"topic:{place.topic.name}" if isinstance(place, Subscription) else f"queue:{place.name}"
+        f"topic:{place.said_topic}" if isinstance(place, Subscription) else f"queue:{place.name}"
     )
     story: dict[str, str | int] = {
         "$DeadReason": reason.value,

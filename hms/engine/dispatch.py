@@ -151,7 +151,7 @@ def _deliver(
             consumer.listener,
             consumer.session.handle,
             "queue" if isinstance(place, Queue) else "topic",
-            place.name if isinstance(place, Queue) else place.topic.name,
+            place.name if isinstance(place, Queue) else place.said_topic,
         )
     )
 

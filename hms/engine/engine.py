@@ -8,6 +8,7 @@ effects when the log is durable that far.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from field_buffer.catalogue import IllegalState
 from field_buffer.errors import FieldValue
 from hms.engine import (
     clients,
@@ -15,21 +16,23 @@ from hms.engine import (
     listening,
     moving,
     recovery,
+    retaining,
     sending,
     settling,
+    subscribing,
     transactions,
     watching,
 )
-from hms.engine.clients import ConsumerRequest
 from hms.engine.deadletters import body_came
 from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.messages import StoredMessage, selector_view
-from hms.engine.places import Queue
+from hms.engine.places import Queue, Subscription
 from hms.engine.selector import Selector
 from hms.engine.settings import EngineSettings
 from hms.engine.settling import Return
 from hms.engine.state import InLimbo, State
+from hms.engine.subscribing import ConsumerRequest
 from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, node_event
 
 BROWSE_MAX = 1000
@@ -131,11 +134,19 @@ class Engine:
         clients.close_session(self.state, owner, handle, Return.RELEASED, fx)
 
     def open_producer(
-        self, connection: int, handle: int, session: int, kind: str, destination: str
-    ) -> int:
-        """The highest sequence number taken from this producer so far."""
-        owner = self.state.connection(connection)
-        return clients.open_producer(self.state, owner, handle, session, kind, destination)
+        self,
+        connection: int,
+        handle: int,
+        session: int,
+        kind: str,
+        destination: str,
+        topic: str = "",
+    ) -> tuple[int, str]:
+        """The highest sequence number taken from this producer so far, and the topic on which it
+        publishes (CT-06), if it does."""
+        owner, state = self.state.connection(connection), self.state
+        made = clients.open_producer(state, owner, handle, session, kind, destination, topic)
+        return made.memory.last_sequence, made.topic
 
     def close_producer(self, connection: int, handle: int) -> None:
         """Close a producer in order."""
@@ -149,8 +160,8 @@ class Engine:
         self.state.at(now_ms)
         owner = self.state.connection(connection)
         at = len(fx.out)
-        clients.open_consumer(self.state, owner, request, fx)
-        fx.out.insert(at, Reply(connection, correlation))
+        made = clients.open_consumer(self.state, owner, request, fx)
+        fx.out.insert(at, Reply(connection, correlation, inspect.describe_opened(made)))
 
     def close_consumer(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
         """Close a consumer in order."""
@@ -158,10 +169,29 @@ class Engine:
         consumer = self.state.consumer(self.state.connection(connection), handle)
         clients.remove_consumer(self.state, consumer, Return.RELEASED, fx)
 
-    def unsubscribe(self, destination: str, name: str, now_ms: int, fx: Effects) -> None:
+    def unsubscribe(
+        self,
+        destination: str,
+        name: str,
+        now_ms: int,
+        fx: Effects,
+        topic: str = "",
+        scheme: str = "",
+    ) -> None:
         """End a durable subscription."""
         self.state.at(now_ms)
-        clients.unsubscribe(self.state, destination, name, fx)
+        subscribing.unsubscribe(self.state, destination, name, topic, scheme, fx)
+
+    def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:
+        """Give a subscriber what is retained, again (SU-19, SU-22); how many."""
+        self.state.at(now_ms)
+        place = self.state.consumer(self.state.connection(connection), handle).place
+        if not isinstance(place, Subscription):
+            detail = f"{place.name} is a queue; only topics retain"
+            raise IllegalState(what="request_retained()", detail=detail)
+        count = retaining.request_retained(self.state, place, fx)
+        dispatch(self.state, place, fx)
+        return count
 
     def watch(self, connection: int, kind: str, destination: str) -> bool:
         """Tell a connection of a destination's first and last consumer; whether it has one now."""
@@ -334,16 +364,17 @@ class Engine:
         """Release what is due, remove what has expired (F-C9, F-D2)."""
         self.state.at(now_ms)
         dispatch_due(self.state, fx)
-        for place in [*self.state.places.values(), *self._passing()]:
-            due = place.line.due(self.state.now_ms)
+        state = self.state
+        passing = [s for s in state.space.subscriptions.values() if not s.is_durable]
+        for place in [*state.places.values(), *passing]:
+            due = place.line.due(state.now_ms)
             for message in due:
                 place.line.remove(message)
-            discard(self.state, place, due, Cause.EXPIRED, fx)
-
-    def _passing(self) -> list[Any]:
-        """Subscriptions that are not durable."""
-        topics = self.state.topics.values()
-        return [s for topic in topics for s in topic.subscriptions if not s.is_durable]
+            if due and place is state.space.place:
+                retaining.forget_expired(state, due)
+            discard(state, place, due, Cause.EXPIRED, fx)
+        subscribing.end_overdue(state, fx)
+        state.space.prune(state.now_ms)
 
 
 def _page(

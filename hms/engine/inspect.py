@@ -8,7 +8,9 @@ from field_buffer.errors import FieldValue
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.sessions import Consumer
 from hms.engine.state import State
+from hms.engine.topic_commands import COMMANDS
 from hms.records import Cause
 
 Arguments = Mapping[str, FieldValue]
@@ -34,6 +36,15 @@ def describe_queue(queue: Queue) -> dict[str, Any]:
     } | _describe_line(queue)
 
 
+def describe_opened(consumer: Consumer) -> dict[str, Any] | None:
+    """What a new consumer is told: of a topic's, what it resolved to (CT-06), and the life of its
+    subscription as it was given at first (SU-10)."""
+    place = consumer.place
+    if isinstance(place, Queue):
+        return None
+    return {"topic": place.pattern.text, "life_ms": place.definition.life_ms}
+
+
 def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
     line = place.line
     counters = line.counters
@@ -56,6 +67,7 @@ def _describe_topic(topic: Topic) -> dict[str, Any]:
     return {
         "name": topic.name,
         "kind": "topic",
+        "topic_string": topic.string,
         "subscriptions": len(topic.subscriptions),
         "producers": topic.producers,
         "sent": topic.sent,
@@ -65,7 +77,10 @@ def _describe_topic(topic: Topic) -> dict[str, Any]:
 def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
     return {
         "name": subscription.name,
-        "topic": subscription.topic.name,
+        "topic": subscription.said_topic,
+        "scheme": subscription.pattern.scheme.value,
+        "queue": subscription.queue.name if subscription.queue is not None else "",
+        "missed": subscription.missed,
         "is_durable": subscription.is_durable,
         "is_active": bool(subscription.consumers),
         "selector": subscription.definition.selector,
@@ -73,12 +88,13 @@ def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
 
 
 def _status(state: State, _: Arguments, __: Effects) -> dict[str, Any]:
-    places = list(state.places.values())
+    places = [p for p in state.places.values() if p.kind != "retained"]
     return {
         "connections": len(state.connections),
         "sessions": state.sessions_open,
         "queues": len(state.queues),
         "topics": len(state.topics),
+        "retained": state.space.retained.count,
         "waiting": sum(p.line.waiting_count for p in places),
         "in_flight": sum(p.line.out_count for p in places),
         "waiting_bytes": state.waiting_bytes,
@@ -99,7 +115,7 @@ def _topic_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]
 
 
 def _subscription_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
-    found = [s for topic in state.topics.values() for s in topic.subscriptions]
+    found = state.space.subscriptions.values()
     return [_describe_subscription(s) for s in found]
 
 
@@ -148,4 +164,5 @@ _VERBS = {
     "topic.list": _topic_list,
     "subscription.list": _subscription_list,
     "session.list": _session_list,
+    **COMMANDS,
 }

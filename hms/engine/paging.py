@@ -40,11 +40,13 @@ def page_out_new(
 
 
 def page_out(state: State, messages: Sequence[StoredMessage]) -> None:
-    """Let go of bodies that the log has."""
+    """Let go of bodies that the log has; what is retained stays, for whoever subscribes."""
+    retained = state.space.place.number if state.space.place is not None else 0
     for message in messages:
         body_bytes = message.length - message.head_bytes
-        if message.block is not None and message.holders and not message.is_paged:
+        holders = message.holders
+        is_retained = retained in holders if isinstance(holders, set) else retained == holders
+        if message.block is not None and holders and not is_retained and not message.is_paged:
             message.payload = message.payload[: message.head_bytes]
-            holders = message.holders
             count = len(holders) if isinstance(holders, set) else 1
             state.blocks.paged_bytes += body_bytes * count

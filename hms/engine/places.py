@@ -7,6 +7,7 @@ from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.selector import Selector
 from hms.engine.sessions import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE
+from hms.engine.topics import NO_LIMITS, Delivery, Pattern, Scheme, Wants
 from hms.records import Definition
 
 
@@ -84,15 +85,45 @@ class Queue(Place):
                 self.candidates[consumer] = deque(merged)
 
 
+class Retained(Queue):
+    """Where retained publications stay: in the log like a queue's messages, with no consumer."""
+
+    kind = "retained"
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__(number, name, redelivery_limit=-1, messages_max=0)
+
+    @property
+    def definition(self) -> Definition:
+        """How the log knows it."""
+        return Definition(self.number, "retained", self.name)
+
+
 class Subscription(Place):
-    """One subscriber's view of a topic; durable ones outlive their consumer and the node (F-E4)."""
+    """One subscriber's view of a topic; durable ones outlive their consumer and the node (F-E4).
+
+    topic: the topic object whose attributes it has; pattern: what it wants, fixed for ever (CT-07);
+    queue: where what it takes is put instead of waiting here; order: its place among the others.
+    """
 
     kind = "subscription"
     redelivery_limit: int
 
-    def __init__(self, topic: "Topic", definition: Definition, is_durable: bool) -> None:
+    def __init__(
+        self,
+        topic: "Topic",
+        definition: Definition,
+        is_durable: bool,
+        queue: Queue | None = None,
+    ) -> None:
         super().__init__(definition.number, definition.name)
         self.topic = topic
+        text = definition.topic_string or topic.string
+        self.pattern = Pattern(text, Scheme(definition.scheme or Scheme.TOPIC), NO_LIMITS)
+        self.queue = queue
+        self.order = 0
+        self.missed = 0
+        """Publications that its queue had no room for."""
         self.redefine(definition)
         self.redelivery_limit = topic.redelivery_limit
         self.redelivery_delay_ms = topic.redelivery_delay_ms
@@ -107,16 +138,36 @@ class Subscription(Place):
         self.selector = Selector(definition.selector) if definition.selector else None
         self.is_no_local = definition.is_no_local
         self.is_shared = definition.is_shared
+        self.wants = Wants(definition.retained or Wants.ALL)
+        life_ms = definition.life_ms
+        self.ends_at_ms = definition.created_ms + life_ms if life_ms else 0
+
+    @property
+    def key(self) -> tuple[str, Scheme, str, bool]:
+        """What finds it again: one name, for one pattern."""
+        return self.pattern.text, self.pattern.scheme, self.name, self._is_durable
+
+    @property
+    def said_topic(self) -> str:
+        """Its topic as a client says it: the topic object's name, or the pattern."""
+        is_object = self.pattern.text == self.topic.string
+        return self.topic.name if is_object else self.pattern.text
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether its life has ended (SU-11): it gets nothing more."""
+        return 0 < self.ends_at_ms <= now_ms
 
     @property
     def is_durable(self) -> bool:
         """Whether it waits in the log too."""
         return self._is_durable
 
-    def chooses(self, messages: list[StoredMessage], client_uid: int) -> list[bool] | None:
-        """Which of the messages it takes; None for all of them."""
-        if self.is_no_local and any(c.connection.uid == client_uid for c in self.consumers):
-            return [False] * len(messages)
+    def is_local(self, client_uid: int) -> bool:
+        """Whether it does not want what this client publishes (F-E7)."""
+        return self.is_no_local and any(c.connection.uid == client_uid for c in self.consumers)
+
+    def chooses(self, messages: list[StoredMessage]) -> list[bool] | None:
+        """Which of the messages its selector lets through; None for all of them."""
         selector = self.selector
         if selector is None:
             return None
@@ -133,13 +184,17 @@ class Subscription(Place):
 
 
 class Topic:
-    """A topic (F-C2): what is sent goes to every subscription of that moment."""
+    """A topic object (F-C2, F-C19): what is sent at its topic string, or below it, goes to every
+    subscription of that moment and has its attributes. None: as the topic object above has it."""
 
     kind = "topic"
 
-    def __init__(self, number: int, name: str, redelivery_limit: int) -> None:
+    def __init__(self, number: int, name: str, redelivery_limit: int, string: str = "") -> None:
         self.number = number
         self.name = name
+        self.string = string or name
+        self.persistent_delivery: Delivery | None = None
+        self.non_persistent_delivery: Delivery | None = None
         self.redelivery_limit = redelivery_limit
         self.redelivery_delay_ms = 0
         self.dead_letter = DEAD_LETTER_QUEUE
@@ -151,18 +206,13 @@ class Topic:
     @property
     def definition(self) -> Definition:
         """How the log knows it."""
-        return Definition(self.number, "topic", self.name)
-
-    def shared(self, name: str) -> Subscription | None:
-        """The shared subscription of that name that is not durable (JMS 3.1 §4.3.2)."""
-        for subscription in self.subscriptions:
-            if subscription.is_shared and not subscription.is_durable and subscription.name == name:
-                return subscription
-        return None
+        string = "" if self.string == self.name else self.string
+        return Definition(self.number, "topic", self.name, topic_string=string)
 
     def durable(self, name: str) -> Subscription | None:
-        """The durable subscription of that name."""
+        """The durable subscription of that name at this very topic."""
         for subscription in self.subscriptions:
-            if subscription.is_durable and subscription.name == name:
+            is_here = subscription.pattern.text == self.string
+            if is_here and subscription.is_durable and subscription.name == name:
                 return subscription
         return None

@@ -11,14 +11,17 @@ from collections.abc import Callable, Sequence
 
 from field_buffer.packing import ROW
 from hms.engine.blocks import hold, offsets_of
+from hms.engine.configured import define_destinations, define_subscriptions
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.line import Counters
 from hms.engine.messages import StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.paging import page_out
-from hms.engine.places import Queue, Subscription
+from hms.engine.places import Queue, Retained, Subscription, Topic
+from hms.engine.retaining import recover_retained, take_away
 from hms.engine.state import State
+from hms.engine.topics import Pattern
 from hms.records import (
     Cause,
     Definition,
@@ -99,6 +102,7 @@ class Recovery:
             if place is not None:
                 self._fill(place, found)
         self._found.clear()
+        recover_retained(self._state)
 
     def _fill(self, place: Queue | Subscription, found: _Found) -> None:
         line = place.line
@@ -133,12 +137,12 @@ class Recovery:
     def _define(self, definition: Definition) -> None:
         """Only what is not known yet: a segment's dictionary tells again what was defined before
         it, and may be taken just before the record that it tells of."""
-        topics = {t.number for t in self._state.topics.values()}
-        known = self._state.places.get(definition.number)
+        state = self._state
+        known = state.places.get(definition.number)
         if isinstance(known, Subscription):
-            known.redefine(definition)
-        elif known is None and definition.number not in topics:
-            self._state.define(definition)
+            state.redefine(known, definition)
+        elif known is None and not state.space.defines(definition.number):
+            state.define(definition)
 
     def _undefined(self, payload: Payload, _position: int) -> None:
         place = self._state.places.get(decode_number(payload))
@@ -311,26 +315,39 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
     F-H3). is_warm None: as configured; else the operator's word for the whole node."""
     state.at(now_ms)
     node_is_warm = state.settings.is_warm if is_warm is None else is_warm
-    fx.records += state.define_configured()
+    fx.records += define_destinations(state)
     for place in list(state.places.values()):
-        if not _is_warm(state, place, node_is_warm, is_warm):
+        if isinstance(place, Retained):
+            _empty_cold_topics(state, node_is_warm, is_warm, fx)
+        elif not _is_warm(state, place, node_is_warm, is_warm):
             _empty(state, place, fx)
-    fx.records += state.define_subscriptions()
+    fx.records += define_subscriptions(state)
     fx.records.append(
         node_event(NodeEvent("booted", state.now_ms, "WARM" if node_is_warm else "COLD", version))
     )
 
 
 def _is_warm(
-    state: State, place: Queue | Subscription, node_is_warm: bool, ordered: bool | None
+    state: State, place: Queue | Subscription | Topic, node_is_warm: bool, ordered: bool | None
 ) -> bool:
     """The command line first, then the destination's own option, then the node's."""
     if ordered is not None:
         return ordered
-    key = ("queue", place.name) if isinstance(place, Queue) else ("topic", place.topic.name)
+    owner = place.topic if isinstance(place, Subscription) else place
+    key = (owner.kind, owner.name)
     configured = state.configured.get(key)
     own = configured.is_warm if configured is not None else None
     return node_is_warm if own is None else own
+
+
+def _empty_cold_topics(state: State, node_is_warm: bool, ordered: bool | None, fx: Effects) -> None:
+    """Forget what topics that boot COLD had retained."""
+    cold = []
+    for topic, _ in state.space.retained.matching(Pattern("#"), 0):
+        owner = state.space.objects.nearest(topic) or state.space.base
+        if not _is_warm(state, owner, node_is_warm, ordered):
+            cold.append(topic)
+    take_away(state, cold, Cause.COLD, fx)
 
 
 def _empty(state: State, place: Queue | Subscription, fx: Effects) -> None:

@@ -9,17 +9,24 @@ from field_buffer.catalogue import (
     TooManyRequests,
     TransactionTooLarge,
 )
-from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, ROW, Row, slice_payloads, unpack_rows
+from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, ROW, Row, unpack_rows
+from hms.engine.audience import check_publication, record_bytes
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Confirm, Effects
-from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.paging import memory_bytes, page_out_new
-from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.places import Queue, Topic
+from hms.engine.publishing import (
+    Stored,
+    add_to,
+    messages_of,
+    record_of_batch,
+    store_publication,
+)
 from hms.engine.sessions import Connection, PendingBatch, Producer, Session
 from hms.engine.state import State
-from hms.records import MESSAGES_PER_BATCH_MAX, Landing, Placement, Record, Sent, bitmap, sent
+from hms.records import MESSAGES_PER_BATCH_MAX, Placement, group
 
 PRIORITY_MAX = 9
 ACKNOWLEDGED_BYTES = 64
@@ -53,7 +60,10 @@ def send(
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
     rows = unpack_rows(pack, count)
     _check_rows(state, rows)
-    _check_room(state, producer.destination, rows, is_persistent)
+    if isinstance(producer.destination, Queue):
+        _check_room(state, producer.destination, rows, is_persistent)
+    else:
+        check_publication(state, producer, rows, pack, is_persistent)
     if session.is_transacted:
         _check_transaction(state, session, len(pack) + BATCH_BYTES)
     first_id = state.take_ids(count, fx)
@@ -61,15 +71,16 @@ def send(
     batch = PendingBatch(producer, first_id, count, state.now_ms, is_persistent, pack)
     if session.is_transacted:
         session.pending_sends.append(batch)
-        session.pending_bytes += _record_bytes(batch)
+        session.pending_bytes += _record_bytes(state, batch)
     else:
-        record, touched, messages = store_batch(state, batch, rows, first_sequence)
-        if record is not None:
-            fx.records.append(record)
+        records, touched, messages = store_batch(state, batch, rows, first_sequence, fx)
+        if len(records) > 1:
+            records = [group(0, 0, 0, state.now_ms, records)]
+        fx.records += records
         producer.memory.remember(first_sequence, taken, state.settings.frames_in_flight_max)
         for place in touched:
             dispatch(state, place, fx)
-        if record is not None:
+        if is_persistent:
             page_out_new(state, messages, touched)
     fx.out.append(Confirm(connection.number, correlation, *taken))
 
@@ -94,91 +105,31 @@ def is_repeated(connection: Connection, producer_handle: int, first_sequence: in
 
 
 def store_batch(
-    state: State, batch: PendingBatch, rows: list[Row] | None = None, first_sequence: int = 0
-) -> tuple[Record | None, list[Queue | Subscription], list[StoredMessage]]:
-    """Put the messages where they wait; the record, if they are persistent, the places, and the
-    messages."""
-    rows = unpack_rows(batch.pack, batch.count) if rows is None else rows
-    first_seq = state.take_seqs(batch.count)
-    messages = make_messages(
-        rows,
-        slice_payloads(batch.pack, rows),
-        batch.first_id,
-        first_seq,
-        batch.timestamp_ms,
-        batch.is_persistent,
-    )
-    destination = batch.producer.destination
-    uid = batch.producer.session.connection.uid
-    placements, touched = place_messages(state, destination, messages, uid)
+    state: State,
+    batch: PendingBatch,
+    rows: list[Row],
+    first_sequence: int,
+    fx: Effects,
+) -> Stored:
+    """Put the messages where they wait; the records, if they are persistent, and the places."""
+    if isinstance(batch.producer.destination, Topic):
+        return store_publication(state, batch, rows, first_sequence, fx)
+    return _store_in_queue(state, batch, batch.producer.destination, rows, first_sequence)
+
+
+def _store_in_queue(
+    state: State, batch: PendingBatch, queue: Queue, rows: list[Row], first_sequence: int
+) -> Stored:
+    messages = messages_of(state, batch, rows, batch.pack)
+    add_to(state, queue, messages)
+    queue.offer(messages)
     if not batch.is_persistent:
-        if batch.producer.session.is_transacted:
-            for message in messages:
-                message.slot = OF_COMMIT
-        return None, touched, messages
-    landing = keep_in_log(state, destination, messages, ROW.size * batch.count)
-    head = Sent(
-        destination.number,
-        batch.first_id,
-        batch.timestamp_ms,
-        uid,
-        batch.producer.handle,
-        first_sequence,
-        batch.count,
-        is_forwarded=False,
-        placements=placements,
-        pack=batch.pack,
-        first_seq=first_seq,
-    )
-    return sent(head, landing), touched, messages
-
-
-def keep_in_log(
-    state: State, destination: Queue | Topic, messages: list[StoredMessage], start: int
-) -> Landing | None:
-    """Note that the log has to keep the messages as long as a place holds them; start: where the
-    first one's bytes begin in the pack."""
-    offsets = offsets_of(messages, start)
-    if isinstance(destination, Queue):
-        hold(messages, destination.number)
-        return state.blocks.add(messages, offsets)
-    held = [(m, at) for m, at in zip(messages, offsets, strict=True) if m.holders]
-    return state.blocks.add([m for m, _ in held], [at for _, at in held])
-
-
-def place_messages(
-    state: State, destination: Queue | Topic, messages: list[StoredMessage], client_uid: int
-) -> tuple[list[Placement], list[Queue | Subscription]]:
-    """Add messages to the queue, or to each subscription that chooses them."""
-    if isinstance(destination, Queue):
-        _add(state, destination, messages)
-        destination.offer(messages)
-        return [Placement(destination.number, b"")], [destination]
-    destination.sent += len(messages)
-    placements: list[Placement] = []
-    touched: list[Queue | Subscription] = []
-    for subscription in destination.subscriptions:
-        flags = subscription.chooses(messages, client_uid)
-        chosen = (
-            messages
-            if flags is None
-            else [m for m, is_chosen in zip(messages, flags, strict=True) if is_chosen]
-        )
-        if not chosen:
-            continue
-        _add(state, subscription, chosen)
-        touched.append(subscription)
-        if subscription.is_durable:
-            if chosen[0].is_persistent:
-                hold(chosen, subscription.number)
-            placements.append(Placement(subscription.number, bitmap(flags) if flags else b""))
-    return placements, touched
-
-
-def _add(state: State, place: Queue | Subscription, messages: list[StoredMessage]) -> None:
-    before = place.line.size_bytes
-    place.line.add(messages)
-    state.waiting_bytes += place.line.size_bytes - before
+        return Stored([], [queue], messages)
+    hold(messages, queue.number)
+    landing = state.blocks.add(messages, offsets_of(messages, ROW.size * batch.count))
+    where, first = [Placement(queue.number, b"")], messages[0].seq
+    record = record_of_batch(batch, where, batch.pack, first_sequence, first, landing)
+    return Stored([record], [queue], messages)
 
 
 def _check_rows(state: State, rows: list[Row]) -> None:
@@ -201,36 +152,31 @@ def _check_rows(state: State, rows: list[Row]) -> None:
             raise InvalidArgument(what="kind of body", detail=f"{row[5]} is not between 0 and 6")
 
 
-def _check_room(
-    state: State, destination: Queue | Topic, rows: list[Row], is_persistent: bool
-) -> None:
+def _check_room(state: State, queue: Queue, rows: list[Row], is_persistent: bool) -> None:
     count = len(rows)
-    places = [destination] if isinstance(destination, Queue) else destination.subscriptions
-    is_paged = is_persistent and all(place.is_durable for place in places)
-    state.check_memory(memory_bytes(state, rows, is_paged) * len(places))
-    if isinstance(destination, Queue) and destination.messages_max:
-        waiting = destination.line.waiting_count + destination.line.out_count
-        if waiting + count > destination.messages_max:
+    state.check_memory(memory_bytes(state, rows, is_persistent))
+    if queue.messages_max:
+        waiting = queue.line.waiting_count + queue.line.out_count
+        if waiting + count > queue.messages_max:
             raise QueueFull(
                 kind="queue",
-                destination=destination.name,
+                destination=queue.name,
                 count=waiting,
-                limit=destination.messages_max,
+                limit=queue.messages_max,
                 key="max_messages",
             )
 
 
-def _record_bytes(batch: PendingBatch) -> int:
-    """What a batch of a transaction takes in its record, with a bitmap for each subscription."""
-    destination = batch.producer.destination
-    subscriptions = destination.subscriptions if isinstance(destination, Topic) else []
-    durable = sum(1 for s in subscriptions if s.is_durable)
-    return len(batch.pack) + BATCH_BYTES + durable * (16 + batch.count // 8)
+def _record_bytes(state: State, batch: PendingBatch) -> int:
+    """What a batch of a transaction takes in its record."""
+    if isinstance(batch.producer.destination, Queue):
+        return len(batch.pack) + BATCH_BYTES
+    return record_bytes(state, batch.producer, batch.count, len(batch.pack))
 
 
-def transaction_bytes(session: Session) -> int:
+def transaction_bytes(state: State, session: Session) -> int:
     """What a session's transaction would take in its record now."""
-    sends = sum(_record_bytes(batch) for batch in session.pending_sends)
+    sends = sum(_record_bytes(state, batch) for batch in session.pending_sends)
     return sends + ACKNOWLEDGED_BYTES * len(session.acknowledged)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.numbering import ProducerMemory
 from hms.engine.selector import Selector
+from hms.engine.topics import TopicNode
 
 if TYPE_CHECKING:
     from hms.engine.places import Queue, Subscription, Topic
@@ -56,6 +57,9 @@ class Producer:
         self.handle = handle
         self.destination = destination
         self.memory = memory
+        self.topic = ""
+        self.node: TopicNode[StoredMessage] | None = None
+        """Where it publishes, of a topic's producer."""
 
 
 class Consumer:

@@ -18,15 +18,25 @@ class DestinationSettings:
     redelivery_delay_ms: int = 0
     expired_to: str = ""
     """The queue that gets what expires here; "" discards it (F-C10)."""
+    topic_string: str = ""
+    """Of a topic; "" is its name."""
+    persistent_delivery: str = ""
+    non_persistent_delivery: str = ""
+    """Of a topic: a Delivery; "" is as the topic above has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSettings:
-    """A durable subscription that exists from boot (F-E5)."""
+    """A durable subscription that exists from boot (F-E5). scheme: of the topic's wildcards;
+    queue: where what it takes is put; correlation_id: what it then carries."""
 
     name: str
     topic: str
     selector: str = ""
+    scheme: str = "TOPIC"
+    queue: str = ""
+    correlation_id: str = ""
+    retained: str = "ALL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +60,15 @@ class EngineSettings:
     """What all queues, topics and durable subscriptions may take in a segment's dictionary."""
     passing_bytes_max: int = 64 << 20
     """What may wait for a subscriber that is not durable; beyond it the oldest is discarded."""
+    is_topics_open: bool = False
+    """Whether a topic needs no configured one at or above it."""
+    is_topics_strict: bool = False
+    """Whether publishing on a topic that a pattern cannot name alone is refused (PUBSUB WC-08)."""
+    topic_life_ms: int = 1_800_000
+    topics_max: int = 100_000
+    topic_characters_max: int = 10_240
+    topic_levels_max: int = 256
+    retained_max: int = 100_000
+    retained_bytes_max: int = 256 << 20
     destinations: tuple[DestinationSettings, ...] = field(default=())
     subscriptions: tuple[SubscriptionSettings, ...] = field(default=())

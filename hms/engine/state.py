@@ -13,10 +13,12 @@ from hms.engine.blocks import Blocks
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.numbering import Memories, MessageIds
-from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.places import Queue, Retained, Subscription, Topic
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
-from hms.records import Definition, Record, defined, reserved
+from hms.engine.space import BASE_TOPIC, RETAINED_PLACE, TopicSpace
+from hms.engine.topics import Delivery
+from hms.records import Definition, defined, reserved
 
 
 class InLimbo(NamedTuple):
@@ -41,7 +43,8 @@ class State:
         self.blocks = Blocks()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
-        self.topics: dict[str, Topic] = {}
+        self.space = TopicSpace(settings, self.queues)
+        self.topics = self.space.topics
         self.places: dict[int, Queue | Subscription] = {}
         """What the log knows by number; subscriptions that are not durable have none."""
         self.watchers: dict[tuple[str, str], dict[int, None]] = {}
@@ -112,74 +115,75 @@ class State:
             raise DestinationKindMismatch(destination=name, kind=actual, wanted=kind)
         raise DestinationNotFound(kind=kind, destination=name)
 
+    def queue(self, name: str) -> Queue:
+        """A queue by name."""
+        found = self.destination("queue", name)
+        assert isinstance(found, Queue)
+        return found
+
     def define(self, definition: Definition) -> None:
         """A place begins to exist, from the configuration or from the log."""
         self.next_number = max(self.next_number, definition.number + 1)
         self.definitions_bytes += definition.size_bytes
         if definition.kind == "queue":
-            queue = self._make_queue(definition)
-            self.queues[queue.name] = self.places[queue.number] = queue
+            made = self._make_queue(definition)
+            self.queues[made.name] = self.places[made.number] = made
         elif definition.kind == "topic":
-            configured = self.configured.get(("topic", definition.name))
-            topic = Topic(definition.number, definition.name, self._limit(configured))
-            self._configure(topic, configured)
-            self.topics[definition.name] = topic
+            self.space.define(self._make_topic(definition), self.now_ms)
+        elif definition.kind == "retained":
+            self.space.place = self.places[definition.number] = Retained(
+                definition.number, definition.name
+            )
         else:
-            owner = self.topic_numbered(definition.topic)
-            subscription = Subscription(owner, definition, is_durable=True)
-            owner.subscriptions.append(subscription)
+            owner = self.space.numbered(definition.topic)
+            queue = self._queue_numbered(definition.queue)
+            subscription = Subscription(owner, definition, is_durable=True, queue=queue)
+            self.space.add(subscription, self.now_ms)
             self.places[definition.number] = subscription
 
-    def define_configured(self) -> list[Record]:
-        """What the configuration has and the log does not know yet."""
-        records = []
-        wanted = [DestinationSettings("queue", DEAD_LETTER_QUEUE), *self.settings.destinations]
-        for settings in wanted:
-            table = self.queues if settings.kind == "queue" else self.topics
-            if settings.name not in table:
-                definition = Definition(self.take_number(), settings.kind, settings.name)
-                self.define(definition)
-                records.append(defined(definition))
-        return records
-
-    def define_subscriptions(self) -> list[Record]:
-        """Configured durable subscriptions (F-E5); a changed selector holds for what comes now."""
-        records = []
-        for wanted in self.settings.subscriptions:
-            topic = self.topics[wanted.topic]
-            known = topic.durable(wanted.name)
-            definition = Definition(
-                known.number if known else self.take_number(),
-                "subscription",
-                wanted.name,
-                topic.number,
-                wanted.selector,
-                is_shared=True,
-                is_configured=True,
-            )
-            if known is None:
-                self.define(definition)
-            elif known.definition == definition:
-                continue
-            else:
-                known.redefine(definition)
-            records.append(defined(definition))
-        return records
+    def retained_place(self, fx: Effects) -> Retained:
+        """Where retained publications stay; new when there was none before."""
+        if self.space.place is None:
+            definition = Definition(self.take_number(), "retained", RETAINED_PLACE)
+            self.define(definition)
+            fx.records.append(defined(definition))
+        assert self.space.place is not None
+        return self.space.place
 
     def undefine(self, subscription: Subscription) -> None:
         """A durable subscription ends."""
-        subscription.topic.subscriptions.remove(subscription)
+        self.space.remove(subscription, self.now_ms)
         del self.places[subscription.number]
         self.definitions_bytes -= subscription.definition.size_bytes
 
     def definitions(self) -> list[Definition]:
-        """Every place that the log speaks of, topics before their subscriptions."""
+        """Every place that the log speaks of, topics and queues before the subscriptions."""
         topics = [topic.definition for topic in self.topics.values()]
-        return [*topics, *(place.definition for place in self.places.values())]
+        places = [place.definition for place in self.places.values()]
+        last = [d for d in places if d.kind == "subscription"]
+        return [*topics, *(d for d in places if d.kind != "subscription"), *last]
 
-    def topic_numbered(self, number: int) -> Topic:
-        """A topic by its number in the log."""
-        return next(t for t in self.topics.values() if t.number == number)
+    def redefine(self, subscription: Subscription, definition: Definition) -> None:
+        """What a durable subscription chooses, and where that goes, from now on."""
+        subscription.redefine(definition)
+        subscription.queue = self._queue_numbered(definition.queue)
+
+    def _queue_numbered(self, number: int) -> Queue | None:
+        found = self.places.get(number) if number else None
+        return found if isinstance(found, Queue) else None
+
+    def _make_topic(self, definition: Definition) -> Topic:
+        configured = self.configured.get(("topic", definition.name))
+        if definition.name == BASE_TOPIC:
+            self.space.base.number = definition.number
+            return self.space.base
+        limit = self._limit(configured)
+        topic = Topic(definition.number, definition.name, limit, definition.topic_string)
+        self._configure(topic, configured)
+        if configured is not None:
+            topic.persistent_delivery = _delivery(configured.persistent_delivery)
+            topic.non_persistent_delivery = _delivery(configured.non_persistent_delivery)
+        return topic
 
     def _make_queue(self, definition: Definition) -> Queue:
         configured = self.configured.get(("queue", definition.name))
@@ -233,3 +237,7 @@ class State:
         if found is None:
             raise HandleUnknown(what="consumer", handle=handle)
         return found
+
+
+def _delivery(word: str) -> Delivery | None:
+    return Delivery(word) if word else None

@@ -4,6 +4,7 @@ A commit is one GROUP record, so it is in the log as a whole or not at all.
 """
 
 from field_buffer.catalogue import IllegalState, TransactionTooLarge
+from field_buffer.packing import unpack_rows
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects, Reply
 from hms.engine.line import ids_of
@@ -27,11 +28,11 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
         fx.out.append(answer)
         return
     limit = state.settings.transaction_bytes_max
-    size = transaction_bytes(session)
+    size = transaction_bytes(state, session)
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
     has_work = session.has_work
-    records, touched = _apply(state, session)
+    records, touched = _apply(state, session, fx)
     if has_work:  # even when none of it is persistent: whoever gets no reply asks for the number
         fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
     fx.must_wait = True
@@ -41,15 +42,17 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     fx.out.append(answer)
 
 
-def _apply(state: State, session: Session) -> tuple[list[Record], list[Queue | Subscription]]:
+def _apply(
+    state: State, session: Session, fx: Effects
+) -> tuple[list[Record], list[Queue | Subscription]]:
     records: list[Record] = []
     touched: dict[int, Queue | Subscription] = {}
     for batch in session.pending_sends:
-        record, places, messages = store_batch(state, batch)
-        if record is not None:
-            records.append(record)
-        touched.update((id(place), place) for place in places)
-        page_out_new(state, messages, places)
+        rows = unpack_rows(batch.pack, batch.count)
+        stored = store_batch(state, batch, rows, 0, fx)
+        records += stored.records
+        touched.update((id(place), place) for place in stored.touched)
+        page_out_new(state, stored.messages, stored.touched)
     by_place: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
     for place, message in session.acknowledged:
         by_place.setdefault(id(place), (place, []))[1].append(message)

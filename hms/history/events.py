@@ -73,6 +73,8 @@ _DISCARDS = {
     Cause.LIMIT: "discarded",
     Cause.UNSUBSCRIBED: "discarded",
     Cause.MOVED: "moved",
+    Cause.REPLACED: "discarded",
+    Cause.CLEARED: "purged",
 }
 EVENT_NAMES = ("sent", "forwarded", *_PLAIN_EVENTS.values(), *dict.fromkeys(_DISCARDS.values()))
 

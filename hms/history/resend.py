@@ -28,12 +28,13 @@ class Original(Message):
         ttl_ms: int = 0,
         delay_ms: int = 0,
         priority: int = 0,  # noqa: ARG002 - its own counts
+        flags: int = 0,
     ) -> tuple[bytes, bytes, bytes]:
         """(row, head, body) for the client's packs."""
         own = self._delivered
         assert own is not None, "made by as_message()"
         head, body = self._head, self._body
-        row = ROW.pack(len(head), len(body), ttl_ms, delay_ms, own.priority, own.kind, 0, 0)
+        row = ROW.pack(len(head), len(body), ttl_ms, delay_ms, own.priority, own.kind, flags, 0)
         return row, head, body
 
 

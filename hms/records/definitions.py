@@ -14,7 +14,10 @@ _encode = msgspec.msgpack.Encoder().encode
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A place that the log speaks of by its number.
 
-    kind: "queue", "topic" or "subscription" (a durable one; topic is then the topic's number).
+    kind: "queue", "topic", "subscription" (a durable one; topic is then the number of the topic
+    whose attributes it has, 0 for the node's) or "retained". topic_string: of a topic where it is
+    not its name, of a subscription where it is not its topic's; scheme: how its wildcards are
+    written. queue: where what it takes is put; retained, life_ms: see Subscription.
     """
 
     number: int
@@ -26,11 +29,19 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     client_id: str = ""
     is_shared: bool = False
     is_configured: bool = False
+    topic_string: str = ""
+    scheme: str = ""
+    queue: int = 0
+    correlation_id: str = ""
+    retained: str = ""
+    created_ms: int = 0
+    life_ms: int = 0
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in a dictionary."""
-        return 160 + 4 * (len(self.name) + len(self.selector))
+        texts = (self.name, self.selector, self.topic_string, self.correlation_id)
+        return 240 + 4 * sum(map(len, texts))
 
 
 class Dictionary(msgspec.Struct, frozen=True, array_like=True):

@@ -35,6 +35,8 @@ class Cause(enum.IntEnum):
     LIMIT = 5
     UNSUBSCRIBED = 6
     MOVED = 7
+    REPLACED = 8
+    CLEARED = 9
 
 
 class Landing(Protocol):

@@ -57,6 +57,10 @@ class Store(Protocol):
         Raises StoreCorrupt, StoreFormatUnknown or StoreUnavailable, and has then changed nothing.
         """
 
+    @property
+    def recovery_bytes(self) -> int:
+        """What recover() reads in all, once it has begun; 0 when nobody knows."""
+
     def start(self, dictionary: DictionaryMaker) -> None:
         """Begin to write, in a part of the log of this boot's own."""
 

@@ -207,3 +207,21 @@ def test_the_lists_tell_counts_latencies_and_the_last_error(tmp_path):
     assert services["FAIL"]["failed"] == 1
     assert "no tea today" in services["FAIL"]["last_error"]
     assert "p99_ms" in text
+
+
+def test_a_server_that_was_given_up_comes_back_by_a_restart(tmp_path):
+    """Its module is corrected; the node, with all its messages, need not be booted again."""
+    write_shop(tmp_path / "project", 1, text="this is no Python")
+    config = SERVER.format(least=1, most=1).replace("MAXRSTART = -1", "MAXRSTART = 1")
+    with (
+        node(config=config, python_path=[tmp_path / "project"]) as started,
+        hms.connect(started.address) as conn,
+    ):
+        fault = until(lambda: servers_of(conn)["shop"]["fault"])
+        write_shop(tmp_path / "project", 2)
+
+        assert hms_command(started, "server", "restart", "shop").returncode == 0
+
+        assert "hms server restart shop" in fault
+        assert conn.call("VERSION").data["version"] == 2
+        assert servers_of(conn)["shop"]["fault"] == ""

@@ -9,7 +9,17 @@ from field_buffer.catalogue import StoreCorrupt, StoreLocked, StoreUnavailable
 from hms.store.journal import read_segment
 from hms.store.journal.examine import examine
 from hms.store.journal.salvage import salvage
-from tests.crash.program import DICTIONARY_KIND, STORE, batches, kept, live, opened
+from tests.crash.cleaning import SHORT_HISTORY, busy
+from tests.crash.program import (
+    DICTIONARY_KIND,
+    STORE,
+    Run,
+    batches,
+    kept,
+    live,
+    no_fault,
+    opened,
+)
 from tests.crash.recording import RecordingDisk
 
 SEED = 3
@@ -213,3 +223,24 @@ def test_a_store_in_use_is_not_salvaged(files):
 
     journal.close()
     assert examine(STORE, disk).in_use_by is None
+
+
+def test_verify_beside_a_node_that_cleans_its_log_sees_no_damage():
+    """Segments are renamed and removed between any two looks."""
+    disk = RecordingDisk()
+    run = Run(disk, SHORT_HISTORY)
+    seen = []
+
+    def work(call, _name):
+        disk.before = no_fault
+        if call in {"open", "list_dir", "pread"} and len(seen) < 400:
+            seen.append(call)
+            busy(1)(run)
+        disk.before = work
+
+    busy(30)(run)
+    while len(seen) < 400:
+        disk.before = work
+        found = examine(STORE, disk)
+        assert found.in_use_by is not None
+        assert found.damages == []

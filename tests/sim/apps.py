@@ -6,16 +6,18 @@ closes. What the node refuses, it tries again later, as a program would.
 
 import contextlib
 import struct
+from functools import partial
 
 from field_buffer.catalogue import DurableNameInUse, SubscriptionNotFound
 from field_buffer.packing import unpack_delivered
+from hms.client.destinations import Topic
 from hms.constants import AckMode
 from tests.sim.client import Client, Condition
 from tests.sim.inbound import Inbound
 from tests.sim.unit import Steps, Unit
 from tpmon.asked import OnLoss, Pending
 from tpmon.protocol.frames import DELIVER_HEAD, decode_deliver
-from tpmon.protocol.structures import Browse, OpenConsumer, Unsubscribe
+from tpmon.protocol.structures import Browse
 
 _POSITION = struct.Struct("<Q")
 
@@ -48,7 +50,10 @@ def consumer(client: Client, place: str, ack: AckMode = AckMode.CLIENT) -> Steps
     yield from open_queue(unit, place, is_picky=True)
     while not world.is_ending:
         (inbound,) = unit.inbounds
-        yield news(inbound)
+        if rng.random() < 0.1 and inbound.inbox.error is None:
+            yield from inbound.wait()
+        else:
+            yield news(inbound)
         roll = rng.random()
         if inbound.inbox.error is not None or roll < 0.04:
             yield from inbound.close()
@@ -56,11 +61,11 @@ def consumer(client: Client, place: str, ack: AckMode = AckMode.CLIENT) -> Steps
         elif roll < 0.6 or not inbound.seen:
             receipt = inbound.take()
             if receipt is not None and receipt.sending.is_poison and ack is AckMode.CLIENT:
-                yield from recover(unit)
+                yield from unit.recover()
         elif roll < 0.9:
             yield from inbound.acknowledge(rng.randint(1, 5))
         elif roll < 0.95:
-            yield from recover(unit)
+            yield from unit.recover()
         yield pause(client)
     yield from unit.close()
 
@@ -133,7 +138,7 @@ def _attend(unit: Unit, inbound: Inbound) -> Steps:
         elif roll < 0.4:
             yield from inbound.acknowledge(rng.randint(1, 5))
         elif roll < 0.45:
-            yield from recover(unit)
+            yield from unit.recover()
 
 
 def _end_subscription(unit: Unit, topic: str, name: str) -> Steps:
@@ -142,7 +147,7 @@ def _end_subscription(unit: Unit, topic: str, name: str) -> Steps:
     unit.books.unsubscribe(f"sub:{name}")
     # a repeated one, or the consumer of a connection that the node has not missed yet
     with contextlib.suppress(SubscriptionNotFound, DurableNameInUse):
-        yield from unit.ask(Unsubscribe(topic, name), OnLoss.REPEAT)
+        yield from unit.shell.drive(unit.session.unsubscribing(topic, name))
 
 
 def passing(client: Client, topic: str) -> Steps:
@@ -151,12 +156,10 @@ def passing(client: Client, topic: str) -> Steps:
     yield from unit.open()
     while not world.is_ending:
         color = rng.choice(("", "red"))
-        opening = OpenConsumer(
-            *(client.link.new_handle(), unit.state.number, "topic", topic),
-            *(rng.choice((1, 3, 20)), ""),
-            *(f"color = '{color}'" if color else "",),
-        )
-        yield from unit.consumer(f"passing:{client.name}", opening)
+        selector = f"color = '{color}'" if color else None
+        credit = rng.choice((1, 3, 20))
+        make = partial(unit.session.consumer, Topic(topic), selector=selector, prefetch=credit)
+        yield from unit.consumer(f"passing:{client.name}", make)
         for _ in range(rng.randint(1, 40)):
             (inbound,) = unit.inbounds
             yield news(inbound)
@@ -201,42 +204,34 @@ def news(inbound: Inbound) -> Condition:
     return lambda: inbound.has_news or inbound.unit.world.is_ending
 
 
-def recover(unit: Unit) -> Steps:
-    """As Session.recover()."""
-    failing = [receipt for inbound in unit.inbounds for receipt in inbound.give_back()]
-    pending = unit.state.recover()
-    if pending is not None:
-        yield lambda: pending.is_done
-        for receipt in failing:
-            receipt.failures_known += pending.is_answered
-
-
 def open_queue(unit: Unit, place: str, *, is_picky: bool = False) -> Steps:
     """A consumer of a queue; a picky one may want red messages alone."""
-    name, handle = place.removeprefix("queue:"), unit.link.new_handle()
     credit = unit.rng.choice((1, 4, 20, 60))
-    selector = "color = 'red'" if is_picky and unit.rng.random() < 0.2 else ""
-    opening = OpenConsumer(handle, unit.state.number, "queue", name, credit, "", selector)
-    yield from unit.consumer(place, opening)
+    selector = "color = 'red'" if is_picky and unit.rng.random() < 0.2 else None
+    make = partial(unit.session.consumer, place, selector=selector, prefetch=credit)
+    yield from unit.consumer(place, make)
 
 
 def open_durable(
     unit: Unit, topic: str, name: str, color: str, *, is_shared: bool = False
 ) -> Steps:
     """A durable subscriber; none when the node refuses it for now."""
-    place, handle = f"sub:{name}", unit.link.new_handle()
-    selector = f"color = '{color}'" if color else ""
+    place = f"sub:{name}"
+    selector = f"color = '{color}'" if color else None
     known = unit.world.selectors.get(name)
     if known != color:
         unit.books.unsubscribe(place)  # another selector ends the subscription there was
     unit.world.selectors[name] = color
-    opening = OpenConsumer(
-        *(handle, unit.state.number, "topic", topic, unit.rng.choice((1, 5, 30)), ""),
-        *(selector, name),
-        is_shared=is_shared,
+    make = partial(
+        unit.session.subscriber,
+        Topic(topic),
+        durable=name,
+        shared=is_shared,
+        selector=selector,
+        prefetch=unit.rng.choice((1, 5, 30)),
     )
     try:
-        yield from unit.consumer(place, opening)
+        yield from unit.consumer(place, make)
     except DurableNameInUse:
         yield pause(unit.client)
         return

@@ -1,9 +1,8 @@
 """A client process: the client library's own link, and applications that run on it by turns.
 
 An application is a generator: it yields a condition and goes on when that holds, as a thread of the
-real library would wake up. What the library's blocking shell does around its sans-IO core (Session,
-Consumer and Producer in hms.client) is done here by hand, call by call the same; the core itself
-(Link, SessionState, Sender, Inbox) is the real one.
+real library would wake up. The library is the real one up to its operations (hms.client.*_steps);
+the shell that drives them stands in shell.py, in the place of threads or an event loop.
 """
 
 from collections.abc import Callable, Iterator

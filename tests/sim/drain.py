@@ -1,13 +1,14 @@
 """The drain: when all applications have ended, one more client takes whatever is left anywhere."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from hms.client.destinations import Queue, Topic
 from hms.constants import AckMode
 from tests.sim.client import Client
 from tests.sim.node import Node
 from tests.sim.unit import Steps, Unit
 from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import OpenConsumer
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -44,11 +45,13 @@ def _take_all(client: Client) -> Steps:
     node = client.world.node
     assert node is not None
     for name in sorted(node.engine.state.queues):
-        yield from _open(unit, f"queue:{name}", "queue", name)
+        make = partial(unit.session.consumer, Queue(name), prefetch=60)
+        yield from unit.consumer(f"queue:{name}", make)
     for topic in sorted(node.engine.state.topics.values(), key=lambda t: t.name):
         for one in sorted(topic.subscriptions, key=lambda s: s.name):
-            selector, name = one.definition.selector, one.name
-            yield from _open(unit, f"sub:{name}", "topic", topic.name, selector, name)
+            selector, make = one.definition.selector, unit.session.subscriber
+            make = partial(make, Topic(topic.name), durable=one.name, selector=selector)
+            yield from unit.consumer(f"sub:{one.name}", partial(make, prefetch=60))
     while any(place.line.size_bytes for place in node.engine.state.places.values()):
         client.world.now_ms += 50
         for inbound in unit.inbounds:
@@ -58,12 +61,6 @@ def _take_all(client: Client) -> Steps:
         node.tick()
         yield lambda: True
     yield from unit.close()
-
-
-def _open(unit: Unit, place: str, kind: str, name: str, selector: str = "", durable: str = ""):
-    handle = unit.link.new_handle()
-    opening = OpenConsumer(handle, unit.state.number, kind, name, 60, "", selector, durable)
-    return unit.consumer(place, opening)
 
 
 def _left(node: Node) -> list[str]:

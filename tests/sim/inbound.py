@@ -1,18 +1,19 @@
 """A consumer of the simulation: what its application takes, acknowledges and gives back."""
 
+import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from field_buffer.catalogue import AcknowledgeLost
 from field_buffer.packing import DeliveredRow, decode_head
-from hms.client.inbox import Delivered, Inbox
+from hms.client.inbox import Delivered
 from hms.constants import AckMode
 from tests.sim.entries import LETTER_QUEUES, Arrival, Receipt, Taken
-from tpmon.asked import OnLoss
-from tpmon.link import State
-from tpmon.protocol.structures import CloseConsumer
 
 if TYPE_CHECKING:
     from tests.sim.client import Condition
+    from tests.sim.shell import Consumer
     from tests.sim.unit import Unit
 
 EXCLUSIVE = ("queue:ledger", "sub:billing", "sub:audit", "sub:flash", "passing:")
@@ -22,8 +23,9 @@ EXCLUSIVE = ("queue:ledger", "sub:billing", "sub:audit", "sub:flash", "passing:"
 class Inbound:
     """See the module. seen: of a CLIENT session, what waits for its acknowledgement."""
 
-    def __init__(self, unit: "Unit", inbox: Inbox, place: str) -> None:
-        self.unit, self.inbox, self.place = unit, inbox, place
+    def __init__(self, unit: "Unit", consumer: "Consumer", place: str) -> None:
+        self.unit, self.consumer, self.place = unit, consumer, place
+        self.inbox = consumer.inbox
         self.seen: dict[int, Receipt] = {}
         self._said: list[tuple[int, Receipt]] = []
         """What was acknowledged without an answer, and in which incarnation."""
@@ -35,14 +37,21 @@ class Inbound:
 
     def take(self) -> Receipt | None:
         """As Consumer.receive(0)."""
-        inbox, state = self.inbox, self.unit.state
-        if inbox.is_credit_due:
-            state.settle(inbox)
-        delivered = inbox.take()
-        if delivered is None:
-            state.settle(inbox)
+        if self.inbox.error is not None and not self.inbox.buffer:
             return None
-        state.consumed(inbox, delivered[0].message_id)
+        return self._took(self.unit.shell.at_once(self.consumer.receiving(0)))
+
+    def wait(self) -> "Iterator[Condition]":
+        """As Consumer.receive(), cancelled sooner or later: then it has taken nothing."""
+        rng, world = self.unit.rng, self.unit.world
+        is_enough = lambda: world.is_ending or rng.random() < 0.02  # noqa: E731
+        receiving = self.consumer.receiving(None)
+        with contextlib.suppress(asyncio.CancelledError):
+            self._took((yield from self.unit.shell.drive(receiving, is_cancelled=is_enough)))
+
+    def _took(self, delivered: Delivered | None) -> Receipt | None:
+        if delivered is None:
+            return None
         receipt = self.unit.books.received(self._arrival(delivered))
         self._note(delivered[0], receipt)
         return receipt
@@ -76,20 +85,21 @@ class Inbound:
         )
 
     def acknowledge(self, count: int) -> "Iterator[Condition]":
-        """The first of those that were seen, and wait until that is durable."""
-        inbox, books = self.inbox, self.unit.books
-        self.seen = {one: receipt for one, receipt in self.seen.items() if one in inbox.seen}
-        chosen = dict(list(self.seen.items())[:count])
-        for receipt in chosen.values():
-            books.acknowledging(receipt)
-        pending = self.unit.state.acknowledge([(inbox, list(chosen))])
-        if pending is None:
+        """The first of those that were seen, or one of them, and wait until that is durable; or be
+        cancelled."""
+        unit, inbox, books, rng = self.unit, self.inbox, self.unit.books, self.unit.rng
+        chosen = list(inbox.seen)[:count]
+        if not chosen:
             return
-        for message_id in chosen:
-            del self.seen[message_id]
-        yield lambda: pending.is_done
-        if pending.error is None:
-            for receipt in chosen.values():
+        is_one = rng.random() < 0.2
+        chosen = chosen[-1:] if is_one else chosen
+        receipts = [self.seen.pop(one) for one in chosen]
+        for receipt in receipts:
+            books.acknowledging(receipt)
+        steps = unit.session.acknowledging(inbox, chosen[-1], is_upthrough=not is_one)
+        with contextlib.suppress(AcknowledgeLost, asyncio.CancelledError):
+            yield from unit.shell.drive(steps, is_cancelled=lambda: rng.random() < 0.01)
+            for receipt in receipts:
                 books.acknowledged(receipt)
 
     def give_back(self) -> list[Receipt]:
@@ -100,27 +110,21 @@ class Inbound:
         self.seen.clear()
         return failing
 
-    def close(self) -> "Iterator[Condition]":
-        """As Consumer.close()."""
-        unit, inbox = self.unit, self.inbox
-        self.give_back()
-        unit.state.settle()
-        unit.state.give_back(inbox)
-        unit.link.receivers.pop(inbox.number, None)
-        unit.state.inboxes.pop(inbox.number, None)
-        unit.inbounds.remove(self)
-        unit.client.flush()
-        if inbox.error is None and unit.link.state is State.UP:
-            incarnation = inbox.stamp.incarnation
-            pending = yield from unit.ask(CloseConsumer(inbox.number), OnLoss.DONE)
-            if pending.is_answered:
-                self.is_safe(incarnation)
+    def said(self) -> list[Receipt]:
+        """What was acknowledged without an answer on this connection."""
+        incarnation = self.inbox.stamp.incarnation
+        return [receipt for then, receipt in self._said if then == incarnation]
 
-    def is_safe(self, incarnation: int) -> None:
-        """The node has answered that all is settled: what was said on this connection is safe."""
-        for then, receipt in self._said:
-            if then == incarnation:
-                self.unit.books.acknowledged(receipt)
+    def close(self) -> "Iterator[Condition]":
+        """As Consumer.close(); once the node has answered, what was acknowledged is safe."""
+        unit, login, said = self.unit, self.unit.login, self.said()
+        self.give_back()
+        unit.inbounds.remove(self)
+        is_open = self.inbox.error is None
+        yield from unit.shell.drive(self.consumer.closing())
+        if is_open and login is not None and unit.login is login:
+            for receipt in said:
+                unit.books.acknowledged(receipt)
 
 
 def letter_place(place: str, head: bytes) -> str:

@@ -26,6 +26,7 @@ class People:
     now_ms: int
     books: Books
     is_ending: bool
+    is_watched: bool
     tell: Callable[[str], None]
     _faults: list[str]
 
@@ -43,7 +44,8 @@ class People:
             return
         client = self.rng.choice(self.clients)
         pipe, roll = client.pipe, self.rng.random()
-        if client.is_up and self.node is not None and self.node.is_quiet(pipe):
+        is_seen = self.is_watched and client.is_up and self.node is not None
+        if is_seen and self.node.is_quiet(pipe):
             self._faults += [f"invariant: {said}" for said in disagreements(client, self.node)]
         if pipe is None:
             if self.node is not None and roll < 0.3:

@@ -19,6 +19,7 @@ from hms.engine import settling
 from hms.engine.effects import Deliver
 from hms.engine.line import Line
 from hms.engine.numbering import Memories, ProducerMemory
+from hms.engine.recovery import Recovery
 from hms.records import Cause, Record, RecordType, decode_group, group
 from hms.store.journal.disk import write_all
 from hms.store.journal.format import pack_records
@@ -85,13 +86,14 @@ def redelivered_flag_lost(patch: pytest.MonkeyPatch) -> None:
 
 def redelivery_forgotten_by_recovery(patch: pytest.MonkeyPatch) -> None:
     """(e) over a crash only."""
-    put_back = Line.put_back
+    fill = Recovery._fill
 
-    def without(self: Line, message: Any, deliveries: int, attempts: int) -> None:
-        is_recovering = self._index is not None and not self.counters.delivered
-        put_back(self, message, 0 if is_recovering else deliveries, attempts)
+    def without(self: Recovery, place: Any, found: Any) -> None:
+        fill(self, place, found)
+        history = place.line.history
+        place.line.history = {one: (0, attempts) for one, (_, attempts) in history.items()}
 
-    patch.setattr(Line, "put_back", without)
+    patch.setattr(Recovery, "_fill", without)
 
 
 def checksum_not_verified(patch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Listeners: a session whose messages go to a service, and servers that fail at times."""
 
+from functools import partial
+
 from field_buffer.errors import HmsError
 from field_buffer.packing import DELIVERED_ROW, DeliveredRow
 from tests.sim.apps import pause
@@ -11,7 +13,6 @@ from tpmon.protocol.frames import Kind
 from tpmon.protocol.structures import (
     Advertise,
     InvokeHead,
-    OpenConsumer,
     ResultHead,
     encode_with_body,
 )
@@ -25,9 +26,8 @@ def listener(client: Client) -> Steps:
     unit, world, rng = Unit(client, is_asynchronous=True), client.world, client.world.rng
     yield from unit.open()
     while not world.is_ending:
-        handle = client.link.new_handle()
-        opening = OpenConsumer(handle, unit.state.number, "queue", "jobs", 1, listener=SERVICE)
-        yield from unit.consumer("queue:jobs", opening)
+        make = partial(unit.session.consumer, "queue:jobs", listener=SERVICE)
+        yield from unit.consumer("queue:jobs", make)
         until = world.now_ms + rng.randint(100, 3_000)
         yield lambda until=until: world.is_ending or world.now_ms >= until
         yield from unit.inbounds[0].close()

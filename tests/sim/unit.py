@@ -1,35 +1,24 @@
-"""A session of the simulation, with its producers and consumers: the library's shell, by hand.
+"""A session of the simulation, with its producers and consumers, over the library's own operations.
 
 A method that waits is a generator (see client.py). What the application does is written into
 the books before it is said, and what it learns after it is known.
 """
 
-from collections.abc import Generator, Iterator
-from functools import partial
+import asyncio
+from collections.abc import Callable, Iterator
 
 from field_buffer.catalogue import TransactionRolledBack
 from field_buffer.errors import HmsError
-from field_buffer.packing import ROW, Head, encode_head
-from hms.client.destinations import Destination, Queue, Topic
-from hms.client.inbox import Inbox
-from hms.client.sending import Sender, SendOptions, Ticket
-from hms.client.session_state import SessionState
+from hms.client.opening import new_session
+from hms.client.tickets import Ticket
 from hms.constants import AckMode
 from tests.sim.client import Client, Condition
 from tests.sim.entries import FAIL, OK, Sending, Transaction
 from tests.sim.inbound import Inbound
-from tpmon.asked import OnLoss, Pending
-from tpmon.link import State
-from tpmon.protocol.structures import CloseProducer, OpenConsumer, OpenProducer, Request
+from tests.sim.shell import Consumer, Producer, Session, Shell
 
 Steps = Iterator[Condition]
 PRIORITIES = (4, 4, 4, 4, 9, 0)
-
-
-def destination_of(place: str) -> Destination:
-    """A text such as "queue:NAME" or "topic:NAME"."""
-    kind, _, name = place.partition(":")
-    return Queue(name) if kind == "queue" else Topic(name)
 
 
 class Unit:
@@ -44,12 +33,11 @@ class Unit:
         is_asynchronous: bool = False,
     ) -> None:
         self.client, self.world = client, client.world
-        self.rng, self.books, self.link = client.world.rng, client.world.books, client.link
-        self.state = SessionState(
-            client.link, ack, is_transacted=is_transacted, is_asynchronous=is_asynchronous
-        )
+        self.rng, self.books = client.world.rng, client.world.books
+        self.shell = Shell(client)
         self.inbounds: list[Inbound] = []
         self.outbounds: list[Outbound] = []
+        self._kind = ack, is_transacted, is_asynchronous
         self._transaction: Transaction | None = None
 
     @property
@@ -65,61 +53,51 @@ class Unit:
         taken = self._transaction.acknowledged if self._transaction else ()
         return any(one.sending.is_poison for one in taken)
 
-    def ask(
-        self, request: Request, on_loss: OnLoss, then: object = None
-    ) -> Generator[Condition, None, Pending]:
-        """Ask the node and wait; raises its refusal."""
-        pending = Pending(type(request).__name__, on_loss, then=then)
-        self.link.request(request, pending)
-        yield lambda: pending.is_done
-        return pending.checked()
+    @property
+    def login(self) -> object:
+        """The connection there is now; None for none. What is asked on one that is still there when
+        it is answered, was answered by the node."""
+        return self.client.link.welcome if self.client.is_up else None
 
     # ---- open and close
 
     def open(self) -> Steps:
         """Open the session."""
-        pending = self.state.open()
-        yield lambda: pending.is_done
-        pending.checked()
+        ack, is_transacted, is_asynchronous = self._kind
+        self.state, opening = new_session(
+            self.client.link, ack, is_transacted=is_transacted, is_asynchronous=is_asynchronous
+        )
+        self.session = Session(self.shell, self.state, is_asynchronous=is_asynchronous)
+        yield from self.shell.drive(opening.granted(self.shell))
 
-    def producer(self, place: str) -> Iterator[Condition]:
+    def producer(self, place: str) -> Steps:
         """Open a producer; it is the last of `outbounds` then."""
-        destination = destination_of(place)
-        number = self.link.new_handle()
-        opening = OpenProducer(number, self.state.number, destination.kind, destination.name)
-        is_transacted = self.state.is_transacted
-        clock = lambda: self.world.now_s  # noqa: E731
-        sender = Sender(self.link, number, destination, clock, is_transacted=is_transacted)
-        if is_transacted:
-            self.world.transacted.add((self.client.uid, number))
-        register = partial(self.state.register, sender, opening)
-        yield from self.ask(opening, OnLoss.REPEAT, register)
-        self.outbounds.append(Outbound(self, sender, place))
+        producer = self.session.producer(place)
+        if self.state.is_transacted:
+            self.world.transacted.add((self.client.uid, producer.sender.number))
+        yield from self.shell.drive(producer.opening.granted(self.shell))
+        self.outbounds.append(Outbound(self, producer, place))
 
     def close_producer(self, outbound: "Outbound") -> Steps:
         """Wait for its confirmations, and close it."""
-        outbound.sender.push()
-        yield lambda: outbound.sender.is_idle
-        outbound.look()
         self.outbounds.remove(outbound)
-        if self.state.senders.pop(outbound.sender.number, None) and self.link.state is State.UP:
-            yield from self.ask(CloseProducer(outbound.sender.number), OnLoss.DONE)
+        yield from self.shell.drive(outbound.producer.closing())
+        outbound.look()
 
-    def consumer(self, place: str, opening: OpenConsumer) -> Steps:
-        """Open a consumer; it is the last of `inbounds` then. Raises what the node refuses."""
-        destination = destination_of(f"{opening.kind}:{opening.destination}")
-        clock_ms = lambda: self.world.now_ms  # noqa: E731
-        inbox = Inbox(self.link, opening, destination, clock_ms, None)
-        self.link.receivers[inbox.number] = inbox
-        self.state.inboxes[inbox.number] = inbox
-        self.world.places[self.client.uid, inbox.number] = place
-        try:
-            yield from self.ask(opening, OnLoss.REPEAT, inbox.opened)
-        except HmsError:
-            self.link.receivers.pop(inbox.number, None)
-            self.state.inboxes.pop(inbox.number, None)
-            raise
-        self.inbounds.append(Inbound(self, inbox, place))
+    def consumer(self, place: str, make: Callable[[], Consumer]) -> Steps:
+        """Open a consumer; it is the last of `inbounds` then. Raises what the node refuses. Whoever
+        opens it may be cancelled, and tries again."""
+        is_cancelled, rng = True, self.rng
+        while is_cancelled:
+            consumer, is_cancelled = make(), False
+            consumer.inbox._clock_ms = lambda: self.world.now_ms
+            self.world.places[self.client.uid, consumer.inbox.number] = place
+            opening = consumer.opening.granted(self.shell)
+            try:
+                yield from self.shell.drive(opening, is_cancelled=lambda: rng.random() < 0.02)
+            except asyncio.CancelledError:
+                is_cancelled = True
+        self.inbounds.append(Inbound(self, consumer, place))
 
     def close(self) -> Steps:
         """Close the session; a transaction is rolled back."""
@@ -127,21 +105,21 @@ class Unit:
         for inbound in self.inbounds:
             inbound.give_back()
         self._fail()
-        incarnations = [inbound.inbox.stamp.incarnation for inbound in self.inbounds]
-        pending = self.state.close()
         self._end(FAIL)
-        yield lambda: pending.is_done
-        if pending.is_answered:
-            for inbound, incarnation in zip(self.inbounds, incarnations, strict=True):
-                inbound.is_safe(incarnation)
+        login, said = self.login, [one for inbound in self.inbounds for one in inbound.said()]
+        yield from self.shell.drive(self.session.closing())
+        if login is not None and self.login is login:
+            for receipt in said:
+                self.books.acknowledged(receipt)
 
     # ---- transactions
 
     def wait_for_sends(self) -> Steps:
         """Until all sends have their outcome."""
-        for outbound in self.outbounds:
-            outbound.sender.push()
-        yield lambda: all(one.sender.is_idle for one in self.outbounds)
+        yield from self.shell.drive(self.session.sends_settled())
+        self._look()
+
+    def _look(self) -> None:
         for outbound in self.outbounds:
             outbound.look()
 
@@ -149,38 +127,32 @@ class Unit:
         """As Session.commit(); the books learn the outcome."""
         yield from self.wait_for_sends()
         if self.state.is_doomed:
-            yield from self.rollback()
-            return
-        pending = self.state.commit()
-        if pending is None:
-            assert self._transaction is None, "the library knows of no work, the books do"
-            return
-        key = self.client.uid, self.state.number, self.state._commits
-        self.books.committing(self.transaction, key)
-        yield lambda: pending.is_done
-        self.state.forget_commit()
-        if pending.error is None:
-            self._end(OK)
-        elif isinstance(pending.error, TransactionRolledBack):
-            self._end(FAIL)
+            self._fail()
+        elif self.state.has_work:
+            key = self.client.uid, self.state.number, self.state._commits + 1
+            self.books.committing(self.transaction, key)
         else:
+            assert self._transaction is None, "the library knows of no work, the books do"
+        try:
+            yield from self.shell.drive(self.session.committing())
+        except TransactionRolledBack:
+            self._look()
+            self._end(FAIL)
+        except HmsError:
             yield from self.rollback()
+        else:
+            self._end(OK)
 
     def rollback(self) -> Steps:
         """As Session.rollback()."""
-        for outbound in self.outbounds:
-            outbound.sender.push()
-        yield lambda: not self.client.is_up or all(one.sender.is_idle for one in self.outbounds)
+        is_enough = lambda: not self.client.is_up  # noqa: E731
+        yield from self.shell.drive(self.session.sends_settled(is_enough))
         self._fail()
-        is_counted = not self.state.is_doomed
-        pending = self.state.rollback()
-        if pending is not None:
-            yield lambda: pending.is_done
-            pending.checked()
-            if is_counted and pending.is_answered:
-                self._fail(is_known=True)
-        for outbound in self.outbounds:
-            outbound.look()
+        is_counted, login = not self.state.is_doomed, self.login
+        yield from self.shell.drive(self.session.rolling_back())
+        if is_counted and login is not None and self.login is login:
+            self._fail(is_known=True)
+        self._look()
         self._end(FAIL)
 
     def _fail(self, *, is_known: bool = False) -> None:
@@ -194,40 +166,45 @@ class Unit:
         if transaction is not None:
             self.books.ended_as(transaction, outcome)
 
+    def recover(self) -> Steps:
+        """As Session.recover()."""
+        failing = [receipt for inbound in self.inbounds for receipt in inbound.give_back()]
+        login = self.login
+        yield from self.shell.drive(self.session.recovering())
+        if login is not None and self.login is login:
+            for receipt in failing:
+                receipt.failures_known += 1
+
 
 class Outbound:
     """One producer."""
 
-    def __init__(self, unit: Unit, sender: Sender, place: str) -> None:
-        self.unit, self.sender, self.place = unit, sender, place
+    def __init__(self, unit: Unit, producer: Producer, place: str) -> None:
+        self.unit, self.producer, self.place = unit, producer, place
         self._sequence = 0
         self._waiting: list[tuple[Ticket, Sending]] = []
 
     def send(self) -> Steps:
         """One message, of random kind, into the pack; its outcome comes later."""
-        sending, options = self._make()
-        rng = self.unit.rng
-        head = encode_head(Head({"color": sending.color})) if rng.random() < 0.8 else b""
-        if not head:
+        unit, rng = self.unit, self.unit.rng
+        sending, priority = self._make()
+        properties = {"color": sending.color} if rng.random() < 0.8 else None
+        if properties is None:
             sending.color = "none"
-        row = ROW.pack(len(head), len(sending.body), options.ttl_ms, 0, options.priority, 0, 0, 0)
-        size = len(head) + len(sending.body)
-        sender, state = self.sender, self.unit.state
-        yield lambda: sender.accepts(size, is_persistent=options.is_persistent)
-        state.has_work = True
-        sending.boot = self.unit.world.boots
-        sending.transaction = self.unit.transaction
-        self.unit.books.invoke(sending)
-        ticket = Ticket(1, [], options)
+        options = sending.is_persistent, sending.ttl_ms / 1000, priority, None
+        encoded, ticket = self.producer.prepared(sending.body, properties, options)
+        sending.transaction = unit.transaction
+        unit.books.invoke(sending)
         self._waiting.append((ticket, sending))
-        sender.add((row, head, sending.body), ticket, is_persistent=options.is_persistent)
+        yield from unit.shell.drive(self.producer.adding(encoded, ticket))
+        sending.boot = unit.world.boots
         if rng.random() < 0.6:
-            sender.push()
+            self.producer.sender.push()
 
-    def _make(self) -> tuple[Sending, SendOptions]:
+    def _make(self) -> tuple[Sending, int]:
         rng, client = self.unit.rng, self.unit.client
         self._sequence += 1
-        label = f"{client.name}.{self.sender.number}"
+        label = f"{client.name}.{self.producer.sender.number}"
         priority, is_persistent = rng.choice(PRIORITIES), rng.random() < 0.8
         ttl_ms = rng.choice((1, 20, 200)) if rng.random() < 0.05 else 0
         key = f"{label}.{self._sequence}"
@@ -236,9 +213,9 @@ class Outbound:
         stream = (label, self.place, priority, is_persistent)
         sending = Sending(
             *(key, self.place, stream, self._sequence, body, is_persistent, ttl_ms),
-            *(rng.choice(("red", "blue")), 0),
+            *(rng.choice(("red", "blue")), self.unit.world.boots),
         )
-        return sending, SendOptions(is_persistent, ttl_ms, priority)
+        return sending, priority
 
     def look(self) -> None:
         """Tell the books what is known meanwhile."""

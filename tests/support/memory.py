@@ -30,6 +30,7 @@ class MemoryStore:
         self.needs_maintenance = False
         self.refusal = None
         self.newest_segment = 1
+        self.recovery_bytes = 0
 
     def append(self, kind, count, parts):
         payload = b"".join(parts)

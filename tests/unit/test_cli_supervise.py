@@ -8,7 +8,7 @@ import pytest
 
 from boot import supervise
 from boot.config import load
-from boot.ready import is_told_ready, read_word, tell_failed, tell_ready
+from boot.ready import is_told_ready, read_word, tell_failed, tell_progress, tell_ready
 from field_buffer.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
 WAITS = """
@@ -175,6 +175,19 @@ def test_a_reason_arrives_whole(pipe):
     reader, writer = pipe
     tell_failed(writer, "one\ntwo")
     assert read_word(reader, TIME_S) == "one\ntwo"
+
+
+def test_progress_is_told_and_gives_more_time(pipe):
+    """A node with a long log is not one that hangs."""
+    reader, writer = pipe
+    steps = []
+    tell_progress(writer, 5, 100)
+    tell_progress(writer, 70, 100)
+    assert read_word(reader, 0, lambda *step: steps.append(step)) is None
+    assert steps == [(5, 100), (70, 100)]
+    tell_progress(writer, 100, 100)
+    tell_ready(writer)
+    assert is_told_ready(read_word(reader, TIME_S))
 
 
 def test_no_word_is_not_a_failure(pipe):

@@ -177,3 +177,15 @@ def test_attempts_end_with_their_period():
 
     assert not attempts.is_over(159.0)
     assert attempts.is_over(160.0)
+
+
+def test_expiry_is_judged_by_the_nodes_clock():
+    """With clocks an hour apart a client gave every message back, again and again."""
+    link = Link(Hello(1))
+    link.state = State.GREETING
+    assert link.node_ms(7.0) is None
+    welcome = structures.encode(Welcome(1, "node", 7, LIMITS, now_ms=3_600_000))
+    link.receive(frames.frame(Kind.WELCOME, welcome), 5.0)
+
+    assert link.node_ms(5.0) == 3_600_000
+    assert link.node_ms(7.5) == 3_602_500

@@ -158,8 +158,35 @@ def test_a_configured_subscription_is_shown_among_what_holds(write):
     """The command config show prints a file that could be used itself."""
     shown = effective(load(write(TWO_NODES + SUBSCRIPTIONS)))["hms"]["subscription"]
 
-    assert shown["one"] == {"topic": "news", "selector": "", "SVGNAME": "g2"}
-    assert shown["two"] == {"topic": "local", "selector": ""}
+    plain = {
+        "selector": "",
+        "scheme": "TOPIC",
+        "queue": "",
+        "correlation_id": "",
+        "retained": "ALL",
+    }
+    assert shown["one"] == {"topic": "news", "SVGNAME": "g2", **plain}
+    assert shown["two"] == {"topic": "local", **plain}
+
+
+def test_a_subscription_may_name_a_topic_string_that_a_configured_topic_covers(write):
+    """PUBSUB §5: by the topic object's name, or by what lies at or below its topic string."""
+    text = """[hms.queue.Q]
+[hms.topic.FOOTBALL]
+topic_string = "Sports/Football"
+persistent_delivery = "ALL"
+[hms.subscription.results]
+topic = "Sports/*/Results"
+scheme = "CHARACTER"
+queue = "Q"
+"""
+    config = load(write(NODE + text))
+    settings = compose.engine_settings(config, config.node())
+
+    (found,) = settings.subscriptions
+    assert (found.topic, found.scheme, found.queue) == ("Sports/*/Results", "CHARACTER", "Q")
+    (topic,) = [d for d in settings.destinations if d.kind == "topic"]
+    assert (topic.topic_string, topic.persistent_delivery) == ("Sports/Football", "ALL")
 
 
 def test_the_engine_has_a_configured_subscription_when_it_has_booted(write):
@@ -175,7 +202,11 @@ def test_the_engine_has_a_configured_subscription_when_it_has_booted(write):
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [
-        ("", "needs topic: The topic it belongs to."),
+        ("", "needs topic: The topic, by its name or its topic string"),
+        ("topic = 'nwes/#'", "there is no topic 'nwes/#'"),
+        ("topic = 'T'\nqueue = 'nowhere'", "there is no queue 'nowhere'"),
+        ("topic = 'T/a%b'\nscheme = 'CHARACTER'", "write %% for a %"),
+        ("topic = ' '", "must be a topic such as"),
         ("topic = 'new'", "topic: there is no topic 'new' (did you mean 'news'?)"),
         ("topic = 'everywhere'", "topic: there is no topic 'everywhere'"),
         ("topic = 'local'\nSVGNAME = 'g1'", "topic: 'local' does not live on node N1"),

@@ -95,4 +95,6 @@ def tomllib_spelling(value):
     """A value as it is written in the file."""
     if isinstance(value, list):
         return "[" + ", ".join(tomllib_spelling(item) for item in value) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)

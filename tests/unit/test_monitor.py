@@ -4,8 +4,7 @@ import pytest
 from monitor_rig import CLIENT, S1, S2, Rig, answer_of, invoke_of
 
 from field_buffer.catalogue import InvalidArgument, ServiceLimit, ServiceNotFound, TooManyRequests
-from tpmon import offering
-from tpmon import turns
+from tpmon import offering, turns
 from tpmon.monitor import TPFAIL, TPSUCCESS, Answer, Invoke, Load, Origin
 from tpmon.protocol.structures import ResultHead
 

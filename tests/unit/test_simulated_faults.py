@@ -13,6 +13,7 @@ import hms
 from field_buffer.catalogue import DurableNameInUse
 from field_buffer.packing import ROW, pack_messages
 from hms.client.sending import Sender, SendOptions, Ticket
+from hms.engine.configured import define_destinations
 from hms.engine.effects import Deliver, Effects, Reply
 from hms.engine.engine import ConsumerRequest
 from hms.engine.settings import DestinationSettings, EngineSettings
@@ -70,6 +71,7 @@ def test_a_message_that_its_listener_had_is_flagged_when_the_listener_closes():
     rig.engine.open_session(1, 3, 0, "asynchronous")
     rig.send()
     rig.consume(9, session=3, listener="WORK")
+    rig.run(lambda fx: rig.engine.listener_credit(1, 9, 1, rig.now_ms, fx))
 
     rig.run(lambda fx: rig.engine.close_consumer(1, 9, rig.now_ms, fx))
 
@@ -111,7 +113,7 @@ def test_places_with_equal_delays_are_served_in_the_order_in_which_they_came():
     state.settings = EngineSettings(
         destinations=tuple(DestinationSettings("queue", name) for name in names)
     )
-    state.define_configured()
+    define_destinations(state)
     wanted = random.Random(5).sample(names, len(names))
 
     for name in wanted:
@@ -126,6 +128,7 @@ def test_a_lost_listener_counts_as_before():
     rig.engine.open_session(1, 3, 0, "asynchronous")
     rig.send()
     rig.consume(9, session=3, listener="WORK")
+    rig.run(lambda fx: rig.engine.listener_credit(1, 9, 1, rig.now_ms, fx))
     rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
     line = rig.engine.state.queues["orders"].line
     (message,) = line.in_order()

@@ -25,6 +25,14 @@ def test_restarts_that_are_older_than_the_period_do_not_count():
     assert [restarts.ended(now) for now in (0.0, 60.0, 119.0)] == [0.0, 60.0, None]
 
 
+def test_the_pause_doubles_up_to_its_limit_and_begins_anew_after_a_quiet_period():
+    """A fault that stays must not keep a processor busy; one of long ago is no reason to wait."""
+    restarts = Restarts(1.0, -1, 60, 5.0)
+
+    assert [restarts.ended(now) - now for now in (0.0, 1.0, 2.0, 3.0)] == [1.0, 2.0, 4.0, 5.0]
+    assert restarts.ended(100.0) == 101.0
+
+
 def test_no_restart_and_any_number_of_restarts_can_be_asked_for():
     """MAXRSTART 0 and -1."""
     assert Restarts(0, 0, 60).ended(0.0) is None

@@ -134,10 +134,11 @@ class SendHead(NamedTuple):
     is_persistent: bool
 
 
-def encode_send(head: SendHead, pack: bytes) -> bytes:
-    """The payload of a SEND."""
+def encode_send(head: SendHead, *pack: bytes) -> bytes:
+    """The payload of a SEND; the pack may come in parts, and is copied once."""
     flags = SEND_PERSISTENT if head.is_persistent else 0
-    return SEND_HEAD.pack(head.producer, head.message_count, head.first_sequence, flags, 0) + pack
+    packed = SEND_HEAD.pack(head.producer, head.message_count, head.first_sequence, flags, 0)
+    return b"".join((packed, *pack))
 
 
 def decode_send(payload: bytes | memoryview) -> SendHead:

@@ -61,13 +61,14 @@ class Hello(_Wire, frozen=True):
 
 
 class Welcome(_Wire, frozen=True):
-    """The node's answer to Hello."""
+    """The node's answer to Hello. now_ms: its time, in milliseconds since 1970 UTC; 0 not told."""
 
     connection: int
     node: str
     node_uid: U64
     limits: Limits
     version: str = ""
+    now_ms: U64 = 0
 
 
 class OpenSession(_Request, frozen=True):
@@ -87,13 +88,15 @@ class CloseSession(_Request, frozen=True):
 
 
 class OpenProducer(_Request, frozen=True):
-    """Sequence numbers of a producer continue over a reconnect of the same client."""
+    """Sequence numbers of a producer continue over a reconnect of the same client. topic: a topic
+    string, alone or behind that of the topic object `destination`; the reply has the whole."""
 
     producer: U32
     session: U32
     kind: Name
     destination: Name
     name: Name = ""
+    topic: Text = ""
 
 
 class CloseProducer(_Request, frozen=True):
@@ -105,7 +108,9 @@ class CloseProducer(_Request, frozen=True):
 class OpenConsumer(_Request, frozen=True):
     """kind: queue or topic. durable: name of the durable subscription. listener: the service that
     is called for every message; credit is then the node's business. is_shared: other consumers may
-    share the subscription `durable`, or `name` when it is not durable."""
+    share the subscription `durable`, or `name` when it is not durable. topic: as of OpenProducer,
+    with wildcards; scheme: TOPIC or CHARACTER; retained: ALL, NEW or REQUEST; life_ms: of a durable
+    subscription, 0 for ever. The reply of a topic's has its whole topic and its life."""
 
     consumer: U32
     session: U32
@@ -119,6 +124,16 @@ class OpenConsumer(_Request, frozen=True):
     listener: Name = ""
     is_shared: bool = False
     redelivery_delay_ms: U32 = 0
+    topic: Text = ""
+    scheme: Name = ""
+    retained: Name = ""
+    life_ms: U64 = 0
+
+
+class RequestRetained(_Request, frozen=True):
+    """Give this consumer of a topic what is retained now; the reply says how many."""
+
+    consumer: U32
 
 
 class CloseConsumer(_Request, frozen=True):
@@ -128,10 +143,12 @@ class CloseConsumer(_Request, frozen=True):
 
 
 class Unsubscribe(_Request, frozen=True):
-    """End a durable subscription."""
+    """End a durable subscription; topic and scheme as they were when it was opened."""
 
     destination: Name
     name: Name
+    topic: Text = ""
+    scheme: Name = ""
 
 
 class Commit(_Request, frozen=True):
@@ -199,6 +216,7 @@ Request = (
     | OpenProducer
     | CloseProducer
     | OpenConsumer
+    | RequestRetained
     | CloseConsumer
     | Unsubscribe
     | Commit

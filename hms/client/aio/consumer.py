@@ -51,6 +51,11 @@ class Consumer(Opened, ConsumerSteps):
         """What `await message.ack()` does."""
         await self._connection.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
 
+    async def request_retained(self) -> int:
+        """Have the topic's retained publications delivered, again or for the first time; how many.
+        NoRetainedMessage."""
+        return await self._connection.run(self.requesting_retained())
+
     def listen(self, listener: Listener | None) -> Awaitable[None]:
         """Have a function or coroutine function called for every message, one at a time per
         session, in order. The message is acknowledged when it ends well; when it raises, the

@@ -38,11 +38,13 @@ class Producer(Opened, ProducerSteps):
         persistent: bool | None = None,
         ttl_s: float | None = None,
         priority: int | None = None,
+        retain: bool | None = None,
     ) -> Receipt:
-        """Send and wait until the node has it; a str is a text. MessageTooLarge, QueueFull. When it
+        """Send and wait until the node has it; a str is a text; retain: the topic keeps
+        it for later subscribers. MessageTooLarge, QueueFull. When it
         is cancelled, the message has been sent or not. In a session with AckMode.NONE it does not
         wait, and the receipt has no message_id."""
-        encoded, ticket = self.prepared(body, properties, (persistent, ttl_s, priority))
+        encoded, ticket = self.prepared(body, properties, (persistent, ttl_s, priority, retain))
         return await self._connection.run(self.sending(encoded, ticket))
 
     def send_async(
@@ -53,6 +55,7 @@ class Producer(Opened, ProducerSteps):
         persistent: bool | None = None,
         ttl_s: float | None = None,
         priority: int | None = None,
+        retain: bool | None = None,
     ) -> "asyncio.Future[Receipt]":
         """Send without waiting; order is kept (F-D6). Await the futures, or some of them: when
         16,384 messages wait for room it raises TooManyRequests."""
@@ -60,7 +63,7 @@ class Producer(Opened, ProducerSteps):
         count = self._sender.waiting_count
         if count >= WAITING_MAX:
             raise TooManyRequests(what="send_async()", count=count, limit=WAITING_MAX)
-        how = persistent, ttl_s, priority
+        how = persistent, ttl_s, priority, retain
         self.add(*self.prepared(body, properties, how, future))
         self._connection.flush()
         return future

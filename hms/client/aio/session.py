@@ -54,9 +54,9 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
         """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
         await self.connection.run(self.acknowledging_all())
 
-    async def unsubscribe(self, topic: Topic | str, name: str) -> None:
-        """End a durable subscription; SubscriptionNotFound."""
-        await self.connection.run(self.unsubscribing(topic, name))
+    async def unsubscribe(self, topic: Topic | str, name: str, scheme: str = "TOPIC") -> None:
+        """End a durable subscription, given as it was made; SubscriptionNotFound."""
+        await self.connection.run(self.unsubscribing(topic, name, scheme))
 
     async def close(self) -> None:
         """Wait for confirmations, settle what was received, close; a transaction rolls back."""

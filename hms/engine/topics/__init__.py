@@ -13,6 +13,7 @@ from hms.engine.topics.patterns import Pattern, Scheme
 from hms.engine.topics.retained import RetainedStore, Wants
 from hms.engine.topics.strings import (
     DEFAULT_LIMITS,
+    NO_LIMITS,
     TopicLimits,
     ancestors,
     check_topic,
@@ -23,6 +24,7 @@ from hms.engine.topics.tree import TopicNode, TopicTree
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "NO_LIMITS",
     "Delivery",
     "Missed",
     "Pattern",

@@ -24,6 +24,8 @@ class TopicLimits:
 
 
 DEFAULT_LIMITS = TopicLimits()
+NO_LIMITS = TopicLimits(1 << 62, 1 << 62)
+"""For what was accepted before."""
 
 
 def check_topic(text: str, limits: TopicLimits = DEFAULT_LIMITS) -> str:

@@ -78,9 +78,10 @@ class TopicTree(Generic[M]):
         self._listed = 0
         self.count = 0
 
-    def node(self, topic: str, now_ms: int) -> TopicNode[M]:
+    def node(self, topic: str, now_ms: int, *, is_known: bool = False) -> TopicNode[M]:
         """The topic, new with all above it if it is not there; TopicLimit, with nothing made, when
-        there are too many. The caller notes the use and calls touched()."""
+        there are too many and it is not known from before. The caller notes the use and calls
+        touched()."""
         node, levels = self._root, topic.split(SEPARATOR)
         known = 0
         for level in levels:
@@ -88,7 +89,8 @@ class TopicTree(Generic[M]):
             if child is None:
                 break
             node, known = child, known + 1
-        self._check_room(topic, len(levels) - known)
+        if not is_known:
+            self._check_room(topic, len(levels) - known)
         for level in levels[known:]:
             child = node.children[level] = TopicNode(node, level)
             child.used_ms = now_ms

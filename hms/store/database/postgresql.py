@@ -5,6 +5,7 @@ ends the sessions of the epoch before: a node that was stopped in the midst of a
 not keep the row of meta locked. All clocks compared are the server's.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -234,17 +235,18 @@ class PostgreSQL:
 
     def close(self, *, is_released: bool) -> None:
         """Let go of the connections, and of the lease."""
-        writer, self._writer = self._writer, None
-        reader, self._reader = self._reader, None
-        try:
-            if is_released and writer is not None and self._epoch:
-                writer.execute(self._sql["RELEASE"], [self._epoch])
-        except psycopg.Error:
-            pass  # it ends by itself
-        finally:
-            for session in (writer, reader):
-                if session is not None:
-                    session.close()
+        if is_released and self._epoch:
+            self._release()
+        self._drop("_writer")
+        with self._reading:
+            self._drop("_reader")
+
+    def _release(self) -> None:
+        """A second time over a new session; after that the lease ends by itself."""
+        for _ in range(2):
+            with contextlib.suppress(Unreachable, StoreFailed), self._written() as session:
+                session.execute(self._sql["RELEASE"], [self._epoch])
+                return
 
     # connections
 

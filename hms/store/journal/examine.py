@@ -5,6 +5,7 @@ only what is whole already can be told.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -103,10 +104,12 @@ def examine(path: PathName, disk: Disk = REAL_DISK) -> Examination:
 
 def segment_files(disk: Disk, directory: Path) -> dict[int, Path]:
     """Every segment by number; the log's own name counts where a crash left both."""
+    live = segment_numbers(disk, directory, LOG_SUFFIX)
+    # In this order: what a running node lets go in between is then seen twice, not never.
+    kept = segment_numbers(disk, directory, HISTORY_SUFFIX)
     return {
-        number: segment_file(directory, number, suffix)
-        for suffix in (HISTORY_SUFFIX, LOG_SUFFIX)
-        for number in segment_numbers(disk, directory, suffix)
+        **{number: segment_file(directory, number, HISTORY_SUFFIX) for number in kept},
+        **{number: segment_file(directory, number) for number in live},
     }
 
 
@@ -125,12 +128,19 @@ def _examine(disk: Disk, files: dict[int, Path], found: Examination) -> None:
             _count(disk, info, successors.get(info.number + 1), found)
         except StoreCorrupt as error:
             _add(found, error, needed)
+    if found.in_use_by is not None:
+        # What a node removes meanwhile gets other contents under the reader's hands.
+        first = min(segment_files(disk, found.path))
+        found.damages = [one for one in found.damages if int(one.file.stem) >= first]
     found.damages.sort(key=lambda damage: (damage.file.stem, damage.offset))
 
 
 def _add(found: Examination, error: StoreCorrupt, needed: int) -> None:
     file = Path(error.file)
-    damage = Damage(file, error.offset, error.lsn, error.detail, int(file.stem) >= needed)
+    # Recovery looks into the header of every file that still has the log's name.
+    has_bad_header = file.suffix == LOG_SUFFIX and not error.offset and error.detail != MISSING
+    is_needed = has_bad_header or int(file.stem) >= needed
+    damage = Damage(file, error.offset, error.lsn, error.detail, is_needed)
     if all((one.file, one.offset) != (damage.file, damage.offset) for one in found.damages):
         found.damages.append(damage)
 
@@ -138,12 +148,22 @@ def _add(found: Examination, error: StoreCorrupt, needed: int) -> None:
 def headers(disk: Disk, files: dict[int, Path]) -> tuple[list[SegmentInfo], list[StoreCorrupt]]:
     """The headers that verify, by number, and what is wrong with the others."""
     infos, unreadable = [], []
-    for number in sorted(files):
+    for number, file in sorted(files.items()):
         try:
-            infos.append(read_info(disk, files[number], number, is_last=number == max(files)))
+            infos.append(_header(disk, file, number, is_last=number == max(files)))
         except StoreCorrupt as error:
             unreadable.append(error)
+        except FileNotFoundError:
+            continue  # a running node has let it go and removed it
     return infos, unreadable
+
+
+def _header(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentInfo:
+    """A segment's header; one that was let go meanwhile has the history's name."""
+    try:
+        return read_info(disk, file, number, is_last=is_last)
+    except FileNotFoundError:
+        return read_info(disk, file.with_suffix(HISTORY_SUFFIX), number, is_last=is_last)
 
 
 def _chain(files: dict[int, Path], infos: list[SegmentInfo], needed: int) -> Iterator[StoreCorrupt]:
@@ -165,9 +185,10 @@ def _count(
 ) -> None:
     """Count a segment's records up to its end. Raises StoreCorrupt where one is bad."""
     found.first_lsn = found.first_lsn or info.first_lsn
-    if found.in_use_by is not None and info.is_last:
-        for lsn, _, events, *_ in read_segment(info.file, disk=disk):
-            found.records, found.last_lsn = found.records + 1, lsn + events - 1
+    if found.in_use_by is not None:
+        with suppress(FileNotFoundError):  # let go and removed meanwhile
+            for lsn, _, events, *_ in read_segment(info.file, disk=disk):
+                found.records, found.last_lsn = found.records + 1, lsn + events - 1
         return
     with opened(disk, info.file, READ) as fd:
         walk = Walk(disk, fd, info)

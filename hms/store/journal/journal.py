@@ -112,7 +112,7 @@ class Journal:
 
     def recover(self) -> Iterator[StoredRecord]:
         """Every record in order; what a crash tore is cut off at the end."""
-        recovery = Recovery(self._disk, self._path, self._node_uid)
+        recovery = self._recovery = Recovery(self._disk, self._path, self._node_uid)
         records = recovery.records()
         while True:
             try:
@@ -125,12 +125,19 @@ class Journal:
         with _unavailable(self._path):
             recovery.cut_tail()
         self._ring.found(recovery.segments, recovery.oldest)
-        self._recovery, self._durable_lsn = recovery, recovery.next_lsn - 1
+        self._durable_lsn = recovery.next_lsn - 1
+
+    @property
+    def recovery_bytes(self) -> int:
+        """What recover() reads in all, once it has begun."""
+        found = self._recovery
+        return sum(i.size for i in found.segments if i.number >= found.oldest) if found else 0
 
     def start(self, dictionary: DictionaryMaker) -> None:
         """Begin a segment of this boot's own (epoch + 1)."""
         recovery = self._recovery
         assert recovery is not None, "recover() comes first"
+        assert recovery.is_done, "recover() is read to its end first"
         assert self._backlog is None, "started twice"
         self._node = (self._node_uid, recovery.epoch + 1)
         backlog = Backlog(self._segment_bytes, recovery.next_number, recovery.next_lsn, dictionary)

@@ -55,6 +55,7 @@ class Recovery:
         self.next_lsn = FIRST_LSN
         self.next_number = FIRST_NUMBER
         self.epoch = 0
+        self.is_done = False
         self.oldest = FIRST_NUMBER
         self.segments: list[SegmentInfo] = []
         """All that are there, also those that are not needed and wait to be let go."""
@@ -86,6 +87,7 @@ class Recovery:
                 batch = self._disk.pread(fd, self._tail_end - self._batch_at, self._batch_at)
                 write_all(self._disk, fd, [batch], self._batch_at)
                 self._disk.fsync(fd)
+        self.is_done = True
 
     def seal_tail(self) -> None:
         """The next segment is safe: say so in the last one of the boot before."""

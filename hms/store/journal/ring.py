@@ -56,6 +56,8 @@ class Ring:
         self._sizes: dict[int, int] = {}
         self._cleaned: tuple[int, int] | None = None
         self._live_bytes = 0
+        self.log_bytes = 0
+        """What the log takes, without segments that are clean already."""
         self.oldest = 0
         """Segments below this number are not needed; a header on the disk says so."""
 
@@ -63,6 +65,7 @@ class Ring:
         """What recovery saw."""
         self._sizes = {info.number: info.size for info in segments}
         self.oldest = oldest
+        self._count()
 
     def oldest_for(self, first_lsn: int) -> int:
         """What the header of a segment that begins with this sequence number may say: everything
@@ -76,15 +79,13 @@ class Ring:
         with self._lock:
             self._sizes[number] = self._segment_bytes
             self.oldest = oldest
+            self._count()
+
+    def _count(self) -> None:
+        first = self._first()
+        self.log_bytes = sum(size for number, size in self._sizes.items() if number >= first)
 
     # cleaning
-
-    @property
-    def log_bytes(self) -> int:
-        """What the log takes, without segments that are clean already."""
-        first = self._first()
-        with self._lock:
-            return sum(size for number, size in self._sizes.items() if number >= first)
 
     def next_to_clean(self, live_bytes: int) -> int | None:
         """The oldest segment that may hold something needed, when it is time."""
@@ -93,11 +94,13 @@ class Ring:
         if size <= self._allowed(live_bytes) or live_bytes > LIVE_SHARE_MAX * size:
             return None
         first = self._first()
-        return first if first in self._sizes and first < max(self._sizes) else None
+        return first if first in self._sizes and first + 1 in self._sizes else None
 
     def cleaned(self, segment: int, last_lsn: int) -> None:
         """What was needed of it, and of older ones, was appended again up to last_lsn."""
-        self._cleaned = (segment + 1, last_lsn)
+        with self._lock:
+            self._cleaned = (segment + 1, last_lsn)
+            self._count()
 
     def is_full(self) -> bool:
         """The next segment would be beyond the log's limit."""

@@ -1,0 +1,105 @@
+"""hms topic and hms subscription: the tree of topics, what they retain, who subscribes."""
+
+import click
+
+from boot.cli.destinations import group
+from boot.cli.target import Target, show_table, show_values, target_options
+
+__all__ = ["subscription", "topic"]
+
+topic = group(
+    "topic",
+    "Topics: list them, show the tree, clear what is retained.",
+    "The configured topics with their subscribers and counts.",
+    "there is no topic",
+)
+subscription = group(
+    "subscription",
+    "Subscriptions: list, create or delete them.",
+    "The subscriptions with what waits for each.",
+    "there is no subscription",
+)
+
+_SCHEME = click.option(
+    "--scheme", type=click.Choice(["TOPIC", "CHARACTER"]), default="TOPIC", show_default=True
+)
+
+
+@topic.command()
+@target_options
+@click.argument("pattern", default="#")
+@_SCHEME
+def tree(target: Target, pattern: str, scheme: str) -> None:
+    """The topics in use that PATTERN matches: # all, X/+ one level, X/# all below."""
+    found = target.administer("topic.tree", pattern=pattern, scheme=scheme)
+    show_table(target, found, empty="no topic in use matches")
+
+
+@topic.command()
+@target_options
+@click.argument("name")
+def show(target: Target, name: str) -> None:
+    """One topic: who publishes, who subscribes, what is retained, which attributes it has."""
+    show_values(target, target.administer("topic.show", name=name))
+
+
+@topic.command("clear-retained")
+@target_options
+@click.argument("name")
+@click.option("--pattern", "is_pattern", is_flag=True, help="NAME has wildcards: clear many.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clear_retained(target: Target, name: str, is_pattern: bool, yes: bool) -> None:
+    """Drop what is retained on topic NAME; counted, and in the history."""
+    if not yes:
+        click.confirm(f"Drop what is retained on {name}?", abort=True, err=True)
+    key = "pattern" if is_pattern else "name"
+    count = target.administer("topic.clear_retained", **{key: name})
+    target.say(f"{name}: {count} retained cleared", {"topic": name, "cleared": count})
+
+
+@subscription.command()
+@target_options
+@click.argument("name")
+@click.option("--topic", "topic_", required=True, help="Its topic, with wildcards if need be.")
+@click.option("--queue", required=True, help="The queue that gets what it takes.")
+@_SCHEME
+@click.option("--selector", default="", help="Only messages that fit.")
+@click.option("--correlation-id", default="", help="Of what it puts into the queue.")
+@click.option("--new-only", is_flag=True, help="Without what is retained now.")
+def create(
+    target: Target,
+    name: str,
+    topic_: str,
+    queue: str,
+    scheme: str,
+    selector: str,
+    correlation_id: str,
+    new_only: bool,
+) -> None:
+    """An administrative subscription: what is published goes into a queue until it is deleted."""
+    target.administer(
+        "subscription.create",
+        name=name,
+        topic=topic_,
+        queue=queue,
+        scheme=scheme,
+        selector=selector,
+        correlation_id=correlation_id,
+        retained="NEW" if new_only else "ALL",
+    )
+    said = {"subscription": name, "topic": topic_, "queue": queue}
+    target.say(f"{name}: {topic_} goes into {queue}", said)
+
+
+@subscription.command()
+@target_options
+@click.argument("name")
+@click.option("--topic", "topic_", default="", help="Where several topics have one of that name.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(target: Target, name: str, topic_: str, yes: bool) -> None:
+    """End a durable subscription with what waits for it; counted, and in the history."""
+    if not yes:
+        click.confirm(f"End {name} with all that waits for it?", abort=True, err=True)
+    count = target.administer("subscription.delete", name=name, topic=topic_)
+    said = {"subscription": name, "discarded": count}
+    target.say(f"{name}: ended, {count} messages discarded", said)

@@ -1,0 +1,33 @@
+"""The kinds of values in hms.conf that only topics and their subscriptions have."""
+
+from typing import Any
+
+from boot.kinds import Refused, shown
+from field_buffer.catalogue import TopicStringError
+from hms.engine.topics import check_topic, is_given
+
+TEXT_CHARACTERS_MAX = 1024
+
+
+def boolean(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise Refused(f"must be true or false, not {shown(value)}")
+    return value
+
+
+def text(value: Any) -> str:
+    """A short text, or nothing."""
+    if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX:
+        raise Refused(f"must be a text of at most {TEXT_CHARACTERS_MAX} characters")
+    return value
+
+
+def topic_string(value: Any) -> str:
+    """A topic string; every character is legal, / ends a level."""
+    if not isinstance(value, str) or not is_given(value):
+        raise Refused(f'must be a topic such as "Sports/Football", not {shown(value)}')
+    try:
+        return check_topic(value)
+    except TopicStringError as fault:
+        raise Refused(str(fault.detail)) from fault

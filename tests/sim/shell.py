@@ -1,0 +1,132 @@
+"""The shell of the simulation: it drives the library's own operations (hms.client.*_steps), as
+driver.py does with threads and aio.py in an event loop. A wait is a condition of the simulation.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hms.client.consumer_steps import ConsumerSteps
+from hms.client.inbox import Delivered, Inbox, Stamp
+from hms.client.making import Making
+from hms.client.opening import Opening
+from hms.client.pages import Pages
+from hms.client.producer_steps import ProducerSteps
+from hms.client.sending import Sender
+from hms.client.tickets import SendOptions
+from tpmon.asking import Asking
+from tpmon.link import State
+from tpmon.steps import FOREVER, Outside, Steps, Wait
+
+if TYPE_CHECKING:
+    from tests.sim.client import Client, Condition
+
+_T = TypeVar("_T")
+Driven = Generator["Condition", None, _T]
+
+
+class Shell:
+    """What the operations need of a connection."""
+
+    lock = contextlib.nullcontext()
+    request_timeout_s = 1e9
+    answer_to = Asking.answer_to
+    too_late = Asking.too_late
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self.link = client.link
+        self.flush = client.flush
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the node knows the client."""
+        return self._client.is_up
+
+    @property
+    def is_ended(self) -> bool:
+        """Never: a client that vanishes does so without a word."""
+        return self.link.state is State.ENDED
+
+    def outage_ends_by(self, _patience_s: float) -> float:
+        """Nobody loses patience."""
+        return FOREVER
+
+    def drive(self, steps: Steps[_T], *, is_cancelled: Callable[[], bool] = bool) -> Driven[_T]:
+        """Run an operation; is_cancelled: asked while it waits, whether that is enough."""
+        try:
+            step = next(steps)
+            while True:
+                self.flush()
+                if _must_wait(step):
+                    is_done = step.is_done
+                    yield lambda is_done=is_done: is_done() or is_cancelled()
+                    if not is_done():
+                        step = steps.throw(asyncio.CancelledError())
+                        continue
+                step = steps.send(_outcome(step))
+        except StopIteration as ended:
+            return ended.value
+
+    def at_once(self, steps: Steps[_T]) -> _T:
+        """Run an operation that has nothing to wait for."""
+        for _ in (driven := _Result(self.drive(steps))):
+            raise AssertionError("it waits")
+        return driven.value
+
+
+class _Result:
+    """Iterates over a generator and keeps what it returns."""
+
+    def __init__(self, driven: Driven[Any]) -> None:
+        self._driven = driven
+        self.value: Any = None
+
+    def __iter__(self) -> Driven[None]:
+        self.value = yield from self._driven
+
+
+def _must_wait(step: Wait | Outside) -> bool:
+    return isinstance(step, Wait) and not step.is_done() and step.deadline > monotonic()
+
+
+def _outcome(step: Wait | Outside) -> object:
+    return bool(step.is_done()) if isinstance(step, Wait) else step.call()
+
+
+class Consumer(ConsumerSteps):
+    """A consumer whose messages stay as they were delivered."""
+
+    def __init__(self, session: "Session", inbox: Inbox, opening: Opening) -> None:
+        super().__init__(session, inbox)
+        self.opening = opening
+        self.inbox = inbox
+
+    def _message(self, delivered: Delivered, _stamp: Stamp) -> Any:
+        return delivered
+
+
+class Producer(ProducerSteps):
+    """A producer."""
+
+    def __init__(
+        self, session: "Session", sender: Sender, options: SendOptions, opening: Opening
+    ) -> None:
+        super().__init__(session, sender, options)
+        self.opening = opening
+        self.sender = sender
+
+
+class Session(Making[Producer, Consumer, Pages]):
+    """A session; what it makes is returned before it is granted, as in asyncio."""
+
+    def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
+        return Producer(self, sender, options, opening)
+
+    def _consumer(self, inbox: Inbox, opening: Opening) -> Consumer:
+        return Consumer(self, inbox, opening)
+
+    def _browser(self, pages: Pages) -> Pages:
+        return pages
