@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from boot.clock import EvenClock
-from boot.config import Config, Node, Queue, Topic
+from boot.config import Config, Node, Queue, Subscription, Topic
 from boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
 from hms.store.journal.ring import LogLimits
@@ -52,28 +52,35 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         prefetch_max=node.prefetch_max,
         frames_in_flight_max=node.max_requests,
         passing_bytes_max=node.max_pending_bytes,
-        is_topics_open=node.open_topics,
-        is_topics_strict=node.strict_topics,
-        topic_life_ms=round(node.topic_life_s * 1000),
-        topics_max=node.max_topics,
-        topic_characters_max=node.max_topic_length,
-        topic_levels_max=node.max_topic_levels,
-        retained_max=node.max_retained,
-        retained_bytes_max=node.max_retained_bytes,
+        **_topics(node),
         definitions_bytes_max=definitions_bytes_max(node),
         destinations=tuple(_destination(place) for place in places),
-        subscriptions=tuple(
-            SubscriptionSettings(
-                one.name,
-                one.topic,
-                one.selector,
-                one.scheme,
-                one.queue,
-                one.correlation_id,
-                one.retained,
-            )
-            for one in config.subscriptions_of(node)
-        ),
+        subscriptions=tuple(map(_subscription, config.subscriptions_of(node))),
+    )
+
+
+def _topics(node: Node) -> dict[str, Any]:
+    return {
+        "is_topics_open": node.open_topics,
+        "is_topics_strict": node.strict_topics,
+        "topic_life_ms": round(node.topic_life_s * 1000),
+        "topics_max": node.max_topics,
+        "topic_characters_max": node.max_topic_length,
+        "topic_levels_max": node.max_topic_levels,
+        "retained_max": node.max_retained,
+        "retained_bytes_max": node.max_retained_bytes,
+    }
+
+
+def _subscription(one: Subscription) -> SubscriptionSettings:
+    return SubscriptionSettings(
+        one.name,
+        one.topic,
+        one.selector,
+        one.scheme,
+        one.queue,
+        one.correlation_id,
+        one.retained,
     )
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from hms.engine.engine import Engine
 from hms.store.interface import Store
 
+GARBAGE_THRESHOLDS = (50_000, 50, 1000)
+"""Waiting messages are no garbage: looking through all of them every 700 new ones would cost more
+than delivering them. What the engine drops holds no cycles."""
 TELL_EVERY_S = 0.5
 LOOK_EVERY = 1024
 """Records between two looks at the clock."""
@@ -31,5 +34,6 @@ def recover(engine: Engine, store: Store, tell: Tell) -> int:
         recovery.finish()
     finally:
         gc.enable()
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.freeze()
     return records

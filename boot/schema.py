@@ -1,11 +1,10 @@
 """Every section and key of hms.conf: what it may be, its default, and why it is there.
 
 The reader in config.py, the sample file and docs/reference/configuration.md follow this table; a
-test holds them together. `later` names words of Tmax, or of features to come, that are refused
-with a reason instead of being reported as unknown.
+test holds them together. `later` names words of Tmax, or of what is to come, refused with a reason.
 """
 
-from boot import kinds, kinds_topics
+from boot import kinds
 from boot.keys import ABSENT, Key, Section
 from boot.schema_node import CLUSTER, DOMAIN, NODE, SVRGROUP, WARM_COLD
 from boot.schema_topics import OF_SUBSCRIPTION, OF_TOPIC
@@ -218,13 +217,6 @@ SUBSCRIPTION = Section(
     ("hms", "subscription"),
     "A durable subscription that exists from boot, before its first consumer comes.",
     (
-        Key(
-            "topic",
-            kinds_topics.topic_string,
-            None,
-            "The topic, by its name or its topic string, with wildcards if need be.",
-            is_required=True,
-        ),
         *OF_SUBSCRIPTION,
         Key(
             "selector",

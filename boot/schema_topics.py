@@ -82,6 +82,13 @@ OF_TOPIC = (
 
 OF_SUBSCRIPTION = (
     Key(
+        "topic",
+        kinds_topics.topic_string,
+        None,
+        "The topic, by its name or its topic string, with wildcards if need be.",
+        is_required=True,
+    ),
+    Key(
         "scheme",
         kinds.choice("TOPIC", "CHARACTER"),
         "TOPIC",

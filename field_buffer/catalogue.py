@@ -660,7 +660,10 @@ class StoreCorrupt(TpSystem):
     text: ClassVar[str] = (
         "the log is damaged: {file} at offset {offset}, sequence number {lsn}: {detail}"
     )
-    cure_text: ClassVar[str] = "Restore the file from a backup. Nothing was changed."
+    cure_text: ClassVar[str] = (
+        "Nothing was changed. `hms store verify` tells all that is damaged; restore those "
+        "files from a backup, or save the rest with `hms store salvage`."
+    )
 
 
 class StoreFormatUnknown(TpSystem):

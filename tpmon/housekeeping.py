@@ -14,6 +14,7 @@ from hms.engine.messages import StoredMessage
 from hms.store.interface import Store
 from tpmon.bodies import Bodies
 
+RESTATED_AT_ONCE = 256
 Change = Callable[[Callable[[Effects, int], None]], None]
 
 
@@ -24,6 +25,8 @@ class Housekeeping:
         self._engine, self._store, self._change = engine, store, change
         self._bodies = Bodies(store)
         self._running = threading.Lock()
+        self._restated_in = 0
+        """The segments from this one on tell of all sends and commits that are remembered."""
         self.wait_for_log: Callable[[], None] = lambda: None
         """Called between pieces: returns when the log's backlog is small."""
 
@@ -52,8 +55,21 @@ class Housekeeping:
             found = [(message, self._bodies.of(message)) for message in messages]
             self._move(segment, found)
             self.wait_for_log()
-        self._change(lambda fx, _now: self._engine.restate(fx))
+        if segment >= self._restated_in:
+            self._restate()
         self._store.cleaned(segment)
+
+    def _restate(self) -> None:
+        """Once per turn of the ring: later segments tell themselves of what came later."""
+        self._restated_in = self._store.newest_segment
+        keys: list[tuple[int, int]] = []
+        self._change(lambda _fx, _now: keys.extend(self._engine.remembered()))
+        for start in range(0, len(keys), RESTATED_AT_ONCE):
+            self._restate_some(keys[start : start + RESTATED_AT_ONCE])
+            self.wait_for_log()
+
+    def _restate_some(self, keys: Sequence[tuple[int, int]]) -> None:
+        self._change(lambda fx, _now: self._engine.restate(keys, fx))
 
     def _next(self, segment: int) -> list[StoredMessage]:
         found: list[StoredMessage] = []

@@ -124,6 +124,8 @@ class Requests:
             request.scheme,
             request.retained,
             request.life_ms,
+            request.queue,
+            request.correlation_id,
         )
         self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
         if request.listener:

@@ -6,7 +6,7 @@ import click
 
 from boot.cli.target import Target, show_table, show_values, target_options
 
-__all__ = ["group", "queue", "server", "service", "session"]
+__all__ = ["group", "queue", "session"]
 
 
 def _listing(verb: str, said: str, empty: str) -> Callable[..., None]:

@@ -96,12 +96,15 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         scheme: str = "TOPIC",
         retained: str = "ALL",
         life_s: float = 0,
+        into: Queue | str | None = None,
+        correlation_id: str = "",
     ) -> _C:
         """A subscriber; durable: the name of a subscription that outlives it; shared: others may
         share that one, or with `name` one that is not durable (F-E6); no_local: not what this
         connection publishes; scheme: TOPIC with wildcards + and #, or CHARACTER with * and ?;
         retained: ALL, only NEW publications, or by REQUEST; life_s: of a durable subscription, 0
-        for ever. The rest as of consumer(). DurableNameInUse, TopicStringError."""
+        for ever; into: a queue that gets what it takes, with correlation_id, instead of this
+        subscriber. The rest as of consumer(). DurableNameInUse, TopicStringError."""
         destination = topic_of(topic) if isinstance(topic, str) else topic
         if not isinstance(destination, Topic):
             raise InvalidArgument(what="subscriber()", detail=f"{destination} is not a topic")
@@ -109,6 +112,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         options |= {"durable": durable or "", "is_no_local": no_local, "is_shared": shared}
         options |= _redelivery(redelivery_delay_s, is_ordered=ordered)
         options |= {"scheme": scheme, "retained": retained, "life_ms": _life_ms(life_s)}
+        options |= {"queue": _queue_name(into), "correlation_id": correlation_id}
         return self._consume(destination, prefetch, ordered, options)
 
     def topic(self, string: str) -> Topic:
@@ -160,6 +164,13 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
 
     def _browser(self, pages: Pages) -> _B:
         raise NotImplementedError
+
+
+def _queue_name(into: Queue | str | None) -> str:
+    target = parse_destination(into) if into is not None else None
+    if isinstance(target, Topic):
+        raise InvalidArgument(what="into", detail=f"{target} is not a queue")
+    return target.name if target is not None else ""
 
 
 def _life_ms(life_s: float) -> int:

@@ -22,6 +22,8 @@ OWN_BLOCK_MESSAGES = 32
 NOWHERE = -1
 RECORD_BYTES = 64
 """About what a message takes in the log beside its head and body."""
+HOLDER_BYTES = 16
+"""About what each further place takes there that holds it."""
 
 
 class Block:
@@ -44,6 +46,7 @@ class Block:
         holders = message.holders
         if isinstance(holders, set) and len(holders) > 1:
             holders.discard(number)
+            self._blocks.live_bytes -= HOLDER_BYTES
         else:
             self.free(message)
 
@@ -53,7 +56,7 @@ class Block:
             return
         self.messages[message.slot] = None
         self.live -= 1
-        self._blocks.live_bytes -= message.length + RECORD_BYTES
+        self._blocks.live_bytes -= _log_bytes(message)
         if not self.live:
             self._blocks.forget(self)
 
@@ -62,12 +65,13 @@ class Block:
         if message.is_paged:
             self._blocks.paged_bytes += message.length - message.head_bytes
         if self.messages[message.slot] is message:
+            self._blocks.live_bytes += HOLDER_BYTES
             hold([message], number)
         else:
             message.holders = number
             self.messages[message.slot] = message
             self.live += 1
-            self._blocks.live_bytes += message.length + RECORD_BYTES
+            self._blocks.live_bytes += _log_bytes(message)
             if self.segment != NOWHERE:
                 self._blocks.landed(self)
 
@@ -132,6 +136,8 @@ class Blocks:
             message.block = block
             message.slot = slot
         self.live_bytes += sum([m.length for m in messages]) + RECORD_BYTES * len(messages)
+        further = [len(m.holders) - 1 for m in messages if isinstance(m.holders, set)]
+        self.live_bytes += HOLDER_BYTES * sum(further)
         return _Landing(block, first, first + len(messages))
 
     def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> _Landing | None:
@@ -175,6 +181,13 @@ class Blocks:
         if filled and (not block.live or filled + count > BLOCK_MESSAGES):
             self._open = Block(self)
         return self._open
+
+
+def _log_bytes(message: StoredMessage) -> int:
+    """About what a message takes in the log."""
+    holders = message.holders
+    more = len(holders) - 1 if isinstance(holders, set) else 0
+    return message.length + RECORD_BYTES + more * HOLDER_BYTES
 
 
 def lies_in(message: StoredMessage, segment: int) -> bool:

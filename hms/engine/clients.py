@@ -18,8 +18,9 @@ from hms.engine.selector import Selector
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settling import Return, give_back_all
 from hms.engine.state import State
-from hms.engine.subscribing import ConsumerRequest, end_passing, subscribe
+from hms.engine.subscribing import ConsumerRequest, subscribe
 from hms.engine.transactions import undo
+from hms.engine.unsubscribing import end_passing
 
 ACK_MODES = range(4)
 
@@ -133,6 +134,8 @@ def open_consumer(
         raise IllegalState(what="listener", detail="the session is not asynchronous")
     selector = Selector(request.selector) if request.selector.strip() else None
     place: Queue | Subscription
+    if request.queue and request.kind != "topic":
+        raise InvalidArgument(what="queue", detail="only a topic's messages are put into one")
     if request.kind == "topic":
         place = subscribe(state, connection, request, fx)
     else:

@@ -56,13 +56,14 @@ def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> No
     topic and its other subscribers go on (F-E8)."""
     line = place.line
     out = sum(c.out_bytes + OVERHEAD_BYTES * len(c.out) for c in place.consumers)
+    dropped: list[StoredMessage] = []
+    expired: list[StoredMessage] = []
     while line.waiting_count and line.size_bytes - out > state.settings.passing_bytes_max:
-        expired: list[StoredMessage] = []
-        dropped = line.take(1, 1, state.now_ms, expired)
-        for message in dropped:
+        for message in line.take(1, 1, state.now_ms, expired):
             line.settle(message)
-        discard(state, place, dropped, Cause.LIMIT, fx)
-        discard(state, place, expired, Cause.EXPIRED, fx)
+            dropped.append(message)
+    discard(state, place, dropped, Cause.LIMIT, fx)
+    discard(state, place, expired, Cause.EXPIRED, fx)
 
 
 def dispatch_due(state: State, fx: Effects) -> None:

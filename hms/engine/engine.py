@@ -11,6 +11,7 @@ from typing import Any
 from field_buffer.catalogue import IllegalState
 from field_buffer.errors import FieldValue
 from hms.engine import (
+    booting,
     clients,
     inspect,
     listening,
@@ -19,8 +20,8 @@ from hms.engine import (
     retaining,
     sending,
     settling,
-    subscribing,
     transactions,
+    unsubscribing,
     watching,
 )
 from hms.engine.deadletters import body_came
@@ -54,7 +55,7 @@ class Engine:
 
     def boot(self, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
         """Begin to work after recovery; is_warm None: as configured."""
-        recovery.boot(self.state, now_ms, is_warm, version, fx)
+        booting.boot(self.state, now_ms, is_warm, version, fx)
 
     def stopped(self, now_ms: int, fx: Effects) -> None:
         """Note in the log that the node stopped in order."""
@@ -89,9 +90,13 @@ class Engine:
         self.state.at(now_ms)
         moving.move(self.state, segment, found, fx)
 
-    def restate(self, fx: Effects) -> None:
+    def remembered(self) -> list[tuple[int, int]]:
+        """Clients and the handles of theirs of which an old segment knew what was taken."""
+        return self.state.memories.keys()
+
+    def restate(self, keys: Sequence[tuple[int, int]], fx: Effects) -> None:
         """Tell the log again what else an old segment knew."""
-        moving.restate(self.state, fx)
+        moving.restate(self.state, keys, fx)
 
     # bodies that are in the log only
 
@@ -180,7 +185,7 @@ class Engine:
     ) -> None:
         """End a durable subscription."""
         self.state.at(now_ms)
-        subscribing.unsubscribe(self.state, destination, name, topic, scheme, fx)
+        unsubscribing.unsubscribe(self.state, destination, name, topic, scheme, fx)
 
     def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:
         """Give a subscriber what is retained, again (SU-19, SU-22); how many."""
@@ -190,7 +195,7 @@ class Engine:
             detail = f"{place.name} is a queue; only topics retain"
             raise IllegalState(what="request_retained()", detail=detail)
         count = retaining.request_retained(self.state, place, fx)
-        dispatch(self.state, place, fx)
+        dispatch(self.state, place.queue or place, fx)
         return count
 
     def watch(self, connection: int, kind: str, destination: str) -> bool:
@@ -373,7 +378,7 @@ class Engine:
             if due and place is state.space.place:
                 retaining.forget_expired(state, due)
             discard(state, place, due, Cause.EXPIRED, fx)
-        subscribing.end_overdue(state, fx)
+        unsubscribing.end_overdue(state, fx)
         state.space.prune(state.now_ms)
 
 

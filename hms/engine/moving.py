@@ -113,11 +113,11 @@ def _ids_out(state: State, place: Queue | Subscription) -> set[int]:
     return ids
 
 
-def restate(state: State, fx: Effects) -> None:
-    """Tell again which sends and commits were taken."""
-    for producers in _chunks(state.memories.producers_taken()):
+def restate(state: State, keys: Sequence[tuple[int, int]], fx: Effects) -> None:
+    """Tell again which sends and commits of these were taken."""
+    for producers in _chunks(state.memories.producers_taken(keys)):
         fx.records.append(memory(Memory(producers=producers)))
-    commits = state.memories.commits_taken()
+    commits = state.memories.commits_taken(keys)
     per_record = MEMORY_BYTES // TAKEN_BYTES
     for start in range(0, len(commits), per_record):
         fx.records.append(memory(Memory(commits=commits[start : start + per_record])))

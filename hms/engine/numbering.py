@@ -6,7 +6,7 @@ that comes again after a reconnect is answered as it was, not stored twice (F-D9
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from field_buffer.catalogue import NodeFailed
@@ -116,16 +116,23 @@ class Memories:
         if len(self._commits) > self._entries_max:
             self._commits.popitem(last=False)
 
-    def producers_taken(self) -> Iterator[ProducerTaken]:
-        """What is remembered of producers, least recently used first."""
-        for (client_uid, handle), memory in self._producers.items():
+    def keys(self) -> list[tuple[int, int]]:
+        """Client and handle of all that is remembered, least recently used first."""
+        return list(dict.fromkeys([*self._producers, *self._commits]))
+
+    def producers_taken(self, keys: Iterable[tuple[int, int]]) -> Iterator[ProducerTaken]:
+        """What is remembered of producers."""
+        for client_uid, handle in keys:
+            memory = self._producers.get((client_uid, handle))
+            if memory is None:
+                continue
             recent = [(first, *taken) for first, taken in memory.recent.items()]
             last, forgotten = memory.last_sequence, memory.forgotten
             yield ProducerTaken(client_uid, handle, last, recent, forgotten)
 
-    def commits_taken(self) -> list[tuple[int, int, int]]:
-        """Client, session and number of the commits remembered, least recently used first."""
-        return [(*key, number) for key, number in self._commits.items()]
+    def commits_taken(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        """Client, session and number of the commits remembered."""
+        return [(*key, self._commits[key]) for key in keys if key in self._commits]
 
     def restore(self, remembered: Memory) -> None:
         """Take over what the log restated."""

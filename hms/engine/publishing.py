@@ -41,8 +41,7 @@ def store_publication(
     transaction held it: then it goes out all the same, as what is sent to a queue does."""
     producer = batch.producer
     destination, node = producer.destination, producer.node
-    assert isinstance(destination, Topic), "a queue's batch is no publication"
-    assert node is not None, "a topic's producer has a topic"
+    assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018
     audience = audience_of(state, producer.topic)
     pack, at = batch.pack, retained_at(rows)
     if at is not None or _must_say(producer, audience):

@@ -143,7 +143,9 @@ class TopicSpace:
         self.index.add(pattern, subscription.order, subscription)
         if subscription.ends_at_ms:
             self.mortal[subscription.order] = subscription
-        if subscription.name:
+        if subscription.is_durable:  # in the log a new one may come before the end of the old one
+            self._named[subscription.key] = subscription
+        elif subscription.name:
             self._named.setdefault(subscription.key, subscription)
         subscription.topic.subscriptions.append(subscription)
 

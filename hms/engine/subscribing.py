@@ -7,6 +7,7 @@ record that defines it, so that a crash in between leaves neither or both.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -15,16 +16,16 @@ from field_buffer.catalogue import (
     DurableNameInUse,
     IllegalState,
     InvalidArgument,
-    SubscriptionNotFound,
 )
-from hms.engine.dispatch import discard, dispatch
+from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.retaining import deliver_retained, wanted_by
 from hms.engine.sessions import Connection
 from hms.engine.state import State
 from hms.engine.topics import Pattern, Scheme, Wants
-from hms.records import PLACEMENT_BYTES_MAX, Cause, Definition, defined, group, undefined
+from hms.engine.unsubscribing import is_in_use, remove_subscription
+from hms.records import PLACEMENT_BYTES_MAX, Cause, Definition, defined, group
 
 LIFE_MS_MAX = 100 * 366 * 86_400_000
 
@@ -50,6 +51,9 @@ class ConsumerRequest:
     scheme: str = ""
     retained: str = ""
     life_ms: int = 0
+    queue: str = ""
+    """Where what it takes is put; then nothing comes to the consumer itself."""
+    correlation_id: str = ""
 
 
 def subscribe(
@@ -66,10 +70,15 @@ def subscribe(
         shared = state.space.named(pattern, wanted.name, is_durable=False)
         if shared is not None and shared.is_shared:
             return _same(shared, wanted)
-    subscription = Subscription(topic, wanted, is_durable=False)
+    queue = state.queue(request.queue) if request.queue else None
+    subscription = Subscription(topic, wanted, is_durable=False, queue=queue)
     retained = wanted_by(state, subscription) if subscription.wants is Wants.ALL else []
     state.space.add(subscription, state.now_ms)
-    deliver_retained(state, subscription, retained, fx, is_new=True)
+    records = deliver_retained(state, subscription, retained, fx, is_new=True)
+    if records:  # into a queue: those outlive the subscription
+        fx.records.append(group(0, 0, 0, state.now_ms, records))
+    if queue is not None:
+        dispatch(state, queue, fx)
     return subscription
 
 
@@ -81,6 +90,24 @@ def _wanted(
     pattern: Pattern,
 ) -> Definition:
     """How the log would know the subscription."""
+    _check_options(request)
+    return definition_of(
+        topic,
+        pattern,
+        request.durable or request.name,
+        request.retained,
+        selector=request.selector.strip(),
+        is_no_local=request.is_no_local,
+        client_id=connection.client_id,
+        is_shared=request.is_shared,
+        queue=state.queue(request.queue).number if request.queue else 0,
+        correlation_id=request.correlation_id,
+        created_ms=state.now_ms if request.life_ms else 0,
+        life_ms=request.life_ms,
+    )
+
+
+def _check_options(request: ConsumerRequest) -> None:
     if request.retained and request.retained not in Wants.__members__:
         detail = f"{request.retained!r} is none of ALL, NEW and REQUEST"
         raise InvalidArgument(what="retained", detail=detail)
@@ -89,20 +116,21 @@ def _wanted(
         raise InvalidArgument(what="life of a subscription", detail=detail)
     if request.life_ms and not request.durable:
         raise InvalidArgument(what="life of a subscription", detail="only a durable one has one")
+
+
+def definition_of(
+    topic: Topic, pattern: Pattern, name: str, retained: str, **more: Any
+) -> Definition:
+    """How the log would know a subscription to a pattern; its number is given when it begins."""
     return Definition(
         0,
         "subscription",
-        request.durable or request.name,
+        name,
         topic.number,
-        request.selector.strip(),
-        request.is_no_local,
-        connection.client_id,
-        request.is_shared,
         topic_string="" if pattern.text == topic.string else pattern.text,
         scheme="" if pattern.scheme is Scheme.TOPIC else pattern.scheme.value,
-        retained="" if request.retained == Wants.ALL else request.retained,
-        created_ms=state.now_ms if request.life_ms else 0,
-        life_ms=request.life_ms,
+        retained="" if retained == Wants.ALL else retained,
+        **more,
     )
 
 
@@ -112,24 +140,33 @@ def _durable(
     """Continue a durable subscription, or make it; a changed selector begins a new one (JMS 3.1
     §8.3.3)."""
     known = state.space.named(pattern, wanted.name, is_durable=True)
-    if known is not None:
-        old = known.definition
-        if known.queue is not None:
-            detail = f"what it takes is put into queue {known.queue.name}; consume from there"
-            raise IllegalState(what=f"subscription {known.name}", detail=detail)
-        if old.is_configured:
-            return _configured(known, wanted)
-        if known.consumers and wanted.is_shared and old.is_shared:
-            return _same(known, wanted)
-        if known.consumers:
-            raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
-        is_same = (old.selector, old.is_no_local) == (wanted.selector, wanted.is_no_local)
-        if is_same and not known.is_over(state.now_ms):
-            return known
-        if is_in_use(known):
-            raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
-        remove_subscription(state, known, Cause.UNSUBSCRIBED, fx)
+    if known is None:
+        return define_durable(state, topic, wanted, fx)
+    if known.queue is not None and known.definition.queue != wanted.queue:
+        detail = f"what it takes is put into queue {known.queue.name}; consume from there"
+        raise IllegalState(what=f"subscription {known.name}", detail=detail)
+    if known.definition.is_configured:
+        return _configured(known, wanted)
+    if known.consumers and wanted.is_shared and known.definition.is_shared:
+        return _same(known, wanted)
+    if known.consumers:
+        raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
+    if _chosen(known.definition) == _chosen(wanted) and not known.is_over(state.now_ms):
+        return known
+    if is_in_use(known):
+        raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
+    remove_subscription(state, known, Cause.UNSUBSCRIBED, fx)
     return define_durable(state, topic, wanted, fx)
+
+
+def _chosen(definition: Definition) -> tuple[str, bool, int, str]:
+    """What makes it another subscription when it changes."""
+    return (
+        definition.selector,
+        definition.is_no_local,
+        definition.queue,
+        definition.correlation_id,
+    )
 
 
 def _configured(known: Subscription, wanted: Definition) -> Subscription:
@@ -176,57 +213,3 @@ def _check_definitions(state: State, wanted: Definition) -> None:
     most = limit // PLACEMENT_BYTES_MAX
     if durable >= most:
         raise ConsumerLimit(what="durable subscriptions", count=durable, limit=most)
-
-
-# their end
-
-
-def end_passing(state: State, subscription: Subscription) -> None:
-    """A subscription that is not durable ends; a transaction may still hold some of it."""
-    subscription.is_removed = True
-    state.space.remove(subscription, state.now_ms)
-    for message in subscription.line.everything():
-        subscription.line.remove(message)
-        state.waiting_bytes -= message.size_bytes
-
-
-def unsubscribe(
-    state: State, destination: str, name: str, topic: str, scheme: str, fx: Effects
-) -> None:
-    """End a durable subscription; what waits for it is discarded and counted."""
-    _, pattern = state.space.wanted(destination, topic, scheme)
-    subscription = state.space.named(pattern, name, is_durable=True)
-    said = destination or topic
-    if subscription is None:
-        raise SubscriptionNotFound(name=name, destination=said)
-    if is_in_use(subscription):
-        raise DurableNameInUse(name=name, destination=said)
-    remove_subscription(state, subscription, Cause.UNSUBSCRIBED, fx)
-
-
-def is_in_use(subscription: Subscription) -> bool:
-    """It has a consumer, or an open transaction holds what one of its consumers took: it cannot end
-    (JMS 3.1 §4.3.1)."""
-    return bool(subscription.consumers) or subscription.line.out_count > 0
-
-
-def remove_subscription(
-    state: State, subscription: Subscription, cause: Cause, fx: Effects
-) -> None:
-    """A durable subscription ends, and what waits for it with it; what its queue has stays there
-    (SU-13)."""
-    line = subscription.line
-    waiting = line.everything()
-    for message in waiting:
-        line.remove(message)
-    discard(state, subscription, waiting, cause, fx)
-    state.undefine(subscription)
-    fx.records.append(undefined(subscription.number))
-
-
-def end_overdue(state: State, fx: Effects) -> None:
-    """Durable subscriptions whose life is over go as soon as nobody uses them (SU-11)."""
-    overdue = [s for s in state.space.mortal.values() if s.is_over(state.now_ms)]
-    for subscription in overdue:
-        if not is_in_use(subscription):
-            remove_subscription(state, subscription, Cause.UNSUBSCRIBED, fx)

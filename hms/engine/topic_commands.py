@@ -16,9 +16,10 @@ from hms.engine.places import Subscription
 from hms.engine.retaining import clear, take_away
 from hms.engine.selector import Selector
 from hms.engine.state import State
-from hms.engine.subscribing import define_durable, is_in_use, remove_subscription
+from hms.engine.subscribing import define_durable, definition_of
 from hms.engine.topics import NO_LIMITS, Pattern, Scheme, TopicNode, Wants
-from hms.records import Cause, Definition
+from hms.engine.unsubscribing import is_in_use, remove_subscription
+from hms.records import Cause
 
 Arguments = Mapping[str, FieldValue]
 LISTED_MAX = 10_000
@@ -74,18 +75,15 @@ def subscription_create(state: State, arguments: Arguments, fx: Effects) -> None
     selector = str(arguments.get("selector") or "").strip()
     if selector:
         Selector(selector)
-    wanted = Definition(
-        0,
-        "subscription",
+    wanted = definition_of(
+        topic,
+        pattern,
         name,
-        topic.number,
-        selector,
+        retained,
+        selector=selector,
         is_shared=True,
-        topic_string="" if pattern.text == topic.string else pattern.text,
-        scheme="" if pattern.scheme is Scheme.TOPIC else pattern.scheme.value,
         queue=queue.number,
         correlation_id=str(arguments.get("correlation_id") or ""),
-        retained="" if retained == Wants.ALL else retained,
     )
     define_durable(state, topic, wanted, fx)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from field_buffer.packing import Row
+from hms.history.heads import HEAD_FIELDS, NO_FIELDS, head_fields
 from hms.records import (
     Cause,
     Definition,
@@ -23,7 +24,6 @@ from hms.records import (
     decode_ranges,
     decode_sent,
 )
-from hms.history.heads import HEAD_FIELDS, NO_FIELDS, head_fields
 
 __all__ = ["COLUMNS", "EVENT_NAMES", "Event", "EventDecoder", "Place"]
 
@@ -64,17 +64,12 @@ _PLAIN_EVENTS = {
     RecordType.FAILED: "failed",
     RecordType.RELEASED: "released",
 }
-_DISCARDS = {
-    Cause.NONE: "discarded",
+_DISCARDS = dict.fromkeys(Cause, "discarded") | {
     Cause.EXPIRED: "expired",
     Cause.DEAD_LETTERED: "dead_lettered",
     Cause.PURGED: "purged",
-    Cause.COLD: "discarded",
-    Cause.LIMIT: "discarded",
-    Cause.UNSUBSCRIBED: "discarded",
-    Cause.MOVED: "moved",
-    Cause.REPLACED: "discarded",
     Cause.CLEARED: "purged",
+    Cause.MOVED: "moved",
 }
 EVENT_NAMES = ("sent", "forwarded", *_PLAIN_EVENTS.values(), *dict.fromkeys(_DISCARDS.values()))
 

@@ -44,7 +44,7 @@ def plan(path: PathName, scope: Scope) -> list[Part]:
     """The parts of the history that hold what is asked for, oldest first."""
     # In this order: a segment that begins after the newest record was found is left out below.
     end = last_lsn(path) + 1
-    segments = [segment for segment in list_segments(path) if not segment.is_blank]
+    segments = list_segments(path)
     if scope.until_offset is not None:
         end = min(end, scope.until_offset)
     firsts = [segment.first_lsn for segment in segments]

@@ -134,7 +134,7 @@ class TestNode:
     def _await_ready(self, reader: int) -> None:
         assert self._process is not None
         said, until = b"", time.monotonic() + BOOT_TIMEOUT_S
-        while b"\n" not in said:
+        while b"\n" not in said or said.startswith(b"progress "):
             left = until - time.monotonic()
             if left <= 0 or not select.select([reader], [], [], left)[0]:
                 self._process.kill()
@@ -145,7 +145,8 @@ class TestNode:
             part = os.read(reader, 65536)
             if not part:
                 break
-            said += part
+            said = _without_progress(said + part)
+            until = time.monotonic() + BOOT_TIMEOUT_S
         word = said.decode(errors="replace").strip()
         if word != "ready":
             code = self._process.wait(STOP_TIMEOUT_S)
@@ -157,6 +158,13 @@ class TestNode:
             return self._process.returncode if self._process is not None else 0
         os.kill(self._pid, number)
         return self._process.wait(timeout_s)
+
+
+def _without_progress(said: bytes) -> bytes:
+    """What a booting node told besides how much of its store it has read."""
+    while said.startswith(b"progress ") and b"\n" in said:
+        said = said.partition(b"\n")[2]
+    return said
 
 
 @contextmanager

@@ -121,6 +121,17 @@ def test_a_configured_subscription_puts_topics_into_a_queue(session):
     assert message.properties["n"] == 1
 
 
+def test_a_subscriber_may_have_its_topics_put_into_a_queue(session):
+    """SU-13, SU-c: until it closes; what is there stays."""
+    route = session.subscriber("Sports/x", into=hms.Queue("results"), correlation_id="x")
+    session.producer(hms.Topic("Sports/x")).send("1")
+    route.close()
+    session.producer(hms.Topic("Sports/x")).send("2")
+    inn = session.consumer(hms.Queue("results"), selector="JMSCorrelationID = 'x'")
+    assert inn.receive(WAIT_S).body == "1"
+    assert inn.receive_nowait() is None
+
+
 def test_a_publication_that_a_full_queue_must_take_is_refused(session):
     """PD-04."""
     out = session.producer(hms.Topic("strict/x"))

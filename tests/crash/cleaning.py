@@ -34,7 +34,7 @@ def cleaning_with_a_history(disk: RecordingDisk) -> None:
 
 
 def cleaning_with_a_short_history(disk: RecordingDisk) -> None:
-    """The history's oldest segments become spares, or are removed."""
+    """The history's oldest segments are removed."""
     live(disk, busy(45), SHORT_HISTORY)
     live(disk, busy(15, spare=False), SHORT_HISTORY)
 

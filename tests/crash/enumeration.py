@@ -133,7 +133,7 @@ def _read(disk: RecordingDisk) -> list[Kept]:
 
 def _check_history(disk: RecordingDisk, found: list[Kept], *, is_whole: bool) -> None:
     """A reader finds the log behind what the history keeps; where nothing is removed, all of it."""
-    segments = [info for info in list_segments(STORE, disk) if not info.is_blank]
+    segments = list_segments(STORE, disk)
     records = [record for info in segments for record in read_segment(info.file, disk=disk)]
     lsns = [(record[0], record[0] + record[2]) for record in records]
     gaps = [one for one, other in pairwise(lsns) if one[1] != other[0]]

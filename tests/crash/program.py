@@ -68,11 +68,13 @@ def without_dictionaries(records: Iterable[StoredRecord]) -> list[Kept]:
 class Run:
     """A booted journal that notes what it is told and what it confirms; an engine of few lines."""
 
-    def __init__(self, disk: RecordingDisk, setting: Setting = PLAIN) -> None:
+    def __init__(
+        self, disk: RecordingDisk, setting: Setting = PLAIN, journal: Journal | None = None
+    ) -> None:
         self.disk = disk
         self.waiting: dict[bytes, tuple[bytes, int]] = {}
         """By id: body and segment."""
-        self.journal = opened(disk, setting)
+        self.journal = journal or opened(disk, setting)
         found = [(*record[:3], bytes(record[3]), record[4]) for record in self.journal.recover()]
         for _, kind, _, body, position in found:
             self._learn(kind, body, position)

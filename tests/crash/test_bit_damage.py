@@ -10,6 +10,7 @@ import pytest
 
 from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.journal import read_segment
+from hms.store.journal.format import SEGMENT_HEADER_BYTES
 from tests.crash.program import DICTIONARY_KIND, SMALL, STORE, batches, kept, live, opened
 from tests.crash.recording import RecordingDisk
 
@@ -124,12 +125,14 @@ def served(disk, path):
 
 
 def test_the_last_segment_truncated_at_any_byte_boots_with_what_is_left(files, whole):
-    """A crash may leave any end; what lies whole before it counts."""
+    """A crash may leave any end; what lies whole before it counts. It leaves no half header."""
     last = max(files)
     data = files[last]
     cuts = range(len(data)) if IS_LONG else [*range(len(data.rstrip(b"\0")) + 40), len(data) - 1]
-    left = [outcome(files | {last: data[:at]}, whole) for at in cuts]
+    found = [outcome(files | {last: data[:at]}, whole) for at in cuts]
+    refused, left = found[:SEGMENT_HEADER_BYTES], found[SEGMENT_HEADER_BYTES:]
 
+    assert all(isinstance(error, StoreCorrupt) and error.file == last for error in refused)
     assert all(isinstance(missing, int) for missing in left)
     assert left == sorted(left, reverse=True)
     assert left[-1] == 0
@@ -173,8 +176,6 @@ def test_zeros_in_place_of_a_block_are_refused_or_harmless(files, whole, last_ba
         for name, data in files.items():
             for at in range(0, len(data), size):
                 damaged = data[:at] + bytes(size) + data[at + size :]
-                if not any(damaged):
-                    continue  # a last segment of zeros counts as begun and not written
                 found = outcome(files | {name: damaged}, whole)
                 if not isinstance(found, StoreCorrupt):
                     assert found == 0 or (name == last and found <= last_batch), (name, at, size)

@@ -11,38 +11,15 @@ import pytest
 
 from field_buffer.catalogue import StoreLocked, StoreUnavailable
 from hms.records import RecordType
-from tests.support.postgres import postgres_server
-from tests.support.store_rig import (
-    ONE_QUEUE,
-    Place,
-    StoreNode,
-    Walk,
-    append,
-    batch,
-    happened,
-    numbers_in,
-)
-
-KINDS = ("journal", "sqlite", "postgresql")
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgres_server() as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-def place(request, tmp_path):
-    """Where a store of each kind lies."""
-    is_server = request.param == "postgresql"
-    return Place(request.param, tmp_path, request.getfixturevalue("server") if is_server else None)
+from tests.support.store_node import StoreNode
+from tests.support.store_place import ONE_QUEUE, append, batch, happened, numbers_in
+from tests.support.store_walk import Walk
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_node_that_boots_again_knows_what_its_records_say(place, seed):
+def test_a_node_that_boots_again_knows_what_its_records_say(store_place, seed):
     """Recovery from tables has to give what recovery from the log gives, down to the counts."""
-    choose, node = random.Random(seed), StoreNode(place)
+    choose, node = random.Random(seed), StoreNode(store_place)
     walk = Walk(node, seed)
     for step in range(1, 151):
         node.commits_each = choose.random() < 0.3
@@ -51,7 +28,7 @@ def test_a_node_that_boots_again_knows_what_its_records_say(place, seed):
             node.store.commit()
             expected = node.expected()
             node.store.close()
-            node = walk.node = StoreNode(place, node.told, node.now_ms)
+            node = walk.node = StoreNode(store_place, node.told, node.now_ms)
             assert node.recovered == expected, f"seed {seed}, step {step}"
             assert node.unreadable() == []
             walk.connections = 0
@@ -59,23 +36,23 @@ def test_a_node_that_boots_again_knows_what_its_records_say(place, seed):
     node.store.close()
 
 
-def test_a_node_that_boots_cold_leaves_nothing_behind(place):
+def test_a_node_that_boots_cold_leaves_nothing_behind(store_place):
     """COLD empties the store itself, not only the node's memory (F-H3)."""
-    node = StoreNode(place)
+    node = StoreNode(store_place)
     Walk(node, 4).send()
     node.store.close()
 
-    cold = StoreNode(place, now_ms=9_000, is_warm=False)
+    cold = StoreNode(store_place, now_ms=9_000, is_warm=False)
     cold.store.close()
-    warm = StoreNode(place, now_ms=9_000)
+    warm = StoreNode(store_place, now_ms=9_000)
     warm.store.close()
 
     assert not any(warm.recovered["places"].values())
 
 
-def test_a_hundred_thousand_messages_come_back_in_order(place):
+def test_a_hundred_thousand_messages_come_back_in_order(store_place):
     """A full store must boot, and each message must be there once."""
-    store, _ = place.started()
+    store, _ = store_place.started()
     for number in range(0, 100_000, 500):
         append(store, batch(number, 500, b"x" * 40))
         if number % 10_000 == 0:
@@ -83,96 +60,99 @@ def test_a_hundred_thousand_messages_come_back_in_order(place):
     store.commit()
     store.close()
 
-    store, records = place.started()
+    store, records = store_place.started()
     store.close()
 
     assert numbers_in(records) == list(range(100_000))
 
 
-def test_a_large_body_comes_back_whole(place):
+def test_a_large_body_comes_back_whole(store_place):
     """Neither statement nor row may have a limit below that of a message."""
     body = os.urandom(16 << 20)
-    store, _ = place.started()
+    store, _ = store_place.started()
     record = batch(0, 1, body)
     position = append(store, record) + len(record.parts[0]) + 32
     store.commit()
 
     assert store.read(position, len(body)) == body
     store.close()
-    store, records = place.started()
+    store, records = store_place.started()
     assert any(bytes(payload).endswith(body) for _, _, _, payload, _ in records)
     store.close()
 
 
-def test_what_was_not_committed_is_not_there(place):
+def test_what_was_not_committed_is_not_there(store_place):
     """Nothing that is not durable may be confirmed, nor half of it come back (P1)."""
-    store, _ = place.started()
+    store, _ = store_place.started()
     append(store, batch(0, 5, b"kept"))
     store.commit()
     append(store, batch(5, 5, b"dropped"))
     store.close()
 
-    store, records = place.started()
+    store, records = store_place.started()
     store.close()
 
     assert numbers_in(records) == list(range(5))
 
 
-def test_sequence_numbers_go_on_after_a_boot(place):
+def test_sequence_numbers_go_on_after_a_boot(store_place):
     """A number that was given twice would hide an event from the history."""
-    store, _ = place.started()
+    store, _ = store_place.started()
     append(store, batch(0, 5, b"x"))
     store.commit()
     last_lsn = store.last_lsn
     store.close()
 
-    store, _ = place.started()
+    store, _ = store_place.started()
 
     assert store.durable_lsn > last_lsn
     assert store.durable_lsn == store.last_lsn
     store.close()
 
 
-def test_two_open_stores_in_one_place_are_refused(place):
+def test_two_open_stores_in_one_place_are_refused(store_place):
     """Two nodes never write one store (F-I3)."""
-    store, _ = place.started()
+    store, _ = store_place.started()
 
     with pytest.raises(StoreLocked, match=str(os.getpid())):
-        place.open()
+        store_place.open()
 
     store.close()
-    place.open().close()
+    store_place.open().close()
 
 
-def test_the_store_of_another_node_is_refused(place):
+def test_the_store_of_another_node_is_refused(store_place):
     """A node that took over another's messages would give its ids twice."""
-    store, _ = place.started()
+    store, _ = store_place.started()
     store.close()
 
-    with pytest.raises(StoreUnavailable, match="node 77"), _closed(place, node_uid=78) as other:
+    with (
+        pytest.raises(StoreUnavailable, match="node 77"),
+        _closed(store_place, node_uid=78) as other,
+    ):
         list(other.recover())
-    place.open().close()
+    store_place.open().close()
 
 
 @contextlib.contextmanager
-def _closed(place, **options):
-    store = place.open(**options)
+def _closed(store_place, **options):
+    store = store_place.open(**options)
     try:
         yield store
     finally:
         store.close()
 
 
-def test_acknowledged_messages_do_not_come_back(place):
+def test_acknowledged_messages_do_not_come_back(store_place):
     """And one that was delivered and failed before comes back with its counts."""
-    node = StoreNode(place)
+    node = StoreNode(store_place)
     walk = Walk(node, 5)
     for _ in range(60):
         walk.step()
     expected = node.expected()
     node.store.close()
 
-    again = StoreNode(place, node.told, node.now_ms)
+    again = StoreNode(store_place, node.told, node.now_ms)
     again.store.close()
 
     assert again.recovered == expected
@@ -181,7 +161,7 @@ def test_acknowledged_messages_do_not_come_back(place):
 WRITER = """
 import sys
 from pathlib import Path
-from tests.support.store_rig import Place, append, batch, happened
+from tests.support.store_place import Place, append, batch, happened
 from hms.records import RecordType
 
 kind, folder, url, prefix = sys.argv[1:]
@@ -198,12 +178,14 @@ while True:
 """
 
 
-def test_what_a_killed_process_had_committed_is_there_and_nothing_by_half(place, project_root):
+def test_what_a_killed_process_had_committed_is_there_and_nothing_by_half(
+    store_place, project_root
+):
     """SIGKILL in the midst of commits: each batch is there as a whole, each confirmed one is."""
     moments, confirmed, records = random.Random(7), 0, []
     for _ in range(4):
-        confirmed, begun = _write_and_kill(place, project_root, confirmed, moments), confirmed
-        store, records = place.started()
+        confirmed, begun = _write_and_kill(store_place, project_root, confirmed, moments), confirmed
+        store, records = store_place.started()
         store.close()
         found = numbers_in(records)
         assert found == list(range(len(found)))
@@ -213,9 +195,9 @@ def test_what_a_killed_process_had_committed_is_there_and_nothing_by_half(place,
         confirmed = len(found)
 
 
-def _write_and_kill(place, root, number, moments):
+def _write_and_kill(store_place, root, number, moments):
     """Run a writer for a while; up to where it said that it had committed."""
-    arguments = [place.kind, str(place.folder), place.address, place.prefix]
+    arguments = [store_place.kind, str(store_place.folder), store_place.address, store_place.prefix]
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, *arguments],
         stdin=subprocess.PIPE,
@@ -231,18 +213,18 @@ def _write_and_kill(place, root, number, moments):
     return int([line for line in told if line.strip()][-1])
 
 
-def test_a_record_is_not_taken_after_the_store_is_closed(place):
+def test_a_record_is_not_taken_after_the_store_is_closed(store_place):
     """Who writes into a closed store must hear of it."""
-    store, _ = place.started()
+    store, _ = store_place.started()
     store.close()
 
     with pytest.raises(Exception, match="closed"):
         append(store, batch(0, 1, b"late"))
 
 
-def test_settled_messages_are_gone_after_a_boot(place):
+def test_settled_messages_are_gone_after_a_boot(store_place):
     """Deliveries, failures and acknowledgements of one commit hold together."""
-    store, _ = place.started()
+    store, _ = store_place.started()
     append(store, batch(0, 10, b"x"))
     append(store, happened(RecordType.DELIVERED, 0, 8))
     store.commit()
@@ -253,7 +235,7 @@ def test_settled_messages_are_gone_after_a_boot(place):
     store.commit()
     store.close()
 
-    node = StoreNode(place)
+    node = StoreNode(store_place)
     node.store.close()
 
     waiting = node.recovered["places"][ONE_QUEUE[0].name]

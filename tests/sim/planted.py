@@ -1,10 +1,10 @@
 """Faults that are planted on purpose: a checker that never failed is not trusted.
 
 Each changes the product, through monkeypatch, as a mistake would. The letters are those of
-the negative controls; the others are further mistakes of the same kind.
+the negative controls; the others are further mistakes of the same kind. Those of the journal alone
+stand in tests.crash.planted: (b) no_sync, (c) sync_retried, (f) checksum_skipped.
 """
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 
 import hms.engine.dispatch as dispatching
 import hms.engine.transactions as committing
-import hms.store.journal.walk as walking
 import tpmon.wire as wiring
 from hms.client.inbox import Inbox
 from hms.engine import settling
@@ -21,9 +20,7 @@ from hms.engine.line import Line
 from hms.engine.numbering import Memories, ProducerMemory
 from hms.engine.recovery import Recovery
 from hms.records import Cause, Record, RecordType, decode_group, group
-from hms.store.journal.disk import write_all
-from hms.store.journal.format import pack_records
-from hms.store.journal.segment import Segment
+from tests.crash.planted import checksum_skipped, no_sync, sync_retried
 from tpmon.broker import Broker
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -38,32 +35,6 @@ def confirmation_before_sync(patch: pytest.MonkeyPatch) -> None:
         self.releases.release(self._store.last_lsn)
 
     patch.setattr(Broker, "_change", hasty)
-
-
-def _write_with(sync: Callable[[Segment], None]) -> Callable[..., None]:
-    def write(self: Segment, entries: Any) -> None:
-        buffers = pack_records(entries, self._salt)
-        self._end = write_all(self._disk, self._fd, buffers, self._end)
-        sync(self)
-
-    return write
-
-
-def no_sync(patch: pytest.MonkeyPatch) -> None:
-    """(b)"""
-    patch.setattr(Segment, "write", _write_with(lambda _segment: None))
-
-
-def sync_retried(patch: pytest.MonkeyPatch) -> None:
-    """(c)"""
-
-    def stubborn(segment: Segment) -> None:
-        with contextlib.suppress(OSError):
-            segment._disk.fdatasync(segment._fd)
-            return
-        segment._disk.fdatasync(segment._fd)
-
-    patch.setattr(Segment, "write", _write_with(stubborn))
 
 
 def acknowledgement_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -94,11 +65,6 @@ def redelivery_forgotten_by_recovery(patch: pytest.MonkeyPatch) -> None:
         place.line.history = {one: (0, attempts) for one, (_, attempts) in history.items()}
 
     patch.setattr(Recovery, "_fill", without)
-
-
-def checksum_not_verified(patch: pytest.MonkeyPatch) -> None:
-    """(f)"""
-    patch.setattr(walking, "is_whole", lambda _header, _payload: True)
 
 
 def transaction_split(patch: pytest.MonkeyPatch) -> None:
@@ -219,7 +185,7 @@ PLANTS: dict[Plant, tuple[str, ...]] = {
     acknowledgement_dropped: _faults("duplicated"),
     redelivered_flag_lost: _faults("unflagged"),
     redelivery_forgotten_by_recovery: _faults("unflagged"),
-    checksum_not_verified: _faults("unexpected", "lost", "failed"),
+    checksum_skipped: _faults("unexpected", "lost", "failed"),
     transaction_split: _faults("torn", "duplicated"),
     repeated_send_not_known: _faults("duplicated"),
     commit_not_remembered: _faults("unexpected", "torn", "duplicated"),

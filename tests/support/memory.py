@@ -53,10 +53,10 @@ class MemoryStore:
         number, offset = position >> SEGMENT_SHIFT, position % (1 << SEGMENT_SHIFT)
         return self.records[number - 1][2][offset : offset + size]
 
-    def next_to_clean(self, live_bytes):
+    def next_to_clean(self, _live_bytes):
         return None
 
-    def cleaned(self, segment):
+    def cleaned(self, _segment):
         raise AssertionError("nothing was to be cleaned")
 
     def describe(self):

@@ -97,7 +97,7 @@ class TopicRig:
         while found := self.engine.next_to_move(old):
             pairs = [(m, m.payload) for m in found]
             self.run(lambda fx, pairs=pairs: self.engine.move(old, pairs, self.now_ms, fx))
-        self.run(self.engine.restate)
+        self.run(lambda fx: self.engine.restate(self.engine.remembered(), fx))
         self.log = [entry for entry in self.log if entry[0] >> 32 > old]
 
     # what clients do

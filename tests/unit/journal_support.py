@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hms.store.journal import Journal, RealDisk
+from tests.crash.program import Run
+from tests.crash.recording import Noted
 
 NODE = 77
 SMALL = 4096
@@ -98,3 +100,31 @@ class FaultyDisk(RealDisk):
 
     def monotonic(self):
         return self.now
+
+
+class NotingDisk(RealDisk):
+    """The real disk for a tests.crash.program.Run. Nothing cuts the power, so nothing is synced."""
+
+    def __init__(self):
+        self.steps = []
+
+    def note(self, what, value):
+        self.steps.append(Noted(what, value))
+
+    def fdatasync(self, fd):
+        """At once."""
+
+    def fsync(self, fd):
+        """At once."""
+
+    def fsync_dir(self, path):
+        """At once."""
+
+
+def running(path, setting, disk=None):
+    """A journal in use, with what an engine would know of it."""
+    disk = disk or NotingDisk()
+    journal = Journal.open(
+        path, segment_bytes=SMALL, node_uid=NODE, disk=disk, limits=setting.limits
+    )
+    return Run(disk, setting, journal)

@@ -130,7 +130,7 @@ def test_options_of_a_send_reach_the_producer(node, run):
     said = run("send", "topic:NEWS", "x", *words, "--json")
 
     assert node.destination == hms.Topic("NEWS")
-    assert node.options == {"persistent": False, "ttl_s": 1.5, "priority": 9}
+    assert node.options == {"persistent": False, "ttl_s": 1.5, "priority": 9, "retain": False}
     assert [message.body for message in node.waiting] == ["x", "x", "x"]
     assert len(json.loads(said.output)["message_ids"]) == 3
 

@@ -1,59 +1,20 @@
 """Inbox and session state, sans-IO: acknowledgements, credit, epochs, transactions."""
 
 import pytest
-from client_link import LOST, answer, new_link, sent, up
+from client_link import LOST, new_link, sent, up
+from client_session import consume, deliver, make_inbox, make_state, settlements
 
 import hms
-from field_buffer.packing import DELIVERED_ROW
-from hms.client.inbox import Inbox
-from hms.client.session_state import SessionState
 from hms.client.settling import ACKNOWLEDGEMENTS_MAX, LAZY_TICK_S
 from tpmon.link import Link
 from tpmon.protocol import frames
-from tpmon.protocol.frames import DELIVER_HEAD, Action, Kind
-from tpmon.protocol.structures import OpenConsumer, Recover, decode_request
+from tpmon.protocol.frames import Action, Kind
+from tpmon.protocol.structures import Recover, decode_request
 
 
 @pytest.fixture
 def link() -> Link:
     return new_link()
-
-
-def make_inbox(
-    link: Link, state: SessionState, credit: int = 10, *, ordered: bool = False
-) -> Inbox:
-    opening = OpenConsumer(5, state.number, "queue", "q", credit)
-    inbox = Inbox(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
-    link.receivers[5] = inbox
-    state.inboxes[5] = inbox
-    return inbox
-
-
-def make_state(link: Link, ack: hms.AckMode = hms.AckMode.AUTO, **kind: bool) -> SessionState:
-    return SessionState(
-        link, ack, is_transacted=kind.get("transacted", False), is_asynchronous=False
-    )
-
-
-def deliver(link: Link, *message_ids: int, epoch: int = 0, expires_at_ms: int = 0) -> None:
-    rows = [DELIVERED_ROW.pack(one, 1, expires_at_ms, 1, 0, 0, 4, 0, 1) for one in message_ids]
-    head = DELIVER_HEAD.pack(5, epoch, len(rows), 0)
-    link.receive(frames.frame(Kind.DELIVER, head + b"".join(rows)), 1.0)
-
-
-def consume(state: SessionState, inbox: Inbox) -> int:
-    message_id = inbox.take()[0].message_id
-    state.consumed(inbox, message_id)
-    return message_id
-
-
-def kind_of(parts) -> Kind:
-    return frames.decode_envelope(parts, 1 << 30).kind
-
-
-def settlements(link: Link) -> list:
-    items = [item for one in sent(link, Kind.SETTLE) for item in frames.decode_settle(one)]
-    return [(item.action, item.credit or list(item.ranges)) for item in items]
 
 
 def test_acknowledgements_are_sent_together_as_ranges(link):
@@ -126,101 +87,6 @@ def test_a_delivery_of_an_older_epoch_is_dropped(link):
     assert settlements(link) == [(Action.FAIL, [(1, 1)])]
     assert [delivered[0].message_id for delivered in inbox.buffer] == [1]
     assert inbox.stamp.epoch == 1
-
-
-def test_unsent_acknowledgements_are_reported_when_the_connection_is_lost(link):
-    """F-K9: message by message, to the exception listener."""
-    told = []
-    link.on_error = told.append
-    state = make_state(link)
-    link.participants.append(state)
-    inbox = make_inbox(link, state)
-    deliver(link, 1, 2)
-    consume(state, inbox)
-
-    link.lose(LOST, is_final=False)
-    for call in link.calls:
-        call()
-
-    assert [error.message_id for error in told] == ["000000000001"]
-    assert not inbox.buffer
-
-
-@pytest.fixture
-def told_lost(link: Link):
-    """What the exception listener was told of acknowledgements since the last time."""
-    told = []
-    link.on_error = told.append
-
-    def since():
-        for call in link.calls:
-            call()
-        link.calls.clear()
-        news = [(error.message_id[-2:], error.fields["when"]) for error in told]
-        told.clear()
-        return news
-
-    return since
-
-
-def test_acknowledgements_without_an_answer_are_reported_when_the_connection_is_lost(
-    link, told_lost
-):
-    """F-K9: they may have taken effect or not, and the application has gone on long ago."""
-    state = make_state(link)
-    link.participants.append(state)
-    inbox = make_inbox(link, state)
-    deliver(link, 1, 2, 3, 4)
-    consume(state, inbox)
-    state.tick()
-    consume(state, inbox)
-    state.tick()
-    consume(state, inbox)
-
-    link.lose(LOST, is_final=False)
-
-    assert told_lost() == [("01", "during"), ("02", "during"), ("03", "before")]
-    up(link)
-    link.lose(LOST, is_final=False)
-    assert told_lost() == []
-
-
-def test_acknowledgements_that_the_node_answered_are_not_in_doubt(link, told_lost):
-    """One question at a time, and one more for what was said meanwhile."""
-    state = make_state(link)
-    link.participants.append(state)
-    inbox = make_inbox(link, state)
-    deliver(link, 1, 2)
-    consume(state, inbox)
-    state.tick()
-    consume(state, inbox)
-    state.tick()
-    first, second = [parts for parts in link.outbox if kind_of(parts) is Kind.SETTLE]
-    assert frames.decode_envelope(second, 1 << 30).correlation == 0
-
-    link.ticking.clear()
-    answer(link, first, Kind.REPLY)
-    assert link.ticking == [state]
-    state.tick()
-    answer(link, link.outbox[-1], Kind.REPLY)
-
-    assert link.asked == {}
-    link.lose(LOST, is_final=False)
-    assert told_lost() == []
-
-
-def test_what_was_acknowledged_before_a_close_that_was_lost_is_reported(link, told_lost):
-    """The session is gone from the link, its doubts are not."""
-    state = make_state(link)
-    link.participants.append(state)
-    inbox = make_inbox(link, state)
-    deliver(link, 1)
-    consume(state, inbox)
-    state.close()
-
-    link.lose(LOST, is_final=False)
-
-    assert told_lost() == [("01", "during")]
 
 
 def test_everything_said_in_a_transaction_is_said_before_its_commit(link):

@@ -84,7 +84,7 @@ def test_other_sends_keep_their_place_in_the_window(link):
 
 
 def test_a_send_given_up_makes_no_room_before_those_in_front_of_it(link):
-    """The node remembers a window's worth of last frames: one more, and a repeat is stored twice."""
+    """The node remembers a window of last frames: with one more a repeat would be stored twice."""
     sender = make_sender(link)
     tickets = [add(sender)]
     sender.push()

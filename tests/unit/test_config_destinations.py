@@ -202,11 +202,17 @@ def test_the_engine_has_a_configured_subscription_when_it_has_booted(write):
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [
-        ("", "needs topic: The topic, by its name or its topic string"),
-        ("topic = 'nwes/#'", "there is no topic 'nwes/#'"),
-        ("topic = 'T'\nqueue = 'nowhere'", "there is no queue 'nowhere'"),
-        ("topic = 'T/a%b'\nscheme = 'CHARACTER'", "write %% for a %"),
-        ("topic = ' '", "must be a topic such as"),
+        (
+            "",
+            "needs topic: The topic, by its name or its topic string, with wildcards if need be.",
+        ),
+        ("topic = 'elsewhere/#'", "topic: there is no topic 'elsewhere/#'"),
+        ("topic = 'news'\nqueue = 'nowhere'", "queue: there is no queue 'nowhere'"),
+        (
+            "topic = 'news/a%b'\nscheme = 'CHARACTER'",
+            "topic: % is followed by b; write %% for a %",
+        ),
+        ("topic = ' '", """topic: must be a topic such as "Sports/Football", not ' '"""),
         ("topic = 'new'", "topic: there is no topic 'new' (did you mean 'news'?)"),
         ("topic = 'everywhere'", "topic: there is no topic 'everywhere'"),
         ("topic = 'local'\nSVGNAME = 'g1'", "topic: 'local' does not live on node N1"),

@@ -1,5 +1,6 @@
 """The directory is this process's alone, and it must not be taken away from it (F-I3)."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,7 +9,9 @@ import sys
 import pytest
 from journal_support import FaultyDisk, booted, opened, segments
 
-from field_buffer.catalogue import StoreFailed, StoreLocked
+from field_buffer.catalogue import StoreFailed, StoreLocked, StoreUnavailable
+from hms.store.journal import RealDisk
+from tests.crash.recording import Killed
 
 
 def move_directory(path):
@@ -116,6 +119,55 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first_until_it_is_gone(
         holder.wait(timeout=30)
 
     opened(tmp_path).close()
+
+
+class ParentDisk(RealDisk):
+    """Notes which directories are synced; one of them may fail."""
+
+    def __init__(self, where=None, fault=None):
+        self.where, self.fault, self.synced = where, fault, []
+
+    def fsync_dir(self, path):
+        if path == self.where:
+            raise self.fault
+        self.synced.append(path)
+        super().fsync_dir(path)
+
+
+@pytest.mark.parametrize("unsafe", ["new", "new/store"])
+def test_a_directory_that_was_made_just_before_a_crash_is_made_safe_by_the_next_boot(
+    tmp_path, unsafe
+):
+    """All that is confirmed lies below its name: a power cut must not take the whole store."""
+    path, where = tmp_path / "new" / "store", (tmp_path / unsafe).parent
+    with pytest.raises(Killed):
+        opened(path, ParentDisk(where, Killed()))
+    assert (tmp_path / unsafe).is_dir()
+    disk = ParentDisk()
+
+    opened(path, disk).close()
+
+    assert where in disk.synced
+    assert disk.synced[-1] == path.parent
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EINVAL])
+def test_a_parent_that_cannot_be_synced_alone_is_synced_with_everything(
+    tmp_path, monkeypatch, code
+):
+    """The operator may keep others from listing the folder; the name below it must be safe."""
+    syncs = []
+    monkeypatch.setattr("hms.store.journal.disk.os.sync", lambda: syncs.append("all"))
+
+    opened(tmp_path, ParentDisk(tmp_path.parent, OSError(code, os.strerror(code)))).close()
+
+    assert syncs == ["all"]
+
+
+def test_a_parent_whose_sync_fails_refuses_the_boot(tmp_path):
+    """A broken disk shows here first."""
+    with pytest.raises(StoreUnavailable, match="Input/output error"):
+        opened(tmp_path, ParentDisk(tmp_path.parent, OSError(errno.EIO, os.strerror(errno.EIO))))
 
 
 def test_a_second_journal_in_the_same_process_is_refused(tmp_path):

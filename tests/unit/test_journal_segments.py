@@ -7,7 +7,9 @@ import pytest
 from journal_support import SMALL, booted, contents, flip, opened, recovered, segments
 
 from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown, StoreUnavailable
-from hms.store.journal.format import VERSION
+from hms.store.journal import read_segment
+from hms.store.journal.examine import examine
+from hms.store.journal.format import VERSION, pack_segment_header
 
 BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]
 
@@ -81,13 +83,10 @@ def test_a_segment_that_was_cut_and_is_not_the_last_refuses_to_boot(tmp_path, si
         assert caught.value.file == str(files[1])
 
 
-@pytest.mark.parametrize("size", [0, 1, 63])
-def test_a_last_segment_without_a_whole_header_is_empty_and_used_again(tmp_path, size):
-    """So little was written that it can hold no record."""
+def test_a_last_segment_with_a_header_and_no_records_is_begun_anew(tmp_path):
+    """A boot that dies before its first sync leaves it so; its number is used again."""
     store_of(tmp_path)
     booted(tmp_path)[0].close()
-    last = segments(tmp_path)[-1]
-    last.write_bytes(last.read_bytes()[:size])
 
     journal, _ = booted(tmp_path)
     journal.append(3, 1, (b"new",))
@@ -98,16 +97,36 @@ def test_a_last_segment_without_a_whole_header_is_empty_and_used_again(tmp_path,
     assert len(segments(tmp_path)) == 2
 
 
-def test_a_last_segment_of_zeros_is_empty_but_records_without_a_header_are_damage(tmp_path):
-    """The header is synced before the first record, so records prove that it had been there."""
+@pytest.mark.parametrize("size", [0, 1, 63])
+def test_a_last_segment_without_a_whole_header_refuses_to_boot(tmp_path, size):
+    """The header is safe before the file has its name: what was cut there may have had records."""
+    store_of(tmp_path)
+    last = store_of(tmp_path)
+    last.write_bytes(last.read_bytes()[:size])
+
+    assert_refused(tmp_path, last)
+
+
+@pytest.mark.parametrize("zeros", [64, 4096])
+def test_a_last_segment_whose_first_bytes_are_zeros_refuses_to_boot(tmp_path, zeros):
+    """A lost block of a young segment reads as zeros, and held confirmed records."""
     file = store_of(tmp_path)
     data = file.read_bytes()
-    file.write_bytes(bytes(64) + data[64:])
-    with pytest.raises(StoreCorrupt, match="header"):
-        recovered(tmp_path)
+    file.write_bytes(bytes(zeros) + data[zeros:])
 
-    file.write_bytes(bytes(SMALL))
-    assert recovered(tmp_path) == []
+    assert_refused(tmp_path, file)
+
+
+def assert_refused(path, file):
+    """By the boot, verify and a reader alike; nothing is changed."""
+    before = contents(path)
+    with pytest.raises(StoreCorrupt, match="header does not verify") as caught:
+        recovered(path)
+    assert (caught.value.file, caught.value.offset) == (str(file), 0)
+    assert [one.is_needed for one in examine(path).damages] == [True]
+    with pytest.raises(StoreCorrupt, match="header"):
+        list(read_segment(file))
+    assert contents(path) == before
 
 
 def test_a_flip_anywhere_in_a_header_refuses_to_boot(tmp_path):
@@ -143,6 +162,15 @@ def test_the_store_of_another_node_is_refused(tmp_path):
     with pytest.raises(StoreUnavailable, match="belongs to node 77"):
         list(journal.recover())
     journal.close()
+
+
+def test_a_header_that_calls_its_own_segment_needless_is_refused(tmp_path):
+    """Believing it would boot an empty log."""
+    file = store_of(tmp_path)
+    file.write_bytes(pack_segment_header(1, 77, 1, 1, oldest=2) + file.read_bytes()[64:])
+
+    with pytest.raises(StoreCorrupt, match="begins behind it"):
+        recovered(tmp_path)
 
 
 def test_other_files_in_the_directory_are_left_alone(tmp_path):

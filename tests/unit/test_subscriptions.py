@@ -91,58 +91,39 @@ def test_after_a_restart_durable_and_administrative_ones_are_there(rig):
     assert rig.consume("orders").bodies == ["x"]
 
 
-def test_the_life_of_a_durable_subscription_ends(rig):
-    """SU-11: it gets nothing more from that moment on, and goes with what waits."""
-    got = rig.subscribe("a/#", durable="d", life_ms=60_000)
-    rig.close(got)
-    rig.now_ms += 59_999
-    rig.publish("a/b", "1")
-    rig.now_ms += 1
-    rig.publish("a/b", "2")
-    (listed,) = rig.administer("subscription.list")
-    assert listed["waiting"] == 1
-    rig.tick()
-    assert rig.subscriptions == []
-    rig.boot()
-    assert rig.subscriptions == []
-
-
-def test_a_life_that_ends_while_it_is_read_ends_with_the_reader(rig):
-    """What was delivered can still be acknowledged."""
-    got = rig.subscribe("a", durable="d", life_ms=1000)
+def test_one_with_a_queue_of_its_own_leaves_there_what_was_not_read(rig):
+    """SU-c, SU-13: the queue may be shared, so cleaning it up is the application's business."""
+    rig.publish("a", "0", retain=True)
+    route = rig.subscribe("a", queue="orders", correlation_id="mine")
     rig.publish("a", "1")
-    rig.tick(1000)
-    rig.publish("a", "2")
-    assert got.bodies == ["1"]
-    assert rig.subscriptions == ["d"]
-    rig.acknowledge(got)
-    rig.close(got)
-    rig.tick()
+    rig.disconnect()
     assert rig.subscriptions == []
+    rig.connect()
+    rig.publish("a", "2")
+    rig.boot()
+    got = rig.consume("orders")
+    assert (route.bodies, got.bodies) == ([], ["0", "1"])
+    assert {m.head().correlation_id for m in got.messages} == {"mine"}
 
 
-def test_resuming_tells_the_life_as_it_was_given(rig):
-    """SU-f, SU-10."""
-    got = rig.subscribe("a", durable="d", life_ms=60_000)
+def test_a_durable_one_with_a_queue_of_its_own_goes_on_filling_it(rig):
+    """SU-06, SU-09: it ends when it is unsubscribed; the queue keeps what it has."""
+    rig.subscribe("a", durable="d", queue="orders")
+    rig.boot()
+    rig.publish("a", "1")
+    got = rig.subscribe("a", durable="d", queue="orders")
+    with pytest.raises(IllegalState):
+        rig.subscribe("a", durable="d", queue="q")
     rig.close(got)
-    rig.now_ms += 20_000
-    rig.subscribe("a", durable="d")
-    assert rig.replies == [{"topic": "a", "life_ms": 60_000}]
+    rig.run(lambda fx: rig.engine.unsubscribe("a", "d", rig.now_ms, fx))
+    rig.publish("a", "2")
+    assert rig.consume("orders").bodies == ["1"]
 
 
-def test_one_that_is_over_is_begun_anew_not_resumed(rig):
-    """Nobody may get what was sent in between and think it is all."""
-    got = rig.subscribe("a", durable="d", life_ms=1000)
-    rig.close(got)
-    rig.publish("a", "old")
-    rig.now_ms += 1000
-    assert rig.subscribe("a", durable="d").bodies == []
-
-
-def test_only_a_durable_one_has_a_life(rig):
-    """The other kind ends with its consumer."""
+def test_a_queues_consumer_has_no_queue_to_deliver_into(rig):
+    """It would be a queue that fills another."""
     with pytest.raises(InvalidArgument):
-        rig.subscribe("a", life_ms=1)
+        rig.subscribe("orders", kind="queue", queue="q")
 
 
 def test_selectors_divide_one_topic(rig):

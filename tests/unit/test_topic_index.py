@@ -61,7 +61,7 @@ def test_an_index_that_is_empty_again_holds_nothing(wanted):
     assert len(index) == 0
     assert not index._exact
     assert not index._levels
-    assert not index._characters._by_lengths
+    assert not index._characters._by_prefix
 
 
 def test_a_subscription_is_found_once_however_many_ways_lead_to_it():

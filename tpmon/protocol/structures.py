@@ -110,7 +110,8 @@ class OpenConsumer(_Request, frozen=True):
     is called for every message; credit is then the node's business. is_shared: other consumers may
     share the subscription `durable`, or `name` when it is not durable. topic: as of OpenProducer,
     with wildcards; scheme: TOPIC or CHARACTER; retained: ALL, NEW or REQUEST; life_ms: of a durable
-    subscription, 0 for ever. The reply of a topic's has its whole topic and its life."""
+    subscription, 0 for ever; queue: where what it takes is put, with correlation_id, instead of
+    coming to the consumer. The reply of a topic's has its whole topic and its life."""
 
     consumer: U32
     session: U32
@@ -128,6 +129,8 @@ class OpenConsumer(_Request, frozen=True):
     scheme: Name = ""
     retained: Name = ""
     life_ms: U64 = 0
+    queue: Name = ""
+    correlation_id: Name = ""
 
 
 class RequestRetained(_Request, frozen=True):

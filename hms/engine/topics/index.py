@@ -9,7 +9,7 @@ branches that fit, not that of the subscriptions (docs/decisions/0016).
 """
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hms.engine.topics.patterns import MANY, ONE, Pattern, Scheme
 from hms.engine.topics.strings import SEPARATOR
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 Entries = dict[int, T]
 """By the order in which they are to be reached."""
-_Asked = dict[int, tuple[Pattern, T]]
+_BySuffix = dict[int, dict[str, dict[int, tuple[Pattern, T]]]]
 
 
 class TopicIndex(Generic[T]):
@@ -173,36 +173,44 @@ def _with_many(
 
 
 class _CharacterTable(Generic[T]):
-    """Patterns of the CHARACTER scheme by their plain beginning and end, both in one table keyed by
-    their lengths, so that a topic is cut once for each pair of lengths in use."""
+    """Patterns of the CHARACTER scheme by their plain beginning, and for each of these by their
+    plain end; both by length first, so that a topic is cut once for each length in use."""
 
     def __init__(self) -> None:
-        self._by_lengths: dict[tuple[int, int], dict[tuple[str, str], _Asked[T]]] = {}
+        self._by_prefix: dict[int, dict[str, _BySuffix[T]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._by_lengths)
+        return bool(self._by_prefix)
 
     def add(self, pattern: Pattern, order: int, item: T) -> None:
-        ends = pattern.prefix, pattern.suffix
-        by_ends = self._by_lengths.setdefault((len(ends[0]), len(ends[1])), {})
-        by_ends.setdefault(ends, {})[order] = pattern, item
+        prefix, suffix = pattern.prefix, pattern.suffix
+        by_suffix = self._by_prefix.setdefault(len(prefix), {}).setdefault(prefix, {})
+        by_suffix.setdefault(len(suffix), {}).setdefault(suffix, {})[order] = pattern, item
 
     def remove(self, pattern: Pattern, order: int) -> None:
-        ends = pattern.prefix, pattern.suffix
-        lengths = len(ends[0]), len(ends[1])
-        by_ends = self._by_lengths[lengths]
-        del by_ends[ends][order]
-        if not by_ends[ends]:
-            del by_ends[ends]
-        if not by_ends:
-            del self._by_lengths[lengths]
+        prefix, suffix = pattern.prefix, pattern.suffix
+        by_suffix = self._by_prefix[len(prefix)][prefix]
+        asked = by_suffix[len(suffix)][suffix]
+        del asked[order]
+        if not asked:
+            _forget(by_suffix, suffix)
+        if not by_suffix:
+            _forget(self._by_prefix, prefix)
 
     def match(self, topic: str) -> Iterator[tuple[int, T]]:
         size = len(topic)
-        for (before, behind), by_ends in self._by_lengths.items():
-            if before + behind > size:
-                continue
-            asked = by_ends.get((topic[:before], topic[size - behind :]))
-            for order, (pattern, item) in asked.items() if asked else ():
-                if pattern.matches(topic):
-                    yield order, item
+        for before, by_text in self._by_prefix.items():
+            by_suffix = by_text.get(topic[:before])
+            for behind, ends in by_suffix.items() if by_suffix else ():
+                asked = ends.get(topic[size - behind :]) if before + behind <= size else None
+                for order, (pattern, item) in asked.items() if asked else ():
+                    if pattern.matches(topic):
+                        yield order, item
+
+
+def _forget(by_length: dict[int, dict[str, Any]], text: str) -> None:
+    """Nothing stands under this text any more."""
+    by_text = by_length[len(text)]
+    del by_text[text]
+    if not by_text:
+        del by_length[len(text)]

@@ -5,6 +5,7 @@ steps        deliveries and returns      changes      what one transaction write
 remembered   producers and commits       translation  records to changes
 restated     rows to records             backlog      append: numbers and positions
 owner        who holds a store           outage       how long a database is waited for
+departed     rows that nothing holds     upkeep       lease, rows that nothing holds, history
 backend      what is asked of a database, had by postgresql and sqlite
 store        all of it together
 """
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from field_buffer.catalogue import DatabaseDriverMissing
 from hms.store.database.backend import Backend
-from hms.store.database.store import DatabaseSettings, DatabaseStore
+from hms.store.database.store import DatabaseStore
+from hms.store.database.upkeep import DatabaseSettings
 
 __all__ = ["SQLITE", "DatabaseSettings", "DatabaseStore", "open_database"]
 

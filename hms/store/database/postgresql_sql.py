@@ -20,9 +20,11 @@ FIRST_META: Final = (
     "INSERT INTO {p}meta SELECT 1, %s::int8, 0, '', 0, '', 0, 0, %s::int8, 1, 1, 0, '', 0"
     " WHERE NOT EXISTS (SELECT 1 FROM {p}meta)"
 )
+VERSION: Final = "SELECT coalesce(max(version), 0) FROM {p}migration"
+MIGRATED: Final = f"INSERT INTO {{p}}migration SELECT %s, {_NOW_MS}"
 TAKE: Final = (
     "UPDATE {p}meta SET epoch = epoch + 1, owner_host = %s, owner_pid = %s, owner_mark = %s,"  # noqa: S608
-    f" lease_until_ms = {_NOW_MS} + %s WHERE epoch = %s AND lease_until_ms = %s RETURNING epoch"
+    f" lease_until_ms = {_NOW_MS} + %s WHERE epoch = %s AND lease_until_ms = %s"
 )
 END_SESSIONS: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
@@ -49,6 +51,12 @@ END_PLACE: Final = (
     "DELETE FROM {p}subscription_message WHERE holder = %s::int8",
     "DELETE FROM {p}durable_subscription WHERE number = %s::int8",
 )
+SWEEP: Final = (
+    "DELETE FROM {p}message m USING unnest(%s::int8[]) AS k(id) WHERE m.id = k.id AND NOT EXISTS"
+    " (SELECT 1 FROM {p}subscription_message s WHERE s.position = m.position)"
+    " AND EXISTS (SELECT 1 FROM {p}meta WHERE epoch = %s::int8)"
+)
+"""As UNHELD, beside a commit: only while the store is ours."""
 LEAVE: Final = (
     "DELETE FROM {p}subscription_message s USING unnest(%s::int8[], %s::int8[]) AS k(holder, id)"
     " WHERE s.holder = k.holder AND s.message_id = k.id"
@@ -78,8 +86,11 @@ LOG_AND_MESSAGES: Final = f"WITH logged AS ({LOG}) {MESSAGES}"
 STAYS: Final = (
     "INSERT INTO {p}subscription_message (holder, message_id, position, deliveries, attempts,"
     " due_ms, is_out) SELECT * FROM unnest(%s::int8[], %s::int8[], %s::int8[], %s::int4[],"
-    " %s::int4[], %s::int8[], %s::bool[])"
+    " %s::int4[], %s::int8[], %s::bool[]) ON CONFLICT (holder, message_id) DO UPDATE SET"
+    " position = excluded.position, deliveries = excluded.deliveries,"
+    " attempts = excluded.attempts, due_ms = excluded.due_ms, is_out = excluded.is_out"
 )
+"""What is told later counts, as in recovery."""
 CHANGE: Final = (
     "UPDATE {p}subscription_message s SET"
     " is_out = CASE WHEN s.is_out THEN c.out_out ELSE c.in_out END,"

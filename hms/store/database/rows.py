@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from field_buffer.catalogue import StoreFailed, StoreFenced
 from hms.store.interface import Parts
 
 _SIGN = 1 << 63
@@ -149,6 +150,16 @@ def covering(messages: Sequence[tuple[Any, ...]], position: int, size: int) -> b
     is_whole = all(at == one[0] for at, one in zip(ends, messages, strict=False))
     found = data[position - first :][:size]
     return found if is_whole and len(found) == size else None
+
+
+def judge(before: Meta, after: Meta, found: Meta, shown: str) -> None:
+    """The fence of a transaction did not hold: it was committed before, which is good, or the store
+    is another's. Raises StoreFenced and StoreFailed."""
+    if found.epoch != before.epoch:
+        raise StoreFenced(path=shown, ours=before.epoch, theirs=found.epoch)
+    if found.last_lsn != after.last_lsn:
+        detail = f"{shown}: its last sequence number is {found.last_lsn}, not {before.last_lsn}"
+        raise StoreFailed(path=shown, detail=detail)
 
 
 def signed(value: int) -> int:

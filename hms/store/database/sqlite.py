@@ -23,11 +23,11 @@ from hms.store.database.backend import Claim, Transaction, Unreachable
 from hms.store.database.rows import (
     BatchRow,
     CommitRow,
-    MemoryChanges,
     MessageRow,
     Meta,
     StayRow,
     covering,
+    judge,
     unsigned,
 )
 from hms.store.database.schema import (
@@ -38,7 +38,8 @@ from hms.store.database.schema import (
     migration_table,
     statements_from,
 )
-from hms.store.database.sqlite_sql import DEFINITIONS, END_PLACE, prepared
+from hms.store.database.sqlite_sql import DEFINITIONS, prepared
+from hms.store.database.sqlite_write import begun, write
 
 RESERVE_BYTES: Final = 64 << 20
 """With less than this free, new messages are refused, so that acknowledgements still fit."""
@@ -54,7 +55,6 @@ class SQLite:
         self.shown = f"sqlite:{path} ({prefix}*)"
         self._sql = prepared(prefix)
         self._definitions = [text.format(p=prefix) for text in DEFINITIONS]
-        self._end_place = [text.format(p=prefix) for text in END_PLACE]
         self._lock_fd = -1
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
@@ -87,7 +87,7 @@ class SQLite:
         return fd
 
     def _claimed(self, session: sqlite3.Connection, claim: Claim) -> Meta:
-        with _transaction(session):
+        with begun(session):
             session.execute(migration_table(self._prefix, TYPES_SQLITE))
             (found,) = session.execute(self._sql["VERSION"]).fetchone()
             check_version(found, self.shown)
@@ -98,9 +98,8 @@ class SQLite:
             session.execute(self._sql["FIRST_META"], [claim.node_uid, FIRST_POSITION])
             known = self._meta(session)
             if known.node_uid != claim.node_uid:
-                detail = f"its tables are those of node {known.node_uid}, "
-                detail += f"this is node {claim.node_uid}"
-                raise StoreUnavailable(path=self.shown, detail=detail)
+                whose = f"its tables are those of node {known.node_uid}, not {claim.node_uid}"
+                raise StoreUnavailable(path=self.shown, detail=whose)
             session.execute(self._sql["TAKE"], [*claim.owner, _now_ms() + claim.lease_ms])
             meta = self._meta(session)
         self._epoch = meta.epoch
@@ -150,36 +149,10 @@ class SQLite:
             after, before = transaction.after, transaction.before
             asked = [*after[2:], before.epoch, before.last_lsn]
             if session.execute(self._sql["FENCE"], asked).rowcount:
-                self._rows(session, transaction)
+                write(session, self._sql, transaction)
                 return
             found = self._meta(session)
-        if found.epoch != before.epoch:
-            raise StoreFenced(path=self.shown, ours=before.epoch, theirs=found.epoch)
-        if found.last_lsn != after.last_lsn:
-            detail = f"its last sequence number is {found.last_lsn}, not {before.last_lsn}"
-            raise StoreFailed(path=self.shown, detail=f"{self.shown}: {detail}")
-
-    def _rows(self, session: sqlite3.Connection, transaction: Transaction) -> None:
-        changes, sql = transaction.changes, self._sql
-        for number in changes.places_gone:
-            for text in self._end_place:
-                session.execute(text, [number])
-        session.executemany(sql["LEAVE"], changes.gone())
-        session.executemany(sql["UNHELD"], [(id_,) for id_ in transaction.unheld])
-        session.executemany(sql["MESSAGES"], _message_values(transaction))
-        session.executemany(sql["STAYS"], changes.stays())
-        session.executemany(sql["CHANGE"], changes.stay_changes())
-        if transaction.keeps_history:
-            session.executemany(sql["LOG"], _log_values(transaction))
-        for row in changes.definitions.values():
-            if row.kind == "subscription":
-                values = (row.number, row.name, row.topic, row.client_id, row.selector)
-                session.execute(sql["SUBSCRIPTION"], [*values, row.definition])
-            else:
-                values_of_place = (row.number, row.kind, row.name, row.definition)
-                session.execute(sql["DESTINATION"], values_of_place)
-        session.executemany(sql["IDS"], changes.ids_below.items())
-        _remember(session, sql, transaction.memory.stored())
+        judge(before, after, found, self.shown)
 
     def renew(self) -> None:
         """The lock is held as long as the process lives; the epoch is looked at all the same."""
@@ -248,7 +221,7 @@ class SQLite:
     def _written(self) -> Iterator[sqlite3.Connection]:
         """A transaction of the one session that writes."""
         assert self._writer is not None, "claim() comes first"
-        with self._judged(), _transaction(self._writer):
+        with self._judged(), begun(self._writer):
             yield self._writer
 
     @contextmanager
@@ -272,42 +245,6 @@ class SQLite:
         """All rows of a query, over a session of its own."""
         with self._judged(), contextlib.closing(self._connect()) as session:
             yield from session.execute(self._sql[name])
-
-
-@contextmanager
-def _transaction(session: sqlite3.Connection) -> Iterator[None]:
-    session.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        session.execute("COMMIT")
-    except BaseException:
-        if session.in_transaction:
-            session.execute("ROLLBACK")
-        raise
-
-
-def _message_values(transaction: Transaction) -> Iterator[tuple[object, ...]]:
-    view, base = memoryview(transaction.blob), transaction.base
-    for row in transaction.changes.messages():
-        start = row.position - base
-        middle = start + row.head_bytes
-        yield (*row[:8], view[start:middle], view[middle : middle + row.body_bytes])
-
-
-def _log_values(transaction: Transaction) -> Iterator[tuple[object, ...]]:
-    view, base, at_ms = memoryview(transaction.blob), transaction.base, transaction.at_ms
-    for one in transaction.entries:
-        start = one.position - base
-        payload = view[start : start + one.length]
-        yield (one.lsn, one.kind, one.events, at_ms, one.position, payload)
-
-
-def _remember(session: sqlite3.Connection, sql: dict[str, str], memory: MemoryChanges) -> None:
-    session.executemany(sql["BATCHES_GONE"], memory.batches_gone)
-    session.executemany(sql["BATCHES"], memory.batches)
-    session.executemany(sql["FORGOTTEN"], memory.forgotten)
-    session.executemany(sql["COMMITS_GONE"], memory.commits_gone)
-    session.executemany(sql["COMMITS"], memory.commits)
 
 
 def _now_ms() -> int:

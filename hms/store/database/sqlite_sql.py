@@ -39,7 +39,7 @@ UNHELD: Final = (
 )
 LOG: Final = "INSERT INTO {p}log VALUES (?, ?, ?, ?, ?, ?)"
 MESSAGES: Final = "INSERT INTO {p}message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-STAYS: Final = "INSERT INTO {p}subscription_message VALUES (?, ?, ?, ?, ?, ?, ?)"
+STAYS: Final = "INSERT OR REPLACE INTO {p}subscription_message VALUES (?, ?, ?, ?, ?, ?, ?)"
 CHANGE: Final = (
     "UPDATE {p}subscription_message SET"
     " is_out = CASE WHEN is_out THEN ?3 ELSE ?7 END,"
@@ -85,8 +85,9 @@ PRUNE: Final = (
 
 def prepared(prefix: str) -> dict[str, str]:
     """The statements by name, for the tables with this prefix."""
-    return {
+    every = {
         name: text.format(p=prefix)
         for name, text in globals().items()
         if name.isupper() and isinstance(text, str) and not name.startswith("_")
     }
+    return every | {"PREFIX": prefix}

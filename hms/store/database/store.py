@@ -7,53 +7,26 @@ read back from meta, so it is written once. After that, and after anything else 
 store is dead and the node stops (P7).
 """
 
-import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final
+from typing import TypeVar
 
-from field_buffer.catalogue import DatabaseLost, StoreFailed
+from field_buffer.catalogue import DatabaseUnavailable, StoreFailed
 from field_buffer.errors import FieldValue, HmsError
 from hms.store.database.backend import Backend, Claim, Transaction, Unreachable
 from hms.store.database.backlog import Backlog
-from hms.store.database.departed import Departed
 from hms.store.database.outage import Outage
 from hms.store.database.owner import this_process
 from hms.store.database.remembered import Remembered
 from hms.store.database.restated import bounds_of, dictionary_of, memory_of, messages_of
 from hms.store.database.rows import Entry
 from hms.store.database.translation import Translation
-from hms.store.interface import (
-    SEGMENT_SHIFT,
-    DictionaryMaker,
-    Parts,
-    SegmentGoneError,
-    StoredRecord,
-)
+from hms.store.database.upkeep import DatabaseSettings, Upkeep
+from hms.store.interface import DictionaryMaker, Parts, SegmentGoneError, StoredRecord
 
-log = logging.getLogger("hms.store.database")
-
-PRUNE_EVERY_S: Final = 5.0
-PRUNE_ROWS: Final = 5_000
-RENEW_SHARE: Final = 3
-"""The lease is renewed when a third of it is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseSettings:
-    """Times are in seconds. batches_max and entries_max: of the engine's memory, how many batches
-    of a producer and how many producers. history_bytes 0: no history; history_age_s 0: no limit of
-    age."""
-
-    lease_s: float = 15.0
-    retry_s: float = 60.0
-    batches_max: int = 64
-    entries_max: int = 10_000
-    history_bytes: int = 16 << 30
-    history_age_s: float = 0.0
+T = TypeVar("T")
 
 
 class DatabaseStore:
@@ -65,10 +38,8 @@ class DatabaseStore:
         self._closing = threading.Event()
         self._outage = Outage(backend.shown, settings.retry_s)
         self._remembered = Remembered(settings.batches_max, settings.entries_max)
-        self._departed = Departed()
         self._backlog: Backlog | None = None
         self._failure: HmsError | None = None
-        self._shortage: str | None = None
         try:
             self._meta = backend.claim(
                 Claim(node_uid, this_process(), round(settings.lease_s * 1000))
@@ -76,8 +47,7 @@ class DatabaseStore:
         except BaseException:
             backend.close(is_released=False)
             raise
-        self._renew_at = self._next_renewal()
-        self._prune_at = 0.0
+        self._upkeep = Upkeep(backend, settings)
 
     @property
     def last_lsn(self) -> int:
@@ -102,10 +72,7 @@ class DatabaseStore:
     @property
     def needs_maintenance(self) -> bool:
         """The lease is to be renewed, or the history to be cut."""
-        if self._failure is not None:
-            return False
-        now_s = time.monotonic()
-        return now_s >= min(self._renew_at, self._prune_at) or self._departed.is_due(now_s)
+        return self._failure is None and self._upkeep.is_due
 
     # boot
 
@@ -115,8 +82,8 @@ class DatabaseStore:
         with self._available():
             yield dictionary_of(meta, backend.definitions())
             yield from bounds_of(meta, backend.ids_below())
-            for record in messages_of(meta, backend, self._departed.nowhere):
-                self._renew_if_due()
+            for record in messages_of(meta, backend, self._upkeep.departed.nowhere):
+                self._upkeep.renew_if_due()
                 yield record
             for content in self._remembered.load(backend.batches(), backend.commits()):
                 yield memory_of(meta, content)
@@ -143,72 +110,57 @@ class DatabaseStore:
         return self._backlog.append(kind, count, parts)
 
     def commit(self) -> int:
-        """Commit all that waits; the durable sequence number."""
-        is_leader = self._leader.acquire(blocking=False)
-        if not is_leader:  # the lease is being renewed, or the history cut: soon done
-            self._leader.acquire()
-        try:
-            with self._deadly():
-                assert self._backlog is not None, "start() comes first"
-                last_lsn = self._backlog.last_lsn
-                while self._meta.last_lsn < last_lsn:
-                    self._write(self._backlog.take())
-        finally:
-            self._leader.release()
+        """Commit all that waits; the durable sequence number.
+
+        One caller at a time; the lock is for the upkeep beside it, which is soon done.
+        """
+        with self._leader, self._deadly():
+            assert self._backlog is not None, "start() comes first"
+            last_lsn = self._backlog.last_lsn
+            while self._meta.last_lsn < last_lsn:
+                self._write(self._backlog.take())
         return self.durable_lsn
 
     def _write(self, entries: Sequence[Entry]) -> None:
         assert self._backlog is not None
         transaction = self._translated(entries)
-        while True:
-            try:
-                self._backend.write(transaction)
-                break
-            except Unreachable as error:
-                self._wait(error)
+        self._asked(self._outage, lambda: self._backend.write(transaction))
         self._outage.over()
         self._meta = transaction.after
-        self._renew_at = self._next_renewal()
-        self._departed.left([id_ for _, id_ in transaction.changes.gone()], time.monotonic())
+        self._upkeep.renewed()
+        self._upkeep.departed.left([id_ for _, id_ in transaction.changes.gone()], time.monotonic())
         self._backlog.safe(entries)
 
     def _translated(self, entries: Sequence[Entry]) -> Transaction:
         translation = Translation(self._meta, self._remembered)
-        now_s = time.monotonic()
-        blob = b"".join([part for entry in entries for part in entry.parts])
-        view, base = memoryview(blob), entries[0].position
-        for entry in entries:
-            start = entry.position - base
-            payload = view[start : start + entry.length]
-            translation.apply(entry.lsn, entry.kind, payload, entry.position)
-        last = entries[-1]
-        after = translation.meta_after(last.lsn + last.events - 1, last.position + last.length)
+        blob = translation.apply_all(entries)
         return Transaction(
             self._meta,
-            after,
+            translation.meta_after(entries[-1]),
             entries,
             blob,
-            base,
+            entries[0].position,
             translation.changes,
             self._remembered.take_changes(),
-            self._departed.take(now_s),
+            self._upkeep.departed.take(time.monotonic()),
             time.time_ns() // 1_000_000,
             keeps_history=self._settings.history_bytes > 0,
         )
 
-    def _wait(self, error: Unreachable) -> None:
-        """Before the next try; raises DatabaseLost when there is none, StoreFailed at close."""
-        pause_s = self._outage.failed(str(error))
-        if self._closing.wait(pause_s):
-            detail = f"{self._backend.shown}: closed while it did not answer: {error}"
-            raise StoreFailed(path=self._backend.shown, detail=detail)
+    def _asked(self, outage: Outage, ask: Callable[[], T]) -> T:
+        """Ask until there is an answer. Raises DatabaseLost, and StoreFailed when it is closed."""
+        while True:
+            try:
+                return ask()
+            except Unreachable as error:
+                if self._closing.wait(outage.failed(str(error))):
+                    detail = f"{self._backend.shown}: closed while it did not answer: {error}"
+                    raise StoreFailed(path=self._backend.shown, detail=detail) from error
 
     def sends_refused(self) -> str | None:
-        """Why new persistent messages must be refused: the database has not answered for a while,
-        or has no space."""
-        if self._failure is not None:
-            return str(self._failure)
-        return self._outage.refusal() or self._shortage
+        """The failure, a database that has not answered for a while, or one without space."""
+        failure = str(self._failure) if self._failure is not None else None
+        return failure or self._outage.refusal() or self._upkeep.shortage
 
     def maintain(self) -> None:
         """Renew the lease, cut the history; while a commit is under way it does the former."""
@@ -216,70 +168,28 @@ class DatabaseStore:
             return
         try:
             with self._deadly():
-                self._maintain()
+                self._upkeep.run(self._meta.next_position)
+                self._outage.over()
+        except Unreachable as error:
+            with self._deadly():
+                self._upkeep.pause(self._outage.failed(str(error)))
         finally:
             self._leader.release()
-
-    def _maintain(self) -> None:
-        try:
-            self._shortage = self._backend.shortage()
-            self._renew_if_due()
-            self._sweep()
-            if time.monotonic() >= self._prune_at:
-                self._prune()
-            self._outage.over()
-        except Unreachable as error:
-            pause_s = self._outage.failed(str(error))
-            self._renew_at = self._prune_at = time.monotonic() + pause_s
-
-    def _renew_if_due(self) -> None:
-        if time.monotonic() >= self._renew_at:
-            self._backend.renew()
-            self._renew_at = self._next_renewal()
-
-    def _sweep(self) -> None:
-        """What a node that rests has left over; a busy one deletes it with its commits."""
-        while unheld := self._departed.take(time.monotonic()):
-            try:
-                self._backend.sweep(unheld)
-            except Unreachable:
-                self._departed.nowhere(*unheld)
-                raise
-
-    def _prune(self) -> None:
-        """Delete what the history need not keep, in steps that hold nobody up."""
-        settings = self._settings
-        oldest_ms = time.time_ns() // 1_000_000 - round(settings.history_age_s * 1000)
-        before_ms = oldest_ms if settings.history_age_s else 0
-        first_position = self._meta.next_position - settings.history_bytes
-        gone = self._backend.prune(before_ms, first_position, PRUNE_ROWS)
-        self._prune_at = time.monotonic() + (0 if gone == PRUNE_ROWS else PRUNE_EVERY_S)
-
-    def _next_renewal(self) -> float:
-        return time.monotonic() + self._settings.lease_s / RENEW_SHARE
 
     # reading
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of a message. Raises SegmentGoneError when it left, DatabaseLost, StoreFailed."""
         outage = Outage(self._backend.shown, self._settings.retry_s)
-        if not size:
-            return b""
-        while True:
-            try:
-                found = self._backend.read(position, size)
-                break
-            except Unreachable as error:
-                if self._closing.wait(outage.failed(str(error))):
-                    raise self._failed() from error
+        found = self._asked(outage, lambda: self._backend.read(position, size)) if size else b""
         if found is None:
             raise SegmentGoneError(position)
         return found
 
     @property
     def newest_segment(self) -> int:
-        """The upper bits of the next position; nothing is ever cleaned."""
-        return self._meta.next_position >> SEGMENT_SHIFT
+        """Tables have none."""
+        return 0
 
     def next_to_clean(self, live_bytes: int) -> int | None:  # noqa: ARG002 - the interface's
         """None: a row that goes leaves its space to others."""
@@ -318,6 +228,8 @@ class DatabaseStore:
         except HmsError as error:
             self._failure = error
             raise
+        except Unreachable:
+            raise
         except BaseException as error:
             # Records may be half taken: going on would leave a hole in the order.
             detail = f"{self._backend.shown}: {type(error).__name__} while writing: {error}"
@@ -330,9 +242,8 @@ class DatabaseStore:
 
     @contextmanager
     def _available(self) -> Iterator[None]:
-        """At boot an answer is waited for by whoever boots the node."""
+        """At boot nobody waits yet: who boots the node hears at once that there is no answer."""
         try:
             yield
         except Unreachable as error:
-            shown = self._backend.shown
-            raise DatabaseLost(path=shown, detail=str(error), limit_s=0) from error
+            raise DatabaseUnavailable(path=self._backend.shown, detail=str(error)) from error

@@ -28,7 +28,7 @@ from hms.records import (
 )
 from hms.store.database.changes import Changes
 from hms.store.database.remembered import Remembered
-from hms.store.database.rows import DefinitionRow, MessageRow, Meta
+from hms.store.database.rows import DefinitionRow, Entry, MessageRow, Meta
 from hms.store.database.steps import DELIVERED, FAILED, RELEASED
 
 NODE_INDEX_SHIFT = 40
@@ -74,11 +74,21 @@ class Translation:
         self._lsn = lsn
         self._apply[kind](payload, position)
 
-    def meta_after(self, last_lsn: int, next_position: int) -> Meta:
+    def apply_all(self, entries: Sequence[Entry]) -> bytes:
+        """Records that lie one behind the other; their payloads as one."""
+        blob = b"".join([part for entry in entries for part in entry.parts])
+        view, base = memoryview(blob), entries[0].position
+        for entry in entries:
+            start = entry.position - base
+            payload = view[start : start + entry.length]
+            self.apply(entry.lsn, entry.kind, payload, entry.position)
+        return blob
+
+    def meta_after(self, last: Entry) -> Meta:
         """What the store knows of itself behind the last record."""
         return self._meta._replace(
-            last_lsn=last_lsn,
-            next_position=next_position,
+            last_lsn=last.lsn + last.events - 1,
+            next_position=last.position + last.length,
             next_number=self._next_number,
             next_seq=self._next_seq,
             now_ms=self._now_ms,

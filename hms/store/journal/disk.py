@@ -1,5 +1,6 @@
 """The disk as the journal sees it: few calls, so that a test or a simulator can be the disk."""
 
+import errno
 import fcntl
 import os
 import time
@@ -11,6 +12,8 @@ Buffers = Sequence[bytes | memoryview]
 READ: Final = os.O_RDONLY | os.O_CLOEXEC
 UPDATE: Final = os.O_RDWR | os.O_CLOEXEC
 CREATE: Final = UPDATE | os.O_CREAT
+_NOT_SYNCED_ALONE: Final = {errno.EACCES, errno.EPERM, errno.EINVAL}
+"""A parent that may not be opened, or whose file system syncs no directories."""
 BUFFERS_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 
@@ -18,7 +21,7 @@ class Disk(Protocol):
     """The calls that the journal makes; each raises OSError when the disk refuses."""
 
     def make_dir(self, path: Path) -> None:
-        """Make a directory and its parents durable; nothing when it exists."""
+        """Make a directory and its parents, when it is not there; durable in either case."""
 
     def list_dir(self, path: Path) -> list[str]:
         """The names in a directory."""
@@ -76,12 +79,19 @@ class RealDisk:
     """The machine's own disk."""
 
     def make_dir(self, path: Path) -> None:
-        """Make a directory and its parents durable; nothing when it exists."""
-        if path.is_dir():
-            return
-        self.make_dir(path.parent)
-        path.mkdir(mode=0o750, exist_ok=True)
-        self.fsync_dir(path.parent)
+        """Make a directory and its parents, when it is not there; durable in either case.
+
+        Who made it may have died before its name was synced, so that is done once more.
+        """
+        if not path.is_dir():
+            self.make_dir(path.parent)
+            path.mkdir(mode=0o750, exist_ok=True)
+        try:
+            self.fsync_dir(path.parent)
+        except OSError as error:
+            if error.errno not in _NOT_SYNCED_ALONE:
+                raise
+            os.sync()
 
     def list_dir(self, path: Path) -> list[str]:
         """The names in a directory."""

@@ -122,8 +122,6 @@ def _examine(disk: Disk, files: dict[int, Path], found: Examination) -> None:
         _add(found, error, needed)
     successors = {info.number: info for info in infos}
     for info in infos:
-        if info.is_blank:
-            continue
         try:
             _count(disk, info, successors.get(info.number + 1), found)
         except StoreCorrupt as error:
@@ -137,9 +135,7 @@ def _examine(disk: Disk, files: dict[int, Path], found: Examination) -> None:
 
 def _add(found: Examination, error: StoreCorrupt, needed: int) -> None:
     file = Path(error.file)
-    # Recovery looks into the header of every file that still has the log's name.
-    has_bad_header = file.suffix == LOG_SUFFIX and not error.offset and error.detail != MISSING
-    is_needed = has_bad_header or int(file.stem) >= needed
+    is_needed = int(file.stem) >= needed
     damage = Damage(file, error.offset, error.lsn, error.detail, is_needed)
     if all((one.file, one.offset) != (damage.file, damage.offset) for one in found.damages):
         found.damages.append(damage)
@@ -174,10 +170,12 @@ def _chain(files: dict[int, Path], infos: list[SegmentInfo], needed: int) -> Ite
         if number not in files:
             file = segment_file(directory, number)
             yield StoreCorrupt(file=str(file), offset=0, lsn=0, detail=MISSING)
-    for one, other in pairwise(info for info in infos if not info.is_blank):
+    for one, other in pairwise(infos):
         if other.epoch < one.epoch or other.node_uid != one.node_uid:
-            detail = "the segment is of another node or boot than the one before it"
-            yield StoreCorrupt(file=str(other.file), offset=0, lsn=other.first_lsn, detail=detail)
+            detail = "the segment is of another node or boot than the one beside it"
+            # The boot compares only those that it needs.
+            odd = other if one.number >= needed else one
+            yield StoreCorrupt(file=str(odd.file), offset=0, lsn=odd.first_lsn, detail=detail)
 
 
 def _count(
@@ -197,7 +195,7 @@ def _count(
                 found.records += 1
         finally:
             found.last_lsn = max(found.last_lsn, walk.lsn - 1)
-        if info.is_last or (successor is not None and successor.is_blank):
+        if info.is_last:
             found.torn = _torn(disk, fd, walk, info)
 
 

@@ -21,11 +21,16 @@ class Fetch:
         self._disk, self._directory = disk, directory
         self._lock = threading.Lock()
         self._files: OrderedDict[int, int] = OrderedDict()
+        self._gone = 0
+        """Segments up to this number are not opened any more."""
+        self._is_closed = False
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of a durable record. Raises SegmentGoneError and StoreFailed."""
         number, offset = position >> SEGMENT_SHIFT, position & _OFFSET_MASK
         with self._lock:
+            if self._is_closed:
+                raise self._failed(number, "the store is closed")
             try:
                 data = self._disk.pread(self._file(number), size, offset)
             except OSError as error:
@@ -35,11 +40,15 @@ class Fetch:
         return data
 
     def forget(self, number: int) -> None:
-        """A segment's file is about to be removed, or to be written anew."""
+        """A segment's file is about to be removed, or to be written anew; none up to it is needed.
+
+        From here on nobody opens it, and nobody is in the middle of reading it: its bytes may be
+        other ones as soon as this returns.
+        """
         with self._lock:
-            fd = self._files.pop(number, None)
-            if fd is not None:
-                self._disk.close(fd)
+            self._gone = max(self._gone, number)
+            for gone in [one for one in self._files if one <= number]:
+                self._disk.close(self._files.pop(gone))
 
     def close(self) -> None:
         """Close all files."""
@@ -47,6 +56,7 @@ class Fetch:
             for fd in self._files.values():
                 self._disk.close(fd)
             self._files.clear()
+            self._is_closed = True
 
     def _file(self, number: int) -> int:
         fd = self._files.get(number)
@@ -60,6 +70,8 @@ class Fetch:
 
     def _open(self, number: int) -> int:
         """A segment that is let go meanwhile is still the history's, or gone."""
+        if number <= self._gone:
+            raise SegmentGoneError(number)
         for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
             try:
                 return self._disk.open(segment_file(self._directory, number, suffix), READ)

@@ -131,7 +131,9 @@ class Journal:
     def recovery_bytes(self) -> int:
         """What recover() reads in all, once it has begun."""
         found = self._recovery
-        return sum(i.size for i in found.segments if i.number >= found.oldest) if found else 0
+        if found is None:
+            return 0
+        return sum(size for number, size in found.segments.items() if number >= found.oldest)
 
     def start(self, dictionary: DictionaryMaker) -> None:
         """Begin a segment of this boot's own (epoch + 1)."""
@@ -175,7 +177,8 @@ class Journal:
         with self._deadly():
             if self._maintenance.acquire(blocking=False):
                 try:
-                    self._ring.let_go()
+                    if not self._is_closed:
+                        self._ring.let_go()
                 finally:
                     self._maintenance.release()
             self._spare.maintain()
@@ -205,8 +208,11 @@ class Journal:
         return {"kind": "journal", "path": str(self._path), **self._ring.describe()}
 
     def close(self) -> None:
-        """Let go of the directory; what was not committed is dropped."""
-        with self._leader:
+        """Let go of the directory; what was not committed is dropped.
+
+        Whoever still works in it is waited for: behind the lock's release it may be another's.
+        """
+        with self._leader, self._maintenance:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -227,8 +233,6 @@ class Journal:
             self._write(number, list(group))
         self._lock.check()
         self._durable_lsn = entries[-1].lsn + entries[-1].events - 1
-        assert self._segment is not None
-        self._durable_end = self._segment.end_position
         self._backlog.synced(entries)
 
     def _write(self, number: int, entries: Sequence[Entry]) -> None:
@@ -239,6 +243,8 @@ class Journal:
             self._segment = self._begin_segment(number, first_lsn)
             old.seal(first_lsn)
         self._segment.write(entries)
+        # Here, not behind the batch: what lies before newest_segment can be read.
+        self._durable_end = self._segment.end_position
 
     def _begin_segment(self, number: int, first_lsn: int) -> Segment:
         oldest = self._ring.oldest_for(first_lsn)

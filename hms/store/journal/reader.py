@@ -58,8 +58,6 @@ def read_segment(
     Raises StoreCorrupt, and FileNotFoundError for a segment that was retired meanwhile.
     """
     info = _info(disk, Path(file))
-    if info.is_blank:
-        return
     with opened(disk, info.file) as fd:
         for record in _live_records(disk, Walk(disk, fd, info), info, first_lsn):
             if until_lsn is not None and record[0] > until_lsn:
@@ -104,21 +102,19 @@ def read_store(path: PathName, disk: Disk = REAL_DISK) -> Iterator[StoredRecord]
     segments = list_segments(path, disk)
     check_chain(segments)
     for info, successor in zip_longest(segments, segments[1:]):
-        if not info.is_blank:
-            with opened(disk, info.file) as fd:
-                yield from all_records(Walk(disk, fd, info), info, successor)
+        with opened(disk, info.file) as fd:
+            yield from all_records(Walk(disk, fd, info), info, successor)
 
 
 def last_lsn(path: PathName, disk: Disk = REAL_DISK) -> int:
     """The last sequence number that is written, 0 in a store without records."""
-    for info in reversed(list_segments(path, disk)):
-        if info.is_blank:
-            continue
-        with opened(disk, info.file) as fd:
-            walk = Walk(disk, fd, info)
-            deque(walk.records(), maxlen=0)
-            return walk.lsn - 1
-    return 0
+    segments = list_segments(path, disk)
+    if not segments:
+        return 0
+    with opened(disk, segments[-1].file) as fd:
+        walk = Walk(disk, fd, segments[-1])
+        deque(walk.records(), maxlen=0)
+        return walk.lsn - 1
 
 
 def verify(path: PathName, disk: Disk = REAL_DISK) -> Iterator[Finding]:
@@ -136,8 +132,6 @@ def verify(path: PathName, disk: Disk = REAL_DISK) -> Iterator[Finding]:
 def _verify_segment(
     disk: Disk, info: SegmentInfo, successor: SegmentInfo | None
 ) -> Iterator[Finding]:
-    if info.is_blank:
-        return
     with opened(disk, info.file) as fd:
         try:
             deque(all_records(Walk(disk, fd, info), info, successor), maxlen=0)
@@ -158,4 +152,4 @@ def _is_damaged(disk: Disk, walk: Walk, info: SegmentInfo) -> bool:
         successor = _info(disk, file)
     except FileNotFoundError:
         return not walk.is_at_zeros() and walk.is_proved_synced()
-    return not successor.is_blank and successor.first_lsn != walk.lsn
+    return successor.first_lsn != walk.lsn

@@ -41,7 +41,6 @@ def reconstruct(
 
 def _of_one_node(infos: list[SegmentInfo]) -> dict[int, SegmentInfo]:
     """The segments that belong together: of the node that most are of, in the order of boots."""
-    infos = [info for info in infos if not info.is_blank]
     uids = [info.node_uid for info in infos]
     uid = max(set(uids), key=uids.count, default=0)
     kept: dict[int, SegmentInfo] = {}
@@ -80,9 +79,7 @@ def _guess(
             near = before or known[min((n for n in known if n > number), default=max(known))]
             first_lsn = lsn if start is None else start
             about = (near.epoch, near.node_uid, first_lsn, 0, salt)
-            return SegmentInfo(
-                number, file, len(data), *about, is_last=number > max(known), is_blank=False
-            )
+            return SegmentInfo(number, file, len(data), *about, is_last=number > max(known))
     return None
 
 

@@ -14,7 +14,15 @@ from hms.store.interface import StoredRecord
 from hms.store.journal.disk import UPDATE, Disk, write_all
 from hms.store.journal.format import SEGMENT_HEADER_BYTES
 from hms.store.journal.segment import seal
-from hms.store.journal.walk import SegmentInfo, Walk, opened, survey
+from hms.store.journal.walk import (
+    LOG_SUFFIX,
+    SegmentInfo,
+    Walk,
+    opened,
+    read_info,
+    segment_file,
+    segment_numbers,
+)
 
 FIRST_NUMBER = 1
 FIRST_LSN = 1
@@ -35,14 +43,14 @@ def check_chain(segments: list[SegmentInfo]) -> None:
         if other.number != one.number + 1:
             missing = one.file.with_name(f"{one.number + 1:016d}.log")
             raise corrupt(missing, 0, 0, "the segment is missing")
-        if not other.is_blank and (other.epoch < one.epoch or other.node_uid != one.node_uid):
+        if other.epoch < one.epoch or other.node_uid != one.node_uid:
             detail = "the segment is of another node or boot than the one before it"
             raise corrupt(other.file, 0, other.first_lsn, detail)
 
 
 def oldest_needed(segments: list[SegmentInfo]) -> int:
     """The first segment of the log, as its newest header says."""
-    return max((info.oldest for info in segments if not info.is_blank), default=FIRST_NUMBER)
+    return max((info.oldest for info in segments), default=FIRST_NUMBER)
 
 
 class Recovery:
@@ -57,23 +65,20 @@ class Recovery:
         self.epoch = 0
         self.is_done = False
         self.oldest = FIRST_NUMBER
-        self.segments: list[SegmentInfo] = []
-        """All that are there, also those that are not needed and wait to be let go."""
+        self.segments: dict[int, int] = {}
+        """Sizes of all that are there, also those that are not needed and wait to be let go."""
 
     def records(self) -> Iterator[StoredRecord]:
         """Every record in order; changes nothing."""
-        self.segments = survey(self._disk, self._directory)
-        self.oldest = oldest_needed(self.segments)
-        segments = [info for info in self.segments if info.number >= self.oldest]
+        segments = self._survey()
+        if not segments:
+            return
         check_chain(segments)
-        if segments and not segments[0].is_blank:
-            self.next_lsn = segments[0].first_lsn
+        self.next_lsn = segments[0].first_lsn
         self._check_owner(segments)
         for info, successor in zip_longest(segments, segments[1:]):
-            if not info.is_blank:
-                yield from self._segment(info, successor)
-        if segments:
-            self._find_end(segments)
+            yield from self._segment(info, successor)
+        self._find_end(segments)
 
     def cut_tail(self) -> None:
         """Cut the last segment behind its last record, so that no bytes of a torn write remain.
@@ -95,9 +100,26 @@ class Recovery:
             with opened(self._disk, self._tail.file, UPDATE) as fd:
                 seal(self._disk, fd, self._tail_end, self.next_lsn, self._tail.salt)
 
+    def _survey(self) -> list[SegmentInfo]:
+        """The needed segments, as the newest one says: what is left below them is not looked into,
+        since damage there must not keep a node from booting that has all it needs."""
+        numbers = segment_numbers(self._disk, self._directory, LOG_SUFFIX)
+        files = {number: segment_file(self._directory, number) for number in numbers}
+        self.segments = {number: self._disk.size_and_age(file)[0] for number, file in files.items()}
+        if not numbers:
+            return []
+        newest = read_info(self._disk, files[numbers[-1]], numbers[-1], is_last=True)
+        found = [
+            read_info(self._disk, files[number], number, is_last=False)
+            for number in numbers[:-1]
+            if number >= newest.oldest
+        ]
+        self.oldest = oldest_needed([*found, newest])
+        return [info for info in (*found, newest) if info.number >= self.oldest]
+
     def _check_owner(self, segments: list[SegmentInfo]) -> None:
         for info in segments:
-            if not info.is_blank and info.node_uid != self._node_uid:
+            if info.node_uid != self._node_uid:
                 detail = f"it belongs to node {info.node_uid}, this is node {self._node_uid}"
                 raise StoreUnavailable(path=str(self._directory), detail=detail)
 
@@ -113,8 +135,7 @@ class Recovery:
 
     def _find_end(self, segments: list[SegmentInfo]) -> None:
         """An empty last segment is begun anew: its file is replaced under the same number."""
-        last = segments[-1]
-        is_empty = last.is_blank or self._tail_end == SEGMENT_HEADER_BYTES
+        last, is_empty = segments[-1], self._tail_end == SEGMENT_HEADER_BYTES
         self.next_number = last.number if is_empty else last.number + 1
         self.epoch = max(info.epoch for info in segments)
 
@@ -123,9 +144,9 @@ def all_records(
     walk: Walk, info: SegmentInfo, successor: SegmentInfo | None
 ) -> Iterator[StoredRecord]:
     """The records of a segment. Raises StoreCorrupt when one is bad that had been synced."""
-    if successor is None or successor.is_blank:
+    if successor is None:
         yield from walk.records()
-        _check_end(walk, info, is_last=successor is None)
+        _check_end(walk, info)
     else:
         yield from _followed_records(walk, info, successor.first_lsn)
 
@@ -142,13 +163,11 @@ def _followed_records(walk: Walk, info: SegmentInfo, next_lsn: int) -> Iterator[
         raise corrupt(info.file, walk.at, walk.lsn, detail)
 
 
-def _check_end(walk: Walk, info: SegmentInfo, *, is_last: bool) -> None:
-    """Raise StoreCorrupt unless the records end here, or in the last segment with a torn write."""
+def _check_end(walk: Walk, info: SegmentInfo) -> None:
+    """Raise StoreCorrupt unless the log ends here, or with a torn write."""
     if walk.is_at_seal():
-        if is_last:
-            missing = info.file.with_name(f"{info.number + 1:016d}.log")
-            raise corrupt(missing, 0, walk.lsn, "the segment is missing")
-        return
-    if walk.is_proved_synced() or not (is_last or walk.is_at_zeros()):
+        missing = info.file.with_name(f"{info.number + 1:016d}.log")
+        raise corrupt(missing, 0, walk.lsn, "the segment is missing")
+    if walk.is_proved_synced():
         detail = "the record does not verify, yet later ones prove that it was synced"
         raise corrupt(info.file, walk.at, walk.lsn, detail)

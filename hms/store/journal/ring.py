@@ -6,7 +6,8 @@ log begins later; then the file gets the history's name, or is removed.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +16,6 @@ from hms.store.journal.spare import Spare
 from hms.store.journal.walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
-    SegmentInfo,
     segment_file,
     segment_numbers,
 )
@@ -61,17 +61,19 @@ class Ring:
         self.oldest = 0
         """Segments below this number are not needed; a header on the disk says so."""
 
-    def found(self, segments: Iterable[SegmentInfo], oldest: int) -> None:
-        """What recovery saw."""
-        self._sizes = {info.number: info.size for info in segments}
-        self.oldest = oldest
-        self._count()
+    def found(self, segments: Mapping[int, int], oldest: int) -> None:
+        """What recovery saw: the sizes of segments by number."""
+        with self._lock:
+            self._sizes = dict(segments)
+            self.oldest = oldest
+            self._count()
 
     def oldest_for(self, first_lsn: int) -> int:
         """What the header of a segment that begins with this sequence number may say: everything
         before it is synced."""
-        if self._cleaned is not None and first_lsn > self._cleaned[1]:
-            return self._cleaned[0]
+        cleaned = self._cleaned  # asked once: the engine may clean the next segment meanwhile
+        if cleaned is not None and first_lsn > cleaned[1]:
+            return cleaned[0]
         return self.oldest
 
     def begun(self, number: int, oldest: int) -> None:
@@ -90,6 +92,9 @@ class Ring:
     def next_to_clean(self, live_bytes: int) -> int | None:
         """The oldest segment that may hold something needed, when it is time."""
         self._live_bytes = live_bytes
+        return self._to_clean(live_bytes)
+
+    def _to_clean(self, live_bytes: int) -> int | None:
         size = self.log_bytes
         if size <= self._allowed(live_bytes) or live_bytes > LIVE_SHARE_MAX * size:
             return None
@@ -116,10 +121,11 @@ class Ring:
 
     def is_cleanable(self) -> bool:
         """Cleaning will make space."""
-        return self.next_to_clean(self._live_bytes) is not None
+        return self._to_clean(self._live_bytes) is not None
 
     def _first(self) -> int:
-        return self.oldest if self._cleaned is None else max(self.oldest, self._cleaned[0])
+        cleaned = self._cleaned
+        return self.oldest if cleaned is None else max(self.oldest, cleaned[0])
 
     def _allowed(self, live_bytes: int) -> int:
         allowed = max(SEGMENTS_MIN * self._segment_bytes, GARBAGE_FACTOR * live_bytes)
@@ -134,7 +140,10 @@ class Ring:
         return any(number < self.oldest for number in list(self._sizes))
 
     def let_go(self) -> None:
-        """Give segments that are not needed to the history, or their space to new ones."""
+        """Give segments that are not needed to the history, or their space to new ones.
+
+        One caller at a time, beside those that write and clean.
+        """
         with self._lock:
             gone = sorted(number for number in self._sizes if number < self.oldest)
         for number in gone:
@@ -150,36 +159,40 @@ class Ring:
         if self._limits.history_bytes_max:
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
-            self._remove(number, file)
-
-    def _remove(self, number: int, file: Path) -> None:
-        """The space of a file goes to a new segment, or back to the disk."""
-        self._forget(number)
-        if not self._spare.offer(file):
-            self._disk.unlink(file)
+            self._forget(number)
+            if not self._spare.offer(file):
+                self._disk.unlink(file)
 
     def limit_history(self) -> None:
-        """Remove the history's oldest segments until it is within its limits."""
-        numbers = segment_numbers(self._disk, self._directory, HISTORY_SUFFIX)
-        files = [segment_file(self._directory, number, HISTORY_SUFFIX) for number in numbers]
-        stats = [self._disk.size_and_age(file) for file in files]
-        total = sum(size for size, _ in stats)
-        for number, file, (size, age_s) in zip(numbers, files, stats, strict=True):
+        """Remove the history's oldest segments until it is within its limits.
+
+        They are not used again: who reads one without the lock would find other bytes in it.
+        """
+        files = list(self._history())
+        total = sum(size for _, size, _ in files)
+        for number, size, age_s in files:
             is_old = 0 < self._limits.history_age_s < age_s
             if total <= self._limits.history_bytes_max and not is_old:
                 break
-            self._remove(number, file)
+            self._forget(number)
+            self._disk.unlink(segment_file(self._directory, number, HISTORY_SUFFIX))
             total -= size
+
+    def _history(self) -> Iterator[tuple[int, int, float]]:
+        """Number, size and age of each segment of the history; any of them may go meanwhile."""
+        for number in segment_numbers(self._disk, self._directory, HISTORY_SUFFIX):
+            with suppress(FileNotFoundError):
+                file = segment_file(self._directory, number, HISTORY_SUFFIX)
+                yield number, *self._disk.size_and_age(file)
 
     def describe(self) -> dict[str, int]:
         """Figures for operators."""
         live = segment_numbers(self._disk, self._directory, LOG_SUFFIX)
-        history = segment_numbers(self._disk, self._directory, HISTORY_SUFFIX)
-        files = [segment_file(self._directory, number, HISTORY_SUFFIX) for number in history]
+        history = [size for _, size, _ in self._history()]
         return {
             "log_bytes": self.log_bytes,
             "live_bytes": self._live_bytes,
             "segments": len(live),
             "history_segments": len(history),
-            "history_bytes": sum(self._disk.size_and_age(file)[0] for file in files),
+            "history_bytes": sum(history),
         }

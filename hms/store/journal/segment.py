@@ -76,8 +76,10 @@ class Segment:
 
     def seal(self, next_lsn: int) -> None:
         """Say that the next segment is safe, and close."""
-        seal(self._disk, self._fd, self._end, next_lsn, self._salt)
-        self.close()
+        try:
+            seal(self._disk, self._fd, self._end, next_lsn, self._salt)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close the file."""

@@ -31,6 +31,7 @@ class Spare:
         self._lock = threading.Lock()
         self._fd: int | None = None
         self._failed_at = 0.0
+        self._is_closed = False
         self.refusal: str | None = None
 
     @property
@@ -50,7 +51,7 @@ class Spare:
         if not self.is_due or not self._lock.acquire(blocking=False):
             return
         try:
-            if not self.is_ready:
+            if not self.is_ready and not self._is_closed:
                 self._try_prepare()
         finally:
             self._lock.release()
@@ -89,8 +90,9 @@ class Spare:
             self._lock.release()
 
     def close(self) -> None:
-        """Close the file and leave it for the next boot."""
+        """Close the file and leave it for the next boot; nothing is prepared from here on."""
         with self._lock:
+            self._is_closed = True
             if self._fd is not None:
                 self._disk.close(self._fd)
                 self._fd = None

@@ -29,7 +29,7 @@ WINDOW_BYTES: Final = 4 * 1024 * 1024
 
 
 class SegmentInfo(NamedTuple):
-    """A segment file. is_blank: cut or crashed before its header was there, so it holds nothing."""
+    """A segment file, and what its header says."""
 
     number: int
     file: Path
@@ -40,7 +40,6 @@ class SegmentInfo(NamedTuple):
     oldest: int
     salt: int
     is_last: bool
-    is_blank: bool
 
 
 @contextmanager
@@ -62,15 +61,6 @@ def segment_numbers(disk: Disk, directory: Path, suffix: str) -> list[int]:
 def segment_file(directory: Path, number: int, suffix: str = LOG_SUFFIX) -> Path:
     """Where the segment of this number lies."""
     return directory / f"{number:016d}{suffix}"
-
-
-def survey(disk: Disk, directory: Path) -> list[SegmentInfo]:
-    """The log's segments by number. Raises StoreCorrupt and StoreFormatUnknown."""
-    numbers = segment_numbers(disk, directory, LOG_SUFFIX)
-    return [
-        read_info(disk, segment_file(directory, number), number, is_last=number == numbers[-1])
-        for number in numbers
-    ]
 
 
 def survey_all(disk: Disk, directory: Path) -> list[SegmentInfo]:
@@ -95,12 +85,13 @@ def _either(disk: Disk, directory: Path, number: int, *, is_last: bool) -> Segme
 
 
 def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentInfo:
-    """What a segment's header says."""
+    """What a segment's header says. Raises StoreCorrupt and StoreFormatUnknown.
+
+    The header is synced before the file gets its name: no crash leaves a segment without one.
+    """
     with opened(disk, file) as fd:
         size = disk.size(fd)
         data = disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
-        if is_last and _is_blank(disk, fd, data):
-            return SegmentInfo(number, file, size, 0, 0, 0, 0, 0, is_last, is_blank=True)
     header = unpack_segment_header(data)
     if header is None:
         raise StoreCorrupt(file=str(file), offset=0, lsn=0, detail="its header does not verify")
@@ -110,14 +101,10 @@ def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentI
         detail = f"it says that it is segment {header.number}"
         raise StoreCorrupt(file=str(file), offset=0, lsn=header.first_lsn, detail=detail)
     _, epoch, uid, _, first_lsn, oldest, salt = header
-    about = (number, file, size, epoch, uid, first_lsn, oldest, salt, is_last)
-    return SegmentInfo(*about, is_blank=False)
-
-
-def _is_blank(disk: Disk, fd: int, head: bytes) -> bool:
-    if len(head) < SEGMENT_HEADER_BYTES:
-        return True
-    return not any(head) and last_written(disk, fd, SEGMENT_HEADER_BYTES) == SEGMENT_HEADER_BYTES
+    if oldest > number:
+        detail = f"it says that the log begins behind it, with segment {oldest}"
+        raise StoreCorrupt(file=str(file), offset=0, lsn=first_lsn, detail=detail)
+    return SegmentInfo(number, file, size, epoch, uid, first_lsn, oldest, salt, is_last)
 
 
 def last_written(disk: Disk, fd: int, start: int) -> int:

@@ -1,0 +1,85 @@
+"""Upkeep: what a store does beside its commits: the lease, rows that nothing holds, the history."""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from hms.store.database.backend import Backend, Unreachable
+from hms.store.database.departed import Departed
+
+PRUNE_EVERY_S: Final = 5.0
+PRUNE_ROWS: Final = 5_000
+RENEW_SHARE: Final = 3
+"""The lease is renewed when a third of it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """Times are in seconds. batches_max and entries_max: of the engine's memory, how many batches
+    of a producer and how many producers. history_bytes 0: no history; history_age_s 0: no limit of
+    age."""
+
+    lease_s: float = 15.0
+    retry_s: float = 60.0
+    batches_max: int = 64
+    entries_max: int = 10_000
+    history_bytes: int = 16 << 30
+    history_age_s: float = 0.0
+
+
+class Upkeep:
+    """Knows when it is time; for one thread at a time but for is_due."""
+
+    def __init__(self, backend: Backend, settings: DatabaseSettings) -> None:
+        self._backend, self._settings = backend, settings
+        self.departed = Departed()
+        self.shortage: str | None = None
+        """Why nothing new should be stored."""
+        self._prune_at = 0.0
+        self.renewed()
+
+    @property
+    def is_due(self) -> bool:
+        """There is something to do."""
+        now_s = time.monotonic()
+        return now_s >= min(self._renew_at, self._prune_at) or self.departed.is_due(now_s)
+
+    def renewed(self) -> None:
+        """A commit has renewed the lease too."""
+        self._renew_at = time.monotonic() + self._settings.lease_s / RENEW_SHARE
+
+    def renew_if_due(self) -> None:
+        """Raises Unreachable and StoreFenced."""
+        if time.monotonic() >= self._renew_at:
+            self._backend.renew()
+            self.renewed()
+
+    def run(self, next_position: int) -> None:
+        """Do what is due. Raises Unreachable and StoreFenced."""
+        self.shortage = self._backend.shortage()
+        self.renew_if_due()
+        self._sweep()
+        if time.monotonic() >= self._prune_at:
+            self._prune(next_position)
+
+    def pause(self, pause_s: float) -> None:
+        """The database did not answer: not again before that time."""
+        self._renew_at = self._prune_at = time.monotonic() + pause_s
+
+    def _sweep(self) -> None:
+        """What a node that rests has left over; a busy one deletes it with its commits."""
+        while unheld := self.departed.take(time.monotonic()):
+            try:
+                self._backend.sweep(unheld)
+            except Unreachable:
+                self.departed.nowhere(*unheld)
+                raise
+
+    def _prune(self, next_position: int) -> None:
+        """Delete what the history need not keep, in steps that hold nobody up."""
+        settings = self._settings
+        oldest_ms = time.time_ns() // 1_000_000 - round(settings.history_age_s * 1000)
+        before_ms = oldest_ms if settings.history_age_s else 0
+        first_position = next_position - settings.history_bytes
+        gone = self._backend.prune(before_ms, first_position, PRUNE_ROWS)
+        self._prune_at = time.monotonic() + (0 if gone == PRUNE_ROWS else PRUNE_EVERY_S)

@@ -1,0 +1,43 @@
+"""What integration tests share: a PostgreSQL server, and stores of each kind."""
+
+import pytest
+
+from tests.support.postgres import postgres_server
+from tests.support.store_place import KINDS, Place
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One server for all tests that do not stop it; each uses tables of its own."""
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def own_postgres():
+    """A server that a test may stop."""
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def tables(postgres, tmp_path):
+    """A store on PostgreSQL."""
+    return Place("postgresql", tmp_path, postgres)
+
+
+def _place(kind, tmp_path, request):
+    is_server = kind == "postgresql"
+    return Place(kind, tmp_path, request.getfixturevalue("postgres") if is_server else None)
+
+
+@pytest.fixture(params=KINDS)
+def store_place(request, tmp_path):
+    """A store of each kind."""
+    return _place(request.param, tmp_path, request)
+
+
+@pytest.fixture(params=KINDS[1:])
+def database_place(request, tmp_path):
+    """A store in each database."""
+    return _place(request.param, tmp_path, request)

@@ -1,0 +1,55 @@
+"""A session and a consumer of it without a socket: what it is given and what it says."""
+
+from client_link import sent
+
+import hms
+from field_buffer.packing import DELIVERED_ROW
+from hms.client.inbox import Inbox
+from hms.client.session_state import SessionState
+from tpmon.link import Link
+from tpmon.protocol import frames
+from tpmon.protocol.frames import DELIVER_HEAD, Kind
+from tpmon.protocol.structures import OpenConsumer
+
+
+def make_inbox(
+    link: Link, state: SessionState, credit: int = 10, *, ordered: bool = False
+) -> Inbox:
+    """Consumer 5 of the session."""
+    opening = OpenConsumer(5, state.number, "queue", "q", credit)
+    inbox = Inbox(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
+    link.receivers[5] = inbox
+    state.inboxes[5] = inbox
+    return inbox
+
+
+def make_state(link: Link, ack: hms.AckMode = hms.AckMode.AUTO, **kind: bool) -> SessionState:
+    """A session that is open."""
+    return SessionState(
+        link, ack, is_transacted=kind.get("transacted", False), is_asynchronous=False
+    )
+
+
+def deliver(link: Link, *message_ids: int, epoch: int = 0, expires_at_ms: int = 0) -> None:
+    """The node delivers messages to consumer 5."""
+    rows = [DELIVERED_ROW.pack(one, 1, expires_at_ms, 1, 0, 0, 4, 0, 1) for one in message_ids]
+    head = DELIVER_HEAD.pack(5, epoch, len(rows), 0)
+    link.receive(frames.frame(Kind.DELIVER, head + b"".join(rows)), 1.0)
+
+
+def consume(state: SessionState, inbox: Inbox) -> int:
+    """The application takes the next message; its id."""
+    message_id = inbox.take()[0].message_id
+    state.consumed(inbox, message_id)
+    return message_id
+
+
+def kind_of(parts) -> Kind:
+    """The kind of a frame."""
+    return frames.decode_envelope(parts, 1 << 30).kind
+
+
+def settlements(link: Link) -> list:
+    """What was said of messages, and the credit that was given."""
+    items = [item for one in sent(link, Kind.SETTLE) for item in frames.decode_settle(one)]
+    return [(item.action, item.credit or list(item.ranges)) for item in items]

@@ -1,0 +1,165 @@
+"""Segments that the log does not need: nobody is served their bytes, or stopped by them."""
+
+import contextlib
+
+import pytest
+from journal_support import NotingDisk, contents, flip, recovered, running, segments
+
+from field_buffer.catalogue import StoreCorrupt
+from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
+from hms.store.journal import RealDisk, read_segment
+from hms.store.journal.examine import examine
+from hms.store.journal.format import pack_segment_header
+from tests.crash.cleaning import ALL_HISTORY, NO_HISTORY, SHORT_HISTORY, busy
+
+
+class PagingDisk(NotingDisk):
+    """A message is paged in just before its file loses its name."""
+
+    def __init__(self):
+        super().__init__()
+        self.journal, self.read_at = None, []
+
+    def _page_in(self, file):
+        self.read_at.append((int(file.stem) << SEGMENT_SHIFT) + 128)
+        with contextlib.suppress(SegmentGoneError):
+            self.journal.read(self.read_at[-1], 64)
+
+    def rename(self, source, target):
+        if target.name == "spare.log":
+            self._page_in(source)
+        super().rename(source, target)
+
+    def unlink(self, path):
+        if path.suffix == ".history":
+            self._page_in(path)
+        super().unlink(path)
+
+
+@pytest.mark.parametrize("setting", [NO_HISTORY, SHORT_HISTORY])
+def test_a_segment_that_is_removed_is_never_read_again(tmp_path, setting):
+    """Its file may hold other bytes a moment later; a message must not be delivered as zeros."""
+    disk = PagingDisk()
+    run = running(tmp_path, setting, disk)
+    disk.journal = run.journal
+
+    busy(50)(run)
+
+    assert len(disk.read_at) > 3
+    for position in disk.read_at:
+        with pytest.raises(SegmentGoneError):
+            run.journal.read(position, 64)
+    run.journal.close()
+
+
+class SlowReader(RealDisk):
+    """Reads a segment, and is held up between opening it and reading its records."""
+
+    def __init__(self, meanwhile):
+        self._opens, self._meanwhile = 0, meanwhile
+
+    def open(self, path, flags):
+        fd = super().open(path, flags)
+        self._opens += 1
+        if self._opens == 2:
+            self._meanwhile()
+        return fd
+
+
+@pytest.mark.parametrize("setting", [NO_HISTORY, SHORT_HISTORY])
+def test_a_reader_of_the_history_ends_well_when_its_file_is_removed_meanwhile(tmp_path, setting):
+    """Spark must not be told that the log is damaged because the history moved on."""
+    run = running(tmp_path, SHORT_HISTORY)
+    busy(45)(run)
+    run.journal.close()
+    run = running(tmp_path, setting)
+    file = max(tmp_path.glob("*.history"))
+    expected = [bytes(record[3]) for record in read_segment(file)]
+
+    reader = SlowReader(lambda: busy(30)(run))
+    found = [bytes(record[3]) for record in read_segment(file, disk=reader)]
+
+    assert not file.exists()
+    assert found == expected
+    run.journal.close()
+
+
+@pytest.fixture
+def leftovers(tmp_path):
+    """A store whose node died before it let go of what its newest header calls needless."""
+    run = running(tmp_path, ALL_HISTORY)
+    run.journal.maintain = lambda: None
+    busy(40)(run)
+    run.journal.close()
+    needless = [file for file in segments(tmp_path) if int(file.stem) < run.journal._ring.oldest]
+    assert len(needless) > 2
+    return needless
+
+
+@pytest.mark.parametrize("size", [0, 63, None])
+def test_damage_in_a_segment_that_nobody_needs_does_not_keep_the_node_from_booting(
+    tmp_path, leftovers, size
+):
+    """All that waits is there; only the history has lost something, and verify says so."""
+    sound = recovered(tmp_path)
+    if size is None:
+        flip(leftovers[1], 20)
+    else:
+        leftovers[1].write_bytes(leftovers[1].read_bytes()[:size])
+    before = contents(tmp_path)
+
+    found = examine(tmp_path)
+
+    assert {damage.file for damage in found.damages} == {leftovers[1]}
+    assert not any(damage.is_needed for damage in found.damages)
+    assert contents(tmp_path) == before
+    assert recovered(tmp_path) == sound
+    run = running(tmp_path, ALL_HISTORY)
+    run.journal.maintain()
+    run.journal.close()
+    assert not any(file.exists() for file in leftovers)
+    assert leftovers[1].with_suffix(".history").exists()
+
+
+def test_a_needless_segment_of_another_node_is_no_reason_to_refuse(tmp_path, leftovers):
+    """The boot compares only segments that it needs, and verify must blame the one that is odd."""
+    odd = leftovers[-1]
+    odd.write_bytes(pack_segment_header(1, 4711, int(odd.stem), 1, 1) + odd.read_bytes()[64:])
+
+    assert recovered(tmp_path)
+    damages = examine(tmp_path).damages
+    assert damages
+    assert not any(damage.is_needed for damage in damages)
+
+
+def test_damage_in_the_newest_header_refuses_though_older_ones_are_sound(tmp_path, leftovers):
+    """Only the newest one says where the log begins; an older one would bring taken messages back
+    or miss new ones."""
+    newest = segments(tmp_path)[-1]
+    flip(newest, 20)
+
+    with pytest.raises(StoreCorrupt) as caught:
+        recovered(tmp_path)
+    assert caught.value.file == str(newest)
+    assert [damage.file for damage in examine(tmp_path).damages if damage.is_needed] == [newest]
+
+
+def test_figures_are_told_while_the_history_is_removed(tmp_path):
+    """An operator who asks at that moment must not get an error, nor stop the node."""
+    run = running(tmp_path, ALL_HISTORY)
+    busy(40)(run)
+    size_and_age, removed = run.disk.size_and_age, []
+
+    def late(path):
+        if not removed:
+            removed.append(path)
+            path.unlink()
+        return size_and_age(path)
+
+    run.disk.size_and_age = late
+    told = run.journal.describe()
+    assert removed
+    assert told["history_segments"] == len(list(tmp_path.glob("*.history")))
+    removed.clear()
+    run.journal._ring.limit_history()
+    run.journal.close()
