@@ -120,7 +120,7 @@ NODE = Section(
             "max_log_bytes",
             kinds.size(0, 1 << 50),
             0,
-            "The most the log may take, at least 8 segments; beyond it sending is refused. 0: no limit.",
+            "The most the log may take, at least 8 segments; then sends are refused. 0: no limit.",
         ),
         Key(
             "history_bytes",
@@ -132,7 +132,7 @@ NODE = Section(
             "history_age_s",
             kinds.number(0, 10 * 366 * 86_400),
             0,
-            "How long the past is kept, counted from a segment's last record. 0: as long as it fits.",
+            "How long the past is kept, from a segment's last record on. 0: as long as it fits.",
         ),
         Key(
             "max_memory_bytes",

@@ -97,19 +97,23 @@ def open_producer(
     owner = state.session(connection, session)
     _check_new(connection.producers, "producer", handle)
     _check_count(state, connection.producers, "producers")
-    target: Queue | Topic
-    node = None
-    if kind == "topic":
-        target, string = state.space.publication(destination, topic)
-        node = state.space.opened(string, state.now_ms)
-    else:
-        target, string = state.queue(destination), ""
+    target, string = _publishes_at(state, kind, destination, topic)
+    node = state.space.opened(string, state.now_ms) if string else None
     memory = state.memories.producer(connection.uid, handle)
     producer = Producer(owner, handle, target, memory)
     producer.topic, producer.node = string, node
     connection.producers[handle] = producer
     target.producers += 1
     return producer
+
+
+def _publishes_at(
+    state: State, kind: str, destination: str, topic: str
+) -> tuple[Queue | Topic, str]:
+    """The queue, or the topic object and the whole topic."""
+    if kind == "topic":
+        return state.space.publication(destination, topic)
+    return state.queue(destination), ""
 
 
 def close_producer(state: State, connection: Connection, handle: int, is_final: bool) -> None:

@@ -55,8 +55,7 @@ def store_publication(
     if at is not None:
         out.retain(node, messages[at])
     if batch.is_persistent:
-        first = messages[0].seq
-        landing = _land(state, messages)
+        first, landing = messages[0].seq, _land(state, messages)
         record = record_of_batch(batch, out.placements, pack, first_sequence, first, landing)
         out.records.insert(0, record)
     return Stored(out.records, out.touched, messages)

@@ -69,9 +69,7 @@ def subscription_create(state: State, arguments: Arguments, fx: Effects) -> None
     )
     if state.space.named(pattern, name, is_durable=True) is not None:
         raise DurableNameInUse(name=name, destination=pattern.text)
-    retained = str(arguments.get("retained") or Wants.ALL.value)
-    if retained not in (Wants.ALL, Wants.NEW):
-        raise InvalidArgument(what="retained", detail=f"{retained!r} is neither ALL nor NEW")
+    retained = _retained(arguments)
     selector = str(arguments.get("selector") or "").strip()
     if selector:
         Selector(selector)
@@ -86,6 +84,13 @@ def subscription_create(state: State, arguments: Arguments, fx: Effects) -> None
         correlation_id=str(arguments.get("correlation_id") or ""),
     )
     define_durable(state, topic, wanted, fx)
+
+
+def _retained(arguments: Arguments) -> str:
+    retained = str(arguments.get("retained") or Wants.ALL.value)
+    if retained not in (Wants.ALL, Wants.NEW):
+        raise InvalidArgument(what="retained", detail=f"{retained!r} is neither ALL nor NEW")
+    return retained
 
 
 def subscription_delete(state: State, arguments: Arguments, fx: Effects) -> int:

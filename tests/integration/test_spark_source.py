@@ -8,9 +8,9 @@ from history_rig import BILLING, MINUTE_MS, NEWS, ORDERS, START, START_MS, batch
 
 from field_buffer.catalogue import HistoryError
 from field_buffer.packing import Head, encode_head
-from hms.records import Cause, RecordType, group, ranges
 from hms.history import HmsDataSource, register, replay, resend, session
 from hms.history.events import COLUMNS
+from hms.records import Cause, RecordType, group, ranges
 
 pytestmark = pytest.mark.spark
 

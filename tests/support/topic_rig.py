@@ -115,12 +115,9 @@ class TopicRig:
     ):
         """One batch."""
         producer = self.producer(topic, session, string)
-        head = encode_head(Head(properties or {}))
-        flags = FLAG_RETAIN if retain else 0
-        rows = [
-            (ROW.pack(len(head), len(b), ttl_ms, 0, 4, 0, flags, 0), head, b.encode())
-            for b in bodies
-        ]
+        head, flags = encode_head(Head(properties or {})), FLAG_RETAIN if retain else 0
+        packed = [ROW.pack(len(head), len(b), ttl_ms, 0, 4, 0, flags, 0) for b in bodies]
+        rows = [(row, head, b.encode()) for row, b in zip(packed, bodies, strict=True)]
         first = self.sequence + 1
         self.sequence += len(bodies)
         pack = memoryview(pack_messages(rows))

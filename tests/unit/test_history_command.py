@@ -7,9 +7,9 @@ from click.testing import CliRunner
 from history_records import append, message, open_journal, ranges_record, sent_record
 
 from field_buffer.catalogue import ConnectionLost
-from hms.records import RecordType
 from hms.history import ReplayReport, command
 from hms.history.command import history
+from hms.records import RecordType
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from history_records import (
 )
 
 from field_buffer.packing import Head
+from hms.history.events import COLUMNS, EVENT_NAMES, Event, EventDecoder
 from hms.records import (
     Cause,
     Definition,
@@ -25,13 +26,12 @@ from hms.records import (
     reserved,
     undefined,
 )
-from hms.history.events import COLUMNS, EVENT_NAMES, Event, EventDecoder
 
 
 def decode(records, **options):
     decoder = EventDecoder(**options)
     return [
-        event for lsn, kind, _, payload, *_ in records for event in decoder.decode(lsn, kind, payload)
+        event for lsn, kind, _, data, *_ in records for event in decoder.decode(lsn, kind, data)
     ]
 
 

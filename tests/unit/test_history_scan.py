@@ -14,10 +14,10 @@ from history_records import (
 
 from field_buffer.catalogue import HistoryError, SelectorSyntaxError, StoreUnavailable
 from field_buffer.packing import Head
-from hms.records import RecordType
 from hms.history import scan
 from hms.history.events import Event
 from hms.history.scope import Scope, parse_scope
+from hms.records import RecordType
 
 ALL = Event._fields
 

@@ -178,11 +178,8 @@ class SQLite:
             free = shutil.disk_usage(self._path.parent).free
         except OSError as error:
             return f"{self._path.parent}: {error.strerror}"
-        if free < RESERVE_BYTES:
-            return (
-                f"{free} bytes are free on the disk of {self._path}, {RESERVE_BYTES} are reserved"
-            )
-        return None
+        said = f"{free} bytes are free on the disk of {self._path}, {RESERVE_BYTES} are reserved"
+        return said if free < RESERVE_BYTES else None
 
     def describe(self) -> dict[str, FieldValue]:
         """Figures for operators."""
