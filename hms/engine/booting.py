@@ -5,6 +5,7 @@ from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.places import Queue, Retained, Subscription, Topic
 from hms.engine.retaining import take_away
+from hms.engine.settling import bury_overdue
 from hms.engine.state import State
 from hms.engine.topics import Pattern
 from hms.records import Cause, NodeEvent, node_event, undefined
@@ -21,6 +22,8 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
             _empty_cold_topics(state, node_is_warm, is_warm, fx)
         elif not _is_warm(state, place, node_is_warm, is_warm):
             _empty(state, place, fx)
+        else:
+            bury_overdue(state, place, fx)
     fx.records += define_subscriptions(state)
     fx.records.append(
         node_event(NodeEvent("booted", state.now_ms, "WARM" if node_is_warm else "COLD", version))

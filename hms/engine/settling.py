@@ -164,8 +164,34 @@ def _to_dead_letters(
     fx: Effects,
 ) -> None:
     """A message that was out failed once too often, or for good."""
-    target = target_of(state, place, reason)
+    if message.is_paged:  # until its body is read the log knows at least how often it failed
+        write_ranges(state, place, RecordType.FAILED, [message], fx)
     place.line.settle(message)
+    _bury(state, place, message, attempts, reason, fx)
+
+
+def bury_overdue(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """Messages that had failed too often when the node went down, and wait again since."""
+    line = place.line
+    if not any(attempts for _, attempts in line.history.values()):
+        return
+    for message in line.everything():
+        attempts = line.attempts(message)
+        reason = _death(place, message, attempts, Return.FAILED) if attempts else None
+        if reason is not None:
+            line.remove(message)
+            _bury(state, place, message, attempts, reason, fx)
+
+
+def _bury(
+    state: State,
+    place: Queue | Subscription,
+    message: StoredMessage,
+    attempts: int,
+    reason: DeadReason,
+    fx: Effects,
+) -> None:
+    target = target_of(state, place, reason)
     place.line.counters.dead_lettered += 1
     state.waiting_bytes -= message.size_bytes
     if target is None:

@@ -63,18 +63,26 @@ def _move_late(run: Run) -> None:
 
 def killed_while_cleaning(disk: RecordingDisk) -> None:
     """The process dies at the calls that begin segments and let them go."""
-    for setting in (SHORT_HISTORY, NO_HISTORY):
-        live(disk, busy(25), setting)
-        for call, nth in (
-            ("rename", 1),
-            ("rename", 2),
-            ("fsync_dir", 1),
-            ("fsync_dir", 2),
-            ("unlink", 1),
-            ("fdatasync", 4),
-            ("pwritev", 5),
-        ):
-            live(disk, until(call, nth, Killed()), setting)
+    _kill_often(disk, SHORT_HISTORY)
+
+
+def killed_while_using_files_again(disk: RecordingDisk) -> None:
+    """The same where the file of an old segment becomes that of a new one."""
+    _kill_often(disk, NO_HISTORY)
+
+
+def _kill_often(disk: RecordingDisk, setting: Setting) -> None:
+    live(disk, busy(25), setting)
+    for call, nth in (
+        ("rename", 1),
+        ("rename", 2),
+        ("fsync_dir", 1),
+        ("fsync_dir", 2),
+        ("unlink", 1),
+        ("fdatasync", 4),
+        ("pwritev", 5),
+    ):
+        live(disk, until(call, nth, Killed()), setting)
 
 
 def failed_syncs_while_cleaning(disk: RecordingDisk) -> None:
@@ -100,6 +108,7 @@ CLEANING: tuple[Callable[[RecordingDisk], None], ...] = (
     cleaning_with_a_short_history,
     cleaning_without_a_history,
     killed_while_cleaning,
+    killed_while_using_files_again,
     failed_syncs_while_cleaning,
 )
 LIMITED = frozenset(CLEANING[2:])

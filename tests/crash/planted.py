@@ -19,7 +19,7 @@ from hms.store.journal.spare import Spare
 from hms.store.journal.walk import opened, segment_file
 from tests.crash.cleaning import (
     cleaning_with_a_history,
-    killed_while_cleaning,
+    killed_while_using_files_again,
     moving_over_segment_ends,
 )
 from tests.crash.programs import (
@@ -195,5 +195,5 @@ PLANTS: dict[Plant, Program] = {
     tail_not_written_again: failed_syncs,
     let_go_before_the_moved_is_synced: moving_over_segment_ends,
     removed_at_once: cleaning_with_a_history,
-    zeros_before_the_name_is_safe: killed_while_cleaning,
+    zeros_before_the_name_is_safe: killed_while_using_files_again,
 }

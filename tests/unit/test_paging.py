@@ -117,6 +117,29 @@ def test_a_dead_letter_waits_for_its_body_and_has_it_then(tmp_path):
     again.close()
 
 
+def test_a_message_that_failed_too_often_is_not_tried_again_after_a_crash(tmp_path):
+    """The node died while a dead letter waited for its body: one attempt more than allowed came."""
+    node = life(tmp_path)
+    fill(node)
+    node.consume(1, 100)
+    last = list(node.engine.state.connections[1].consumers[1].out.values())[-1]
+    span = [(last.id, last.id)]
+    for _ in range(2):
+        node.broker._change(
+            lambda fx, now: node.engine.give_back(1, 1, 0, span, Return.FAILED, now, fx)
+        )
+        node.broker._change(lambda fx, now: node.engine.credit(1, 1, 0, 1, now, fx))
+    assert node.engine.state.limbo
+    node.store.commit()
+    node.close()
+
+    again = life(tmp_path)
+    again.step()
+    assert last.id not in [id_ for id_, _, _, _ in again.waiting()]
+    assert [body for _, body, _, _ in again.waiting("HMS.DLQ")] == [BODIES[-1]]
+    again.close()
+
+
 def test_expired_messages_go_where_they_should_with_their_bodies(tmp_path):
     """And a node that dies while they wait for them has them where they were."""
     node = life(tmp_path)
