@@ -1,5 +1,7 @@
 """One run of a handler: what it is given, and that a result comes of whatever it does."""
 
+import logging
+
 import pytest
 
 import hms
@@ -119,9 +121,9 @@ def test_tpreturn_tells_rval_rcode_and_data():
         (KeyError("item"), "KeyError: 'item'"),
         (RuntimeError(), "RuntimeError"),
         (DestinationNotFound(destination="x", kind="queue"), "DestinationNotFound: HMS-"),
-        (ValueError("\ud800"), "ValueError: \\ud800"),
         (ValueError("x" * 100_000), "ValueError: xxx"),
     ],
+    ids=["text", "key", "nothing", "our own", "very long"],
 )
 def test_an_exception_becomes_a_result_that_can_be_sent(fault, said, caplog):
     """Type and text cross the wire, the traceback stays in the log; no text is too odd for it."""
@@ -131,6 +133,15 @@ def test_an_exception_becomes_a_result_that_can_be_sent(fault, said, caplog):
     assert head.error_fields["detail"].startswith(said)
     assert len(encode_with_body(head, answer)) < 2000
     assert "Traceback" in caplog.text
+
+
+def test_a_text_that_is_no_unicode_can_be_sent_too(caplog):
+    """Half of a character is a string in Python, and nothing that can be encoded."""
+    caplog.set_level(logging.CRITICAL + 1)  # a report of the test could not be encoded either
+    head, answer, _ = run(raising(ValueError("\ud800")))
+
+    assert head.error_fields["detail"] == "ValueError: \\ud800"
+    assert len(encode_with_body(head, answer)) < 2000
 
 
 def test_an_exception_that_cannot_say_what_it_is_becomes_a_result_too(caplog):

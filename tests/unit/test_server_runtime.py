@@ -170,7 +170,11 @@ def test_a_handler_that_exits_ends_the_server_after_its_answer(services):
     assert [item[0].rval for item in running.all_said() if isinstance(item, tuple)] == [1]
 
 
-@pytest.mark.parametrize(("name", "said"), [("orders", f"orders:{os.getpid()}"), ("", "shop")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("orders", f"orders:{os.getpid()}"), ("", "shop")],
+    ids=["with a name", "without one"],
+)
 def test_the_node_learns_whose_process_it_is(monkeypatch, services, name, said):
     """By that name it finds the connection of a process that ended."""
     monkeypatch.setattr("tpmon.runtime.load", lambda _: [])
