@@ -29,6 +29,7 @@ from field_buffer.catalogue import NodeFailed, NodeStopping
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from tpmon.appending import append_records
 from tpmon.broker import INTERNAL, TICK, Broker, Lost
 from tpmon.gateway import Gateway, PeerKey
 from tpmon.wire import Frame
@@ -104,8 +105,7 @@ class NodeProcess:
         is_warm = None if self._start is None else self._start == "WARM"
         self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx)
         self._journal.start(self._dictionary)
-        for record in fx.records:
-            self._journal.append(record.type, record.events, record.parts)
+        append_records(self._journal, fx.records)
         self._journal.commit()
         self._journal.maintain()
         waiting = sum(p.line.waiting_count for p in self._engine.state.places.values())

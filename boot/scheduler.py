@@ -8,6 +8,7 @@ import time
 from datetime import timedelta
 from typing import Any, Final
 
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_STOPPED
 
@@ -35,7 +36,17 @@ class EvenScheduler(BackgroundScheduler):  # type: ignore[misc]
             if abs(step_s) > STEP_S:
                 ahead_s += step_s
                 self._move(timedelta(seconds=step_s))
-            wait_s = self._process_jobs()
+            wait_s = self._process()
+
+    def _process(self) -> float | None:
+        """Run what is due; a shutdown that takes a job away meanwhile is no fault."""
+        try:
+            wait_s: float | None = self._process_jobs()
+        except JobLookupError:
+            if self.state != STATE_STOPPED:
+                raise
+            return None
+        return wait_s
 
     def _move(self, step: timedelta) -> None:
         """Every job is due as much later on the clock as the clock was set."""

@@ -17,6 +17,7 @@ from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
 from hms.engine.state import InLimbo
 from hms.store.interface import Store
+from tpmon.appending import append_records
 from tpmon.bodies import Bodies
 from tpmon.declared import Declared, open_declared
 from tpmon.doorman import Doorman, Identity
@@ -277,10 +278,7 @@ class Broker:
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
             hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
-            for record in fx.records:
-                position = self._store.append(record.type, record.events, record.parts)
-                for landing, offset in record.landings:
-                    landing.landed(position + offset)
+            append_records(self._store, fx.records)
             self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
         for name in hung:

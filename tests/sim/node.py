@@ -19,6 +19,7 @@ from hms.store.journal.ring import LogLimits
 from tests.sim.disk import SimDisk
 from tests.sim.network import Pipe
 from tests.sim.setting import LIMITS, NODE_UID, SETTINGS, STORE, Alone, Progress
+from tpmon.appending import append_records
 from tpmon.broker import INTERNAL, TICK, Broker, Identity, Lost
 from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Kind, decode_envelope
@@ -78,8 +79,7 @@ class Node:
         fx = Effects()
         self.engine.boot(clock_ms(), None, "sim", fx)
         self.journal.start(self._dictionary)
-        for record in fx.records:
-            self.journal.append(record.type, record.events, record.parts)
+        append_records(self.journal, fx.records)
         self.journal.commit()
         self.journal.maintain()
 

@@ -5,6 +5,7 @@ from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.store.journal import Journal
 from tests.support.memory import SETTINGS, Outlet
+from tpmon.appending import append_records
 from tpmon.broker import Broker, Identity
 from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Envelope, Kind
@@ -36,8 +37,7 @@ class JournalNode:
         fx = Effects()
         self.engine.boot(self.now_ms, None, "test", fx)
         self.store.start(lambda: tuple(self.engine.dictionary())[:3])
-        for record in fx.records:
-            self.store.append(record.type, record.events, record.parts)
+        append_records(self.store, fx.records)
         self.store.commit()
         self.store.maintain()
 

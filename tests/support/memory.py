@@ -3,6 +3,7 @@
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.store.interface import SEGMENT_SHIFT
+from tpmon.appending import append_records
 from tpmon.broker import Broker, Identity
 from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Envelope, Kind, decode_envelope
@@ -110,8 +111,7 @@ class MemoryNode:
 
         fx = Effects()
         self.engine.boot(self.now_ms, None, "test", fx)
-        for record in fx.records:
-            self.store.append(record.type, record.events, record.parts)
+        append_records(self.store, fx.records)
         self.store.commit()
 
     def notify(self):
