@@ -45,6 +45,7 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         is_warm=node.boot == "WARM",
         redelivery_limit=node.redelivery_limit,
         memory_bytes_max=node.max_memory_bytes,
+        abandoned_after_ms=round(node.abandoned_after_s * 1000),
         message_bytes_max=node.max_message_bytes,
         transaction_bytes_max=node.max_transaction_bytes,
         sessions_max=node.maxsession,

@@ -54,6 +54,7 @@ class Node:
     max_log_bytes: int
     history_bytes: int
     history_age_s: float
+    abandoned_after_s: float
     max_memory_bytes: int
     max_pending_bytes: int
     open_topics: bool

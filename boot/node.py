@@ -39,6 +39,7 @@ from workers.storage import StoragePool
 log = logging.getLogger("hms.node")
 
 TICK_S = 1.0
+WARN_S = 3600
 DRAIN_TIMEOUT_S = 30.0
 PROMPT_TIMEOUT_S = 2.0
 SERVERS_TIMEOUT_S = 15.0
@@ -79,6 +80,7 @@ class NodeProcess:
         addresses = self._gateway.bind()
         self._start_workers()
         self._schedule()
+        self._warn()
         self._broker.open_declared(compose.declared(self._config, self._node))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -133,7 +135,12 @@ class NodeProcess:
         """Periodic work of the node; a job only hands a command to the workers."""
         every = {"trigger": "interval", "coalesce": True, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, seconds=TICK_S, **every)
+        self._scheduler.add_job(self._warn, seconds=WARN_S, **every)
         self._scheduler.start()
+
+    def _warn(self) -> None:
+        for name in self._broker.abandoned():
+            log.warning("nobody receives what waits for the durable subscription %s", name)
 
     def _arm(self, due_ms: int) -> None:
         """A TICK at that time; an earlier wish replaces a later one."""

@@ -135,6 +135,12 @@ NODE = Section(
             "How long the past is kept, from a segment's last record on. 0: as long as it fits.",
         ),
         Key(
+            "abandoned_after_s",
+            kinds.number(1, 10 * 366 * 86_400),
+            86_400,
+            "When messages wait so long for a durable subscriber, status and the log tell of it.",
+        ),
+        Key(
             "max_memory_bytes",
             kinds.size(1 << 20, 1 << 40),
             "1 GiB",

@@ -688,13 +688,13 @@ class StoreFailed(TpSystem):
 
 
 class StoreFull(TpQueueFull):
-    """HMS-5005: no space for new persistent messages in {path}: {detail}."""
+    """HMS-5005: {path} takes no new persistent messages now: {detail}."""
 
     number: ClassVar[int] = 5005
-    text: ClassVar[str] = "no space for new persistent messages in {path}: {detail}"
+    text: ClassVar[str] = "{path} takes no new persistent messages now: {detail}"
     cure_text: ClassVar[str] = (
-        "Free space on that disk; sending goes on by itself. Receiving and acknowledging "
-        "still work."
+        "Remove the cause: free space on that disk, consume what waits, or bring the "
+        "database back; sending goes on by itself. Receiving and acknowledging still work."
     )
 
 

@@ -342,6 +342,11 @@ class Broker:
         """Tell every peer why the node stops."""
         self.doorman.farewell(wire.encode_error(reason))
 
+    def abandoned(self) -> list[str]:
+        """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
+        with self._lock:
+            return self.engine.abandoned(self._clock_ms())
+
     def _status(self) -> dict[str, Any]:
         identity, store = self.doorman.identity, self._store
         return {
@@ -352,6 +357,7 @@ class Broker:
             "sends_refused": store.sends_refused(),
             "services": len(self.monitor.describe()),
             "listeners_missing": self.monitor.listeners_missing(),
+            "abandoned_subscriptions": self.engine.abandoned(self._clock_ms()),
             **store.describe(),
         }
 

@@ -361,6 +361,11 @@ class Engine:
         self.state.at(now_ms)
         return inspect.administer(self.state, verb, arguments, fx)
 
+    def abandoned(self, now_ms: int) -> list[str]:
+        """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
+        self.state.at(now_ms)
+        return inspect.abandoned(self.state)
+
     def due_ms(self) -> int | None:
         """When tick() has delayed messages to release; None: not before something happens."""
         return self.state.due[0][0] if self.state.due else None

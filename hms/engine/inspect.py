@@ -45,6 +45,19 @@ def describe_opened(consumer: Consumer) -> dict[str, Any] | None:
     return {"topic": place.pattern.text, "life_ms": place.definition.life_ms}
 
 
+def abandoned(state: State) -> list[str]:
+    """Durable subscriptions for which messages have waited too long, and nobody receives (F-H5)."""
+    found = []
+    until_ms = state.now_ms - state.settings.abandoned_after_ms
+    for place in state.places.values():
+        is_away = isinstance(place, Subscription) and place.queue is None and not place.consumers
+        if is_away and place.line.waiting_count:
+            first = next(place.line.in_order())
+            if first.timestamp_ms <= until_ms:
+                found.append(f"{place.name} ({place.line.waiting_count} messages)")
+    return found
+
+
 def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
     line = place.line
     counters = line.counters

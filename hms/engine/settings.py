@@ -49,6 +49,9 @@ class EngineSettings:
     memory_bytes_max: int = 1 << 30
     paging_share: float = 0.75
     """From this share of the memory on, bodies are left in the log (F-C12)."""
+    abandoned_after_ms: int = 86_400_000
+    """When messages have waited so long for a durable subscriber that does not come, somebody
+    should know (F-H5)."""
     message_bytes_max: int = 16 << 20
     transaction_bytes_max: int = 32 << 20
     sessions_max: int = 1024

@@ -152,7 +152,7 @@ def test_fifty_clients_meet_a_full_disk_and_go_on_when_there_is_space(tmp_path):
             pid, crowd = running.pid, Crowd(running.address, CLIENTS)
             _until(lambda: len(crowd.refusals) == CLIENTS)
             assert {full.number for full in crowd.refusals} == {5005}
-            assert all("Free space on that disk" in full.cure for full in crowd.refusals)
+            assert all("free space on that disk" in full.cure for full in crowd.refusals)
             before = set(crowd.sent)
             with hms.connect(running.address) as conn:
                 taken = _take(conn, 20) + _take_in_a_transaction(conn, 5)
