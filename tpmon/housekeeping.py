@@ -69,7 +69,11 @@ class Housekeeping:
             self.wait_for_log()
 
     def _restate_some(self, keys: Sequence[tuple[int, int]]) -> None:
-        self._change(lambda fx, _now: self._engine.restate(keys, fx))
+        def restate(fx: Effects, _now_ms: int) -> None:
+            self._engine.restate(keys, fx)
+            self._store.spent(_size(fx))
+
+        self._change(restate)
 
     def _next(self, segment: int) -> list[StoredMessage]:
         found: list[StoredMessage] = []
@@ -77,4 +81,13 @@ class Housekeeping:
         return found
 
     def _move(self, segment: int, found: Sequence[tuple[StoredMessage, bytes]]) -> None:
-        self._change(lambda fx, now_ms: self._engine.move(segment, found, now_ms, fx))
+        def move(fx: Effects, now_ms: int) -> None:
+            self._engine.move(segment, found, now_ms, fx)
+            self._store.spent(_size(fx))
+
+        self._change(move)
+
+
+def _size(fx: Effects) -> int:
+    """About what the records take in the log."""
+    return sum(len(part) for record in fx.records for part in record.parts)

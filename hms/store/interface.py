@@ -94,6 +94,9 @@ class Store(Protocol):
         """The segment whose live messages should be appended again, when the log has grown far
         beyond what is live in it."""
 
+    def spent(self, size: int) -> None:
+        """So many bytes were appended for the sake of cleaning."""
+
     def cleaned(self, segment: int) -> None:
         """Everything needed of this segment and the older ones has been appended again."""
 

@@ -67,7 +67,7 @@ class World(Lives, People):
         self._crashes_wanted = crashes
         self._ending: Ending | None = None
         segment_bytes = self.rng.choice((32, 32, 64, 128)) << 10
-        segments_max = (0, 6, 10)[seed % 3]
+        segments_max = (0, 8, 12)[seed % 3]
         limits = LogLimits(log_bytes_max=segments_max * segment_bytes)
         self._log = Log(segment_bytes, limits, (0.75, 1e-5, 5e-5)[seed // 3 % 3])
         self._faults: list[str] = []

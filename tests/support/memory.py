@@ -57,6 +57,9 @@ class MemoryStore:
     def next_to_clean(self, _live_bytes):
         return None
 
+    def spent(self, _size):
+        raise AssertionError("nothing was to be cleaned")
+
     def cleaned(self, _segment):
         raise AssertionError("nothing was to be cleaned")
 

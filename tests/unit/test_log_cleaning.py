@@ -183,3 +183,18 @@ def test_a_log_that_is_full_of_waiting_messages_refuses_sends_and_takes_acknowle
     churn(node, 40, first=sequence)
     assert node.store.sends_refused() is None
     node.close()
+
+
+def test_cleaning_a_log_that_is_mostly_live_ends(tmp_path):
+    """It fed on what it had written itself, and filled the history with it for ever."""
+    node = life(tmp_path, limits=LogLimits(log_bytes_max=8 * SEGMENT))
+    sequence = 1
+    while node.engine.live_bytes() < 3.4 * SEGMENT:
+        node.publish(sequence, [BODY] * 8)
+        sequence += 8
+    churn(node, 40, first=sequence)
+    newest = node.store.newest_segment
+    for _ in range(200):
+        node.run(lambda fx, _now: node.engine.restate(node.engine.remembered()[:1], fx))
+    assert node.store.newest_segment - newest < 20
+    node.close()

@@ -195,6 +195,9 @@ class DatabaseStore:
         """None: a row that goes leaves its space to others."""
         return None
 
+    def spent(self, size: int) -> None:
+        """Nothing was asked to be cleaned."""
+
     def cleaned(self, segment: int) -> None:
         """Nothing was asked to be cleaned."""
 

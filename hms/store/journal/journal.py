@@ -199,6 +199,10 @@ class Journal:
             return None
         return self._ring.next_to_clean(live_bytes)
 
+    def spent(self, size: int) -> None:
+        """So many bytes were appended for the sake of cleaning."""
+        self._ring.spent(size)
+
     def cleaned(self, segment: int) -> None:
         """Everything needed of this segment and the older ones has been appended again."""
         self._ring.cleaned(segment, self.last_lsn)

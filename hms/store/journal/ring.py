@@ -25,6 +25,9 @@ SEGMENTS_MIN: Final = 4
 GARBAGE_FACTOR: Final = 2
 """A log so many times as large as what is live in it is cleaned: each byte that is written costs
 at most one byte that is moved."""
+SPENT_PER_BYTE: Final = 4
+"""What cleaning a log that is mostly live may write for each byte of others: at LIVE_SHARE_MAX
+three bytes are moved to make room for one."""
 LIVE_SHARE_MAX: Final = 0.75
 """A full log with a larger live share is not worth cleaning: it is full."""
 
@@ -56,6 +59,7 @@ class Ring:
         self._sizes: dict[int, int] = {}
         self._cleaned: tuple[int, int] | None = None
         self._live_bytes = 0
+        self._written = self._spent = 0
         self.log_bytes = 0
         """What the log takes, without segments that are clean already."""
         self.oldest = 0
@@ -80,6 +84,7 @@ class Ring:
         """A segment is safe with its header."""
         with self._lock:
             self._sizes[number] = self._segment_bytes
+            self._written += self._segment_bytes
             self.oldest = oldest
             self._count()
 
@@ -98,8 +103,20 @@ class Ring:
         size = self.log_bytes
         if size <= self._allowed(live_bytes) or live_bytes > LIVE_SHARE_MAX * size:
             return None
+        if live_bytes > size // 2 and not self._has_budget():
+            return None
         first = self._first()
         return first if first in self._sizes and first + 1 in self._sizes else None
+
+    def _has_budget(self) -> bool:
+        """A log that is mostly live is cleaned for the sake of new records only: cleaning must not
+        feed on what it writes itself, for ever."""
+        others = self._written - self._spent
+        return self._spent <= SPENT_PER_BYTE * others + SEGMENTS_MIN * self._segment_bytes
+
+    def spent(self, size: int) -> None:
+        """So many bytes were appended for the sake of cleaning."""
+        self._spent += size
 
     def cleaned(self, segment: int, last_lsn: int) -> None:
         """What was needed of it, and of older ones, was appended again up to last_lsn."""
