@@ -11,6 +11,8 @@ from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Envelope, Kind
 from tpmon.protocol.structures import Limits
 
+ROUNDS_MAX = 2000
+
 
 class JournalNode:
     """One life of a node; a second one on the same path comes after close() or abandon()."""
@@ -50,9 +52,12 @@ class JournalNode:
 
     def step(self):
         """Do the storage workers' work."""
-        while self.broker.lead() or self.jobs:
+        for _ in range(ROUNDS_MAX):
+            if not self.broker.lead() and not self.jobs:
+                return
             if self.jobs:
                 self.jobs.pop(0)()
+        raise AssertionError("the storage workers' work does not end")
 
     def send(self, peer, kind, payload, correlation=1, count=1):
         """A frame arrives; what the peer got in answer."""

@@ -189,9 +189,9 @@ def test_cleaning_a_log_that_is_mostly_live_ends(tmp_path):
     """It fed on what it had written itself, and filled the history with it for ever."""
     node = life(tmp_path, limits=LogLimits(log_bytes_max=8 * SEGMENT))
     sequence = 1
-    while node.engine.live_bytes() < 3.4 * SEGMENT:
-        node.publish(sequence, [BODY] * 8)
-        sequence += 8
+    while node.engine.live_bytes() < 3.6 * SEGMENT:
+        node.publish(sequence, [bytes(9_300)])  # six fit into a segment, and leave a seventh empty
+        sequence += 1
     churn(node, 40, first=sequence)
     newest = node.store.newest_segment
     for _ in range(200):
