@@ -8,7 +8,7 @@ from hms.engine.retaining import take_away
 from hms.engine.settling import bury_overdue
 from hms.engine.state import State
 from hms.engine.topics import Pattern
-from hms.records import Cause, NodeEvent, node_event, undefined
+from hms.records import Cause, NodeEvent, node_event, reserved, undefined
 
 
 def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
@@ -16,6 +16,10 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
     F-H3). is_warm None: as configured; else the operator's word for the whole node."""
     state.at(now_ms)
     node_is_warm = state.settings.is_warm if is_warm is None else is_warm
+    below = state.ids.reserve(1)
+    if below is not None:
+        fx.records.append(reserved(below))
+        state.ids.safe_below = below  # the boot's records are durable before anybody connects
     fx.records += define_destinations(state)
     for place in list(state.places.values()):
         if isinstance(place, Retained):

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from hms.engine.blocks import Block
 
 OF_COMMIT = -1
-"""The slot of a message that is in memory only and came by a transaction: it may not be seen before
-the commit is durable."""
+"""The slot of a message that is in memory only and may not be seen before the log is durable: it
+came by a transaction, or its id was reserved just now."""
 OVERHEAD_BYTES = 250
 """What a waiting message costs beside its payload; measured in bench/, counted in the quota."""
 

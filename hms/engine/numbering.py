@@ -23,11 +23,16 @@ class MessageIds:
         self._base = node_index << COUNTER_BITS
         self.next_id = self._base + 1
         self.reserved_below = self._base + 1
+        self.safe_below = self._base + 1
+        """Ids below this one were reserved long ago. What has a higher one, and is in no record, may
+        not be seen before the log is durable: a crash would give the id again."""
 
     def reserve(self, count: int) -> int | None:
-        """Make room for count more ids; the new limit when the log has to know one."""
-        if self.next_id + count <= self.reserved_below:
+        """Make room for count more ids, half a range ahead; the new limit when the log has to know
+        one."""
+        if self.next_id + count <= self.reserved_below - RESERVE_IDS // 2:
             return None
+        self.safe_below = self.reserved_below
         self.reserved_below = self.next_id + count + RESERVE_IDS
         if self.reserved_below >= self._base + (1 << COUNTER_BITS):
             raise NodeFailed(detail="all message ids of this HMSINDEX are used; set another one")

@@ -70,7 +70,8 @@ def messages_of(
     messages = make_messages(
         rows, payloads, batch.first_id, first_seq, batch.timestamp_ms, batch.is_persistent
     )
-    if batch.producer.session.is_transacted and not batch.is_persistent:
+    is_early = batch.first_id + batch.count > state.ids.safe_below
+    if not batch.is_persistent and (batch.producer.session.is_transacted or is_early):
         for message in messages:
             message.slot = OF_COMMIT
     return messages

@@ -239,3 +239,22 @@ def test_what_a_commit_brought_is_not_seen_before_the_commit_is_safe():
     fx = rig.run(lambda fx: rig.engine.open_consumer(1, kind, 1, rig.now_ms, fx))
     assert len(delivered(fx)) == 1
     assert fx.must_wait
+
+
+def test_an_id_that_was_reserved_just_now_is_not_seen_before_that_is_safe():
+    """A consumer had a message in memory only, the power failed, and another got the same id."""
+    rig = EngineRig()
+    ids = rig.engine.state.ids
+    request = ConsumerRequest(5, 1, "queue", "orders", 10)
+    rig.send(is_persistent=False)
+    fx = rig.run(lambda fx: rig.engine.open_consumer(1, request, 1, rig.now_ms, fx))
+    assert (len(delivered(fx)), fx.must_wait) == (1, False)
+
+    rig.run(lambda fx: rig.engine.close_consumer(1, 5, rig.now_ms, fx))
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    ids.next_id = ids.reserved_below - 1
+    sent = rig.send(is_persistent=False, count=2)
+    assert [record.type for record in sent.records] == [RecordType.RESERVED]
+    request = ConsumerRequest(6, 1, "queue", "orders", 10)
+    fx = rig.run(lambda fx: rig.engine.open_consumer(1, request, 1, rig.now_ms, fx))
+    assert (len(delivered(fx)), fx.must_wait) == (3, True)
