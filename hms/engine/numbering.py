@@ -24,7 +24,7 @@ class MessageIds:
         self.next_id = self._base + 1
         self.reserved_below = self._base + 1
         self.safe_below = self._base + 1
-        """Ids below this one were reserved long ago. What has a higher one, and is in no record, may
+        """Ids below were reserved long ago. What has a higher one, and is in no record, may
         not be seen before the log is durable: a crash would give the id again."""
 
     def reserve(self, count: int) -> int | None:
