@@ -8,7 +8,7 @@ from hms.history import count_events, replay, session
 
 pytestmark = pytest.mark.spark
 
-CONFIG = {"hms": {"queue": {"orders": {}, "again": {}}}}
+CONFIG = {"hms": {"queue": {"orders": {}, "again": {}, "other": {}}}}
 COUNT = 300
 
 
@@ -72,12 +72,12 @@ def test_a_consumer_receives_what_was_replayed(spark, node):
         node.store,
         address=node.address,
         destination="orders",
-        into="queue:again",
+        into="queue:other",
         selector="n = 7",
         rate=50,
     )
     with hms.connect(node.address) as connection, connection.session() as own:
-        message = own.consumer(hms.Queue("again"), selector="n = 7").receive(timeout_s=20)
+        message = own.consumer(hms.Queue("other"), selector="n = 7").receive(timeout_s=20)
 
     assert message.body == "order 7"
     assert dict(message.properties) == {"n": 7, "half": 3.5, "odd": True}
