@@ -132,7 +132,8 @@ class Node:
         has_frames = bool(
             pipe.is_cut or pipe.to_node or pipe.to_client or self._outbox or self._is_due
         )
-        return not (has_frames or self._lanes or self._busy) and pipe.peer in self.pipes
+        is_idle = not (has_frames or self._lanes or self._busy)
+        return is_idle and pipe.peer in self.pipes and self.failure is None
 
     def work_storage(self) -> None:
         """Lead the log, or do a job beside it."""
