@@ -1,6 +1,6 @@
 """Bodies: head and body of a message, from memory or from the log."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from hms.engine.messages import StoredMessage
@@ -11,13 +11,16 @@ GAP_BYTES: Final = 4096
 RUN_BYTES: Final = 1 << 20
 Place = tuple[int, int, int]
 """Position, size, and which message it is."""
+Positions = Callable[[Sequence[StoredMessage]], list[int]]
+"""Where messages lie, asked under the engine's lock: one that is moved just then changes its block
+and its slot, and half of either would be another message's body."""
 
 
 class Bodies:
-    """Reads back what is not in memory; never under the engine's lock (P5)."""
+    """Reads back what is not in memory; the reading itself without the engine's lock (P5)."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, positions: Positions) -> None:
+        self._store, self._positions = store, positions
 
     def of_all(self, messages: Sequence[StoredMessage]) -> list[bytes]:
         """Head and body of each; those that lie beside one another are read together."""
@@ -28,12 +31,12 @@ class Bodies:
 
     def _read_all(self, messages: Sequence[StoredMessage]) -> list[bytes]:
         found = [m.payload for m in messages]
-        paged = sorted(
-            (m.block.position(m.slot), m.length, i)
-            for i, m in enumerate(messages)
-            if m.is_paged and m.block is not None
-        )
-        for run in _runs(paged):
+        paged = [i for i, m in enumerate(messages) if len(found[i]) != m.length]
+        if not paged:
+            return found
+        positions = self._positions([messages[i] for i in paged])
+        places = [(at, messages[i].length, i) for at, i in zip(positions, paged, strict=True)]
+        for run in _runs(sorted(places)):
             start = run[0][0]
             last, length, _ = run[-1]
             data = self._store.read(start, last + length - start)
@@ -46,15 +49,16 @@ class Bodies:
 
         A message that is moved while its old place is read is read again at its new one.
         """
+        payload = message.payload
+        if len(payload) == message.length:
+            return payload
+        (position,) = self._positions([message])
         while True:
-            payload, block, slot = message.payload, message.block, message.slot
-            if len(payload) == message.length:
-                return payload
-            assert block is not None, "only what lies in the log is taken out of memory"
             try:
-                return self._store.read(block.position(slot), message.length)
+                return self._store.read(position, message.length)
             except SegmentGoneError:
-                if message.block is block:
+                before, (position,) = position, self._positions([message])
+                if position == before:
                     raise
 
 

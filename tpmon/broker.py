@@ -7,7 +7,7 @@ storage worker that leads lets them go. Nobody waits for anything while holding 
 """
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from field_buffer.catalogue import ProtocolError, StoreFull
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
+from hms.engine.messages import StoredMessage
 from hms.engine.state import InLimbo
 from hms.store.interface import Store
 from tpmon.appending import append_records
@@ -95,9 +96,9 @@ class Broker:
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._progress = threading.Condition()
-        self._bodies = Bodies(store)
+        self._bodies = Bodies(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
-        self._housekeeping = Housekeeping(engine, store, self._change)
+        self._housekeeping = Housekeeping(engine, store, self._change, self._bodies)
         self._housekeeping.wait_for_log = self._await_log
         self._requests = Requests(engine, monitor, self._status, lambda: self.servers)
 
@@ -318,6 +319,10 @@ class Broker:
         if self._housekeeping.is_due:
             self.storage.submit(self._housekeeping.run)
         return True
+
+    def _positions(self, messages: Sequence[StoredMessage]) -> list[int]:
+        with self._lock:
+            return [m.block.position(m.slot) for m in messages if m.block is not None]
 
     def _take_limbo(self) -> list[InLimbo]:
         """Messages whose bodies can be read when what the log has now is durable."""

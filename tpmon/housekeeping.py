@@ -21,9 +21,9 @@ Change = Callable[[Callable[[Effects, int], None]], None]
 class Housekeeping:
     """One cleaning at a time, on a storage worker that does not lead."""
 
-    def __init__(self, engine: Engine, store: Store, change: Change) -> None:
+    def __init__(self, engine: Engine, store: Store, change: Change, bodies: Bodies) -> None:
         self._engine, self._store, self._change = engine, store, change
-        self._bodies = Bodies(store)
+        self._bodies = bodies
         self._running = threading.Lock()
         self._restated_in = 0
         """The segments from this one on tell of all sends and commits that are remembered."""

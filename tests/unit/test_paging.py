@@ -2,9 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
+from hms.engine.blocks import Block
+from hms.engine.messages import StoredMessage
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.engine.settling import Return
+from hms.store.interface import SegmentGoneError
 from tests.support.journal_node import JournalNode
+from tpmon.bodies import Bodies
 from tpmon.protocol.frames import DELIVER_HEAD, Kind
 
 MEMORY = 30_000
@@ -157,3 +163,44 @@ def test_expired_messages_go_where_they_should_with_their_bodies(tmp_path):
     assert sorted(body for _, body, _, _ in last.waiting("late")) == BODIES
     assert last.waiting() == []
     last.close()
+
+
+class _Gone:
+    """A store that has let go of everything below a position."""
+
+    def __init__(self, first):
+        self.first = first
+
+    def read(self, position, size):
+        if position < self.first:
+            raise SegmentGoneError(position)
+        return b"%d" % position * size
+
+
+def test_a_body_is_looked_for_again_where_its_message_was_moved():
+    """Its old place may be another's by then; where it is, only the engine's lock can say."""
+    message = StoredMessage(1, 1, 0, 0, 4, 0, 0, b"whole", is_persistent=True)
+    message.payload = b""
+    told = iter([3, 3, 7])
+
+    assert Bodies(_Gone(5), lambda _: [next(told)]).of_all([message]) == [b"77777"]
+    with pytest.raises(SegmentGoneError):
+        Bodies(_Gone(5), lambda _: [3]).of_all([message])
+
+
+def test_where_a_message_lies_is_asked_under_the_engines_lock(tmp_path):
+    """Block and slot change one after the other: read in between they name another's body."""
+    node = life(tmp_path)
+    fill(node)
+    asked, position = [], Block.position
+
+    def watched(block, slot):
+        asked.append(node.broker._lock.locked())
+        return position(block, slot)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Block, "position", watched)
+        node.waiting()
+    assert asked
+    assert all(asked)
+    node.close()
