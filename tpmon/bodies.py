@@ -16,6 +16,10 @@ Positions = Callable[[Sequence[StoredMessage]], list[int]]
 and its slot, and half of either would be another message's body."""
 
 
+IN_MEMORY: Final = -1
+"""The position of a message whose body came back to memory, because it is moved."""
+
+
 class Bodies:
     """Reads back what is not in memory; the reading itself without the engine's lock (P5)."""
 
@@ -35,7 +39,12 @@ class Bodies:
         if not paged:
             return found
         positions = self._positions([messages[i] for i in paged])
-        places = [(at, messages[i].length, i) for at, i in zip(positions, paged, strict=True)]
+        places = []
+        for at, i in zip(positions, paged, strict=True):
+            if at == IN_MEMORY:
+                found[i] = self.of(messages[i])
+            else:
+                places.append((at, messages[i].length, i))
         for run in _runs(sorted(places)):
             start = run[0][0]
             last, length, _ = run[-1]
@@ -49,17 +58,18 @@ class Bodies:
 
         A message that is moved while its old place is read is read again at its new one.
         """
-        payload = message.payload
-        if len(payload) == message.length:
-            return payload
-        (position,) = self._positions([message])
-        while True:
+        before = IN_MEMORY
+        while len(payload := message.payload) != message.length:
+            (position,) = self._positions([message])
+            if position == IN_MEMORY:
+                continue
             try:
                 return self._store.read(position, message.length)
             except SegmentGoneError:
-                before, (position,) = position, self._positions([message])
                 if position == before:
                     raise
+                before = position
+        return payload
 
 
 def _runs(places: list[Place]) -> Iterator[list[Place]]:

@@ -19,7 +19,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.state import InLimbo
 from hms.store.interface import Store
 from tpmon.appending import append_records
-from tpmon.bodies import Bodies
+from tpmon.bodies import IN_MEMORY, Bodies
 from tpmon.declared import Declared, open_declared
 from tpmon.doorman import Doorman, Identity
 from tpmon.housekeeping import Housekeeping
@@ -322,7 +322,10 @@ class Broker:
 
     def _positions(self, messages: Sequence[StoredMessage]) -> list[int]:
         with self._lock:
-            return [m.block.position(m.slot) for m in messages if m.block is not None]
+            return [
+                m.block.position(m.slot) if m.is_paged and m.block is not None else IN_MEMORY
+                for m in messages
+            ]
 
     def _take_limbo(self) -> list[InLimbo]:
         """Messages whose bodies can be read when what the log has now is durable."""

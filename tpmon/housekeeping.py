@@ -6,6 +6,7 @@ message that was acknowledged meanwhile is left out by the engine.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from hms.engine.effects import Effects
@@ -25,6 +26,7 @@ class Housekeeping:
         self._engine, self._store, self._change = engine, store, change
         self._bodies = bodies
         self._running = threading.Lock()
+        self._moved: deque[tuple[int, list[StoredMessage]]] = deque()
         self._restated_in = 0
         """The segments from this one on tell of all sends and commits that are remembered."""
         self.wait_for_log: Callable[[], None] = lambda: None
@@ -54,7 +56,9 @@ class Housekeeping:
         while messages := self._next(segment):
             found = [(message, self._bodies.of(message)) for message in messages]
             self._move(segment, found)
+            self._moved.append((self._store.last_lsn, messages))
             self.wait_for_log()
+            self._page_out()
         if segment >= self._restated_in:
             self._restate()
         self._store.cleaned(segment)
@@ -74,6 +78,14 @@ class Housekeeping:
             self._store.spent(_size(fx))
 
         self._change(restate)
+
+    def _page_out(self) -> None:
+        """Bodies that were read to be moved leave memory again, once they can be read back."""
+        while self._moved and self._moved[0][0] <= self._store.durable_lsn:
+            self._page_out_some(self._moved.popleft()[1])
+
+    def _page_out_some(self, messages: Sequence[StoredMessage]) -> None:
+        self._change(lambda _fx, _now: self._engine.moved_safely(messages))
 
     def _next(self, segment: int) -> list[StoredMessage]:
         found: list[StoredMessage] = []

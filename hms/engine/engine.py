@@ -16,6 +16,7 @@ from hms.engine import (
     inspect,
     listening,
     moving,
+    paging,
     recovery,
     retaining,
     sending,
@@ -89,6 +90,11 @@ class Engine:
         """Tell the log again of messages, given with head and body, that are there still."""
         self.state.at(now_ms)
         moving.move(self.state, segment, found, fx)
+
+    def moved_safely(self, messages: Sequence[StoredMessage]) -> None:
+        """Messages that were moved lie where they can be read: their bodies may leave memory."""
+        if paging.is_full(self.state):
+            paging.page_out(self.state, messages)
 
     def remembered(self) -> list[tuple[int, int]]:
         """Clients and the handles of theirs of which an old segment knew what was taken."""

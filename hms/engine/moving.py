@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hms.engine.blocks import RECORD_BYTES, lies_in, offsets_of
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
+from hms.engine.paging import page_in
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
 from hms.records import Kept, Memory, ProducerTaken, Stay, memory, moved
@@ -53,6 +54,7 @@ def move(
         if not stays:  # its subscription was removed while it was out
             state.blocks.release(message)
             continue
+        page_in(state, message, payload)
         kept.append(_kept(message, stays))
         messages.append(message)
         payloads.append(payload)

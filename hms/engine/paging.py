@@ -39,6 +39,15 @@ def page_out_new(
         page_out(state, messages)
 
 
+def page_in(state: State, message: StoredMessage, payload: bytes) -> None:
+    """A body is in memory again: its new place in the log cannot be read before it is durable."""
+    if message.is_paged:
+        holders = message.holders
+        count = len(holders) if isinstance(holders, set) else 1
+        state.blocks.paged_bytes -= (message.length - message.head_bytes) * count
+        message.payload = payload
+
+
 def page_out(state: State, messages: Sequence[StoredMessage]) -> None:
     """Let go of bodies that the log has; what is retained stays, for whoever subscribes."""
     retained = state.space.place.number if state.space.place is not None else 0
