@@ -204,3 +204,18 @@ def test_where_a_message_lies_is_asked_under_the_engines_lock(tmp_path):
     assert asked
     assert all(asked)
     node.close()
+
+
+def test_a_body_that_is_moved_stays_in_memory_until_its_new_place_can_be_read(tmp_path):
+    """Its delivery was read back from a place that was not synced yet, and the node stopped."""
+    node = life(tmp_path)
+    fill(node)
+    waiting = list(node.engine.state.queues["orders"].line.in_order())
+    found = [(m, node.broker._bodies.of(m)) for m in waiting if m.is_paged]
+    segment = node.store.newest_segment
+
+    node.broker._change(lambda fx, now: node.engine.move(segment, found, now, fx))
+
+    assert found
+    assert node.broker._bodies.of_all(waiting) == BODIES
+    node.close()
