@@ -4,19 +4,31 @@ import zlib
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from boot.calendar import CronCalendar
 from boot.clock import EvenClock
+from boot.clusters import cluster_settings
 from boot.config import Config, Node, Queue, Subscription, Topic
+from boot.orders import order_of, sort_settings
 from boot.sizes import definitions_bytes_max, frame_bytes_max
-from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
+from hms.engine.control import LimitBehavior, Limits
+from hms.engine.settings import (
+    REPLAY_QUEUE,
+    DestinationSettings,
+    EngineSettings,
+    SubscriptionSettings,
+)
 from hms.store.journal.ring import LogLimits
 from tpmon.broker import Identity
 from tpmon.declared import Declared
 from tpmon.gateway import GatewayLimits
 from tpmon.monitor import Monitor, Rules
-from tpmon.protocol.structures import Limits
+from tpmon.protocol import structures as wire
+from tpmon.resources import Resources
 
 PENDING_BYTES_PER_PEER = 64 << 20
 PEERS_MAX = 10_000
+REPLAY_RUNS = DestinationSettings("queue", REPLAY_QUEUE, redelivery_limit=-1)
+"""How far replays have come: a message each, which must never be taken for a dead letter."""
 
 
 def node_uid(config: Config, node: Node) -> int:
@@ -50,14 +62,35 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         transaction_bytes_max=node.max_transaction_bytes,
         sessions_max=node.maxsession,
         consumers_max=node.max_consumers,
+        schedules_max=node.max_schedules,
+        file_life_ms=round(node.file_life_s * 1000),
+        calendar=CronCalendar(),
         prefetch_max=node.prefetch_max,
         frames_in_flight_max=node.max_requests,
         passing_bytes_max=node.max_pending_bytes,
+        **_limits(node),
         **_topics(node),
         definitions_bytes_max=definitions_bytes_max(node),
-        destinations=tuple(_destination(place) for place in places),
+        destinations=(*map(_destination, places), REPLAY_RUNS),
         subscriptions=tuple(map(_subscription, config.subscriptions_of(node))),
+        cluster=cluster_settings(config, node),
     )
+
+
+def _limits(node: Node) -> dict[str, Any]:
+    return {
+        "limits": Limits(
+            node.max_messages,
+            node.max_bytes,
+            producers_max=node.max_producers,
+            behavior=LimitBehavior(node.limit_behavior),
+        ),
+        "paged_max": node.max_paged_messages,
+        "blocked_ms_max": round(node.flow_control_s * 1000),
+        "blocked_bytes_max": node.max_blocked_bytes,
+        "is_auto": node.auto_destinations,
+        "auto_idle_ms": round(node.auto_idle_s * 1000),
+    }
 
 
 def _topics(node: Node) -> dict[str, Any]:
@@ -82,12 +115,17 @@ def _subscription(one: Subscription) -> SubscriptionSettings:
         one.queue,
         one.correlation_id,
         one.retained,
+        sort_settings(one),
     )
 
 
 def _destination(place: Queue | Topic) -> DestinationSettings:
     own: dict[str, Any] = {}
-    if isinstance(place, Topic):
+    if isinstance(place, Queue):
+        own["active_max"] = place.max_active_consumers
+        own["backups_max"] = place.max_backup_consumers
+        own |= order_of(place)
+    else:
         own["topic_string"] = place.topic_string or ""
         own["persistent_delivery"] = place.persistent_delivery or ""
         own["non_persistent_delivery"] = place.non_persistent_delivery or ""
@@ -98,7 +136,12 @@ def _destination(place: Queue | Topic) -> DestinationSettings:
         is_warm=None if place.boot is None else place.boot == "WARM",
         redelivery_limit=place.redelivery_limit,
         dead_letter=place.dead_letter,
-        messages_max=place.max_messages if isinstance(place, Queue) else 0,
+        messages_max=place.max_messages,
+        bytes_max=place.max_bytes,
+        message_bytes_max=place.max_message_bytes,
+        producers_max=place.max_producers,
+        limit_behavior=place.limit_behavior,
+        export_name=place.export_name,
         redelivery_delay_ms=round(place.redelivery_delay_s * 1000),
         expired_to=place.expired_to,
     )
@@ -116,6 +159,15 @@ def monitor(config: Config, node: Node) -> Monitor:
     return Monitor(clock_ms() << 16, rules, round(node.blocktime * 1000))
 
 
+def resources(config: Config, node: Node) -> Resources:
+    """The resource managers, as clients are told of them."""
+    definitions = [
+        {"name": one.name, "kind": one.kind, "open": one.open, "password": one.password or ""}
+        for one in config.resources.values()
+    ]
+    return Resources(definitions, node.recovery_interval_s)
+
+
 def declared(config: Config, node: Node) -> list[Declared]:
     """The listeners that the configuration has."""
     return [
@@ -127,7 +179,12 @@ def declared(config: Config, node: Node) -> list[Declared]:
 
 def log_limits(node: Node) -> LogLimits:
     """What the log and its history may take."""
-    return LogLimits(node.max_log_bytes, node.history_bytes, node.history_age_s)
+    return LogLimits(
+        node.max_log_bytes,
+        node.history_bytes,
+        node.history_age_s,
+        is_archive_required=node.archive == "REQUIRED",
+    )
 
 
 def gateway_limits(node: Node) -> GatewayLimits:
@@ -142,7 +199,7 @@ def gateway_limits(node: Node) -> GatewayLimits:
 
 def identity(config: Config, node: Node) -> Identity:
     """What the WELCOME tells."""
-    limits = Limits(
+    limits = wire.Limits(
         node.max_message_bytes,
         frame_bytes_max(node.max_message_bytes, node.segment_bytes),
         node.max_requests,

@@ -16,6 +16,7 @@ from boot.entries import (
     Group,
     Node,
     Queue,
+    Resource,
     Server,
     Service,
     Subscription,
@@ -28,6 +29,7 @@ from boot.schema import (
     DOMAIN,
     NODE,
     QUEUE,
+    RESOURCE,
     SERVER,
     SERVICE,
     SUBSCRIPTION,
@@ -43,6 +45,7 @@ __all__ = [
     "Group",
     "Node",
     "Queue",
+    "Resource",
     "Server",
     "Service",
     "Subscription",
@@ -83,8 +86,15 @@ def effective(config: Config) -> dict[str, Any]:
         "svrgroup": {name: _plain(SVRGROUP, group) for name, group in config.groups.items()},
         "server": {name: _plain(SERVER, server) for name, server in config.servers.items()},
         "service": {name: _plain(SERVICE, service) for name, service in config.services.items()},
+        **_resources(config),
         "hms": _destinations(config),
     }
+
+
+def _resources(config: Config) -> dict[str, Any]:
+    """What stands below [rm]; nothing when there is none."""
+    known = {name: _plain(RESOURCE, one) for name, one in config.resources.items()}
+    return {"rm": known} if known else {}
 
 
 def _destinations(config: Config) -> dict[str, Any]:
@@ -119,7 +129,7 @@ def _build(every: list[Found], path: Path) -> Config:
     base = path.parent
     domain = next((_make(Domain, found) for found in _of(every, DOMAIN)), None) or _default_domain()
     node_names = [found.name for found in _of(every, NODE)]
-    groups = {found.name: _group(found, node_names) for found in _of(every, SVRGROUP)}
+    groups = {found.name: _group(found, base, node_names) for found in _of(every, SVRGROUP)}
     nodes = {f.name: _node(f, base, domain, groups) for f in _of(every, NODE)}
     return Config(
         domain=domain,
@@ -131,6 +141,7 @@ def _build(every: list[Found], path: Path) -> Config:
         topics={f.name: Topic(f.name, **f.values) for f in _of(every, TOPIC)},
         subscriptions={f.name: Subscription(f.name, **f.values) for f in _of(every, SUBSCRIPTION)},
         path=path,
+        resources={f.name: _resource(f, base) for f in _of(every, RESOURCE)},
     )
 
 
@@ -146,8 +157,9 @@ def _default_domain() -> Domain:
     return Domain(**{key.attribute: key.default for key in DOMAIN.keys})
 
 
-def _group(found: Found, node_names: list[str]) -> Group:
+def _group(found: Found, base: Path, node_names: list[str]) -> Group:
     values = dict(found.values)
+    values["link_key_file"] = values["link_key_file"] and base / values["link_key_file"]
     values["nodename"] = values["nodename"] or node_names[0]
     return Group(found.name, **values)
 
@@ -172,6 +184,15 @@ def _server(found: Found, base: Path) -> Server:
     values["python_path"] = tuple(base / folder for folder in values["python_path"])
     values["max"] = values["max"] or max(values["min"], 1)
     return Server(found.name, **values)
+
+
+def _resource(found: Found, base: Path) -> Resource:
+    values = dict(found.values)
+    for key, prefix in (("open", "sqlite:"), ("password", "file:")):
+        where = values[key]
+        if where is not None and where.startswith(prefix):
+            values[key] = f"{prefix}{base / where.removeprefix(prefix)}"
+    return Resource(found.name, **values)
 
 
 def _plain(section: Section, what: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from boot.kinds import Refused, shown
 
 POSTGRESQL = ("postgresql://", "postgres://")
 SQLITE = "sqlite:"
+MARIADB = "mariadb://"
 
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _SECRET = re.compile(r"(env:[A-Za-z_]\w*|file:[^\0]+)")
@@ -31,6 +32,22 @@ def database(value: Any) -> str:
 
 def _without_password(value: Any) -> str:
     return "a text with '@'" if isinstance(value, str) and "@" in value else shown(value)
+
+
+def open_string(value: Any) -> str:
+    """Where a resource manager is; a password does not stand there."""
+    known = (*POSTGRESQL, MARIADB, SQLITE)
+    if not isinstance(value, str) or not value.startswith(known) or value == SQLITE:
+        given = _without_password(value)
+        raise Refused(f"must begin with postgresql://, mariadb:// or sqlite:, not {given}")
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError as fault:
+        raise Refused(f"is no address: {fault}") from fault
+    if parts.password is not None or "password=" in parts.query:
+        raise Refused("a password does not stand in hms.conf: name it in password")
+    return value
 
 
 def secret(value: Any) -> str:

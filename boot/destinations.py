@@ -22,6 +22,10 @@ def check_destinations(every: list[Found], homes: Homes, report: Report) -> None
     for place in (*queues.values(), *topics.values()):
         for key in ("dead_letter", "expired_to"):
             _check_target(place, key, queues, homes, report)
+    for queue in queues.values():
+        if queue.values["listener"] and queue.values["message_group"] == "GATHER":
+            text = f"{queue.title} listener: a service is called for each message, not for a list"
+            report.add((*queue.path, "listener"), text)
     for found in every:
         if found.section is SUBSCRIPTION and found.is_good("topic"):
             _check_topic(found, every, topics, homes, report)

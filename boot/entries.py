@@ -3,7 +3,7 @@
 Attributes are the file's keys in lower case; sizes are in bytes, paths absolute.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,18 @@ class Group:
     hmsindex: int
     hmsmaxthr: int
     hmsmaxdbthr: int
+    hmsport: int | None = None
+    link_host: str = "127.0.0.1"
+    hmsheartbeat: float = 10
+    hmsgqint: float = 5
+    link_key_file: Path | None = None
+    link_public_key: str | None = None
+
+    @property
+    def link_address(self) -> str:
+        """Where other nodes find the node."""
+        host = f"[{self.link_host}]" if ":" in self.link_host else self.link_host
+        return f"tcp://{host}:{self.hmsport}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +66,19 @@ class Node:
     max_log_bytes: int
     history_bytes: int
     history_age_s: float
+    archive: str
     abandoned_after_s: float
     max_memory_bytes: int
     max_pending_bytes: int
+    max_paged_messages: int
+    max_messages: int
+    max_bytes: int
+    max_producers: int
+    limit_behavior: str
+    flow_control_s: float
+    max_blocked_bytes: int
+    auto_destinations: bool
+    auto_idle_s: float
     open_topics: bool
     strict_topics: bool
     topic_life_s: float
@@ -67,9 +89,13 @@ class Node:
     max_retained_bytes: int
     max_requests: int
     max_consumers: int
+    max_schedules: int
+    max_file_bytes: int
+    file_life_s: float
     blocktime: float
     prefetch_max: int
     redelivery_limit: int
+    recovery_interval_s: float
     log_file: Path
     log_level: str
 
@@ -104,6 +130,17 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource manager; password: where the secret is."""
+
+    name: str
+    kind: str
+    open: str
+    password: str | None
+    last_resource: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """A queue; what is None is as the node has it. max_messages 0: no limit of its own."""
 
@@ -115,9 +152,25 @@ class Queue:
     dead_letter: str
     expired_to: str
     max_messages: int
+    max_bytes: int
+    max_message_bytes: int
+    max_producers: int
     limit_behavior: str
+    export_name: str
+    max_active_consumers: int
+    max_backup_consumers: int
     listener: str
     listener_sessions: int
+    global_: str = "N"
+    gqthr: int = 100
+    gqmaxreq: int = 1000
+    gqfull: int = 10_000
+    delivery: str = "EVERYWHERE"
+    sort_key: str = ""
+    sort_type: str = "STRING"
+    sort_direction: str = "ASCENDING"
+    message_group: str = "PASS"
+    group_expiry_s: float = -1
 
     def on(self, node: Node | None) -> "Queue":
         """The same with what the node decides filled in."""
@@ -135,6 +188,12 @@ class Topic:
     redelivery_delay_s: float
     dead_letter: str
     expired_to: str
+    max_messages: int
+    max_bytes: int
+    max_message_bytes: int
+    max_producers: int
+    limit_behavior: str
+    export_name: str
     topic_string: str | None
     persistent_delivery: str | None
     non_persistent_delivery: str | None
@@ -164,6 +223,9 @@ class Subscription:
     queue: str
     correlation_id: str
     retained: str
+    sort_key: str = ""
+    sort_type: str = "STRING"
+    sort_direction: str = "ASCENDING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +241,7 @@ class Config:
     topics: dict[str, Topic]
     subscriptions: dict[str, Subscription]
     path: Path
+    resources: dict[str, Resource] = field(default_factory=dict)
 
     def node(self, name: str | None = None) -> Node:
         """The node of that name, or the first one."""

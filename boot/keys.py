@@ -1,6 +1,7 @@
 """What a key and a section of hms.conf are, for the tables of the schema."""
 
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Any
 
 from boot.kinds import Reader
@@ -22,7 +23,8 @@ class Key:
     @property
     def attribute(self) -> str:
         """The name of the key's attribute in the loaded configuration."""
-        return self.name.lower()
+        word = self.name.lower()
+        return f"{word}_" if iskeyword(word) else word
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ from typing import Any
 
 from boot import compose
 from boot.config import Config, Node, load
+from boot.linking import make_gateway, make_linking
 from boot.ready import tell_failed, tell_progress, tell_ready
 from boot.recovering import recover
 from boot.scheduler import EvenScheduler
@@ -29,9 +30,10 @@ from field_buffer.catalogue import NodeFailed, NodeStopping
 from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from hms.store.files import FileStore
 from tpmon.appending import append_records
 from tpmon.broker import INTERNAL, TICK, Broker, Lost
-from tpmon.gateway import Gateway, PeerKey
+from tpmon.gateway import PeerKey
 from tpmon.wire import Frame
 from workers.lanes import LanePool
 from workers.storage import StoragePool
@@ -57,19 +59,18 @@ class NodeProcess:
         self._ready_fd: int | None = None
         self._journal = open_store(config, node)
         self._engine = Engine(compose.engine_settings(config, node))
+        self._files = FileStore(node.store / "files", node.max_file_bytes)
         self._broker = Broker(
             self._engine,
             self._journal,
             compose.monitor(config, node),
             compose.identity(config, node),
             compose.clock_ms,
+            self._files,
         )
-        self._gateway = Gateway(
-            node.listen,
-            on_frames=self._on_frames,
-            on_lost=self._on_lost,
-            limits=compose.gateway_limits(node),
-        )
+        self._linking = make_linking(config, node, self._engine, self._broker)
+        handlers = {"on_frames": self._on_frames, "on_lost": self._on_lost}
+        self._gateway = make_gateway(node, self._linking, **handlers)
         self._scheduler = EvenScheduler(timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
 
@@ -106,12 +107,21 @@ class NodeProcess:
         fx = Effects()
         is_warm = None if self._start is None else self._start == "WARM"
         self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx)
+        if self._linking is not None:
+            self._linking.booted()
         self._journal.start(self._dictionary)
+        self._look_for_files()
         append_records(self._journal, fx.records)
         self._journal.commit()
         self._journal.maintain()
         waiting = sum(p.line.waiting_count for p in self._engine.state.places.values())
         log.info("recovered %d messages from %d records", waiting, records)
+
+    def _look_for_files(self) -> None:
+        """Files that messages name and that are gone are told of; others are given up in time."""
+        missing = self._engine.files_found(self._files.open(), compose.clock_ms())
+        if missing:
+            log.error("%d files that messages name are not there: %s", len(missing), missing[:10])
 
     def _tell_progress(self, done: int, total: int) -> None:
         log.info("recovering: %d of %d MiB", done >> 20, total >> 20)
@@ -128,14 +138,21 @@ class NodeProcess:
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
         self._broker.storage = self._storage
         self._broker.servers = self._servers
+        self._broker.resources = compose.resources(self._config, self._node)
         self._broker.arm = self._arm
-        self._lanes = LanePool(group.hmsmaxthr, self._broker.handle, on_fault=self._on_fault)
+        linking = self._linking
+        handle = self._broker.handle if linking is None else linking.handle
+        self._lanes = LanePool(group.hmsmaxthr, handle, on_fault=self._on_fault)
+        if linking is not None:
+            linking.lanes = self._lanes
 
     def _schedule(self) -> None:
         """Periodic work of the node; a job only hands a command to the workers."""
         every = {"trigger": "interval", "coalesce": True, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, seconds=TICK_S, **every)
         self._scheduler.add_job(self._warn, seconds=WARN_S, **every)
+        if self._linking is not None:
+            self._scheduler.add_job(self._linking.tick, seconds=self._linking.tick_s, **every)
         self._scheduler.start()
 
     def _warn(self) -> None:

@@ -5,12 +5,25 @@ from pathlib import Path
 from typing import Any
 
 from boot.check import Found, Report
+from boot.clusters import check_clusters
+from boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
 from boot.destinations import Homes, check_destinations
 from boot.kinds import did_you_mean
-from boot.schema import DOMAIN, NODE, QUEUE, SERVER, SUBSCRIPTION, SVRGROUP, TOPIC, Section
+from boot.schema import (
+    DOMAIN,
+    NODE,
+    QUEUE,
+    RESOURCE,
+    SERVER,
+    SUBSCRIPTION,
+    SVRGROUP,
+    TOPIC,
+    Section,
+)
 from boot.sizes import check_sizes
 
 _OF_BROKER = {QUEUE, TOPIC, SUBSCRIPTION}
+_OPENS = {"postgresql": POSTGRESQL, "mariadb": (MARIADB,), "sqlite": (SQLITE,)}
 
 
 def check_references(every: list[Found], report: Report) -> None:
@@ -24,7 +37,9 @@ def check_references(every: list[Found], report: Report) -> None:
     _check_limits(nodes, _of(every, DOMAIN), report)
     _check_shared(nodes, report)
     _check_processes(_of(every, SERVER), report)
+    _check_resources(_of(every, RESOURCE), report)
     check_destinations(every, _homes(groups, nodes), report)
+    check_clusters(every, _homes(groups, nodes), report)
 
 
 def _without_repeated(every: list[Found]) -> list[Found]:
@@ -64,7 +79,7 @@ def _check_node_name(group: Found, names: tuple[str, ...], report: Report) -> No
 
 
 def _check_no_broker_keys(group: Found, report: Report) -> None:
-    for word in ("HMSINDEX", "HMSMAXTHR", "HMSMAXDBTHR"):
+    for word in ("HMSINDEX", "HMSMAXTHR", "HMSMAXDBTHR", "HMSPORT"):
         if word.lower() in group.given:
             text = f'{group.title} {word}: only a group with SVGTYPE = "HMS" has it'
             report.add((*group.path, word), text)
@@ -154,3 +169,21 @@ def _check_processes(servers: list[Found], report: Report) -> None:
         least, most = server.values["min"], server.values["max"]
         if most is not None and server.is_good("min", "max") and most < least:
             report.add((*server.path, "MAX"), f"{server.title} MAX {most} is below MIN {least}")
+
+
+def _check_resources(resources: list[Found], report: Report) -> None:
+    for rm in resources:
+        kind, where = rm.values["kind"], rm.values["open"]
+        if not rm.is_good("kind", "open") or kind is None or where is None:
+            continue
+        if not where.startswith(_OPENS[kind]):
+            text = f"{rm.title} open: kind {kind!r} wants {_OPENS[kind][0]}"
+            report.add((*rm.path, "open"), text)
+        if kind == "sqlite" and not rm.values["last_resource"] and rm.is_good("last_resource"):
+            text = "SQLite cannot prepare: accept its risk with last_resource = true"
+            report.add((*rm.path, "kind"), f"{rm.title} kind: {text}")
+        if kind != "sqlite" and rm.values["last_resource"]:
+            text = f"{kind} can prepare, so it is no last resource"
+            report.add((*rm.path, "last_resource"), f"{rm.title} last_resource: {text}")
+        if rm.name == "hms":
+            report.add(rm.path, f"{rm.title}: hms is the node itself; choose another name")

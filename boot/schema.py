@@ -6,7 +6,11 @@ test holds them together. `later` names words of Tmax, or of what is to come, re
 
 from boot import kinds
 from boot.keys import ABSENT, Key, Section
-from boot.schema_node import CLUSTER, DOMAIN, NODE, SVRGROUP, WARM_COLD
+from boot.schema_cluster import QUEUE_CLUSTER
+from boot.schema_limits import OF_DESTINATION, OF_QUEUE
+from boot.schema_node import DOMAIN, NODE, SVRGROUP, WARM_COLD
+from boot.schema_order import OF_GROUPS, OF_SORT
+from boot.schema_resources import RESOURCE
 from boot.schema_topics import OF_SUBSCRIPTION, OF_TOPIC
 
 __all__ = [
@@ -14,6 +18,7 @@ __all__ = [
     "LATER_SECTIONS",
     "NODE",
     "QUEUE",
+    "RESOURCE",
     "SECTIONS",
     "SERVER",
     "SERVICE",
@@ -127,10 +132,10 @@ SERVICE = Section(
     },
 )
 
-_QUOTAS = dict.fromkeys(
-    ("max_bytes", "max_message_bytes", "max_producers", "max_consumers"), ABSENT
-)
-_GLOBAL = dict.fromkeys(("GLOBAL", "GQTHR", "GQMAXREQ", "GQFULL"), CLUSTER)
+_QUOTAS = {"max_consumers": "is written max_active_consumers"}
+_GLOBAL = dict.fromkeys(("GQTHR", "GQMAXREQ", "GQFULL"), "is a queue's") | {
+    "GLOBAL": f"global topics: {ABSENT}"
+}
 _TYPE = {"TYPE": "is told by the section: [hms.queue.NAME] or [hms.topic.NAME]"}
 _BOOT = Key(
     "BOOT", WARM_COLD, None, "WARM or COLD for this one alone.", otherwise="BOOT of the node"
@@ -170,20 +175,10 @@ QUEUE = Section(
         _SVGNAME,
         _BOOT,
         *_REDELIVERY,
-        Key(
-            "max_messages",
-            kinds.integer(0, 1 << 40),
-            0,
-            "The most messages that wait; 0 sets no limit but the node's memory.",
-        ),
-        Key(
-            "limit_behavior",
-            kinds.choice(
-                "REJECT_NEWEST", later=("FLOW_CONTROL", "REMOVE_OLDEST", "REMOVE_LOW_PRIORITY")
-            ),
-            "REJECT_NEWEST",
-            "What a full queue does: it refuses the message that would be too many.",
-        ),
+        *OF_DESTINATION,
+        *OF_QUEUE,
+        *OF_SORT,
+        *OF_GROUPS,
         Key(
             "listener",
             kinds.service,
@@ -196,18 +191,20 @@ QUEUE = Section(
             1,
             "Sessions that feed it: one keeps the order, more run side by side.",
         ),
+        *QUEUE_CLUSTER,
     ),
-    later={**_QUOTAS, **_GLOBAL, **_TYPE},
+    later={**_QUOTAS, **_TYPE},
 )
 
 TOPIC = Section(
     ("hms", "topic"),
     "A topic: each message goes to every subscriber of that moment.",
-    (_SVGNAME, _BOOT, *_REDELIVERY, *OF_TOPIC),
+    (_SVGNAME, _BOOT, *_REDELIVERY, *OF_DESTINATION, *OF_TOPIC),
     later={
-        **dict.fromkeys(("max_messages", "limit_behavior", "multicast"), ABSENT),
+        "multicast": ABSENT,
         "subscriptions": "stand in sections of their own: [hms.subscription.NAME]",
-        **_QUOTAS,
+        "max_consumers": "topics have no limit of subscribers; max_consumers of the node holds",
+        **dict.fromkeys(("max_active_consumers", "max_backup_consumers"), "is for queues"),
         **_GLOBAL,
         **_TYPE,
     },
@@ -218,6 +215,7 @@ SUBSCRIPTION = Section(
     "A durable subscription that exists from boot, before its first consumer comes.",
     (
         *OF_SUBSCRIPTION,
+        *OF_SORT,
         Key(
             "selector",
             kinds.selector,
@@ -235,13 +233,13 @@ SUBSCRIPTION = Section(
     later={"BOOT": "is that of its topic", "no_local": ABSENT, "client_id": ABSENT, **_GLOBAL},
 )
 
-SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, QUEUE, TOPIC, SUBSCRIPTION)
+SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, RESOURCE, QUEUE, TOPIC, SUBSCRIPTION)
 
 LATER_SECTIONS = {
-    "gateway": CLUSTER,
+    "gateway": "is not needed: HMSPORT of [svrgroup.NAME] makes a cluster",
     "routing": ABSENT,
     "rq": f"{ABSENT}; use [hms.queue.NAME]",
-    "cluster": CLUSTER,
+    "cluster": "is not needed: HMSPORT of [svrgroup.NAME] makes one of the nodes of the file",
     "bridge": f"bridges: {ABSENT}",
     "user": f"logins are not checked: {ABSENT}",
     "group": f"logins are not checked: {ABSENT}",

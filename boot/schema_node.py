@@ -2,9 +2,10 @@
 
 from boot import database_kinds, kinds
 from boot.keys import ABSENT, Key, Section
+from boot.schema_cluster import GROUP_CLUSTER
+from boot.schema_limits import OF_NODE
 from boot.schema_topics import TOPICS
 
-CLUSTER = f"nodes do not form clusters: {ABSENT}"
 WARM_COLD = kinds.choice("WARM", "COLD")
 
 DOMAIN = Section(
@@ -135,6 +136,12 @@ NODE = Section(
             "How long the past is kept, from a segment's last record on. 0: as long as it fits.",
         ),
         Key(
+            "archive",
+            kinds.choice("NONE", "REQUIRED"),
+            "NONE",
+            "REQUIRED keeps all of the past until hms history archive has it, beyond both limits.",
+        ),
+        Key(
             "abandoned_after_s",
             kinds.number(1, 10 * 366 * 86_400),
             86_400,
@@ -152,6 +159,7 @@ NODE = Section(
             "64 MiB",
             "What may wait for a subscriber that is not durable; beyond it its oldest go, counted.",
         ),
+        *OF_NODE,
         *TOPICS,
         Key(
             "max_requests",
@@ -164,6 +172,24 @@ NODE = Section(
             kinds.integer(1, 1 << 20),
             65_536,
             "The most consumers open at once on the node.",
+        ),
+        Key(
+            "max_schedules",
+            kinds.integer(0, 1_000_000),
+            100_000,
+            "The most schedules that send messages again and again.",
+        ),
+        Key(
+            "max_file_bytes",
+            kinds.size(0, 1 << 50),
+            "16 GiB",
+            "The most bytes of files that messages bring, kept beside the log; then they are refused.",
+        ),
+        Key(
+            "file_life_s",
+            kinds.number(60, 10 * 366 * 86_400),
+            86_400,
+            "How long a file is kept that stopped to come, or that no message names.",
         ),
         Key(
             "BLOCKTIME",
@@ -182,6 +208,12 @@ NODE = Section(
             kinds.integer(-1, 10_000),
             3,
             "So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never.",
+        ),
+        Key(
+            "recovery_interval_s",
+            kinds.number(0.1, 3600),
+            10,
+            "How often branches in doubt are looked for; each ends within two of these intervals.",
         ),
         Key(
             "log_file",
@@ -243,12 +275,10 @@ SVRGROUP = Section(
             4,
             "Storage worker threads, which write and sync the log.",
         ),
+        *GROUP_CLUSTER,
     ),
     later={
         "HMSNAME": f"a node has one HMS, and no session asks for it by name: {ABSENT}",
-        "HMSPORT": CLUSTER,
-        "HMSHEARTBEAT": CLUSTER,
-        "HMSGQINT": CLUSTER,
         "OPENINFO": f"the store is the log in the node's store directory: {ABSENT}",
         "HMSMAXBULKTHR": ABSENT,
         "HMSMAXBULKSIZE": ABSENT,

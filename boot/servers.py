@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from boot.entries import Config, Node
+from boot.entries import Config, Node, Server
 from boot.instances import Instance, Pool
 from boot.restarts import Demand
 from field_buffer.catalogue import InvalidArgument, ServerNotFound
@@ -26,6 +26,9 @@ __all__ = ["Servers"]
 STOP_TIMEOUT_S = 10.0
 PROCESSES_MAX = 256
 _LONG_MS = 60_000.0
+
+RECOVERY = "_recovery"
+"""The process that ends branches in doubt; no name in hms.conf begins so."""
 
 log = logging.getLogger("hms.servers")
 
@@ -55,6 +58,8 @@ class Servers:
         self._pools = {
             s.name: Pool(s, Demand(s.min, s.max, s.idle_s)) for s in config.servers_of(node)
         }
+        if config.resources:
+            self._pools[RECOVERY] = Pool(_recovery(), Demand(1, 1))
         self._orders: deque[Callable[[], None]] = deque()
         self._shown: list[dict[str, Any]] = []
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -170,6 +175,8 @@ class Servers:
     def _command(self, instance: Instance) -> list[str]:
         """Only --path holds the application's folders: what the process loads first is ours."""
         server = instance.server
+        if server.name == RECOVERY:
+            return [sys.executable, "-P", "-m", server.module, "--until-eof", self._address]
         command = [sys.executable, "-P", "-m", "tpmon.server", "--connect", self._address]
         command += ["--name", server.name, "--until-eof"]
         for folder in server.python_path:
@@ -240,3 +247,21 @@ class Servers:
                 log.warning("process %d does not end; it is killed", process.pid)
                 process.kill()
         self._thread.join(STOP_TIMEOUT_S)
+
+
+def _recovery() -> Server:
+    """It is started again as often as it ends: without it branches would stay in doubt."""
+    return Server(
+        RECOVERY,
+        "tpmon.xa.recoverer",
+        svgname=None,
+        min=1,
+        max=1,
+        python_path=(),
+        restart_delay_s=0.5,
+        restart_delay_max_s=10,
+        maxrstart=-1,
+        gperiod=60,
+        idle_s=60,
+        environment=(),
+    )

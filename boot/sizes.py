@@ -54,6 +54,13 @@ def check_sizes(node: Found, report: Report) -> None:
         _check_log(node, report)
     if node.values["database"] is not None:
         _check_database(node, report)
+        _check_archive(node, report)
+
+
+def _check_archive(node: Found, report: Report) -> None:
+    if node.is_good("archive") and node.values["archive"] == "REQUIRED":
+        text = "archive: only a log is archived, and this node has a database; set NONE"
+        report.add((*node.path, "archive"), f"{node.title} {text}")
 
 
 def _is_above(node: Found, small: str, large: str, share: int, report: Report) -> bool:

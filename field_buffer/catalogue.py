@@ -292,6 +292,28 @@ class UnknownError(TpSystem):
     )
 
 
+class MemberRefused(TpSecurity):
+    """HMS-1016: {node} is not let into the cluster: {detail}."""
+
+    number: ClassVar[int] = 1016
+    text: ClassVar[str] = "{node} is not let into the cluster: {detail}"
+    cure_text: ClassVar[str] = (
+        "Give every node its own name, HMSINDEX and key in hms.conf, the same file on all "
+        "machines, and one version of HMS."
+    )
+
+
+class LinkKeyError(TpSecurity):
+    """HMS-1017: the keys of the cluster's links: {detail}."""
+
+    number: ClassVar[int] = 1017
+    text: ClassVar[str] = "the keys of the cluster's links: {detail}"
+    cure_text: ClassVar[str] = (
+        "Make them with hms config keys, name the files in hms.conf, and give each node the "
+        "public keys of all."
+    )
+
+
 class PropertyTypeError(TpInputType):
     """HMS-2001: property {name}: {detail}."""
 
@@ -396,6 +418,65 @@ class BodyKindError(TpInputType):
     cure_text: ClassVar[str] = (
         "Use the constructor that fits: Message(bytes), Message.text, .map, .stream, .object "
         "or .file."
+    )
+
+
+class SortKeyMismatch(TpInputType):
+    """HMS-2050: {destination} is sorted by {key}, which has to be of type {type}; the message has {value}."""
+
+    number: ClassVar[int] = 2050
+    text: ClassVar[str] = (
+        "{destination} is sorted by {key}, which has to be of type {type}; the message has "
+        "{value}"
+    )
+    cure_text: ClassVar[str] = (
+        "Send the key as that type, or leave it out; or change sort_type of the destination "
+        "in hms.conf."
+    )
+
+
+class GroupMessageInvalid(TpInvalid):
+    """HMS-2051: queue {destination} gathers groups: {detail}."""
+
+    number: ClassVar[int] = 2051
+    text: ClassVar[str] = "queue {destination} gathers groups: {detail}"
+    cure_text: ClassVar[str] = (
+        "Give each message of a group GROUP_NAME, a GROUP_NUMBERING of its own from 1 on, "
+        "and the one with the highest GROUP_END = True."
+    )
+
+
+class InflatedTooLarge(TpLimit):
+    """HMS-2040: a compressed body of {size} bytes would inflate to {inflated}: at most {limit} bytes, and {ratio} times as many, are inflated."""
+
+    number: ClassVar[int] = 2040
+    text: ClassVar[str] = (
+        "a compressed body of {size} bytes would inflate to {inflated}: at most {limit} "
+        "bytes, and {ratio} times as many, are inflated"
+    )
+    cure_text: ClassVar[str] = (
+        "Where such bodies are expected, message.inflate(bytes_max, ratio_max) takes larger "
+        "ones; else acknowledge the message or reject it."
+    )
+
+
+class CompressionUnknown(TpInvalid):
+    """HMS-2041: {codec!r} is no compression."""
+
+    number: ClassVar[int] = 2041
+    text: ClassVar[str] = "{codec!r} is no compression"
+    cure_text: ClassVar[str] = (
+        "Use zlib, or zstd where the package zstandard is installed."
+    )
+
+
+class CodecMissing(TpSystem):
+    """HMS-2042: {codec} needs the Python package {package}."""
+
+    number: ClassVar[int] = 2042
+    text: ClassVar[str] = "{codec} needs the Python package {package}"
+    cure_text: ClassVar[str] = (
+        "Install it: pip install 'hybrid-messaging[zstd]'; or send with compress='zlib'."
     )
 
 
@@ -509,6 +590,16 @@ class SendInDoubt(TpSystem):
         "Look whether they are there before you send them anew. A node forgets batches that "
         "may still come again when max_requests is lowered while clients wait for "
         "confirmations."
+    )
+
+
+class InvalidSchedule(TpInvalid):
+    """HMS-3040: schedule {name!r}: {detail}."""
+
+    number: ClassVar[int] = 3040
+    text: ClassVar[str] = "schedule {name!r}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Correct it; docs/how-to/schedules.md has examples of intervals and cron expressions."
     )
 
 
@@ -643,6 +734,161 @@ class TopicStringChanged(TpInvalid):
     )
 
 
+class FlowControlTimeout(TpQueueFull):
+    """HMS-4030: {kind} {destination} had no room for {waited_s} s: {count} of {key} {limit} wait, the oldest for {oldest_s} s, and {blocked} sends wait for room."""
+
+    number: ClassVar[int] = 4030
+    text: ClassVar[str] = (
+        "{kind} {destination} had no room for {waited_s} s: {count} of {key} {limit} wait, "
+        "the oldest for {oldest_s} s, and {blocked} sends wait for room"
+    )
+    cure_text: ClassVar[str] = (
+        "Add consumers, raise {key}, give request_timeout_s more time, or set another "
+        "limit_behavior; nothing of this send was stored."
+    )
+
+
+class InvalidDestinationState(TpNotReady):
+    """HMS-4031: {kind} {destination} is paused for sending, and was for all the {waited_s} s that this send waited."""
+
+    number: ClassVar[int] = 4031
+    text: ClassVar[str] = (
+        "{kind} {destination} is paused for sending, and was for all the {waited_s} s that "
+        "this send waited"
+    )
+    cure_text: ClassVar[str] = (
+        "Resume it (hms {kind} resume {destination}), then send again; nothing of this send "
+        "was stored."
+    )
+
+
+class ProducerLimit(TpLimit):
+    """HMS-4032: {kind} {destination}: {count} producers are open and {key} is {limit}."""
+
+    number: ClassVar[int] = 4032
+    text: ClassVar[str] = (
+        "{kind} {destination}: {count} producers are open and {key} is {limit}"
+    )
+    cure_text: ClassVar[str] = "Close some producers, or raise {key}."
+
+
+class DestinationExists(TpMatch):
+    """HMS-4033: {kind} {destination} exists already."""
+
+    number: ClassVar[int] = 4033
+    text: ClassVar[str] = "{kind} {destination} exists already"
+    cure_text: ClassVar[str] = (
+        "Use another name, or alter the one that exists (hms {kind} alter)."
+    )
+
+
+class ExportNameInUse(TpMatch):
+    """HMS-4034: the export name {export_name!r} leads to {kind} {destination} already."""
+
+    number: ClassVar[int] = 4034
+    text: ClassVar[str] = (
+        "the export name {export_name!r} leads to {kind} {destination} already"
+    )
+    cure_text: ClassVar[str] = (
+        "Use another export name, or delete or alter the destination that has it."
+    )
+
+
+class DestinationInUse(TpProtocol):
+    """HMS-4035: {kind} {destination} cannot be deleted: {detail}."""
+
+    number: ClassVar[int] = 4035
+    text: ClassVar[str] = "{kind} {destination} cannot be deleted: {detail}"
+    cure_text: ClassVar[str] = (
+        "Close what uses it, or take it out of hms.conf when that defines it, then delete it."
+    )
+
+
+class TemporaryDestination(TpSecurity):
+    """HMS-4036: {kind} {destination} is temporary: only the connection that made it may {what}."""
+
+    number: ClassVar[int] = 4036
+    text: ClassVar[str] = (
+        "{kind} {destination} is temporary: only the connection that made it may {what}"
+    )
+    cure_text: ClassVar[str] = (
+        "Use a destination of your own; others may only send to a temporary one."
+    )
+
+
+class ExportNameNotFound(TpNoEntry):
+    """HMS-4037: no destination is exported as {export_name!r}."""
+
+    number: ClassVar[int] = 4037
+    text: ClassVar[str] = "no destination is exported as {export_name!r}"
+    cure_text: ClassVar[str] = (
+        "Correct the name, or give a destination that export_name; without one its own name "
+        "counts."
+    )
+
+
+class BatchTooLarge(TpQueueFull):
+    """HMS-4038: {count} messages that are taken whole or not at all do not fit into {kind} {destination}, even when it is empty: {key} is {limit}."""
+
+    number: ClassVar[int] = 4038
+    text: ClassVar[str] = (
+        "{count} messages that are taken whole or not at all do not fit into {kind} "
+        "{destination}, even when it is empty: {key} is {limit}"
+    )
+    cure_text: ClassVar[str] = (
+        "Send fewer at a time, use a smaller transaction, or raise {key}."
+    )
+
+
+class NodeQuota(TpQueueFull):
+    """HMS-4039: the node is full: {count} of {key} {limit} wait in all its destinations."""
+
+    number: ClassVar[int] = 4039
+    text: ClassVar[str] = (
+        "the node is full: {count} of {key} {limit} wait in all its destinations"
+    )
+    cure_text: ClassVar[str] = "Consume or purge messages, or raise {key} in hms.conf."
+
+
+class ScheduleExists(TpMatch):
+    """HMS-4040: there is a schedule {name!r} already, and it is another one."""
+
+    number: ClassVar[int] = 4040
+    text: ClassVar[str] = (
+        "there is a schedule {name!r} already, and it is another one"
+    )
+    cure_text: ClassVar[str] = (
+        "Use another name, cancel that one (hms schedule cancel {name}), or replace it with "
+        "replace=True."
+    )
+
+
+class ScheduleNotFound(TpNoEntry):
+    """HMS-4041: there is no schedule {name!r}, and no delayed message of that id."""
+
+    number: ClassVar[int] = 4041
+    text: ClassVar[str] = (
+        "there is no schedule {name!r}, and no delayed message of that id"
+    )
+    cure_text: ClassVar[str] = (
+        "hms schedule list shows what there is; a schedule that has ended is gone, a delayed "
+        "message that was due is in its queue."
+    )
+
+
+class ScheduleLimit(TpLimit):
+    """HMS-4042: the node has {count} schedules and max_schedules is {limit}."""
+
+    number: ClassVar[int] = 4042
+    text: ClassVar[str] = (
+        "the node has {count} schedules and max_schedules is {limit}"
+    )
+    cure_text: ClassVar[str] = (
+        "Cancel some that are not needed (hms schedule cancel), or raise max_schedules in "
+        "hms.conf."
+    )
+
+
 class StoreLocked(TpSystem):
     """HMS-5001: the store {path} is in use by process {pid}."""
 
@@ -717,6 +963,76 @@ class RecordTooLarge(TpLimit):
     )
     cure_text: ClassVar[str] = (
         "Use smaller transactions or messages, or raise segment_bytes."
+    )
+
+
+class FileUnknown(TpNoEntry):
+    """HMS-5040: the node has no file {file}."""
+
+    number: ClassVar[int] = 5040
+    text: ClassVar[str] = "the node has no file {file}"
+    cure_text: ClassVar[str] = (
+        "Its last message was acknowledged, expired or purged, or nobody named it in time: "
+        "save a file before you acknowledge its message; send it again."
+    )
+
+
+class SpoolFull(TpQueueFull):
+    """HMS-5041: no room for a file of {size} bytes: {used} of max_file_bytes {limit} are used, or the disk is full."""
+
+    number: ClassVar[int] = 5041
+    text: ClassVar[str] = (
+        "no room for a file of {size} bytes: {used} of max_file_bytes {limit} are used, or "
+        "the disk is full"
+    )
+    cure_text: ClassVar[str] = (
+        "Consume or purge file messages, raise max_file_bytes in hms.conf, or free disk "
+        "space; what has come of the file is kept for file_life_s."
+    )
+
+
+class SpoolFailed(TpSystem):
+    """HMS-5042: the folder of files failed at {path}: {detail}."""
+
+    number: ClassVar[int] = 5042
+    text: ClassVar[str] = "the folder of files failed at {path}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Look at the disk and at the folder's owner and rights; then send the file again."
+    )
+
+
+class FileDamaged(TpSystem):
+    """HMS-5043: file {file} is not what was sent: its SHA-256 is {found}, not {wanted}."""
+
+    number: ClassVar[int] = 5043
+    text: ClassVar[str] = (
+        "file {file} is not what was sent: its SHA-256 is {found}, not {wanted}"
+    )
+    cure_text: ClassVar[str] = (
+        "Send it again; when that happens twice, the file is written to while it is sent, or "
+        "a disk is damaged."
+    )
+
+
+class FileGap(TpProtocol):
+    """HMS-5044: file {file}: bytes from {offset} on came, those from {wanted} on are missing, or there are too many."""
+
+    number: ClassVar[int] = 5044
+    text: ClassVar[str] = (
+        "file {file}: bytes from {offset} on came, those from {wanted} on are missing, or "
+        "there are too many"
+    )
+    cure_text: ClassVar[str] = "Open the file again and go on where the node says."
+
+
+class FileUnreadable(TpOsError):
+    """HMS-5045: file {path}: {detail}."""
+
+    number: ClassVar[int] = 5045
+    text: ClassVar[str] = "file {path}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Check that it is there, is readable or writable, and is not changed while it is "
+        "sent."
     )
 
 
@@ -984,6 +1300,146 @@ class TransactionTooLarge(TpLimit):
     )
 
 
+class XaError(TpTransaction):
+    """HMS-7065: {operation} in resource manager {resource} answered {answer}: {reason}."""
+
+    number: ClassVar[int] = 7065
+    text: ClassVar[str] = (
+        "{operation} in resource manager {resource} answered {answer}: {reason}"
+    )
+    cure_text: ClassVar[str] = (
+        "Roll the transaction back and look at the resource manager; "
+        "docs/reference/transactions.md has what each code means."
+    )
+
+
+class TxProtocolError(TpProtocol):
+    """HMS-7066: {what}: {detail}."""
+
+    number: ClassVar[int] = 7066
+    text: ClassVar[str] = "{what}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Call the functions in order: tx_open, tx_begin, then tx_commit or tx_rollback by "
+        "the one that began."
+    )
+
+
+class TxMixed(TpTransaction):
+    """HMS-7067: transaction {gtrid} was partly committed and partly rolled back: {detail}."""
+
+    number: ClassVar[int] = 7067
+    text: ClassVar[str] = (
+        "transaction {gtrid} was partly committed and partly rolled back: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Compare the resource managers it names, repair the data by hand, then: hms "
+        "transaction forget {gtrid}."
+    )
+
+
+class TxHazard(TpTransaction):
+    """HMS-7068: transaction {gtrid} may be partly committed and partly rolled back: {detail}."""
+
+    number: ClassVar[int] = 7068
+    text: ClassVar[str] = (
+        "transaction {gtrid} may be partly committed and partly rolled back: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Look into the resource managers it names, repair the data by hand, then: hms "
+        "transaction forget {gtrid}."
+    )
+
+
+class TxTransient(TpTransaction):
+    """HMS-7069: {what} could not be done now: {detail}."""
+
+    number: ClassVar[int] = 7069
+    text: ClassVar[str] = "{what} could not be done now: {detail}"
+    cure_text: ClassVar[str] = "Nothing was changed; try it again."
+
+
+class TxOutside(TpTransaction):
+    """HMS-7070: {what}: {resource} has work outside any global transaction."""
+
+    number: ClassVar[int] = 7070
+    text: ClassVar[str] = (
+        "{what}: {resource} has work outside any global transaction"
+    )
+    cure_text: ClassVar[str] = (
+        "Commit or roll that work back before the transaction begins."
+    )
+
+
+class TxHeuristicCommit(TpTransaction):
+    """HMS-7071: transaction {gtrid} was committed although it was to be rolled back: {detail}."""
+
+    number: ClassVar[int] = 7071
+    text: ClassVar[str] = (
+        "transaction {gtrid} was committed although it was to be rolled back: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Undo its work with another transaction, then: hms transaction forget {gtrid}."
+    )
+
+
+class TxFatal(TpTransaction):
+    """HMS-7072: {what}: the outcome of transaction {gtrid} is not known here: {detail}."""
+
+    number: ClassVar[int] = 7072
+    text: ClassVar[str] = (
+        "{what}: the outcome of transaction {gtrid} is not known here: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "The node finishes it by itself; hms transaction show {gtrid} tells how."
+    )
+
+
+class TxInvalid(TpInvalid):
+    """HMS-7073: {what}: {detail}."""
+
+    number: ClassVar[int] = 7073
+    text: ClassVar[str] = "{what}: {detail}"
+    cure_text: ClassVar[str] = "Give one of the values that the reference names."
+
+
+class BranchNotFound(TpNoEntry):
+    """HMS-7055: there is no branch {xid}."""
+
+    number: ClassVar[int] = 7055
+    text: ClassVar[str] = "there is no branch {xid}"
+    cure_text: ClassVar[str] = (
+        "It has ended, or was never prepared. See: hms transaction list"
+    )
+
+
+class BranchStateWrong(TpProtocol):
+    """HMS-7056: branch {xid} is {state}: {detail}."""
+
+    number: ClassVar[int] = 7056
+    text: ClassVar[str] = "branch {xid} is {state}: {detail}"
+    cure_text: ClassVar[str] = "See: hms transaction show {xid}"
+
+
+class DecisionRefused(TpTransaction):
+    """HMS-7057: the global transaction {gtrid} cannot be begun or committed: {reason}."""
+
+    number: ClassVar[int] = 7057
+    text: ClassVar[str] = (
+        "the global transaction {gtrid} cannot be begun or committed: {reason}"
+    )
+    cure_text: ClassVar[str] = "Roll all of its branches back, and do its work again."
+
+
+class DecisionNotFound(TpNoEntry):
+    """HMS-7058: there is no decision on the global transaction {gtrid}."""
+
+    number: ClassVar[int] = 7058
+    text: ClassVar[str] = "there is no decision on the global transaction {gtrid}"
+    cure_text: ClassVar[str] = (
+        "It was forgotten, or rolled back. See: hms transaction list"
+    )
+
+
 class ConfigError(TpInvalid):
     """HMS-8001: {report}."""
 
@@ -1043,6 +1499,36 @@ class DemoDataMissing(TpNoEntry):
     )
 
 
+class ResourceUnknown(TpNoEntry):
+    """HMS-8065: there is no resource manager {resource}."""
+
+    number: ClassVar[int] = 8065
+    text: ClassVar[str] = "there is no resource manager {resource}"
+    cure_text: ClassVar[str] = (
+        "Add [rm.{resource}] to hms.conf and boot the node anew, or correct the name."
+    )
+
+
+class ResourceUnavailable(TpSystem):
+    """HMS-8066: resource manager {resource} cannot be used: {reason}."""
+
+    number: ClassVar[int] = 8066
+    text: ClassVar[str] = "resource manager {resource} cannot be used: {reason}"
+    cure_text: ClassVar[str] = (
+        "Start the database, correct [rm.{resource}] in hms.conf, or do what the reason says."
+    )
+
+
+class ResourceDriverMissing(TpSystem):
+    """HMS-8067: resource manager {resource} needs the Python package {package}."""
+
+    number: ClassVar[int] = 8067
+    text: ClassVar[str] = (
+        "resource manager {resource} needs the Python package {package}"
+    )
+    cure_text: ClassVar[str] = "Install it: pip install 'hybrid-messaging[sql]'."
+
+
 class SparkMissing(TpSystem):
     """HMS-9001: {what} needs {package}."""
 
@@ -1070,6 +1556,120 @@ class HistoryError(TpInvalid):
     cure_text: ClassVar[str] = "See hms history --help."
 
 
+class HistoryGone(TpNoEntry):
+    """HMS-9075: the history has offsets {first} to {last} no more: {detail}."""
+
+    number: ClassVar[int] = 9075
+    text: ClassVar[str] = (
+        "the history has offsets {first} to {last} no more: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Read from what is left: later startingOffsets, or failOnDataLoss = false of a "
+        "stream. For the next time: history_bytes keeps more, and an archive with archive = "
+        "\"REQUIRED\" in hms.conf keeps all."
+    )
+
+
+class ArchiveError(TpSystem):
+    """HMS-9076: the archive {where} cannot be used: {detail}."""
+
+    number: ClassVar[int] = 9076
+    text: ClassVar[str] = "the archive {where} cannot be used: {detail}"
+    cure_text: ClassVar[str] = (
+        "Nothing of it was changed. Check that the place exists, is writable and was made by "
+        "hms history archive."
+    )
+
+
+class ArchiveGap(TpNoEntry):
+    """HMS-9077: the archive {where} ends before offset {end}, and the log of {path} begins with {first} only: what was between is gone."""
+
+    number: ClassVar[int] = 9077
+    text: ClassVar[str] = (
+        "the archive {where} ends before offset {end}, and the log of {path} begins with "
+        "{first} only: what was between is gone"
+    )
+    cure_text: ClassVar[str] = (
+        "hms history archive --allow-gap goes on behind the gap and notes it. archive = "
+        "\"REQUIRED\" in hms.conf keeps the log from letting go what is not archived."
+    )
+
+
+class ArchiveMismatch(TpSystem):
+    """HMS-9078: the archive {where} does not equal the log in offsets {first} to {last}: {detail}."""
+
+    number: ClassVar[int] = 9078
+    text: ClassVar[str] = (
+        "the archive {where} does not equal the log in offsets {first} to {last}: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "What was written is not part of the archive, and the log keeps its copy. Check disk "
+        "and memory of this machine, then run hms history archive again."
+    )
+
+
+class SinkError(TpInvalid):
+    """HMS-9079: these rows cannot be sent: {detail}."""
+
+    number: ClassVar[int] = 9079
+    text: ClassVar[str] = "these rows cannot be sent: {detail}"
+    cure_text: ClassVar[str] = (
+        "docs/reference/history.md says which columns and options write.format(\"hms\") takes."
+    )
+
+
+class ArchiveBusy(TpProtocol):
+    """HMS-9080: the archive {where} was written by another run meanwhile: its version {version} is not ours."""
+
+    number: ClassVar[int] = 9080
+    text: ClassVar[str] = (
+        "the archive {where} was written by another run meanwhile: its version {version} is "
+        "not ours"
+    )
+    cure_text: ClassVar[str] = (
+        "Let one hms history archive run for each archive; this run has committed nothing "
+        "more."
+    )
+
+
+class ReplayConflict(TpMatch):
+    """HMS-9085: run {run} was begun with {what} = {was}, not {now}."""
+
+    number: ClassVar[int] = 9085
+    text: ClassVar[str] = "run {run} was begun with {what} = {was}, not {now}"
+    cure_text: ClassVar[str] = (
+        "Repeat the run's own options to go on with it, or give another --run-id for another "
+        "replay. hms history runs shows what is known."
+    )
+
+
+class ReplayGap(TpNoEntry):
+    """HMS-9086: run {run} has come to offset {next}, but the history begins with offset {first} now: what was between is gone."""
+
+    number: ClassVar[int] = 9086
+    text: ClassVar[str] = (
+        "run {run} has come to offset {next}, but the history begins with offset {first} "
+        "now: what was between is gone"
+    )
+    cure_text: ClassVar[str] = (
+        "Give the archive that holds it as --path. What is left is replayed by another "
+        "--run-id with a later --from."
+    )
+
+
+class ReplayTakenOver(TpProtocol):
+    """HMS-9087: run {run} was carried on by another process, up to offset {next}."""
+
+    number: ClassVar[int] = 9087
+    text: ClassVar[str] = (
+        "run {run} was carried on by another process, up to offset {next}"
+    )
+    cure_text: ClassVar[str] = (
+        "Let one process replay a run. Nothing was sent twice; the same command goes on from "
+        "there."
+    )
+
+
 BY_NUMBER: dict[int, type[HmsError]] = {
     1001: ProtocolError,
     1002: VersionMismatch,
@@ -1086,6 +1686,8 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1013: NodeStopping,
     1014: NodeFailed,
     1015: UnknownError,
+    1016: MemberRefused,
+    1017: LinkKeyError,
     2001: PropertyTypeError,
     2002: PropertyRangeError,
     2003: ReservedProperty,
@@ -1097,6 +1699,11 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     2009: PropertyNotFound,
     2010: FieldError,
     2011: BodyKindError,
+    2050: SortKeyMismatch,
+    2051: GroupMessageInvalid,
+    2040: InflatedTooLarge,
+    2041: CompressionUnknown,
+    2042: CodecMissing,
     3001: IllegalState,
     3002: SelectorSyntaxError,
     3003: SubscriptionNotFound,
@@ -1108,6 +1715,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3009: ReceiveTimeout,
     3010: SendFailed,
     3011: SendInDoubt,
+    3040: InvalidSchedule,
     4001: DestinationNotFound,
     4002: DestinationKindMismatch,
     4003: DestinationNameError,
@@ -1120,6 +1728,19 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     4023: NoRetainedMessage,
     4024: TopicLimit,
     4025: TopicStringChanged,
+    4030: FlowControlTimeout,
+    4031: InvalidDestinationState,
+    4032: ProducerLimit,
+    4033: DestinationExists,
+    4034: ExportNameInUse,
+    4035: DestinationInUse,
+    4036: TemporaryDestination,
+    4037: ExportNameNotFound,
+    4038: BatchTooLarge,
+    4039: NodeQuota,
+    4040: ScheduleExists,
+    4041: ScheduleNotFound,
+    4042: ScheduleLimit,
     5001: StoreLocked,
     5002: StoreCorrupt,
     5003: StoreFormatUnknown,
@@ -1127,6 +1748,12 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5005: StoreFull,
     5006: StoreUnavailable,
     5007: RecordTooLarge,
+    5040: FileUnknown,
+    5041: SpoolFull,
+    5042: SpoolFailed,
+    5043: FileDamaged,
+    5044: FileGap,
+    5045: FileUnreadable,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -1153,25 +1780,59 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     6020: ServerRestartFailed,
     7001: TransactionRolledBack,
     7002: TransactionTooLarge,
+    7065: XaError,
+    7066: TxProtocolError,
+    7067: TxMixed,
+    7068: TxHazard,
+    7069: TxTransient,
+    7070: TxOutside,
+    7071: TxHeuristicCommit,
+    7072: TxFatal,
+    7073: TxInvalid,
+    7055: BranchNotFound,
+    7056: BranchStateWrong,
+    7057: DecisionRefused,
+    7058: DecisionNotFound,
     8001: ConfigError,
     8002: BootFailed,
     8003: NodeRunning,
     8004: NodeNotRunning,
     8005: NodeStillStopping,
     8090: DemoDataMissing,
+    8065: ResourceUnknown,
+    8066: ResourceUnavailable,
+    8067: ResourceDriverMissing,
     9001: SparkMissing,
     9002: JavaMissing,
     9003: HistoryError,
+    9075: HistoryGone,
+    9076: ArchiveError,
+    9077: ArchiveGap,
+    9078: ArchiveMismatch,
+    9079: SinkError,
+    9080: ArchiveBusy,
+    9085: ReplayConflict,
+    9086: ReplayGap,
+    9087: ReplayTakenOver,
 }
 
 __all__ = [
     "BY_NUMBER",
     "AcknowledgeLost",
+    "ArchiveBusy",
+    "ArchiveError",
+    "ArchiveGap",
+    "ArchiveMismatch",
+    "BatchTooLarge",
     "BodyKindError",
     "BootFailed",
+    "BranchNotFound",
+    "BranchStateWrong",
     "CallDescriptorUnknown",
     "CallWouldBlock",
     "ClientIdInUse",
+    "CodecMissing",
+    "CompressionUnknown",
     "ConfigError",
     "ConnectionClosed",
     "ConnectionLost",
@@ -1182,19 +1843,37 @@ __all__ = [
     "DatabaseDriverMissing",
     "DatabaseLost",
     "DatabaseUnavailable",
+    "DecisionNotFound",
+    "DecisionRefused",
     "DemoDataMissing",
+    "DestinationExists",
+    "DestinationInUse",
     "DestinationKindMismatch",
     "DestinationNameError",
     "DestinationNotFound",
     "DurableNameInUse",
+    "ExportNameInUse",
+    "ExportNameNotFound",
     "FieldError",
+    "FileDamaged",
+    "FileGap",
+    "FileUnknown",
+    "FileUnreadable",
+    "FlowControlTimeout",
     "ForwardLimit",
     "FrameTooLarge",
+    "GroupMessageInvalid",
     "HandleUnknown",
     "HistoryError",
+    "HistoryGone",
     "IllegalState",
+    "InflatedTooLarge",
     "InvalidArgument",
+    "InvalidDestinationState",
+    "InvalidSchedule",
     "JavaMissing",
+    "LinkKeyError",
+    "MemberRefused",
     "MessageFormatError",
     "MessageReadOnly",
     "MessageTooLarge",
@@ -1202,12 +1881,14 @@ __all__ = [
     "NodeFailed",
     "NodeFull",
     "NodeNotRunning",
+    "NodeQuota",
     "NodeRunning",
     "NodeStillStopping",
     "NodeStopping",
     "NotConnected",
     "NotRetained",
     "NotSupported",
+    "ProducerLimit",
     "PropertyConversionError",
     "PropertyNameError",
     "PropertyNotFound",
@@ -1218,9 +1899,18 @@ __all__ = [
     "QueueFull",
     "ReceiveTimeout",
     "RecordTooLarge",
+    "ReplayConflict",
+    "ReplayGap",
+    "ReplayTakenOver",
     "ReplyTypeChanged",
     "RequestTimeout",
     "ReservedProperty",
+    "ResourceDriverMissing",
+    "ResourceUnavailable",
+    "ResourceUnknown",
+    "ScheduleExists",
+    "ScheduleLimit",
+    "ScheduleNotFound",
     "SelectorSyntaxError",
     "SendFailed",
     "SendInDoubt",
@@ -1241,7 +1931,11 @@ __all__ = [
     "ServiceTaken",
     "ServiceTimeout",
     "SessionLimit",
+    "SinkError",
+    "SortKeyMismatch",
     "SparkMissing",
+    "SpoolFailed",
+    "SpoolFull",
     "StoreCorrupt",
     "StoreFailed",
     "StoreFenced",
@@ -1250,6 +1944,7 @@ __all__ = [
     "StoreLocked",
     "StoreUnavailable",
     "SubscriptionNotFound",
+    "TemporaryDestination",
     "TooManyRequests",
     "TopicLimit",
     "TopicStringChanged",
@@ -1275,7 +1970,16 @@ __all__ = [
     "TpWouldBlock",
     "TransactionRolledBack",
     "TransactionTooLarge",
+    "TxFatal",
+    "TxHazard",
+    "TxHeuristicCommit",
+    "TxInvalid",
+    "TxMixed",
+    "TxOutside",
+    "TxProtocolError",
+    "TxTransient",
     "UndefinedLimitBehavior",
     "UnknownError",
     "VersionMismatch",
+    "XaError",
 ]

@@ -33,13 +33,34 @@ PRIORITY_DEFAULT = 4
 
 KIND_CARRAY, KIND_TEXT, KIND_MAP, KIND_STREAM, KIND_OBJECT, KIND_FILE, KIND_NONE = range(7)
 
+KIND_COMPRESSED = 16
+"""In a kind, beside what the body is: its bytes are compressed, see field_buffer.compression."""
+KIND_MASK = 15
+
 FLAG_PERSISTENT = 1
 """In a delivered row: the message is persistent."""
 FLAG_RETAIN = 2
 """In a sender's row: the topic keeps the message for those who subscribe later."""
+FLAG_ORDER = 16
+"""In a sender's row: the message belongs to the global order that its property names (F-C16)."""
+FLAG_PART, FLAG_LAST = 32, 64
+"""In a delivered row: the message is part of a list, and the last one of it (F-C17)."""
+PROPERTY_GLOBAL_ORDER, NODE_ORDER_CLOCK = "JMS_HMS_GlobalOrder", "$GlobalOrderClock"
+"""The name of its global order, and the time of that order at which the node took it."""
 NODE_TOPIC, NODE_RETAINED = "$Topic", "$IsRetained"
 """What the node adds to a head: on which topic a message was published where its reader may not
 know, and that it was retained and is not news."""
+NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL = (
+    "$File",
+    "$FileBytes",
+    "$FileDigest",
+    "$FileName",
+    "$FileUrl",
+)
+"""What the head of a file message says: the file at the node, its size, its SHA-256, the name it
+had at its sender, and, if only that was to be handed over, where the node keeps it."""
+NODE_DELIVERY_TIME = "$DeliveryTime"
+"""And before which time, in milliseconds since 1970 UTC, it is delivered to nobody."""
 
 PropertyValue = int | float | str | bytes | bool
 
@@ -87,8 +108,9 @@ class DeliveredRow(NamedTuple):
     flags: int
 
 
+_row = partial(tuple.__new__, Row)
 _delivered_row = partial(tuple.__new__, DeliveredRow)
-"""DeliveredRow._make without its check of the length, which the struct fixes."""
+"""Row._make and DeliveredRow._make without their check of the length, which the struct fixes."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Head).decode
 _EMPTY = Head()
@@ -121,7 +143,7 @@ def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[R
     table_end = offset + count * ROW.size
     if count < 1 or table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
-    rows = list(map(Row._make, ROW.iter_unpack(memoryview(pack)[offset:table_end])))
+    rows = list(map(_row, ROW.iter_unpack(memoryview(pack)[offset:table_end])))
     ends_at = table_end + sum([row[0] + row[1] for row in rows])
     if ends_at != len(pack):
         raise MessageFormatError(detail=f"its rows end at byte {ends_at} of {len(pack)}")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tpmon.events import Event as Event
     from tpmon.events import EventKind as EventKind
     from tpmon.replies import Reply as Reply
+    from tpmon.tx.blocks import rm as rm
+    from tpmon.tx.blocks import transactional as transactional
     from tpmon.verdicts import Reject as Reject
     from tpmon.verdicts import Retry as Retry
 
@@ -54,6 +56,8 @@ _HOMES = {
     "Topic": "hms.client.destinations",
     "connect": "hms.client.connection",
     "context": "hms.client.context",
+    "rm": "tpmon.tx.blocks",
+    "transactional": "tpmon.tx.blocks",
 }
 _MODULES = ("aio", "testing")
 _WHOLE = ("hms.constants", "hms.errors", "hms.client.tmax")

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from field_buffer.catalogue import IllegalState
 from field_buffer.errors import HmsError
@@ -22,6 +22,9 @@ from tpmon.link import State
 from tpmon.replies import Reply
 from tpmon.steps import FOREVER, Outside, Steps, Wait
 from tpmon.transport import Transport
+
+if TYPE_CHECKING:
+    from tpmon.tx.blocks import AsyncBlock
 
 _LOGGER = logging.getLogger("hms.client")
 _T = TypeVar("_T")
@@ -84,6 +87,16 @@ class AsyncConnection(Calling):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> "AsyncBlock":
+        """A block that is one global transaction: it commits at its end, or rolls back by a fault.
+
+        timeout_s: after so long it can only be rolled back, 0 never; wait: "completed", or "logged"
+        to go on as soon as the decision is durable. TransactionRolledBack, TxMixed, TxHazard.
+        """
+        from tpmon.tx.blocks import AsyncBlock  # noqa: PLC0415 - only who has transactions
+
+        return AsyncBlock(self, timeout_s, wait)
 
     async def call(self, service: str, data: Data = None, timeout_s: float | None = None) -> Reply:
         """Run a service and wait for its reply; timeout_s None: as long as the service or the node

@@ -32,6 +32,7 @@ LIBRARY = "hms-python"
 GOODBYE_MS = 1000
 """How long a closed socket may take to send its last frames."""
 _LEAVE_S = 5.0
+_TIMEOUT_MS_MAX = 1 << 40
 """How long a node may take to answer that a connection closes."""
 _READING = (".list", ".show", ".status")
 
@@ -162,15 +163,16 @@ class Asking(Pulse):
 
 
 def _hello(options: Options) -> Hello:
-    """Who connects, under a number drawn at random."""
+    """Who connects, under a number of its own choice or drawn at random."""
     return Hello(
-        int.from_bytes(os.urandom(8), "little") or 1,
+        options.client_uid or int.from_bytes(os.urandom(8), "little") or 1,
         options.client_id,
         options.user,
         options.password,
         options.client_name,
         LIBRARY,
         options.is_server,
+        min(round(options.request_timeout_s * 1000), _TIMEOUT_MS_MAX),
     )
 
 

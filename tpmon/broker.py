@@ -17,6 +17,7 @@ from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
 from hms.engine.state import InLimbo
+from hms.store.files import FileStore
 from hms.store.interface import Store
 from tpmon.appending import append_records
 from tpmon.bodies import IN_MEMORY, Bodies
@@ -38,6 +39,8 @@ from tpmon.protocol.frames import (
 )
 from tpmon.releases import ToPeer
 from tpmon.requests import Requests
+from tpmon.resources import Resources
+from tpmon.spool import Spool
 from tpmon.supervisor import NoServers, Supervisor
 from tpmon.wire import encode_effect
 
@@ -82,6 +85,7 @@ class Broker:
         monitor: Monitor,
         identity: Identity,
         clock_ms: Callable[[], int],
+        files: FileStore | None = None,
     ) -> None:
         self.engine = engine
         self.monitor = monitor
@@ -100,7 +104,17 @@ class Broker:
         self.releases.payloads_of = self._bodies.of_all
         self._housekeeping = Housekeeping(engine, store, self._change, self._bodies)
         self._housekeeping.wait_for_log = self._await_log
-        self._requests = Requests(engine, monitor, self._status, lambda: self.servers)
+        self.resources = Resources()
+        self._spool = Spool(files, engine, self._change, self._submit, store.sends_refused)
+        self.releases.drop_file = self._spool.drop
+        self._requests = Requests(
+            engine, monitor, self._status, lambda: self.servers, lambda: self.resources
+        )
+        self._requests.add(self._spool.handlers)
+
+    def _submit(self, job: Callable[[], None]) -> bool:
+        """A job for the storage workers, which are there only when the node begins to work."""
+        return bool(self.storage.submit(job))
 
     # general workers
 
@@ -167,13 +181,12 @@ class Broker:
                 self._settle(number, envelope, head, now_ms, fx)
             elif envelope.kind is Kind.REQUEST:
                 self._requests.apply(number, envelope.correlation, head, now_ms, fx)
-            elif envelope.kind is Kind.NOTICE:
-                notices = self.doorman.notices(number, head[0], head[1])
-                fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
+            elif envelope.kind is Kind.SCHEDULE:
+                self._schedule(number, envelope, head, refused, now_ms, fx)
             elif envelope.kind is Kind.GOODBYE:
-                self.doorman.dismiss(number, now_ms, fx)
+                self.doorman.dismiss(number, now_ms, fx, is_final=True)
             else:
-                self._serve(number, envelope, head, now_ms)
+                self._serve(number, envelope, head, now_ms, fx)
         except HmsError as error:
             refusal = Refusal(0, envelope.correlation, error)
             fx.out.append(ToPeer(peer, encode_effect(refusal)))
@@ -183,9 +196,14 @@ class Broker:
         if envelope.kind is Kind.RESULT and number is not None:
             self.doorman.dismiss(number, now_ms, fx)
 
-    def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int) -> None:
-        """A CALL from a client, a RESULT from a server, or a part of their conversation."""
-        if envelope.kind is Kind.CALL:
+    def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects) -> None:
+        """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE."""
+        if envelope.kind is Kind.NOTICE:
+            notices = self.doorman.notices(number, head[0], head[1])
+            fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
+        elif envelope.kind is Kind.FILE:
+            self._spool.block(number, envelope.correlation, head[0], head[1], now_ms)
+        elif envelope.kind is Kind.CALL:
             self.monitor.call(Origin(number, envelope.correlation), head[0], head[1], now_ms)
         elif envelope.kind is Kind.TALK:
             self.monitor.talk(number, head[0], head[1])
@@ -212,6 +230,20 @@ class Broker:
             now_ms,
             fx,
         )
+
+    def _schedule(
+        self,
+        number: int,
+        envelope: Envelope,
+        content: tuple[wire.ScheduleHead, bytes],
+        refused: str | None,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        if refused is not None:
+            raise StoreFull(path="the store", detail=refused)
+        head, pack = content
+        self._requests.schedule(number, envelope.correlation, head, memoryview(pack), now_ms, fx)
 
     def _settle(
         self, number: int, envelope: Envelope, items: list[Settlement], now_ms: int, fx: Effects
@@ -247,8 +279,9 @@ class Broker:
     def _tick(self) -> None:
         def change(fx: Effects, now_ms: int) -> None:
             self._armed_ms = None
-            self.engine.tick(now_ms, fx)
+            self.engine.tick(now_ms, fx, self._store.sends_refused())
             self.monitor.tick(now_ms)
+            self._spool.tick(now_ms)
 
         self._change(change)
 
@@ -278,7 +311,11 @@ class Broker:
         with self._lock:
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
+            if self.engine.has_blocked and self._store.sends_refused() is None:
+                self.engine.retry_blocked(now_ms, fx)
             hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
+            if self.engine.state.files.left:
+                self.engine.count_files(fx)
             append_records(self._store, fx.records)
             self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
@@ -298,6 +335,10 @@ class Broker:
             payloads = self._bodies.of_all([deliver.messages[0] for deliver in delivers])
             calls = list(zip(delivers, payloads, strict=True))
             self._change(lambda _, now: call_listeners(self.engine, self.monitor, calls, now))
+
+    def command(self, change: Callable[[Effects, int], None]) -> None:
+        """What comes over the links of the cluster."""
+        self._change(change)
 
     # storage workers
 
@@ -366,6 +407,7 @@ class Broker:
             "services": len(self.monitor.describe()),
             "listeners_missing": self.monitor.listeners_missing(),
             "abandoned_subscriptions": self.engine.abandoned(self._clock_ms()),
+            **self.resources.describe(),
             **store.describe(),
         }
 
@@ -389,5 +431,7 @@ _DECODERS: dict[Kind, Callable[[bytes], Any]] = {
     Kind.CALL: lambda payload: wire.decode_with_body(payload, wire.CallHead),
     Kind.RESULT: lambda payload: wire.decode_with_body(payload, wire.ResultHead),
     Kind.TALK: lambda payload: wire.decode_with_body(payload, wire.TalkHead),
+    Kind.FILE: lambda payload: wire.decode_with_body(payload, wire.FileBlock),
+    Kind.SCHEDULE: lambda payload: wire.decode_with_body(payload, wire.ScheduleHead),
     Kind.NOTICE: lambda payload: wire.decode_with_body(payload, wire.NoticeHead),
 }

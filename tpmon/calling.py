@@ -1,11 +1,12 @@
 """Calling services, and answering calls: what threads and asyncio have in common."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from field_buffer.catalogue import RequestTimeout, ServiceTimeout
+from field_buffer.catalogue import InvalidArgument, RequestTimeout, ServiceTimeout
 from field_buffer.packing import KIND_CARRAY
 from tpmon.asked import Pending, own_copy
 from tpmon.asking import Asking
@@ -27,7 +28,9 @@ from tpmon.protocol.structures import (
 from tpmon.replies import Reply, reply_of
 from tpmon.steps import FOREVER, Steps, Wait
 from tpmon.talk import Part, Talk
+from tpmon.tx import carried
 
+_Then = Callable[[Pending], None]
 _ANSWER_LATE_S = 5.0
 """How much longer than the node the client waits for the answer to a call."""
 
@@ -67,8 +70,9 @@ class Calling(Asking):
     ) -> Pending:
         """Call a service; notify: another key to be woken by the answer."""
         timeout_ms = _ms(_within_deadline(service, timeout_s))
-        pending = Pending(service, then=lambda _: self.link.woken.append(notify))
-        head = CallHead(service, timeout_ms, kind, may_wait=may_wait)
+        gtrid, then = self._carried(lambda _: self.link.woken.append(notify))
+        pending = Pending(service, then=then)
+        head = CallHead(service, timeout_ms, kind, may_wait=may_wait, transaction=gtrid)
         self.link.ask(Kind.CALL, encode_with_body(head, data), pending)
         return pending
 
@@ -77,9 +81,10 @@ class Calling(Asking):
         kind, encoded = encode_data(data)
         future: Future[Reply] = Future()
         timeout_ms = _ms(_within_deadline(service, timeout_s))
-        pending = Pending(service, then=partial(self._keep_promise, future))
+        gtrid, then = self._carried(partial(self._keep_promise, future))
+        pending = Pending(service, then=then)
         self.link.unattended += 1
-        head = CallHead(service, timeout_ms, kind)
+        head = CallHead(service, timeout_ms, kind, transaction=gtrid)
         self.link.ask(Kind.CALL, encode_with_body(head, encoded), pending)
         return future
 
@@ -87,8 +92,20 @@ class Calling(Asking):
         self.link.unattended -= 1
         self.link.calls.append(lambda: _resolve(future, pending))
 
+    def _carried(self, then: "Callable[[Pending], None]") -> "tuple[bytes, _Then]":
+        """The transaction that goes with a call, and who is told of its answer."""
+        transaction = carried.current()
+        if transaction is None:
+            return b"", then
+        from tpmon.tx.calling import CarriedCall  # noqa: PLC0415 - only who has transactions
+
+        return transaction.carry(self.link), CarriedCall(transaction, then)
+
     def tell_call(self, service: str, data: bytes, kind: int, timeout_s: float | None) -> None:
-        """Call a service whose result nobody wants."""
+        """Call a service whose result nobody wants; not in a transaction."""
+        if carried.current() is not None:
+            detail = "a call without a reply is not part of the transaction: add TPNOTRAN"
+            raise InvalidArgument(what=service, detail=detail)
         if self.link.state is not State.UP:
             raise own_copy(self.link.error)
         head = CallHead(service, _ms(timeout_s), kind, is_reply_wanted=False)
@@ -104,6 +121,7 @@ class Calling(Asking):
         finally:
             if not is_done:
                 self.link.abandon(pending)
+                give_up(pending, f"the call of {pending.what} was given up")
         if not is_done:
             raise ServiceTimeout(service=pending.what, timeout_s=timeout_s or 0)
         return decode_with_body(pending.checked().payload, ResultHead)
@@ -122,6 +140,9 @@ class Calling(Asking):
     ) -> Steps[Talk]:
         """Begin a conversation; the talk when the service has taken it up. ServiceNotFound,
         RequestTimeout."""
+        if carried.current() is not None:
+            detail = "a conversation is not part of the transaction: begin it outside, or TPNOTRAN"
+            raise InvalidArgument(what=service, detail=detail)
         mode = CALLER_SPEAKS if has_control else SERVICE_SPEAKS
         talk = Talk(self.link, 0, is_server=False, has_control=has_control)
         pending = Pending(service, then=partial(self._talk_over, talk))
@@ -192,3 +213,10 @@ def _within_deadline(service: str, timeout_s: float | None) -> float | None:
 
 def _ms(timeout_s: float | None) -> int:
     return 0 if timeout_s is None else max(1, int(timeout_s * 1000))
+
+
+def give_up(pending: Pending, reason: str) -> None:
+    """Nobody waits for that answer any more; a veto when the call was part of a transaction."""
+    given_up = getattr(pending.then, "given_up", None)
+    if given_up is not None:
+        given_up(reason)

@@ -18,6 +18,7 @@ from field_buffer.catalogue import (
     ServiceTimeout,
     TooManyRequests,
 )
+from tpmon.calling import give_up
 from tpmon.client import Connection
 from tpmon.constants import (
     MEANINGS,
@@ -38,6 +39,7 @@ from tpmon.environment import addresses
 from tpmon.flags import check_flags, patience_s
 from tpmon.notices import take_notice
 from tpmon.protocol.structures import ResultHead, decode_with_body, make_error
+from tpmon.tx import carried
 
 CALLS_MAX = 1024
 _WAIT = TPNOBLOCK | TPNOTIME | TPSIGRSTRT
@@ -105,7 +107,9 @@ def tpcall(svc: str, idata: Data = None, flags: int = 0) -> TpReply:
     kind, data = encode_data(idata)
     timeout_s = patience_s(context, flags)
     may_wait = not flags & TPNOBLOCK
-    result, reply = context.connection.run_service(svc, data, kind, timeout_s, may_wait=may_wait)
+    connection = context.connection
+    with carried.outside(is_it=bool(flags & TPNOTRAN)):
+        result, reply = connection.run_service(svc, data, kind, timeout_s, may_wait=may_wait)
     return _reply(svc, result, reply, wanted=kind if flags & TPNOCHANGE else None)
 
 
@@ -118,15 +122,16 @@ def tpacall(svc: str, data: Data = None, flags: int = 0) -> int:
     wanted = not flags & TPNOREPLY
     if wanted and len(context.calls) >= CALLS_MAX:
         raise TooManyRequests(what="tpacall()", count=len(context.calls), limit=CALLS_MAX)
-    pending = context.connection.start_call(
-        svc,
-        encoded,
-        kind,
-        patience_s(context, flags),
-        is_reply_wanted=wanted,
-        may_wait=not flags & TPNOBLOCK,
-        notify=context,
-    )
+    with carried.outside(is_it=bool(flags & TPNOTRAN)):
+        pending = context.connection.start_call(
+            svc,
+            encoded,
+            kind,
+            patience_s(context, flags),
+            is_reply_wanted=wanted,
+            may_wait=not flags & TPNOBLOCK,
+            notify=context,
+        )
     if pending is None:
         return 0
     cd = context.new_descriptor()
@@ -165,6 +170,7 @@ def tpcancel(cd: int) -> None:
         raise CallDescriptorUnknown(cd=cd)
     with context.connection.lock:
         context.connection.link.abandon(call.pending)
+        give_up(call.pending, f"the call of {call.pending.what} was cancelled")
 
 
 @keeps_tperrno

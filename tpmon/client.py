@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from time import monotonic
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from field_buffer.catalogue import InvalidArgument
 from field_buffer.packing import KIND_CARRAY
@@ -22,6 +22,9 @@ from tpmon.protocol.structures import (
 )
 from tpmon.replies import Reply
 from tpmon.speaking import Conversation
+
+if TYPE_CHECKING:
+    from tpmon.tx.blocks import Block
 
 
 class Connection(Background):
@@ -63,6 +66,16 @@ class Connection(Background):
         One that changes something is not repeated when the connection is lost: ConnectionLost.
         """
         return self.run(self.administering(verb, arguments))
+
+    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> "Block":
+        """A block that is one global transaction: it commits at its end, or rolls back by a fault.
+
+        timeout_s: after so long it can only be rolled back, 0 never; wait: "completed", or "logged"
+        to go on as soon as the decision is durable. TransactionRolledBack, TxMixed, TxHazard.
+        """
+        from tpmon.tx.blocks import Block  # noqa: PLC0415 - only who has transactions
+
+        return Block(self, timeout_s, wait)
 
     # ---- services
 

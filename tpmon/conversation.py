@@ -32,6 +32,7 @@ from tpmon.data import Data, decode_data, encode_data
 from tpmon.speaking import BLOCK_TIME_S
 from tpmon.steps import FOREVER
 from tpmon.talk import Part, Talk
+from tpmon.tx import carried
 
 __all__ = ["tpconnect", "tpdiscon", "tprecv", "tpsend"]
 
@@ -51,15 +52,13 @@ def tpconnect(svc: str, data: Data = None, flags: int = TPSENDONLY) -> int:
         raise TooManyRequests(what="tpconnect()", count=len(context.talks), limit=TALKS_MAX)
     kind, encoded = encode_data(data)
     connection = context.connection
-    talk = connection.run(
-        connection.connecting(
-            svc,
-            encoded,
-            kind,
-            has_control=control == TPSENDONLY,
-            deadline=_deadline(context, flags & ~TPNOBLOCK),
+    deadline = _deadline(context, flags & ~TPNOBLOCK)
+    with carried.outside(is_it=bool(flags & TPNOTRAN)):
+        talk = connection.run(
+            connection.connecting(
+                svc, encoded, kind, has_control=control == TPSENDONLY, deadline=deadline
+            )
         )
-    )
     cd = context.new_descriptor()
     context.talks[cd] = talk
     return cd

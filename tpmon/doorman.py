@@ -50,10 +50,11 @@ class Doorman:
         if peer in self.numbers:
             raise ProtocolError(detail="a second HELLO on one connection")
         number, engine = self._next, self._engine
-        older = engine.open_connection(number, hello.uid, hello.client_id, hello.user)
+        who = hello.uid, hello.client_id, hello.user, hello.request_timeout_ms
+        older = engine.open_connection(number, *who)
         if older is not None:
             self._take_over(older, now_ms, fx)
-            engine.open_connection(number, hello.uid, hello.client_id, hello.user)
+            engine.open_connection(number, *who)
         self._next += 1
         self.numbers[peer], self.peers[number] = number, peer
         self.releases.outlet.accept(peer)
@@ -65,18 +66,18 @@ class Doorman:
         welcome = wire.Welcome(number, me.node, me.node_uid, me.limits, me.version, now_ms)
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 
-    def close(self, number: int, now_ms: int, fx: Effects) -> None:
-        """A connection ended."""
+    def close(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
+        """A connection ended; is_final: in order, its client does not come back."""
         peer = self.peers.pop(number, None)
         self.numbers.pop(peer, None)
         self._names.pop(number, None)
         self._monitor.lost(number)
-        self._engine.close_connection(number, now_ms, fx)
+        self._engine.close_connection(number, now_ms, fx, is_final=is_final)
 
-    def dismiss(self, number: int, now_ms: int, fx: Effects) -> None:
+    def dismiss(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
         """Close a connection from this side."""
         peer = self.peers.get(number)
-        self.close(number, now_ms, fx)
+        self.close(number, now_ms, fx, is_final=is_final)
         if peer is not None:
             self.releases.outlet.forget(peer)
 

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from hms.engine.branches.keeping import Key
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.messages import StoredMessage
@@ -68,9 +69,25 @@ class Housekeeping:
         self._restated_in = self._store.newest_segment
         keys: list[tuple[int, int]] = []
         self._change(lambda _fx, _now: keys.extend(self._engine.remembered()))
-        for start in range(0, len(keys), RESTATED_AT_ONCE):
+        for start in range(0, max(1, len(keys)), RESTATED_AT_ONCE):
             self._restate_some(keys[start : start + RESTATED_AT_ONCE])
             self.wait_for_log()
+        self._restate_branches()
+
+    def _restate_branches(self) -> None:
+        """Branches in doubt, each with all that it sent, and decisions."""
+        kept: list[Key] = []
+        self._change(lambda _fx, _now: kept.extend(self._engine.branches.kept()))
+        for key in kept:
+            self._restate_branch(key)
+            self.wait_for_log()
+
+    def _restate_branch(self, key: Key) -> None:
+        def restate(fx: Effects, _now_ms: int) -> None:
+            self._engine.branches.restate([key], fx)
+            self._store.spent(_size(fx))
+
+        self._change(restate)
 
     def _restate_some(self, keys: Sequence[tuple[int, int]]) -> None:
         def restate(fx: Effects, _now_ms: int) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from field_buffer.catalogue import ConnectionLost, ProtocolError
 from field_buffer.errors import HmsError
+from field_buffer.packing import unpack_delivered
 from tpmon.asked import Asked, Frame, OnLoss, Pending
 from tpmon.events import Event, EventKind
 from tpmon.participants import Participant, Receiver
@@ -193,10 +194,12 @@ class Link(Serving):
             raise ProtocolError(detail=f"a {kind.name} at the wrong time")
 
     def _deliver(self, payload: bytes) -> None:
-        consumer, epoch, count = frames.decode_deliver(payload)
-        receiver = self.receivers.get(consumer)
-        if receiver is not None:  # else it was closed meanwhile, and the node takes them back
-            receiver.delivered(epoch, count, payload)
+        receivers, count, rows_at = frames.decode_delivery(payload)
+        delivered = unpack_delivered(payload, count, rows_at)
+        for consumer, epoch in receivers:
+            receiver = self.receivers.get(consumer)
+            if receiver is not None:  # else it was closed meanwhile, and the node takes them back
+                receiver.delivered(epoch, delivered)
 
     def _answer(self, kind: Kind, correlation: int, payload: bytes) -> None:
         asked = self.asked.pop(correlation, None)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from field_buffer.packing import KIND_MASK
 from hms.engine.effects import Deliver, Effects
 from hms.engine.engine import Engine
 from hms.engine.settling import Return
@@ -73,7 +74,7 @@ def _invocation(deliver: Deliver) -> wire.InvokeHead:
         deliver.listener,
         0,
         0,
-        message.kind,
+        message.kind & KIND_MASK,
         is_message=True,
         destination_kind=deliver.kind,
         destination=deliver.destination,

@@ -68,7 +68,13 @@ class Monitor(Feeding):
         self._check_room(service, len(data), may_wait=head.may_wait)
         deadline_ms = now_ms + timeout_ms if timeout_ms else 0
         invoke = InvokeHead(
-            head.service, 0, deadline_ms, head.kind, client=origin.connection, mode=head.mode
+            head.service,
+            0,
+            deadline_ms,
+            head.kind,
+            client=origin.connection,
+            mode=head.mode,
+            transaction=head.transaction,
         )
         call = Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted)
         if head.mode:
@@ -89,11 +95,25 @@ class Monitor(Feeding):
             self._forward(call, head, data)
         else:
             rval = TPSUCCESS if head.rval == TPSUCCESS and not head.error_number else TPFAIL
-            plain = msgspec.structs.replace(head, call=0, rval=rval, forward="", elapsed_us=0)
+            plain = msgspec.structs.replace(
+                head,
+                call=0,
+                rval=rval,
+                forward="",
+                elapsed_us=0,
+                branches=(*call.branches, *head.branches),
+            )
             self._end(call, plain, data)
         self._now_idle(server)
         if name in self._services:
             self._fill(self._services[name])
+
+    def message_of(self, connection: int, number: int) -> object:
+        """What a listener was given that this server runs the service for now; else None."""
+        server = self._servers.get(connection)
+        call = server.current if server is not None else None
+        is_it = call is not None and call.number == number and not call.is_ended
+        return call.origin.token if call is not None and is_it else None
 
     def lost(self, connection: int) -> None:
         """A connection ended: its running call failed, its own calls are not wanted any more."""
@@ -168,8 +188,14 @@ class Monitor(Feeding):
             self._fail(call, ServiceNotFound(service=head.forward))
         else:
             call.head = InvokeHead(
-                head.forward, 0, call.deadline_ms, head.kind, client=call.head.client
+                head.forward,
+                0,
+                call.deadline_ms,
+                head.kind,
+                client=call.head.client,
+                transaction=call.head.transaction,
             )
+            call.branches += head.branches
             call.data = data
             self._start(call)
 

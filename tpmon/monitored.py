@@ -66,7 +66,8 @@ class Call:
     """One run of a service; number 0 until it runs. deadline_ms 0: no end.
 
     is_wanted: somebody waits for its answer. arrival says which of two calls came first, began_ms
-    when it began to run. forwards: how often one service handed it on to another.
+    when it began to run. forwards: how often one service handed it on to another; branches: what
+    those left in the caller's transaction.
     """
 
     origin: Origin
@@ -80,6 +81,7 @@ class Call:
     began_ms: int = 0
     forwards: int = 0
     is_ended: bool = False
+    branches: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -1,16 +1,18 @@
 """Who takes part in a link: consumers, and sessions that are opened again after a loss."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from field_buffer.errors import HmsError
+from field_buffer.packing import DeliveredRow
 from tpmon.asked import Pending
 
 
 class Receiver(Protocol):
     """A consumer."""
 
-    def delivered(self, epoch: int, count: int, payload: bytes) -> None:
-        """Messages came; their rows begin behind DELIVER_HEAD."""
+    def delivered(self, epoch: int, messages: Sequence[tuple[DeliveredRow, bytes, bytes]]) -> None:
+        """Messages came, as (row, head, body); others may be given the very same."""
 
     def closed(self, error: HmsError) -> None:
         """The node closed it."""

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _RCODES = range(-(2**63), 2**63)
+TRANSACTIONS = ("", "required", "mandatory", "never")
 TYPES = ("STRING", "CARRAY", "FIELD", "JSON", "NONE")
 
 
@@ -91,10 +92,12 @@ def tpforward(svc: str, data: Data = None, flags: int = 0) -> ServiceResult:  # 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """takes: the types of data that are let through, all when it is empty."""
+    """takes: the types of data that are let through, all when it is empty; transaction: whether it
+    needs one, "" to take what there is."""
 
     handler: Handler
     takes: tuple[str, ...] = ()
+    transaction: str = ""
 
     @property
     def is_conversation(self) -> bool:
@@ -117,7 +120,9 @@ class Registry:
         """The services, in the order in which they were added."""
         return list(self._offers)
 
-    def add(self, name: str, handler: Handler, takes: str | Iterable[str] = ()) -> None:
+    def add(
+        self, name: str, handler: Handler, takes: str | Iterable[str] = (), transaction: str = ""
+    ) -> None:
         """Add a service; the same function twice is one. ServiceTaken, InvalidArgument."""
         check_service_name(name)
         if not callable(handler):
@@ -125,7 +130,12 @@ class Registry:
         if _is_async(handler):
             detail = "it is an async function; write a plain one, which may call asyncio.run()"
             raise InvalidArgument(what=f"service {name}", detail=detail)
-        offer = _Offer(handler, _checked_types(name, takes))
+        if transaction not in TRANSACTIONS:
+            detail = f"transaction={transaction!r} is none of {', '.join(TRANSACTIONS[1:])}"
+            raise InvalidArgument(what=f"service {name}", detail=detail)
+        offer = _Offer(handler, _checked_types(name, takes), transaction)
+        if transaction and offer.is_conversation:
+            raise InvalidArgument(what=f"service {name}", detail="a conversation has none")
         if self._offers.setdefault(name, offer).handler is not handler:
             raise ServiceTaken(service=name)
 
@@ -146,6 +156,10 @@ class Registry:
         """What the node compares with other servers of the service; ServiceNotFound."""
         return self._offer(name).signature
 
+    def transaction(self, name: str) -> str:
+        """Whether it needs a transaction; ServiceNotFound."""
+        return self._offer(name).transaction
+
     def takes(self, name: str) -> tuple[str, ...]:
         """The types of data that it takes, empty for all; ServiceNotFound."""
         return self._offer(name).takes
@@ -162,27 +176,35 @@ registry = Registry()
 
 
 @overload
-def service(name: str | None = None, *, takes: str | Iterable[str] = ()) -> Callable[[_H], _H]: ...
+def service(
+    name: str | None = None, *, takes: str | Iterable[str] = (), transaction: str = ""
+) -> Callable[[_H], _H]: ...
 
 
 @overload
 def service(name: _H) -> _H: ...
 
 
-def service(name: str | _H | None = None, *, takes: str | Iterable[str] = ()) -> Any:
+def service(
+    name: str | _H | None = None, *, takes: str | Iterable[str] = (), transaction: str = ""
+) -> Any:
     """Make a function a service: @service("NAME"), or @service under the function's own name.
 
     The function takes a Request. Returning bytes, str, dict, a FieldBuffer, an hms.Message (its
     body) or None is TPSUCCESS, raising is TPFAIL; tpreturn() says both. A generator function is a
     conversation. takes: the only types of data that are let through (STRING, CARRAY, FIELD, JSON,
-    NONE). ServiceTaken when another function has the name, InvalidArgument for an async function.
+    NONE). transaction: "required" runs it in its caller's transaction or in one of its own, which
+    for a listener takes the message; "mandatory" and "never" refuse the other case; else it runs
+    in its caller's, if there is one. ServiceTaken when another function has the name,
+    InvalidArgument for an async function.
     """
     if name is not None and not isinstance(name, str):
         return service()(name)
 
     def register(function: _H) -> _H:
         own_name = getattr(function, "__name__", "")
-        registry.add(name if isinstance(name, str) else own_name, function, takes)
+        known = name if isinstance(name, str) else own_name
+        registry.add(known, function, takes, transaction)
         return function
 
     return register

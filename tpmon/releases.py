@@ -6,12 +6,13 @@ durable up to the batch's last record. Those that need no record go at once, in 
 
 import threading
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from hms.engine.effects import Confirm, Deliver, Effects, Reply
-from tpmon.wire import Frame, PayloadsOf, encode_effect
+from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
+from tpmon.outgoing import Outgoing
+from tpmon.wire import Frame, PayloadsOf
 
 
 class Outlet(Protocol):
@@ -48,6 +49,10 @@ class Releases:
 
     def __init__(self, peers: dict[int, Hashable]) -> None:
         self.outlet: Outlet
+        self.to_node: Callable[[ToNode, PayloadsOf | None], None] = lambda _word, _payloads: None
+        """Says a word to another node of the cluster."""
+        self.drop_file: Callable[[str], None] = lambda _file: None
+        """Removes a file that no message names any more."""
         self.payloads_of: PayloadsOf | None = None
         """Reads bodies that are in the log only."""
         self._peers = peers
@@ -80,38 +85,37 @@ class Releases:
         """Send what waited for no more than durable_lsn; the messages that are for listeners."""
         listeners: list[Deliver] = []
         with self._lock:
-            frames: list[tuple[Hashable, Frame]] = []
+            outgoing = Outgoing(self.payloads_of)
             done = 0
             while self._at_once:
-                self._encode(self._at_once.popleft(), frames, listeners)
+                self._sort(self._at_once.popleft(), outgoing, listeners)
             while self._waiting and self._waiting[0][0] <= durable_lsn:
-                self._encode(self._waiting.popleft()[1], frames, listeners)
+                self._sort(self._waiting.popleft()[1], outgoing, listeners)
                 done += 1
-            if frames:
-                self.outlet.put(frames)
+            if outgoing:
+                self.outlet.put(outgoing.frames())
             self._released += done
         return listeners
 
-    def _encode(
-        self,
-        effects: list[Any],
-        frames: list[tuple[Hashable, Frame]],
-        listeners: list[Deliver],
-    ) -> None:
+    def _sort(self, effects: list[Any], outgoing: Outgoing, listeners: list[Deliver]) -> None:
         for effect in effects:
             if isinstance(effect, ToPeer):
-                frames.append((effect.peer, effect.frame))
+                outgoing.say(effect.peer, effect.frame)
                 continue
             if isinstance(effect, Deliver) and effect.listener:
                 listeners.append(effect)  # also of a connection that no peer has (declared.py)
                 continue
             peer = self._peers.get(effect.connection)
             if peer is None:
+                if isinstance(effect, FileDropped):
+                    self.drop_file(effect.file)
+                elif isinstance(effect, ToNode):
+                    self.to_node(effect, self.payloads_of)
                 continue  # it is gone; what it had out was given back
             if isinstance(effect, ToConnection):
-                frames.append((peer, effect.frame))
+                outgoing.say(peer, effect.frame)
             elif not isinstance(effect, Reply | Confirm) or effect.correlation:
-                frames.append((peer, encode_effect(effect, self.payloads_of)))
+                outgoing.tell(peer, effect)
 
 
 def _is_bound(effect: Any) -> bool:

@@ -1,16 +1,21 @@
 """Requests: from what a client asks on the wire to the engine's and the monitor's commands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from field_buffer.catalogue import InvalidArgument, NotSupported
+from field_buffer.packing import unpack_rows
 from hms.engine.effects import Effects, Reply
 from hms.engine.engine import ConsumerRequest, Engine
+from hms.engine.places import Queue
+from hms.engine.plans import Plan
 from tpmon.appetite import Listener
 from tpmon.monitor import Monitor
 from tpmon.operators import SERVICE_VERBS, operate
 from tpmon.protocol import structures as wire
+from tpmon.resources import RESOURCE_VERBS, Resources
 from tpmon.supervisor import Supervisor
+from tpmon.transacting import Transacting
 
 
 class Requests:
@@ -22,16 +27,20 @@ class Requests:
         monitor: Monitor,
         status: Callable[[], dict[str, Any]],
         servers: Callable[[], Supervisor],
+        resources: Callable[[], Resources] = Resources,
     ) -> None:
         self._engine = engine
         self._monitor = monitor
         self._status = status
         self._servers = servers
+        self._resources = resources
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
             wire.CloseSession: self._close_session,
             wire.OpenProducer: self._open_producer,
             wire.CloseProducer: self._close_producer,
+            wire.CreateTemporary: self._create_temporary,
+            wire.DeleteTemporary: self._delete_temporary,
             wire.OpenConsumer: self._open_consumer,
             wire.RequestRetained: self._request_retained,
             wire.CloseConsumer: self._close_consumer,
@@ -44,7 +53,12 @@ class Requests:
             wire.Unadvertise: self._unadvertise,
             wire.Watch: self._watch,
             wire.Administer: self._administer,
+            **Transacting(engine.branches, monitor).handlers,
         }
+
+    def add(self, handlers: Mapping[type, Callable[..., None]]) -> None:
+        """Requests that somebody else applies."""
+        self._handlers.update(handlers)
 
     def apply(
         self, connection: int, correlation: int, request: wire.Request, now_ms: int, fx: Effects
@@ -55,13 +69,10 @@ class Requests:
     def _open_session(
         self, connection: int, correlation: int, request: wire.OpenSession, _: int, fx: Effects
     ) -> None:
-        if request.is_transacted and request.is_asynchronous:
-            raise NotSupported(
-                feature="a session both transacted and asynchronous", instead="Use two sessions."
-            )
-        kind = "transacted" if request.is_transacted else ""
-        kind = "asynchronous" if request.is_asynchronous else kind
-        last = self._engine.open_session(connection, request.session, request.ack_mode, kind)
+        kind = _kind_of(request)
+        last = self._engine.open_session(
+            connection, request.session, request.ack_mode, kind, request.xid
+        )
         fx.must_wait = fx.must_wait or bool(last)
         fx.out.append(Reply(connection, correlation, {"last_commit": last}))
 
@@ -88,14 +99,42 @@ class Requests:
             request.kind,
             request.destination,
             request.topic,
+            fx,
         )
-        said = {"topic": topic} if topic else {}
+        said: dict[str, Any] = {"topic": topic} if topic else {}
+        batch = self._engine.batch_max(connection, request.producer)
+        if batch is not None:
+            said["batch"] = batch
         fx.out.append(Reply(connection, correlation, {"last_sequence": last, **said}))
 
     def _close_producer(
         self, connection: int, correlation: int, request: wire.CloseProducer, _: int, fx: Effects
     ) -> None:
-        self._engine.close_producer(connection, request.producer)
+        self._engine.close_producer(connection, request.producer, fx)
+        fx.out.append(Reply(connection, correlation))
+
+    def _create_temporary(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.CreateTemporary,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._engine.state.at(now_ms)
+        name = self._engine.create_temporary(connection, request.kind, fx)
+        fx.out.append(Reply(connection, correlation, {"name": name}))
+
+    def _delete_temporary(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.DeleteTemporary,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._engine.state.at(now_ms)
+        self._engine.delete_temporary(connection, request.kind, request.name, fx)
         fx.out.append(Reply(connection, correlation))
 
     def _open_consumer(
@@ -215,6 +254,46 @@ class Requests:
         is_ready = self._engine.watch(connection, request.kind, request.destination)
         fx.out.append(Reply(connection, correlation, {"is_ready": is_ready}))
 
+    def schedule(
+        self,
+        connection: int,
+        correlation: int,
+        head: wire.ScheduleHead,
+        pack: memoryview,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """A SCHEDULE frame."""
+        by = self._engine.state.producer(self._engine.state.connection(connection), head.producer)
+        is_queue = isinstance(by.destination, Queue)
+        row = unpack_rows(pack, 1)[0]
+        plan = Plan(
+            head.name,
+            "queue" if is_queue else "topic",
+            by.destination.name if is_queue else "",
+            by.topic,
+            head.every_ms,
+            head.cron,
+            head.time_zone,
+            head.first_ms,
+            head.until_ms,
+            head.count_max,
+            head.missed,
+            head.is_persistent,
+            row.ttl_ms,
+            row.flags,
+        )
+        self._engine.schedule(
+            connection,
+            correlation,
+            head.producer,
+            plan,
+            pack,
+            now_ms,
+            fx,
+            may_replace=head.may_replace,
+        )
+
     def _administer(
         self, connection: int, correlation: int, request: wire.Administer, now_ms: int, fx: Effects
     ) -> None:
@@ -222,12 +301,31 @@ class Requests:
         if request.verb in SERVICE_VERBS:
             verb, arguments = request.verb, request.arguments
             value = operate(self._monitor, self._servers(), verb, arguments)
+        elif request.verb in RESOURCE_VERBS:
+            value = self._resources().operate(request.verb, request.arguments)
         else:
             value = self._engine.administer(request.verb, request.arguments, now_ms, fx)
         if request.verb == "status":
             value |= self._status()
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, value))
+
+
+def _kind_of(request: wire.OpenSession) -> str:
+    """The one kind that a session is of."""
+    kinds = [
+        kind
+        for kind, is_it in (
+            ("transacted", request.is_transacted),
+            ("asynchronous", request.is_asynchronous),
+            ("xa", request.is_xa),
+        )
+        if is_it
+    ]
+    if len(kinds) > 1:
+        feature = f"a session both {' and '.join(kinds)}"
+        raise NotSupported(feature=feature, instead="Use two sessions.")
+    return kinds[0] if kinds else ""
 
 
 def _check_kind(kind: str) -> None:

@@ -21,7 +21,7 @@ from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, own_copy
 from tpmon.client import Connection
 from tpmon.context import Context, enter
-from tpmon.invocation import invoke
+from tpmon.invocation import Outcome, invoke
 from tpmon.link import State
 from tpmon.loading import begin, end, load, put_first
 from tpmon.protocol.structures import InvokeHead, Unadvertise, Welcome
@@ -163,13 +163,25 @@ class Server:
         answer_bytes_max = self._connection.link.limits.message_bytes_max
         enter(self._context)  # a handler may have made another one its own
         with speaking(self._context, head) as speaker:
-            outcome = invoke(self._services, head, data, answer_bytes_max, speaker)
+            outcome = self._in_transaction(
+                head, lambda: invoke(self._services, head, data, answer_bytes_max, speaker)
+            )
         if outcome.is_last:
             self.stop()
         if self._is_still(login):
             self._connection.send_result(outcome.head, outcome.data)
         else:
             _LOGGER.warning("the result of %s is dropped: its connection is lost", head.service)
+
+    def _in_transaction(self, head: InvokeHead, run: Callable[[], Outcome]) -> Outcome:
+        """Run it in the transaction of its caller, or in the one it needs."""
+        names = self._services.names
+        wanted = self._services.transaction(head.service) if head.service in names else ""
+        if not head.transaction and not wanted:
+            return run()
+        from tpmon.tx.serving import serve  # noqa: PLC0415 - only who has transactions
+
+        return serve(self._connection, head, wanted, run)
 
     @property
     def _is_lost_for_good(self) -> bool:

@@ -4,23 +4,23 @@ import struct
 from collections.abc import Callable, Sequence
 
 from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT
-from hms.engine.effects import Browsed, Confirm, Deliver, Effect, Ready, Refusal, Reply
+from hms.engine.effects import Browsed, Confirm, Deliver, Ready, Refusal, Reply
 from hms.engine.messages import StoredMessage
 from tpmon.protocol.frames import CONFIRM_BODY, DELIVER_HEAD, Kind, frame
 from tpmon.protocol.structures import Event, encode, encode_error
 
 Frame = list[bytes]
 PayloadsOf = Callable[[Sequence[StoredMessage]], Sequence[bytes]]
+Said = Browsed | Confirm | Ready | Refusal | Reply
 _POSITION = struct.Struct("<Q")
 
 
-def encode_effect(effect: Effect, payloads_of: PayloadsOf | None = None) -> Frame:
-    """The frame that tells a peer of an effect; payloads_of reads what is not in memory."""
+def encode_effect(effect: Said, payloads_of: PayloadsOf | None = None) -> Frame:
+    """The frame that tells a peer of an effect; payloads_of reads what is not in memory. For
+    deliveries see outgoing.py."""
     if isinstance(effect, Confirm):
         body = CONFIRM_BODY.pack(effect.first_message_id, effect.timestamp_ms, effect.message_count)
         return frame(Kind.CONFIRM, body, effect.correlation)
-    if isinstance(effect, Deliver):
-        return _deliver(effect, payloads_of)
     if isinstance(effect, Reply):
         body = b"" if effect.value is None else encode(effect.value)
         return frame(Kind.REPLY, body, effect.correlation)
@@ -33,9 +33,15 @@ def encode_effect(effect: Effect, payloads_of: PayloadsOf | None = None) -> Fram
     return _browsed(effect, payloads_of)
 
 
-def delivered_rows(messages: Sequence[StoredMessage], counts: Sequence[int] | None) -> list[bytes]:
+def delivered_rows(
+    messages: Sequence[StoredMessage],
+    counts: Sequence[int] | None,
+    parts: Sequence[int] | None = None,
+) -> list[bytes]:
     """The rows of a delivery, one per message."""
     pack = DELIVERED_ROW.pack
+    if parts is None:
+        parts = [0] * len(messages)
     return [
         pack(
             m.id,
@@ -46,9 +52,9 @@ def delivered_rows(messages: Sequence[StoredMessage], counts: Sequence[int] | No
             m.length - m.head_bytes,
             m.priority,
             m.kind,
-            FLAG_PERSISTENT if m.is_persistent else 0,
+            part | FLAG_PERSISTENT if m.is_persistent else part,
         )
-        for m, count in zip(messages, counts or [1] * len(messages), strict=True)
+        for m, count, part in zip(messages, counts or [1] * len(messages), parts, strict=True)
     ]
 
 
@@ -60,12 +66,10 @@ def _payloads(messages: Sequence[StoredMessage], payloads_of: PayloadsOf | None)
     return payloads_of(messages)
 
 
-def _deliver(effect: Deliver, payloads_of: PayloadsOf | None) -> Frame:
-    head = DELIVER_HEAD.pack(effect.consumer, effect.epoch, len(effect.messages), 0)
-    rows = delivered_rows(effect.messages, effect.counts)
-    payloads = _payloads(effect.messages, payloads_of)
-    body = b"".join([head, *rows, *payloads])
-    return frame(Kind.DELIVER, body, count=len(effect.messages))
+def delivered_parts(effect: Deliver, payloads_of: PayloadsOf | None) -> list[bytes]:
+    """The rows and payloads of a delivery, to be joined behind its head."""
+    rows = delivered_rows(effect.messages, effect.counts, effect.parts)
+    return [*rows, *_payloads(effect.messages, payloads_of)]
 
 
 def _browsed(effect: Browsed, payloads_of: PayloadsOf | None) -> Frame:

@@ -1,4 +1,4 @@
-"""hms config: check, show and init."""
+"""hms config: check, show, init and keys."""
 
 import json
 import re
@@ -56,6 +56,23 @@ def init(target: Target, force: bool) -> None:
     """Write a commented sample to the path of --config."""
     _write(target.path, sample(), is_forced=force)
     target.say(f"{target.path} is written; boot the node with: hms boot", {"path": target.path})
+
+
+@config.command()
+@target_options
+@click.argument("file", type=click.Path(path_type=Path))
+def keys(target: Target, file: Path) -> None:
+    """Write a key pair for a node's links to FILE, and print the public key for hms.conf."""
+    from tpmon.links.keys import make_key_file  # noqa: PLC0415 - only here
+
+    public = make_key_file(file)
+    target.say(
+        f"link_key_file = {_said(str(file))}\nlink_public_key = {_said(public)}", {"public": public}
+    )
+
+
+def _said(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _write(path: Path, text: str, *, is_forced: bool) -> None:

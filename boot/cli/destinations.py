@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import click
 
+from boot.cli.changing import add_changes
 from boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["group", "queue", "session"]
@@ -29,10 +30,11 @@ def group(name: str, said: str, list_said: str, empty: str) -> click.Group:
 
 queue = group(
     "queue",
-    "List, show or purge queues.",
+    "Queues: list, show, create, alter, delete, pause, resume or purge them.",
     "The queues with what waits, is in flight and was counted.",
     "there is no queue",
 )
+add_changes(queue, "queue")
 session = group("session", "List sessions.", "The open sessions.", "no session is open")
 
 

@@ -47,6 +47,13 @@ _MESSAGE_OPTIONS = (
     click.option("--type", "type_", help="JMSType, for the receiver."),
     click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True),
     click.option("--ttl", "ttl_s", type=click.FloatRange(0), default=0, help="Seconds to live."),
+    click.option(
+        "--delay",
+        "delay_s",
+        type=click.FloatRange(0),
+        default=0,
+        help="Not before so many seconds.",
+    ),
     click.option("--non-persistent", is_flag=True, help="Do not store it."),
     click.option("--count", type=click.IntRange(1), default=1, help="Send it so many times."),
 )
@@ -86,6 +93,7 @@ def _send(
     *,
     priority: int,
     ttl_s: float,
+    delay_s: float,
     non_persistent: bool,
     count: int,
     retain: bool = False,
@@ -97,6 +105,7 @@ def _send(
             named(destination),
             persistent=not non_persistent,
             ttl_s=ttl_s,
+            delay_s=delay_s,
             priority=priority,
             retain=retain,
         )

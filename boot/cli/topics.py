@@ -2,6 +2,7 @@
 
 import click
 
+from boot.cli.changing import add_changes
 from boot.cli.destinations import group
 from boot.cli.target import Target, show_table, show_values, target_options
 
@@ -9,7 +10,7 @@ __all__ = ["subscription", "topic"]
 
 topic = group(
     "topic",
-    "Topics: list them, show the tree, clear what is retained.",
+    "Topics: list, show, create, alter, delete, pause or resume them; what they retain.",
     "The configured topics with their subscribers and counts.",
     "there is no topic",
 )
@@ -19,6 +20,8 @@ subscription = group(
     "The subscriptions with what waits for each.",
     "there is no subscription",
 )
+
+add_changes(topic, "topic")
 
 _SCHEME = click.option(
     "--scheme", type=click.Choice(["TOPIC", "CHARACTER"]), default="TOPIC", show_default=True
@@ -55,6 +58,18 @@ def clear_retained(target: Target, name: str, is_pattern: bool, yes: bool) -> No
     key = "pattern" if is_pattern else "name"
     count = target.administer("topic.clear_retained", **{key: name})
     target.say(f"{name}: {count} retained cleared", {"topic": name, "cleared": count})
+
+
+@topic.command()
+@target_options
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def purge(target: Target, name: str, yes: bool) -> None:
+    """Remove what waits for the subscribers of a topic; each is counted and in the history."""
+    if not yes:
+        click.confirm(f"Remove all that waits for {name}?", abort=True, err=True)
+    count = target.administer("topic.purge", name=name)
+    target.say(f"{name}: {count} messages removed", {"topic": name, "purged": count})
 
 
 @subscription.command()

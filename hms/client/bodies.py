@@ -3,6 +3,7 @@
     CARRAY  bytes  as they are      STREAM  list        msgpack array
     TEXT    str    UTF-8            OBJECT  plain data  msgpack of what msgspec encodes
     MAP     dict   msgpack map      NONE    None        nothing
+    FILE    dict   msgpack map: what the node has of the file
 
 Nothing is ever pickled. No bytes at all are the empty value of a kind: b"", "", {}, [], None.
 """
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from field_buffer.catalogue import BodyKindError, MessageFormatError, NotSupported
+from field_buffer.catalogue import BodyKindError, MessageFormatError
 from field_buffer.types import CODES, plain
 from hms.constants import BodyKind
 
@@ -22,6 +23,7 @@ _EMPTY: dict[int, Callable[[], Any]] = {
     BodyKind.MAP: dict,
     BodyKind.STREAM: list,
     BodyKind.OBJECT: lambda: None,
+    BodyKind.FILE: dict,
     BodyKind.NONE: lambda: None,
 }
 
@@ -55,11 +57,9 @@ def decode_body(kind: int, data: bytes) -> Any:
         raise MessageFormatError(detail=f"its {shown} body: {fault}") from fault
 
 
-def refuse_file() -> NotSupported:
-    """The error for a file message."""
-    return NotSupported(
-        feature="a file message", instead="Send the content as bytes, in parts if it is large."
-    )
+def encode_file(described: Mapping[str, Any]) -> bytes:
+    """The body of a file message, for readers that do not know heads: what its file is."""
+    return _encode({name.removeprefix("$File") or "Id": value for name, value in described.items()})
 
 
 class _UnfitError(Exception):
@@ -123,5 +123,6 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     BodyKind.MAP: msgspec.msgpack.Decoder(dict[str, Any]).decode,
     BodyKind.STREAM: msgspec.msgpack.Decoder(list[Any]).decode,
     BodyKind.OBJECT: msgspec.msgpack.Decoder().decode,
+    BodyKind.FILE: msgspec.msgpack.Decoder(dict[str, Any]).decode,
     BodyKind.NONE: lambda _: None,
 }

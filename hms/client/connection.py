@@ -6,6 +6,7 @@ from typing import Any
 import tpmon.client
 from field_buffer.errors import HmsError
 from hms.client.destinations import Destination, parse_destination
+from hms.client.schedules import Schedule, schedule_of
 from hms.client.session import Session, open_session
 from hms.constants import AckMode
 from tpmon.events import Event
@@ -34,6 +35,21 @@ class Connection(tpmon.client.Connection):
         whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
         self.run(self.watching(destination.kind, destination.name))
+
+    def schedules(self, kind: str = "", destination: str = "", limit: int = 1000) -> list[Schedule]:
+        """Schedules and delayed messages, the next one due first; kind "schedule" or "delayed":
+        those only; destination: such as "queue:orders"."""
+        asked = {"kind": kind, "destination": destination, "limit": limit}
+        return [schedule_of(one) for one in self.run(self.administering("schedule.list", asked))]
+
+    def schedule(self, name: str) -> Schedule:
+        """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
+        return schedule_of(self.run(self.administering("schedule.show", {"name": name})))
+
+    def cancel_schedule(self, name: str) -> None:
+        """End a schedule, or take back a message that waits for its time, given by its id.
+        ScheduleNotFound."""
+        self.run(self.administering("schedule.cancel", {"name": name}))
 
     def __repr__(self) -> str:
         return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"

@@ -1,10 +1,12 @@
 """Consumer: receives from one queue, topic or durable subscription."""
 
+import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from field_buffer.catalogue import ConnectionClosed
 from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener
+from hms.client.files import FileInfo
 from hms.client.inbox import Inbox, Stamp
 from hms.client.message import Message
 from tpmon.client import Connection
@@ -55,6 +57,12 @@ class Consumer(ConsumerSteps):
     def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
         """What message.ack() does."""
         self._connection.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
+
+    def save(
+        self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
+    ) -> None:
+        """What message.save() does."""
+        self._connection.run(self.saving(message, info, target))
 
     def request_retained(self) -> int:
         """Have the topic's retained publications delivered, again or for the first time; how many.

@@ -1,13 +1,17 @@
 """What a consumer does, for threads and for asyncio alike."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, BinaryIO
 
 from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState
+from field_buffer.packing import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
 from hms.client.destinations import Destination
-from hms.client.inbox import Delivered, Inbox, Stamp
+from hms.client.files import FileInfo, saving
+from hms.client.inbox import Inbox, Stamp
+from hms.client.lists import Delivered, list_message
 from hms.client.message import Message
 from hms.client.opening import close_inbox
 from hms.client.session_steps import SessionSteps
@@ -32,6 +36,12 @@ class Acknowledge:
     def __call__(self, message: Message) -> Any:
         """This message alone."""
         return self._consumer.acknowledge(self._stamp, message, is_upthrough=False)
+
+    def save(
+        self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
+    ) -> Any:
+        """Read its file."""
+        return self._consumer.save(message, info, target)
 
     def upthrough(self, message: Message) -> Any:
         """This message and all that its consumer saw before it."""
@@ -86,19 +96,53 @@ class ConsumerSteps:
         """The next message if one is here: what a receive costs when nothing has to be waited for.
         Written out, as each call within it is 5 % of it."""
         inbox, state = self._inbox, self._state
+        if inbox.allowance and inbox.buffer:
+            delivered = inbox.buffer[0]
+            row = delivered[0]
+            is_usual = not row[2] and row[8] <= FLAG_PERSISTENT and row[7] != KIND_FILE
+            if is_usual:  # nothing to be looked at
+                inbox.buffer.popleft()
+                inbox.allowance -= 1
+                inbox.taken_count += 1
+                inbox.acknowledged.append(row[0])
+                return self._message(delivered, inbox.stamp)
         if self._listener is not None or self._is_closed or state.is_closed or not inbox.buffer:
             self._check_receiving()
+        if state.file_held is not None:
+            state.file_done()
         if inbox.is_credit_due:
             state.want_more(inbox)
-        delivered = inbox.take()
-        if delivered is None:
+        taken = inbox.take()
+        if taken is None:
             return None
-        state.consumed(inbox, delivered[0][0])
-        return self._message(delivered, inbox.stamp)
+        self._note(taken)
+        state.allow(inbox)
+        return self._message(taken, inbox.stamp)
 
     def _consumed(self, delivered: Delivered) -> Message:
-        self._state.consumed(self._inbox, delivered[0][0])
+        self._note(delivered)
         return self._message(delivered, self._inbox.stamp)
+
+    def _note(self, delivered: Delivered) -> None:
+        """The application has it; a file's message is acknowledged only when that was saved."""
+        row = delivered[0]
+        if row[7] == KIND_FILE:
+            self._state.consumed_file(self._inbox, row[0])
+        else:
+            self._state.consumed(self._inbox, row[0])
+
+    def saving(
+        self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
+    ) -> Steps[None]:
+        """Read the file of a message; then the message is done with, where that goes by itself."""
+        yield from saving(self._connection, info, target)
+        self._state.file_saved(self._inbox, message.delivered_id)
+
+    def save(
+        self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
+    ) -> Any:
+        """Drive saving()."""
+        raise NotImplementedError
 
     def _next(self) -> Delivered | None:
         """The next one of the buffer; gives credit back before, so that the node keeps up."""
@@ -149,6 +193,8 @@ class ConsumerSteps:
     def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
         row, head, body = delivered
         acknowledge = Acknowledge(self, stamp) if self._is_client else self._acknowledge
+        if row[8] & FLAG_PART:
+            return list_message(delivered, self._inbox.destination, acknowledge)
         return Message.received(row, head, body, self._inbox.destination, acknowledge)
 
     def requesting_retained(self) -> Steps[int]:
@@ -187,6 +233,10 @@ class ConsumerSteps:
         """Have this one called from now on; None: none."""
         if listener is not None:
             self._check_receiving()
+            if self._state.is_xa:  # F-B6
+                detail = "only synchronous receives take part in its transactions: receive()"
+                raise IllegalState(what="a listener in an XA session", detail=detail)
+        self._inbox.allowance = 0
         self._listener = listener
 
     @property
@@ -213,7 +263,8 @@ class ConsumerSteps:
             self._fail(stamp, message_id)
             raise
         if stamp == inbox.stamp and not is_before:
-            self._state.consumed(inbox, message_id)
+            self._note(delivered)
+            self._state.file_saved(inbox, message_id)
         elif stamp.incarnation != inbox.stamp.incarnation and not self._state.is_transacted:
             lost = AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
             self._connection.link.report(lost)

@@ -20,6 +20,7 @@ from field_buffer.catalogue import (
 )
 from field_buffer.packing import (
     FLAG_PERSISTENT,
+    NODE_DELIVERY_TIME,
     NODE_RETAINED,
     NODE_TOPIC,
     PRIORITY_DEFAULT,
@@ -37,14 +38,15 @@ _MS = 1000
 class Headers:
     """The header fields; a Message is one of these."""
 
-    __slots__ = ("_delivered", "_destination", "_elapsed_s", "_row")
+    __slots__ = ("_delay_ms", "_delivered", "_destination", "_elapsed_s", "_row")
 
     _row: DeliveredRow | None
     """What the node said last: of the delivery, or of the send when the message was sent since."""
     _delivered: DeliveredRow | None
     _destination: Destination | None
     _elapsed_s: float
-    """There only after a send, so that a received message is not slower for it."""
+    _delay_ms: int
+    """Both there only after a send, so that a received message is not slower for them."""
 
     def readable(self) -> Content:
         """Properties and header texts, decoded when first asked for."""
@@ -100,6 +102,25 @@ class Headers:
     def timestamp(self) -> float | None:
         """When the node took it, in seconds since 1970 UTC."""
         return None if self._row is None else self._row.timestamp_ms / _MS
+
+    @property
+    def delivery_time_ms(self) -> int | None:
+        """Before which time it is delivered to nobody (JMSDeliveryTime), in milliseconds since 1970
+        UTC: when the node took it, later if it was sent with a delay."""
+        if self._row is None:
+            return None
+        said = self._said_by_node(NODE_DELIVERY_TIME)
+        if isinstance(said, int):
+            return said
+        if self._row is self._delivered:
+            return self._row.timestamp_ms
+        return self._row.timestamp_ms + (self._delay_ms or self.readable().delay_ms())
+
+    @property
+    def delivery_time(self) -> float | None:
+        """The same in seconds since 1970 UTC."""
+        at_ms = self.delivery_time_ms
+        return None if at_ms is None else at_ms / _MS
 
     @property
     def expires_at_ms(self) -> int | None:
@@ -222,5 +243,6 @@ RESERVED: dict[str, Callable[[Headers], FieldValue | None]] = {
     constants.HMSType: lambda header: header.type,
     constants.HMSPriority: lambda header: header.priority,
     constants.HMSDeliveryCount: lambda header: header.delivery_count,
+    NODE_DELIVERY_TIME: lambda header: header.delivery_time_ms,
     "JMSXDeliveryCount": lambda header: header.delivery_count,
 }

@@ -8,21 +8,18 @@ delivered before is void.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from field_buffer.errors import HmsError
-from field_buffer.packing import DeliveredRow, unpack_delivered
 from hms.client.destinations import Destination
+from hms.client.lists import Delivered, Lists
 from tpmon.asked import Pending
 from tpmon.link import Link
-from tpmon.protocol.frames import DELIVER_HEAD, Action, Settlement, as_ranges
+from tpmon.protocol.frames import Action, Settlement, as_ranges
 from tpmon.protocol.structures import OpenConsumer
 
 RANGES_OF_ITEM_MAX = 16_384
-
-Delivered = tuple[DeliveredRow, bytes, bytes]
-"""Row, head and body of a delivered message."""
 
 
 class Stamp(NamedTuple):
@@ -60,22 +57,29 @@ class Inbox:
         self.acknowledged: list[int] = []
         self.error: HmsError | None = None
         self.stamp = Stamp(0, 0)
+        self.taken_count = 0
+        """Of the credit; what the application took since credit was given."""
+        self.allowance = 0
+        """So many may be taken with nothing to be looked at or said but the message itself."""
         self._clock_ms = clock_ms
         self._notify = notify
-        self._taken = 0
         self._released: list[int] = []
+        self._lists: Lists | None = None
+        """Of a queue that gathers groups."""
 
     def opened(self, pending: Pending) -> None:
         """OpenConsumer was answered, or will not be."""
         self.is_open = pending.error is None
+        if self.is_open and (pending.value() or {}).get("is_gathering"):
+            self._lists = self._lists or Lists()
         if pending.error is not None:
             self.closed(pending.error)
 
-    def delivered(self, epoch: int, count: int, payload: bytes) -> None:
+    def delivered(self, epoch: int, messages: Sequence[Delivered]) -> None:
         """A DELIVER came; one of an older epoch is dropped, the node has its messages back."""
         if epoch != self.stamp.epoch:
             return
-        self.buffer.extend(unpack_delivered(payload, count, DELIVER_HEAD.size))
+        self.buffer.extend(self._lists.whole(messages) if self._lists is not None else messages)
         self.link.woken += (self, self._notify)
 
     def closed(self, error: HmsError) -> None:
@@ -87,7 +91,7 @@ class Inbox:
         """The next message for the application, or None."""
         while self.buffer:
             delivered = self.buffer.popleft()
-            self._taken += 1
+            self.taken_count += 1
             expires_at_ms = delivered[0][2]
             if not expires_at_ms or expires_at_ms > self._clock_ms():
                 return delivered
@@ -97,7 +101,12 @@ class Inbox:
     @property
     def is_credit_due(self) -> bool:
         """Whether half of the credit is used up, or something expired here."""
-        return 2 * self._taken >= self.opening.credit or bool(self._released)
+        return 2 * self.taken_count >= self.opening.credit or bool(self._released)
+
+    @property
+    def credit_left(self) -> int:
+        """How many may be taken before credit is due."""
+        return (self.opening.credit - 1) // 2 - self.taken_count
 
     def settlements(
         self, *, with_credit: bool, with_acknowledgements: bool = True
@@ -108,13 +117,14 @@ class Inbox:
         message stays at the node, for others, while this one is worked on.
         """
         items: list[Settlement] = []
+        self.allowance = 0
         if with_acknowledgements:
             items += self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
             self.acknowledged.clear()
         items += self._items(Action.RELEASE, self._released)
-        if with_credit and self._taken and self.is_credit_due:
-            items.append(self._item(Action.CREDIT, credit=self._taken))
-            self._taken = 0
+        if with_credit and self.taken_count and self.is_credit_due:
+            items.append(self._item(Action.CREDIT, credit=self.taken_count))
+            self.taken_count = 0
             self._released.clear()
         return items
 
@@ -152,7 +162,9 @@ class Inbox:
         self.seen.clear()
         self.acknowledged.clear()
         self._released.clear()
-        self._taken = 0
+        self.taken_count = self.allowance = 0
+        if self._lists is not None:
+            self._lists.begun.clear()
 
     def _items(self, action: Action, message_ids: Iterable[int]) -> list[Settlement]:
         ranges = as_ranges(message_ids)

@@ -4,7 +4,7 @@ import logging
 from typing import Generic, TypeVar
 
 from hms.client.consumer_steps import ConsumerSteps, Listener
-from hms.client.inbox import Delivered
+from hms.client.lists import Delivered
 from hms.client.session_steps import SessionSteps
 from tpmon.link import State
 from tpmon.steps import FOREVER, Steps, Wait

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Generic, TypeVar
 
-from field_buffer.catalogue import IllegalState, InvalidArgument, NotSupported
+from field_buffer.catalogue import IllegalState, InvalidArgument
 from hms.client.destinations import (
     Destination,
     Queue,
@@ -14,10 +14,10 @@ from hms.client.destinations import (
 )
 from hms.client.inbox import Inbox
 from hms.client.opening import Opening, open_inbox, open_sender
+from hms.client.options import send_options
 from hms.client.pages import Pages
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
-from hms.client.streaming import send_options
 from hms.client.tickets import SendOptions
 from tpmon.protocol.structures import OpenConsumer
 
@@ -43,15 +43,22 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         delay_s: float = 0,
         name: str = "",
         retain: bool = False,
+        compress: bool | str = False,
     ) -> _P:
-        """A producer for a queue or topic; ttl_s 0: its messages never expire; retain: the topic
-        keeps the last one for those who subscribe later."""
-        if delay_s:
-            raise NotSupported(feature="delay_s", instead="Send the message when it is due.")
+        """A producer for a queue or topic; ttl_s 0: its messages never expire; delay_s: so long
+        they are delivered to nobody (F-D4); retain: the topic keeps the last one for those who
+        subscribe later; compress: their bodies, by "zlib" (True) or "zstd" (F-D7)."""
         destination = parse_destination(dest)
         if retain:
             check_retain(destination)
-        options = send_options(persistent=persistent, ttl_s=ttl_s, priority=priority, retain=retain)
+        options = send_options(
+            persistent=persistent,
+            ttl_s=ttl_s,
+            priority=priority,
+            retain=retain,
+            delay_s=delay_s,
+            compress=compress,
+        )
         with self.connection.lock:
             self.check_open()
             sender, opening = open_sender(self.connection.link, self.state, destination, name)

@@ -5,14 +5,29 @@ where it is received until `clear_properties` or `clear_body` is called. The hea
 message is decoded when something of it is first asked for: who reads only bodies pays nothing.
 """
 
+import os
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, Self
+from typing import Any, BinaryIO, Self
 
 from field_buffer import FieldBuffer
-from field_buffer.catalogue import IllegalState, MessageFormatError, MessageReadOnly
+from field_buffer.catalogue import (
+    IllegalState,
+    InvalidArgument,
+    MessageFormatError,
+    MessageReadOnly,
+)
+from field_buffer.compression import (
+    INFLATED_BYTES_MAX,
+    RATIO_MAX,
+    compress,
+    encoding_of,
+    inflate,
+)
 from field_buffer.packing import (
     FLAG_PERSISTENT,
     KIND_CARRAY,
+    KIND_COMPRESSED,
+    KIND_FILE,
     KIND_MAP,
     KIND_NONE,
     KIND_OBJECT,
@@ -23,8 +38,9 @@ from field_buffer.packing import (
     DeliveredRow,
 )
 from field_buffer.types import FieldValue
-from hms.client.bodies import decode_body, encode_body, refuse_file
+from hms.client.bodies import decode_body, encode_body, encode_file
 from hms.client.destinations import Destination
+from hms.client.files import BLOCK_BYTES, FileInfo, Upload, info_of, upload_of
 from hms.client.getters import Getters
 from hms.client.headers import Headers
 from hms.client.properties import Content, Properties, checked_properties, decode_content
@@ -43,7 +59,18 @@ class Message(Headers, Getters):
     Raises BodyKindError, and what setting a property raises.
     """
 
-    __slots__ = ("_acknowledge", "_body", "_content", "_head", "_kind", "_locked", "_value")
+    __slots__ = (
+        "_acknowledge",
+        "_body",
+        "_content",
+        "_head",
+        "_kind",
+        "_locked",
+        "_upload",
+        "_value",
+    )
+    _upload: Upload | None
+    """There only while its file is to be sent, so that other messages are not slower for it."""
 
     def __init__(
         self,
@@ -104,9 +131,51 @@ class Message(Headers, Getters):
         return cls._built(KIND_OBJECT, body, properties, header)
 
     @classmethod
-    def file(cls, path: Any, properties: Any = None) -> NoReturn:  # noqa: ARG003
-        """Refused in this version: NotSupported."""
-        raise refuse_file()
+    def file(
+        cls,
+        path: str | os.PathLike[str],
+        properties: _Given = None,
+        *,
+        url_only: bool = False,
+        block_bytes: int = BLOCK_BYTES,
+        **header: Any,
+    ) -> Self:
+        """A message with a file, which send() sends in blocks (F-F6); url_only: its receiver is
+        told where the node keeps it. FileUnreadable."""
+        upload = upload_of(path, url_only=url_only, block_bytes=block_bytes)
+        self = cls(b"", properties, **header)
+        self._kind, self._upload = KIND_FILE, upload
+        return self
+
+    @property
+    def upload(self) -> Upload | None:
+        """The file that is to be sent with it."""
+        return getattr(self, "_upload", None)
+
+    def uploaded(self, described: dict[str, Any]) -> None:
+        """Its file is at the node."""
+        self._upload = None
+        self.readable().node = described
+        self._body = encode_file(described)
+        self._value = _UNREAD
+
+    @property
+    def file_info(self) -> FileInfo | None:
+        """Of a file message that was received or sent: its file."""
+        return info_of(self.readable().node) if self._kind == KIND_FILE else None
+
+    def save(self, target: "str | os.PathLike[str] | BinaryIO") -> Any:
+        """Read the file of a message that was received into a path or a file object, in blocks; in
+        asyncio `await` it. A path is there only when it is whole; a second try goes on where the
+        first one ended. FileUnknown, FileDamaged, FileUnreadable."""
+        info = self.file_info
+        if info is None:
+            raise IllegalState(what="message.save()", detail="the message has no file")
+        saver = getattr(self._acknowledge, "save", None)
+        if saver is None:
+            detail = "only a message that was received in a session brings its file"
+            raise IllegalState(what="message.save()", detail=detail)
+        return saver(self, info, target)
 
     @classmethod
     def _built(cls, kind: int, body: Any, properties: _Given, header: dict[str, Any]) -> Self:
@@ -137,13 +206,43 @@ class Message(Headers, Getters):
         self._body = body
         return self
 
+    @classmethod
+    def received_list(
+        cls,
+        row: DeliveredRow,
+        head: bytes,
+        messages: "list[Message]",
+        destination: Destination,
+        acknowledge: "Callable[[Message], Any] | None" = None,
+    ) -> Self:
+        """A gathered group (F-C17): one message whose body is the list of its messages."""
+        self = cls.received(row, head, b"", destination, acknowledge)
+        self._kind, self._value = KIND_OBJECT, messages
+        return self
+
     def encode(
-        self, ttl_ms: int = 0, delay_ms: int = 0, priority: int = PRIORITY_DEFAULT, flags: int = 0
+        self,
+        ttl_ms: int = 0,
+        delay_ms: int = 0,
+        priority: int = PRIORITY_DEFAULT,
+        flags: int = 0,
+        codec: str = "",
     ) -> tuple[bytes, bytes, bytes]:
-        """(row, head, body) for pack_messages. A body alone has no head: that takes 0.2 us."""
-        body = self._body
-        head = self.readable().encode() if self._content is not None or self._head else b""
-        row = _pack_row(len(head), len(body), ttl_ms, delay_ms, priority, self._kind, flags, 0)
+        """(row, head, body) for pack_messages. A body alone has no head: that takes 0.2 us. codec:
+        how its body is compressed; delay_ms and codec win over the properties that say the same."""
+        kind, body, head = self._kind, self._body, b""
+        if kind == KIND_FILE and self.upload is not None:
+            detail = "a file is sent by send(), which takes its time; not in a batch or a schedule"
+            raise InvalidArgument(what="file message", detail=detail)
+        if self._content is not None or self._head:
+            content = self.readable()
+            head = content.encode()
+            delay_ms = delay_ms or content.delay_ms()
+            codec = codec or content.codec()
+            flags |= content.order_flag()
+        if codec:
+            kind, body = compress(kind, body, codec)
+        row = _pack_row(len(head), len(body), ttl_ms, delay_ms, priority, kind, flags, 0)
         return row, head, body
 
     def mark_sent(
@@ -153,6 +252,7 @@ class Message(Headers, Getters):
         timestamp_ms: int,
         *,
         ttl_ms: int = 0,
+        delay_ms: int = 0,
         priority: int = PRIORITY_DEFAULT,
         is_persistent: bool = True,
         elapsed_s: float = 0.0,
@@ -165,6 +265,7 @@ class Message(Headers, Getters):
         )
         self._destination = destination
         self._elapsed_s = elapsed_s
+        self._delay_ms = delay_ms
 
     # What is in it
 
@@ -172,7 +273,7 @@ class Message(Headers, Getters):
     def kind(self) -> BodyKind:
         """What the body is; MessageFormatError for a kind that this version does not know."""
         try:
-            return BodyKind(self._kind)
+            return BodyKind(self._kind & ~KIND_COMPRESSED)
         except ValueError as fault:
             raise MessageFormatError(detail=f"its body is of kind {self._kind}") from fault
 
@@ -180,6 +281,8 @@ class Message(Headers, Getters):
     def body(self) -> Any:
         """The body by its kind: bytes, str, dict, list, plain data or None."""
         if self._value is _UNREAD:
+            if self._kind & KIND_COMPRESSED:
+                return self.inflate()
             self._value = decode_body(self._kind, self._body)
         return self._value
 
@@ -187,13 +290,28 @@ class Message(Headers, Getters):
     def body(self, value: Any) -> None:
         if self._locked & _BODY:
             raise MessageReadOnly
+        self._kind &= ~KIND_COMPRESSED
         self._body = encode_body(self._kind, value)
         self._value = _UNREAD
 
+    def inflate(self, bytes_max: int = INFLATED_BYTES_MAX, ratio_max: float = RATIO_MAX) -> Any:
+        """The body; of a compressed one at most so many bytes, and so many times what came.
+        InflatedTooLarge; `body` does the same with these limits."""
+        if self._value is _UNREAD:
+            kind, body = inflate(self._kind, self._body, bytes_max, ratio_max)
+            self._value = decode_body(kind, body)
+        return self._value
+
+    @property
+    def compression(self) -> str:
+        """How the body is compressed as it is here, "" when it is not; a message that is being sent
+        is compressed on its way. MessageFormatError."""
+        return encoding_of(self._kind, self._body).codec
+
     @property
     def body_bytes(self) -> bytes:
-        """The body as it crosses the wire."""
-        return self._body
+        """The bytes of the body, inflated."""
+        return inflate(self._kind, self._body)[1]
 
     @property
     def properties(self) -> Properties:
@@ -207,6 +325,7 @@ class Message(Headers, Getters):
     def clear_body(self) -> None:
         """Empty the body, keeping its kind; it can be set from now on."""
         self._locked &= ~_BODY
+        self._kind &= ~KIND_COMPRESSED
         self._body, self._value = b"", _UNREAD
 
     def clear_properties(self) -> None:

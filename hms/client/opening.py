@@ -8,11 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic, time_ns
 
-from field_buffer.catalogue import IllegalState, NotSupported
+from field_buffer.catalogue import IllegalState
 from hms.client.destinations import Destination
 from hms.client.inbox import Inbox
 from hms.client.sending import Sender
 from hms.client.session_state import SessionState
+from hms.client.xa_state import XaSessionState
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
 from tpmon.asking import Asking
@@ -59,7 +60,12 @@ def new_session(
     mode = _checked_kind(
         ack, is_transacted=is_transacted, is_xa=is_xa, is_asynchronous=is_asynchronous
     )
-    state = SessionState(link, mode, is_transacted=is_transacted, is_asynchronous=is_asynchronous)
+    if is_xa:
+        state: SessionState = XaSessionState(link)
+    else:
+        state = SessionState(
+            link, mode, is_transacted=is_transacted, is_asynchronous=is_asynchronous
+        )
     return state, Opening(state.open(), state.forget, CloseSession(state.number))
 
 
@@ -69,14 +75,14 @@ def _checked_kind(
     """The acknowledgement mode, if a session of that kind exists. A transacted one has AUTO only:
     DUPS_OK and NONE are ignored there (F-B4, F-B5)."""
     mode = AckMode(ack)
-    if is_xa:
-        raise NotSupported(feature="an XA session", instead="Use a transacted session.")
-    if mode is AckMode.CLIENT and (is_transacted or is_asynchronous):
-        kind = "a transacted" if is_transacted else "an asynchronous"
-        raise IllegalState(what="session()", detail=f"{kind} session acknowledges by itself")
-    if is_transacted and is_asynchronous:
-        raise IllegalState(what="session()", detail="it cannot be transacted and asynchronous")
-    return AckMode.AUTO if is_transacted else mode
+    given = {"a transacted": is_transacted, "an XA": is_xa, "an asynchronous": is_asynchronous}
+    kinds = [kind for kind, is_it in given.items() if is_it]
+    if mode is AckMode.CLIENT and kinds:
+        raise IllegalState(what="session()", detail=f"{kinds[0]} session acknowledges by itself")
+    if len(kinds) > 1:
+        detail = f"it cannot be {kinds[0]} and {kinds[1]} session at once"
+        raise IllegalState(what="session()", detail=detail)
+    return AckMode.AUTO if is_transacted or is_xa else mode
 
 
 def open_sender(
@@ -112,7 +118,9 @@ def open_inbox(
     is_ordered: bool,
 ) -> tuple[Inbox, Opening]:
     """A consumer that was asked for; it may be given messages before it is granted."""
-    inbox = Inbox(link, opening, destination, partial(_now_ms, link), notify, is_ordered=is_ordered)
+    inbox = Inbox(
+        link, opening, destination, partial(node_now_ms, link), notify, is_ordered=is_ordered
+    )
     link.receivers[inbox.number] = inbox
     state.inboxes[inbox.number] = inbox
     pending = link.request(opening, Pending("OpenConsumer", OnLoss.REPEAT, then=inbox.opened))
@@ -143,7 +151,7 @@ def _ask_to_close(link: Link, request: Request) -> Pending:
     return link.request(request, Pending(type(request).__name__, OnLoss.DONE))
 
 
-def _now_ms(link: Link) -> int:
+def node_now_ms(link: Link) -> int:
     """The node's time in milliseconds since 1970 UTC. Clocks differ by hours: a client that judged
     by its own would give live messages back for ever, or show dead ones."""
     told = link.node_ms(monotonic())

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
+from hms.client.message import Message
+from hms.client.options import SendHow
 from hms.client.producer_steps import ProducerSteps
 from hms.client.receipt import Receipt, Receipts
+from hms.client.schedules import Recurrence, Schedule
 from hms.client.streaming import Body
+from hms.client.tickets import Ticket
+from hms.constants import BodyKind
 from tpmon.client import Connection
 
 
@@ -19,32 +24,25 @@ class Producer(ProducerSteps):
         self,
         body: Body,
         properties: Mapping[str, Any] | None = None,
-        *,
-        persistent: bool | None = None,
-        ttl_s: float | None = None,
-        priority: int | None = None,
-        retain: bool | None = None,
+        **how: Unpack[SendHow],
     ) -> Receipt:
-        """Send and wait until the node has it; a str is a text; retain: the topic keeps
-        it for later subscribers. MessageTooLarge, QueueFull. In a
+        """Send and wait until the node has it; a str is a text; how: see SendHow.
+        MessageTooLarge, QueueFull. In a
         session with AckMode.NONE it does not wait, and the receipt has no message_id."""
-        encoded, ticket = self.prepared(body, properties, (persistent, ttl_s, priority, retain))
+        if isinstance(body, Message) and body.kind is BodyKind.FILE:
+            return self._connection.run(self.sending_file(body, properties, how))
+        encoded, ticket = self.prepared(body, properties, how)
         return self._connection.run(self.sending(encoded, ticket))
 
     def send_async(
         self,
         body: Body,
         properties: Mapping[str, Any] | None = None,
-        *,
-        persistent: bool | None = None,
-        ttl_s: float | None = None,
-        priority: int | None = None,
-        retain: bool | None = None,
+        **how: Unpack[SendHow],
     ) -> "Future[Receipt]":
         """Send without waiting; order is kept. Blocks only while the window is full (F-D6)."""
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()
-        how = persistent, ttl_s, priority, retain
         encoded, ticket = self.prepared(body, properties, how, future)
         connection = self._connection
         with connection.lock:
@@ -61,6 +59,31 @@ class Producer(ProducerSteps):
         `receipts` then has a Receipt or None for each message that was sent.
         """
         return self._connection.run(self.sending_many(bodies))
+
+    def submit_packs(self, packs: Iterable[tuple[bytes, int]]) -> list[Ticket]:
+        """Submit packs of messages that were made elsewhere, given with their counts; each becomes
+        a frame, taken whole or refused whole. Returns before they are confirmed: see settle()."""
+        return self._connection.run(self.submitting_packs(packs))
+
+    def settle(self, tickets: list[Ticket]) -> None:
+        """Wait until the node has what was submitted; raises the first error that it had."""
+        self._connection.run(self.settling(tickets))
+
+    def schedule(
+        self,
+        name: str,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        persistent: bool | None = None,
+        ttl_s: float | None = None,
+        priority: int | None = None,
+        **recurrence: Unpack[Recurrence],
+    ) -> Schedule:
+        """Have the node send a message again and again, until conn.cancel_schedule(name): see
+        Recurrence (F-D4). InvalidSchedule, ScheduleExists, ScheduleLimit."""
+        how: SendHow = {"persistent": persistent, "ttl_s": ttl_s, "priority": priority}
+        return self._connection.run(self.scheduling(name, body, properties, how, recurrence))
 
     def close(self) -> None:
         """Wait for the confirmation of what was sent, and close."""

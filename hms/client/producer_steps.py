@@ -4,20 +4,28 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
-from field_buffer.catalogue import ConnectionClosed, MessageTooLarge
+from field_buffer.catalogue import ConnectionClosed, InvalidArgument, MessageTooLarge
 from field_buffer.errors import HmsError
-from field_buffer.packing import message_parts
-from hms.client.destinations import Destination, check_retain
-from hms.client.opening import close_sender
+from field_buffer.packing import message_parts, pack_messages
+from hms.client.destinations import Destination
+from hms.client.files import uploading
+from hms.client.global_order import check_order_name, in_order
+from hms.client.message import Message
+from hms.client.opening import close_sender, node_now_ms
+from hms.client.options import How, SendHow, options_of
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
+from hms.client.schedules import Recurrence, Schedule, schedule_head, schedule_of
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
-from hms.client.streaming import Body, Cut, as_message, frames_of, send_options
+from hms.client.streaming import Body, Cut, as_message, frames_of
 from hms.client.tickets import Encoded, Outcome, SendOptions, Ticket
 from hms.constants import AckMode
-from tpmon.asked import own_copy
+from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import State
+from tpmon.protocol.frames import Kind
+from tpmon.protocol.structures import encode_with_body
 from tpmon.steps import Outside, Steps, Wait
 
 
@@ -29,6 +37,7 @@ class ProducerSteps:
         self._connection = session.connection
         self._sender = sender
         self._options = options
+        self._global_order = ""
         self._is_closed = False
         self._is_waiting = session.state.ack_mode is not AckMode.NONE
 
@@ -37,20 +46,37 @@ class ProducerSteps:
         """Where it sends to."""
         return self._sender.destination
 
+    @property
+    def global_order(self) -> str:
+        """The global order in which it sends, "" for none."""
+        return self._global_order
+
+    def start_global_order(self, name: str | None = None) -> str:
+        """Have what is sent from now on handed out strictly one after the other, over all consumers
+        (F-C16); the order's name, which other producers may use too. None: a name of its own."""
+        self._global_order = check_order_name(uuid4().hex if name is None else name)
+        return self._global_order
+
+    def end_global_order(self) -> None:
+        """What is sent from now on is in no global order."""
+        self._global_order = ""
+
     # ---- one by one
 
     def prepared(
         self,
         body: Body,
         properties: Mapping[str, Any] | None,
-        how: tuple[bool | None, float | None, int | None, bool | None],
+        how: SendHow,
         future: Outcome | None = None,
     ) -> tuple[Encoded, Ticket]:
-        """A message, encoded, and its ticket; how: persistent, ttl_s, priority and retain if not
-        the producer's own. MessageTooLarge, InvalidArgument."""
-        options = self._with(*how)
+        """A message, encoded, and its ticket. MessageTooLarge, InvalidArgument."""
+        options = self._with(how) if how else self._options
         message = as_message(body, properties)
-        encoded = message.encode(options.ttl_ms, 0, options.priority, options.flags)
+        _, ttl_ms, priority, flags, delay_ms, codec = options
+        encoded = message.encode(ttl_ms, delay_ms, priority, flags, codec)
+        if self._global_order:
+            encoded = in_order(encoded, self._global_order)
         size = len(encoded[1]) + len(encoded[2])
         limit = self._connection.link.limits.message_bytes_max
         if size > limit:
@@ -58,24 +84,9 @@ class ProducerSteps:
         own = [(0, message)] if message is body else []
         return encoded, Ticket(1, own, options, future, is_unattended=not self._is_waiting)
 
-    def _with(
-        self,
-        persistent: bool | None,
-        ttl_s: float | None,
-        priority: int | None,
-        retain: bool | None,
-    ) -> SendOptions:
-        if persistent is None and ttl_s is None and priority is None and retain is None:
-            return self._options
-        own = self._options
-        if retain:
-            check_retain(self.destination)
-        return send_options(
-            persistent=own.is_persistent if persistent is None else persistent,
-            ttl_s=own.ttl_ms / 1000 if ttl_s is None else ttl_s,
-            priority=own.priority if priority is None else priority,
-            retain=bool(own.flags if retain is None else retain),
-        )
+    def _with(self, how: SendHow) -> SendOptions:
+        now_ms = partial(node_now_ms, self._connection.link)
+        return options_of(self._options, How(**how), self.destination, now_ms)
 
     def sending(self, encoded: Encoded, ticket: Ticket) -> Steps[Receipt]:
         """Send and wait until the node has it."""
@@ -87,6 +98,17 @@ class ProducerSteps:
         if ticket.error is not None:
             raise own_copy(ticket.error)
         return ticket.receipts[0]
+
+    def sending_file(
+        self, message: Message, properties: Mapping[str, Any] | None, how: SendHow
+    ) -> Steps[Receipt]:
+        """Send the file, then its message, which is persistent in any case."""
+        self.check_open()
+        upload = message.upload
+        if upload is not None:
+            message.uploaded((yield from uploading(self._connection, upload)))
+        encoded, ticket = self.prepared(message, properties, how | {"persistent": True})
+        return (yield from self.sending(encoded, ticket))
 
     def adding(self, encoded: Encoded, ticket: Ticket) -> Steps[None]:
         """Into the pack, as soon as there is room."""
@@ -150,6 +172,33 @@ class ProducerSteps:
                 self._sender.withdraw(ticket)
                 ticket.error = late
 
+    # ---- again and again
+
+    def scheduling(
+        self,
+        name: str,
+        body: Body,
+        properties: Mapping[str, Any] | None,
+        how: SendHow,
+        recurrence: Recurrence,
+    ) -> Steps[Schedule]:
+        """Have the node send a message again and again; asked twice, it is the same schedule."""
+        self.check_open()
+        options = self._with(how) if how else self._options
+        if options.delay_ms:
+            detail = "a schedule says itself when its messages are due"
+            raise InvalidArgument(what="delay_s", detail=detail)
+        message = as_message(body, properties)
+        _, ttl_ms, priority, flags, _, codec = options
+        encoded = message.encode(ttl_ms, 0, priority, flags, codec)
+        link = self._connection.link
+        now_ms = node_now_ms(link)
+        head = schedule_head(self._sender.number, name, recurrence, options, now_ms)
+        pending = Pending("Schedule", OnLoss.REPEAT)
+        link.ask(Kind.SCHEDULE, encode_with_body(head, pack_messages([encoded])), pending)
+        yield from self._connection.answer_to(pending)
+        return schedule_of(pending.value())
+
     # ---- many
 
     def sending_many(self, bodies: Iterable[Body]) -> Steps[Receipts]:
@@ -176,11 +225,30 @@ class ProducerSteps:
             raise _add_receipts(own_copy(first), tickets)
         return Receipts([ticket.run for ticket in tickets if ticket.run is not None])
 
+    def submitting_packs(self, packs: Iterable[tuple[bytes, int]]) -> Steps[list[Ticket]]:
+        """Submit packs that were made elsewhere, given with their counts, each as a frame."""
+        sender, tickets = self._sender, list[Ticket]()
+        for pack, count in packs:
+            yield from self._room(lambda: sender.has_room and not sender.has_pack)
+            self._session.state.has_work = True
+            tickets.append(Ticket(count, [], self._options))
+            persistent = self._options.is_persistent
+            sender.submit([pack], count, tickets[-1:], is_persistent=persistent)
+        return tickets
+
+    def settling(self, tickets: list[Ticket]) -> Steps[None]:
+        """Wait until the node has what was submitted; the first error that it had."""
+        yield from self._outcomes(tickets)
+        first = next((ticket.error for ticket in tickets if ticket.error), None)
+        if first is not None:
+            raise own_copy(first)
+
     def _submitting(self, bodies: Iterable[Body], tickets: list[Ticket]) -> Steps[None]:
         """Frame after frame; the application's iterable may itself use the connection."""
         limit = self._connection.link.limits.message_bytes_max
-        frames = frames_of(bodies, self._options, limit)
         sender = self._sender
+        size = sender.frame_size
+        frames = frames_of(bodies, self._options, limit, size, self._global_order)
         while not (tickets and tickets[0].error):
             cut: Cut | None = yield Outside(partial(next, frames, None))
             if cut is None:

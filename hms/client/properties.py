@@ -1,9 +1,9 @@
 """Properties: names and typed values of a message, and the head that carries them.
 
-Some names are reserved: those that begin with $ or JMS (except JMSXGroupID and JMSXGroupSeq) and
-the names of the HMS constants. They tell the header and what the node added; they are read, never
-set, and do not appear in iteration. Names that begin with JMS_HMS_ are for the sender to set: they
-tell the node how to treat the message, such as JMS_HMS_RedeliveryLimit.
+Some names are reserved: those that begin with $ or JMS (except JMSXGroupID, JMSXGroupSeq and those
+of a message group) and the names of the HMS constants. They tell the header and what the node
+added; they are read, never set, and do not appear in iteration. Names that begin with JMS_HMS_ are
+for the sender to set: they tell the node how to treat the message, such as JMS_HMS_RedeliveryLimit.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -21,7 +21,14 @@ from field_buffer.catalogue import (
 )
 from field_buffer.errors import HmsError
 from field_buffer.names import check_name
-from field_buffer.packing import HEAD_BYTES_MAX, Head, decode_head, encode_head
+from field_buffer.packing import (
+    FLAG_ORDER,
+    HEAD_BYTES_MAX,
+    PROPERTY_GLOBAL_ORDER,
+    Head,
+    decode_head,
+    encode_head,
+)
 from field_buffer.types import (
     LONG_MAX,
     PLAIN_TYPES,
@@ -33,14 +40,26 @@ from field_buffer.types import (
     plain,
 )
 from hms import constants
+from hms.client.files import FILE_NAMES
 
-SETTABLE_JMS = frozenset(("JMSXGroupID", "JMSXGroupSeq"))
+SETTABLE_JMS = frozenset(
+    (
+        "JMSXGroupID",
+        "JMSXGroupSeq",
+        "JMS_JEUS_MSG_GROUP_NAME",
+        "JMS_JEUS_MSG_GROUP_NUMBERING",
+        "JMS_JEUS_MSG_GROUP_END",
+    )
+)
 SETTABLE_PREFIX = "JMS_HMS_"
 SELECTOR_WORDS = frozenset(
     ("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
 )
 """What JMS 3.1 §3.8.1.1 forbids as identifiers, so that a selector can name every property."""
 
+SCHEDULE_PROPERTY = "JMS_HMS_Schedule"
+COMPACTION_PROPERTY = "JMS_HMS_Compaction"
+"""A delay in milliseconds and the wish for compression, for callers that can set nothing else."""
 _RESERVED_NAMES = frozenset(
     name for name in constants.__all__ if name.startswith("HMS") and not name.startswith("HMS_")
 )
@@ -78,15 +97,38 @@ class Content:
         self.type: str | None = None
         self.node: dict[str, Any] = {}
 
+    def delay_ms(self) -> int:
+        """What JMS_HMS_Schedule says: milliseconds before which the message is delivered to nobody.
+        InvalidArgument."""
+        said = self.values.get(SCHEDULE_PROPERTY)
+        if said is None:
+            return 0
+        value = plain(said)
+        if type(value) is not int or value < 0:
+            detail = f"{value!r} is not a number of milliseconds from 0 on"
+            raise InvalidArgument(what=SCHEDULE_PROPERTY, detail=detail)
+        return value
+
+    def order_flag(self) -> int:
+        """FLAG_ORDER when it names its global order itself (F-C16)."""
+        return FLAG_ORDER if PROPERTY_GLOBAL_ORDER in self.values else 0
+
+    def codec(self) -> str:
+        """How JMS_HMS_Compaction wants the body compressed: true is zlib."""
+        said = self.values.get(COMPACTION_PROPERTY)
+        return "zlib" if said is not None and plain(said) else ""
+
     def encode(self) -> bytes:
-        """The head's bytes, without what the node added; InvalidArgument when they are too many."""
+        """The head's bytes, without what the node added, but with its file; InvalidArgument when
+        they are too many."""
         values = self.values
+        node = {name: self.node[name] for name in FILE_NAMES if name in self.node}
         if PLAIN_TYPES.issuperset(map(type, values.values())):
-            head = Head(values, b"", self.correlation_id, self.reply_to, self.type)
+            head = Head(values, b"", self.correlation_id, self.reply_to, self.type, node)
         else:
             types = bytes(map(infer_type, values.values()))
             raw = {name: plain(value) for name, value in values.items()}
-            head = Head(raw, types, self.correlation_id, self.reply_to, self.type)
+            head = Head(raw, types, self.correlation_id, self.reply_to, self.type, node)
         data = encode_head(head)
         if len(data) > HEAD_BYTES_MAX:
             detail = f"they take {len(data)} bytes; {HEAD_BYTES_MAX} are allowed"

@@ -7,8 +7,9 @@ again, and the node recognises the numbers in it (F-D9).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from field_buffer.catalogue import TransactionRolledBack
 from field_buffer.errors import HmsError
@@ -28,20 +29,32 @@ FRAME_MESSAGES_MAX = 256
 FRAME_BYTES_MAX = 256 * 1024
 
 
+class FrameSize(NamedTuple):
+    """The most that one frame of a producer carries; less for a destination that takes less at
+    once, because a frame is taken whole or not at all."""
+
+    messages_max: int = FRAME_MESSAGES_MAX
+    bytes_max: int = FRAME_BYTES_MAX
+
+
+LARGEST = FrameSize()
+
+
 @dataclass(slots=True)
 class Pack:
     """Messages that will be a frame."""
 
     is_persistent: bool
+    limits: FrameSize = LARGEST
     messages: list[Encoded] = field(default_factory=list)
     tickets: list[Ticket] = field(default_factory=list)
     size_bytes: int = 0
 
     def fits(self, size: int, *, is_persistent: bool) -> bool:
         """Whether one more message of that size may join."""
-        is_small = self.size_bytes + size <= FRAME_BYTES_MAX
+        is_small = self.size_bytes + size <= self.limits.bytes_max
         is_alike = is_persistent == self.is_persistent
-        return is_small and is_alike and len(self.messages) < FRAME_MESSAGES_MAX
+        return is_small and is_alike and len(self.messages) < self.limits.messages_max
 
 
 class SendFrame:
@@ -97,6 +110,7 @@ class Sender:
         self.is_transacted = is_transacted
         self.unconfirmed = 0
         self.is_granted = True
+        self.frame_size = LARGEST
         self.error: HmsError | None = None
         self._clock = clock
         self._sequence = 1
@@ -107,8 +121,9 @@ class Sender:
     def has_room(self) -> bool:
         """Whether the window lets another frame out."""
         link = self.link
-        is_open = link.sends_in_flight < link.limits.frames_in_flight_max and self.is_granted
-        return is_open or link.state is State.ENDED
+        is_open = link.sends_in_flight < link.limits.frames_in_flight_max
+        is_open = is_open or not self._window  # others may wait for room at their destinations
+        return (is_open and self.is_granted) or link.state is State.ENDED
 
     @property
     def has_pack(self) -> bool:
@@ -139,7 +154,7 @@ class Sender:
             self.push()
             pack = None
         if pack is None:
-            pack = Pack(is_persistent)
+            pack = Pack(is_persistent, self.frame_size)
             packs.append(pack)
         pack.messages.append(message)
         pack.tickets.append(ticket)
@@ -155,8 +170,13 @@ class Sender:
         if not self._packs:
             self.link.on_room.pop(self.number, None)
 
-    def granted(self, error: HmsError | None) -> None:
-        """The node has opened the producer, or refused to: then what waits is refused too."""
+    def granted(self, error: HmsError | None, batch: Sequence[int] = ()) -> None:
+        """The node has opened the producer, or refused to: then what waits is refused too. batch:
+        how many messages and bytes it takes at once, if that is little."""
+        if batch:
+            count, size = batch
+            smaller = min(count, FRAME_MESSAGES_MAX), min(size, FRAME_BYTES_MAX)
+            self.frame_size = FrameSize(*smaller)
         self.is_granted, self.error = True, error
         self.link.woken.append(self.link)
         if error is None:
@@ -219,6 +239,7 @@ class Sender:
             number,
             at_ms,
             ttl_ms=options.ttl_ms,
+            delay_ms=options.delay_ms,
             priority=options.priority,
             is_persistent=options.is_persistent,
             elapsed_s=elapsed_s,

@@ -5,7 +5,8 @@ from typing import Self
 
 from hms.client.browser import Browser
 from hms.client.consumer import Consumer
-from hms.client.destinations import Topic
+from hms.client.creating import creating, deleting_temporary, looking_up, making_temporary
+from hms.client.destinations import Destination, Queue, Topic
 from hms.client.inbox import Inbox
 from hms.client.listening_thread import ListeningThread
 from hms.client.making import Making
@@ -17,6 +18,8 @@ from hms.client.session_state import SessionState
 from hms.client.tickets import SendOptions
 from hms.constants import AckMode
 from tpmon.client import Connection
+from tpmon.tx import carried
+from tpmon.xa.hms_rm import HmsResource
 
 
 class Session(Making[Producer, Consumer, Browser]):
@@ -30,6 +33,7 @@ class Session(Making[Producer, Consumer, Browser]):
     ) -> None:
         super().__init__(connection, state, is_asynchronous=is_asynchronous)
         self.listening = ListeningThread(self)
+        self._resource: HmsResource | None = None
 
     def commit(self) -> None:
         """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost."""
@@ -47,9 +51,53 @@ class Session(Making[Producer, Consumer, Browser]):
         """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
         self.connection.run(self.acknowledging_all())
 
+    @property
+    def resource(self) -> HmsResource:
+        """The node as a resource manager, whose branches this XA session works in (F-B6)."""
+        if self._resource is None:
+            self.state.must_be_xa()
+            self._resource = HmsResource(self.connection, self)
+        return self._resource
+
     def unsubscribe(self, topic: Topic | str, name: str, scheme: str = "TOPIC") -> None:
         """End a durable subscription, given as it was made; SubscriptionNotFound."""
         self.connection.run(self.unsubscribing(topic, name, scheme))
+
+    # ---- destinations
+
+    def create_queue(self, text: str) -> Queue:
+        """The queue "NAME"; "NAME?export-name=jms/N&max-messages=5" creates it, for as long as the
+        node runs (F-C4). DestinationExists, ExportNameInUse."""
+        made = self.connection.run(creating(self, "queue", text))
+        assert isinstance(made, Queue)
+        return made
+
+    def create_topic(self, text: str) -> Topic:
+        """The same of a topic."""
+        made = self.connection.run(creating(self, "topic", text))
+        assert isinstance(made, Topic)
+        return made
+
+    def temporary_queue(self) -> Queue:
+        """A queue that lives as long as this connection; only it receives from it (F-C6)."""
+        made = self.connection.run(making_temporary(self, "queue"))
+        assert isinstance(made, Queue)
+        return made
+
+    def temporary_topic(self) -> Topic:
+        """A topic that lives as long as this connection; only it receives from it (F-C6)."""
+        made = self.connection.run(making_temporary(self, "topic"))
+        assert isinstance(made, Topic)
+        return made
+
+    def delete_temporary(self, destination: Destination) -> None:
+        """End a temporary destination now, and what waits in it; DestinationInUse while something
+        receives from it."""
+        self.connection.run(deleting_temporary(self, destination))
+
+    def lookup(self, export_name: str) -> Destination:
+        """The queue or topic with that export name, or that name (F-C7); ExportNameNotFound."""
+        return self.connection.run(looking_up(self, export_name))
 
     def close(self) -> None:
         """Wait for confirmations, settle what was received, close; a transaction rolls back."""
@@ -105,4 +153,7 @@ def open_session(
         )
         connection.flush()
     connection.run(opening.granted(connection))
-    return Session(connection, state, is_asynchronous=is_asynchronous)
+    session = Session(connection, state, is_asynchronous=is_asynchronous)
+    if is_xa:
+        carried.opened(session)
+    return session

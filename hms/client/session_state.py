@@ -5,7 +5,7 @@ commit, which raises, or rollback. A Commit on its way when the connection was l
 until OpenSession is answered with the number of the last commit that took effect.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from field_buffer.catalogue import AcknowledgeLost, IllegalState, TransactionRolledBack
@@ -29,6 +29,8 @@ from tpmon.protocol.structures import (
 
 class SessionState(Settling):
     """See the module."""
+
+    is_xa = False
 
     def __init__(
         self, link: Link, ack_mode: AckMode, *, is_transacted: bool, is_asynchronous: bool
@@ -58,6 +60,14 @@ class SessionState(Settling):
 
     def _opened(self, pending: Pending) -> None:
         self._is_open, self.error = pending.error is None, pending.error
+        if self.is_transacted and pending.error is None:
+            # Not 0 for a client that came back under its old uid: its numbers go on.
+            self._commits = int(pending.value()["last_commit"])
+
+    @property
+    def last_commit(self) -> int:
+        """The number of the last commit that was asked for, or that had taken effect at opening."""
+        return self._commits
 
     def restore(self) -> None:
         """Open again what was open; what was only being opened is still asked for."""
@@ -95,7 +105,7 @@ class SessionState(Settling):
         self.asked_senders.pop(sender.number, None)
         if pending.error is None:
             self.senders[sender.number] = (sender, opening)
-        sender.granted(pending.error)
+        sender.granted(pending.error, () if pending.error else batch_of(pending))
 
     def _sender_back(self, number: int, pending: Pending) -> None:
         if pending.error is not None:
@@ -105,6 +115,7 @@ class SessionState(Settling):
     def lost(self, error: HmsError) -> None:
         """The connection took all with it that was not settled."""
         doubtful, self._in_doubt = self._in_doubt, None
+        self.file_held = None
         if self._commit is not None and not self._commit.is_done:
             doubtful = self._commit
         elif self.has_work:
@@ -140,6 +151,7 @@ class SessionState(Settling):
     def close(self) -> Pending:
         """Settle what was seen, and close; a transaction is rolled back."""
         self.is_closed = True
+        self.file_done()
         self.settle()
         for inbox in self.inboxes.values():
             self.give_back(inbox)
@@ -172,6 +184,11 @@ class SessionState(Settling):
         if self.is_transacted is not wanted:
             kind = "transacted" if self.is_transacted else "not transacted"
             raise IllegalState(what=what, detail=f"the session is {kind}")
+
+    def must_be_xa(self) -> None:
+        """IllegalState when the session can work in no branch."""
+        if not self.is_xa:
+            raise IllegalState(what="resource", detail="the session is no XA session")
 
     def commit(self) -> Pending | None:
         """Ask for the commit; None when there is nothing to commit."""
@@ -215,6 +232,7 @@ class SessionState(Settling):
             self.recover()
 
     def _restart(self, request: Request) -> Pending:
+        self.file_held = None
         for inbox in self.inboxes.values():
             inbox.next_epoch()
         return self.link.request(request, Pending(type(request).__name__, OnLoss.DONE))
@@ -226,6 +244,12 @@ class SessionState(Settling):
             if isinstance(asked, SendFrame) and asked.sender.number in self.senders:
                 del self.link.asked[correlation]
                 asked.failed(error)
+
+
+def batch_of(pending: Pending) -> Sequence[int]:
+    """How many messages and bytes a producer's destination takes at once, if the node says so."""
+    said = pending.value() if pending.payload else None
+    return said.get("batch", ()) if isinstance(said, dict) else ()
 
 
 class _Commit(Pending):

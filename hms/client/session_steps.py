@@ -12,6 +12,7 @@ from field_buffer.catalogue import (
 from hms.client.destinations import Topic, topic_of
 from hms.client.inbox import Inbox
 from hms.client.session_state import SessionState
+from hms.client.xa_steps import Code, xa_ending, xa_starting
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.asking import Asking
@@ -32,7 +33,7 @@ class SessionSteps:
     @property
     def transacted(self) -> bool:
         """Whether its work takes effect at commit() only."""
-        return self.state.is_transacted
+        return self.state.is_transacted and not self.state.is_xa
 
     @property
     def ack_mode(self) -> AckMode:
@@ -76,6 +77,16 @@ class SessionSteps:
         pending = self.state.rollback()
         if pending is not None:
             yield from self.connection.answer_to(pending)
+
+    # ---- distributed transactions
+
+    def xa_starting(self, xid: bytes, flags: int, timeout_ms: int) -> Steps[Code]:
+        """xa_start, in an XA session."""
+        return xa_starting(self, xid, flags, timeout_ms)
+
+    def xa_ending(self, xid: bytes, flags: int) -> Steps[Code]:
+        """xa_end."""
+        return xa_ending(self, xid, flags)
 
     # ---- acknowledgement
 

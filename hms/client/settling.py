@@ -22,7 +22,7 @@ from tpmon.participants import Participant
 from tpmon.protocol.frames import Action, Kind, Settlement, encode_settle
 
 ACKNOWLEDGEMENTS_MAX = 64
-"""So many are held back at most."""
+"""So many of one consumer are held back at most."""
 LAZY_ACKNOWLEDGEMENTS_MAX = 10
 """The same in DUPS_OK (F-B3)."""
 TICK_S = 0.005
@@ -46,8 +46,10 @@ class Settling(Participant):
         is_lazy = ack_mode is AckMode.DUPS_OK
         self.tick_s = LAZY_TICK_S if is_lazy else TICK_S
         self._is_lazy = is_lazy
+        self._is_auto = ack_mode is AckMode.AUTO and not is_transacted
         self._held_back_max = LAZY_ACKNOWLEDGEMENTS_MAX if is_lazy else ACKNOWLEDGEMENTS_MAX
         self._held_back = 0
+        self.file_held: tuple[Inbox, int] | None = None
         self._will_tick = False
         self._lost_id = 0
         self._is_unanswered = not is_transacted and ack_mode in (AckMode.AUTO, AckMode.DUPS_OK)
@@ -66,11 +68,42 @@ class Settling(Participant):
             inbox.seen[message_id] = None
         elif self.ack_mode is not AckMode.NONE:
             inbox.acknowledged.append(message_id)
-            self._hold_back()
+            self._hold_back(len(inbox.acknowledged))
 
-    def _hold_back(self) -> None:
+    def consumed_file(self, inbox: Inbox, message_id: int) -> None:
+        """The application has a file's message: where it is acknowledged by itself, only when its
+        file was saved, or the application comes for another one; in NONE too (F-B4)."""
+        if self.is_transacted or self.ack_mode is AckMode.CLIENT:
+            self.consumed(inbox, message_id)
+            return
+        self.file_done()
+        self.file_held = inbox, message_id
+        for one in self.inboxes.values():
+            one.allowance = 0
+
+    def file_saved(self, inbox: Inbox, message_id: int) -> None:
+        """The file of a message was saved."""
+        if self.file_held == (inbox, message_id):
+            self.file_done()
+
+    def file_done(self) -> None:
+        """The message whose file was waited for is done with."""
+        held, self.file_held = self.file_held, None
+        if held is not None and held[0].number in self.inboxes:
+            self._unsaid[held[0]] = None
+            held[0].acknowledged.append(held[1])
+            self.settle()
+
+    def allow(self, inbox: Inbox) -> None:
+        """In AUTO, let the application take what is here without a look at anything else, until a
+        tick, or anything that is said, ends it: two thirds of the cost of a message is looking."""
+        if self._is_auto and self.file_held is None and inbox in self._unsaid:
+            room = self._held_back_max - 1 - len(inbox.acknowledged)
+            inbox.allowance = max(0, min(room, inbox.credit_left))
+
+    def _hold_back(self, count: int) -> None:
         self._held_back += 1
-        if self._held_back >= self._held_back_max:
+        if self._held_back >= self._held_back_max or count >= self._held_back_max:
             self.settle()
         self._tick_soon()
 

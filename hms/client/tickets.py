@@ -23,6 +23,9 @@ class SendOptions(NamedTuple):
     priority: int = PRIORITY_DEFAULT
     flags: int = 0
     """FLAG_RETAIN or nothing."""
+    delay_ms: int = 0
+    codec: str = ""
+    """How bodies are compressed."""
 
 
 class Outcome(Protocol):

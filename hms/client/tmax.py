@@ -45,7 +45,8 @@ def hms_create_session(
 
 @keeps_tperrno
 def hms_create_xa_session(hms: str, flags: int = 0) -> Session:
-    """Refused in this version: NotSupported."""
+    """A session that works in the distributed transactions: F-B6; outside of one it acknowledges by
+    itself."""
     return _session(hms, HMS_AUTO_ACK, is_xa=True)
 
 

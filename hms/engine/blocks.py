@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from hms.engine.messages import StoredMessage
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 
 SEGMENT_SHIFT = 32
 BLOCK_MESSAGES = 256
@@ -41,8 +41,8 @@ class Block:
 
     def left(self, message: StoredMessage, number: int) -> None:
         """A place does not hold the message any more."""
-        if self._blocks.paged_bytes and message.is_paged:
-            self._blocks.paged_bytes -= message.length - message.head_bytes
+        if self._blocks.paged_count and message.is_paged:
+            self._blocks.paged(message, -1)
         holders = message.holders
         if isinstance(holders, set) and len(holders) > 1:
             holders.discard(number)
@@ -63,7 +63,7 @@ class Block:
     def keep(self, message: StoredMessage, number: int) -> None:
         """A place that let go of the message holds it again."""
         if message.is_paged:
-            self._blocks.paged_bytes += message.length - message.head_bytes
+            self._blocks.paged(message, 1)
         if self.messages[message.slot] is message:
             self._blocks.live_bytes += HOLDER_BYTES
             hold([message], number)
@@ -120,7 +120,15 @@ class Blocks:
         self.live_bytes = 0
         """What live messages take in the log."""
         self.paged_bytes = 0
-        """Bodies that are in the log only, counted for each place that holds them."""
+        """What messages whose bodies are in the log only do not take of the memory quota: their
+        bodies, and what they cost beside; counted for each place that holds them."""
+        self.paged_count = 0
+        """How many of them there are, counted alike: they have a limit of their own."""
+
+    def paged(self, message: StoredMessage, count: int) -> None:
+        """So many more places hold a message whose body is in the log only."""
+        self.paged_bytes += (message.length - message.head_bytes + OVERHEAD_BYTES) * count
+        self.paged_count += count
 
     def add(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> _Landing | None:
         """Messages of a record that is about to be appended, each already held by a place; offsets

@@ -1,14 +1,21 @@
 """Booting: what the configuration decides once the log was read (F-H2, F-H3)."""
 
+from collections.abc import Mapping
+from functools import partial
+
+from hms.engine import schedules
+from hms.engine.cluster.giving import dropped
 from hms.engine.configured import define_destinations, define_subscriptions
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
-from hms.engine.places import Queue, Retained, Subscription, Topic
+from hms.engine.lifecycle import end_dynamic
+from hms.engine.places import Queue, Retained, Scheduled, Subscription, Topic
+from hms.engine.plans import Plan
 from hms.engine.retaining import take_away
 from hms.engine.settling import bury_overdue
 from hms.engine.state import State
 from hms.engine.topics import Pattern
-from hms.records import Cause, NodeEvent, node_event, reserved, undefined
+from hms.records import Cause, NodeEvent, Record, node_event, peers, reserved, undefined
 
 
 def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
@@ -20,10 +27,15 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
     if below is not None:
         fx.records.append(reserved(below))
         state.ids.safe_below = below  # the boot's records are durable before anybody connects
+    if state.settings.cluster is not None:
+        fx.records.append(_begin_life(state))
     fx.records += define_destinations(state)
+    end_dynamic(state, fx)
     for place in list(state.places.values()):
         if isinstance(place, Retained):
             _empty_cold_topics(state, node_is_warm, is_warm, fx)
+        elif isinstance(place, Scheduled):
+            schedules.begin(state, partial(_is_plan_warm, state, node_is_warm, is_warm), fx)
         elif not _is_warm(state, place, node_is_warm, is_warm):
             _empty(state, place, fx)
         else:
@@ -32,6 +44,14 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
     fx.records.append(
         node_event(NodeEvent("booted", state.now_ms, "WARM" if node_is_warm else "COLD", version))
     )
+
+
+def _begin_life(state: State) -> Record:
+    """Other nodes know a store by when it came to be, and a run of it by its number."""
+    moves = state.moves
+    moves.life = moves.life or state.now_ms
+    moves.incarnation += 1
+    return peers(moves.memory())
 
 
 def _is_warm(
@@ -47,6 +67,16 @@ def _is_warm(
     return node_is_warm if own is None else own
 
 
+def _is_plan_warm(state: State, node_is_warm: bool, ordered: bool | None, plan: Plan) -> bool:
+    """A schedule boots as the destination that it sends to."""
+    table: Mapping[str, Queue | Topic]
+    table = state.queues if plan.kind == "queue" else state.topics
+    owner = table.get(plan.destination)
+    if owner is None:
+        return node_is_warm if ordered is None else ordered
+    return _is_warm(state, owner, node_is_warm, ordered)
+
+
 def _empty_cold_topics(state: State, node_is_warm: bool, ordered: bool | None, fx: Effects) -> None:
     """Forget what topics that boot COLD had retained."""
     cold = []
@@ -59,6 +89,8 @@ def _empty_cold_topics(state: State, node_is_warm: bool, ordered: bool | None, f
 
 def _empty(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Delete what the store holds for a place: its messages, and itself if it is a subscription."""
+    for offer in [o for o in state.moves.offers() if o.place is place]:
+        dropped(state, offer, Cause.COLD, fx)
     waiting = place.line.everything()
     for message in waiting:
         place.line.remove(message)

@@ -4,22 +4,27 @@ from collections.abc import Iterable, Mapping
 
 from field_buffer.catalogue import (
     ClientIdInUse,
+    ConnectionClosed,
     ConsumerLimit,
     DestinationKindMismatch,
     IllegalState,
     InvalidArgument,
+    NotSupported,
     SessionLimit,
 )
 from hms.engine import watching
+from hms.engine.branches.associating import attach_lost, connection_ended, leave
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects
+from hms.engine.lifecycle import queue_for
+from hms.engine.limits import check_consumers, check_producers
+from hms.engine.ordering.describing import is_gathering
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settling import Return, give_back_all
 from hms.engine.state import State
 from hms.engine.subscribing import ConsumerRequest, subscribe
-from hms.engine.transactions import undo
 from hms.engine.unsubscribing import end_passing
 
 ACK_MODES = range(4)
@@ -42,21 +47,25 @@ def close_connection(state: State, number: int, how: Return, fx: Effects) -> Non
     _no_more_for(connection.consumers.values())
     for session in list(connection.sessions.values()):
         close_session(state, connection, session.handle, how, fx)
+    connection_ended(state, number, fx)
 
 
 def open_session(
-    state: State, connection: Connection, handle: int, ack_mode: int, kind: str
+    state: State, connection: Connection, handle: int, ack_mode: int, kind: str, xid: bytes = b""
 ) -> int:
-    """A session; the number of its last commit that took effect."""
+    """A session; the number of its last commit that took effect. xid: see Engine."""
     limit = state.settings.sessions_max
     if state.sessions_open >= limit:
         raise SessionLimit(count=state.sessions_open, limit=limit)
     if ack_mode not in ACK_MODES:
         raise InvalidArgument(what="ack_mode", detail=f"{ack_mode} is not between 0 and 3")
     _check_new(connection.sessions, "session", handle)
-    if kind == "transacted" and ack_mode != 0:
-        raise IllegalState(what="session", detail="a transacted session acknowledges by itself")
-    connection.sessions[handle] = Session(connection, handle, ack_mode, kind)
+    if kind in ("transacted", "xa") and ack_mode != 0:
+        detail = f"{'an XA' if kind == 'xa' else 'a transacted'} session acknowledges by itself"
+        raise IllegalState(what="session", detail=detail)
+    session = connection.sessions[handle] = Session(connection, handle, ack_mode, kind)
+    if xid and session.is_xa:
+        attach_lost(session, xid)
     state.sessions_open += 1
     return state.memories.last_commit(connection.uid, handle)
 
@@ -66,12 +75,14 @@ def close_session(
 ) -> None:
     """Close a session; an open transaction is rolled back."""
     session = state.session(connection, handle)
+    error = None if how is Return.LOST else ConnectionClosed(what="session")
+    state.blocked.drop(error, fx, session)
     _no_more_for(session.consumers)
-    places = undo(state, session, Return.LOST if how is Return.LOST else Return.FAILED, fx)
+    places = leave(state, session, Return.LOST if how is Return.LOST else Return.FAILED, fx)
     for consumer in list(session.consumers):
         remove_consumer(state, consumer, how, fx)
     for producer in [p for p in connection.producers.values() if p.session is session]:
-        close_producer(state, connection, producer.handle, is_final=how is not Return.LOST)
+        close_producer(state, connection, producer.handle, is_final=how is not Return.LOST, fx=fx)
     del connection.sessions[handle]
     state.sessions_open -= 1
     for place in places:
@@ -89,15 +100,16 @@ def open_producer(
     connection: Connection,
     handle: int,
     session: int,
-    kind: str,
-    destination: str,
-    topic: str = "",
+    where: tuple[str, str, str],
+    fx: Effects,
 ) -> Producer:
-    """A producer; its memory tells the highest sequence number taken from it so far."""
+    """A producer; its memory tells the highest sequence number taken from it so far. where: kind,
+    destination and topic string."""
     owner = state.session(connection, session)
     _check_new(connection.producers, "producer", handle)
     _check_count(state, connection.producers, "producers")
-    target, string = _publishes_at(state, kind, destination, topic)
+    target, string = _publishes_at(state, where, fx)
+    check_producers(state, target)
     node = state.space.opened(string, state.now_ms) if string else None
     memory = state.memories.producer(connection.uid, handle)
     producer = Producer(owner, handle, target, memory)
@@ -108,17 +120,21 @@ def open_producer(
 
 
 def _publishes_at(
-    state: State, kind: str, destination: str, topic: str
+    state: State, where: tuple[str, str, str], fx: Effects
 ) -> tuple[Queue | Topic, str]:
     """The queue, or the topic object and the whole topic."""
+    kind, destination, topic = where
     if kind == "topic":
         return state.space.publication(destination, topic)
-    return state.queue(destination), ""
+    return queue_for(state, destination, fx), ""
 
 
-def close_producer(state: State, connection: Connection, handle: int, is_final: bool) -> None:
+def close_producer(
+    state: State, connection: Connection, handle: int, is_final: bool, fx: Effects
+) -> None:
     """Close a producer; its numbering is remembered while its client may come back."""
     producer = state.producer(connection, handle)
+    state.blocked.drop(ConnectionClosed(what="producer"), fx, producer.session, producer)
     del connection.producers[handle]
     producer.destination.producers -= 1
     if producer.node is not None:
@@ -143,7 +159,11 @@ def open_consumer(
     if request.kind == "topic":
         place = subscribe(state, connection, request, fx)
     else:
-        place = state.queue(request.destination)
+        place = queue_for(state, request.destination, fx, connection.uid)
+        check_consumers(place)
+        if request.listener and is_gathering(place):
+            instead = "Receive its lists in a session that is not asynchronous."
+            raise NotSupported(feature="a listener service for lists", instead=instead)
         if request.durable:
             raise DestinationKindMismatch(
                 destination=place.name, kind="queue", wanted="topic for a durable subscription"

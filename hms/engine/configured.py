@@ -1,6 +1,7 @@
 """What the configuration has and the log does not know yet, or knows otherwise."""
 
 from field_buffer.catalogue import TopicStringChanged
+from hms.engine.ordering.sort import MessageSort
 from hms.engine.places import Topic
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, SubscriptionSettings
 from hms.engine.space import BASE_TOPIC
@@ -51,11 +52,12 @@ def define_subscriptions(state: State) -> list[Record]:
         definition = _definition(state, wanted, number, owner, string)
         if known is None:
             state.define(definition)
-        elif known.definition == definition:
-            continue
-        else:
+        elif known.definition != definition:
             state.redefine(known, definition)
-        records.append(defined(definition))
+        if known is None or known.definition is definition:
+            records.append(defined(definition))
+        sort = MessageSort(wanted.sort) if wanted.sort is not None else None
+        state.places[number].line.sort_by(sort)  # also what was recovered (F-C15)
     return records
 
 

@@ -17,10 +17,13 @@ from field_buffer.packing import (
 )
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.effects import Effects
+from hms.engine.files import watched_as
 from hms.engine.messages import OF_COMMIT, StoredMessage, message_id_text
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
 from hms.records import Placement, Record, Sent, sent
+
+NOT_DELAYED: Mapping[int, int] = {}
 
 
 def stamped(
@@ -64,7 +67,7 @@ def copy_of(
     )
     if message.slot == OF_COMMIT:
         copy.slot = OF_COMMIT
-    return copy
+    return watched_as(message, copy)
 
 
 def copies_of(
@@ -93,8 +96,14 @@ def copies_of(
     return copies
 
 
-def record_of(state: State, place: Queue | Subscription, copies: Sequence[StoredMessage]) -> Record:
-    """The record of persistent copies, whose ids follow one another, at one place."""
+def record_of(
+    state: State,
+    place: Queue | Subscription,
+    copies: Sequence[StoredMessage],
+    due: Mapping[int, int] = NOT_DELAYED,
+) -> Record:
+    """The record of persistent copies, whose ids follow one another, at one place; due: those that
+    wait for their time, by their ids."""
     first = copies[0]
     hold(copies, place.number)
     landing = state.blocks.add(copies, offsets_of(copies, ROW.size * len(copies)))
@@ -109,15 +118,20 @@ def record_of(state: State, place: Queue | Subscription, copies: Sequence[Stored
             len(copies),
             is_forwarded=True,
             placements=[Placement(place.number, b"")],
-            pack=memoryview(b"".join([*map(_row, copies), *[m.payload for m in copies]])),
+            pack=memoryview(
+                b"".join(
+                    [*[_row(m, due.get(m.id, 0)) for m in copies], *[m.payload for m in copies]]
+                )
+            ),
             first_seq=first.seq,
         ),
         landing,
     )
 
 
-def _row(message: StoredMessage) -> bytes:
+def _row(message: StoredMessage, due_ms: int) -> bytes:
     body_bytes = message.length - message.head_bytes
     ttl_ms = message.expires_at_ms - message.timestamp_ms if message.expires_at_ms else 0
-    row = (message.head_bytes, body_bytes, ttl_ms, 0, message.priority, message.kind, 0, 0)
+    delay_ms = due_ms - message.timestamp_ms if due_ms else 0
+    row = (message.head_bytes, body_bytes, ttl_ms, delay_ms, message.priority, message.kind, 0, 0)
     return ROW.pack(*row)

@@ -13,6 +13,7 @@ import msgspec
 from field_buffer.packing import ROW, encode_head
 from hms.engine.blocks import hold
 from hms.engine.effects import Effects
+from hms.engine.files import watched_as
 from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.paging import page_out_new
@@ -35,12 +36,14 @@ class DeadReason(enum.StrEnum):
     REDELIVERY_LIMIT = "REDELIVERY_LIMIT"
     REJECTED = "REJECTED"
     EXPIRED = "EXPIRED"
+    GROUP_INCOMPLETE = "GROUP_INCOMPLETE"
 
 
 _CAUSES = {
     DeadReason.REDELIVERY_LIMIT: Cause.DEAD_LETTERED,
     DeadReason.REJECTED: Cause.DEAD_LETTERED,
     DeadReason.EXPIRED: Cause.EXPIRED,
+    DeadReason.GROUP_INCOMPLETE: Cause.DEAD_LETTERED,
 }
 
 
@@ -147,7 +150,7 @@ def _letter(
         node["$OriginalMessageID"] = message_id_text(id_)
         id_ = state.take_ids(1, fx)  # another subscription's copy is there already
     encoded = encode_head(msgspec.structs.replace(head, node=node))
-    return StoredMessage(
+    letter = StoredMessage(
         id_,
         state.take_seqs(1),
         message.timestamp_ms,
@@ -158,6 +161,7 @@ def _letter(
         encoded + payload[message.head_bytes :],
         is_persistent=message.is_persistent and place.is_durable,
     )
+    return watched_as(message, letter)
 
 
 def _story(

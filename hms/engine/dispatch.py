@@ -8,20 +8,23 @@ is known to have been out, so it comes again with the right count (docs/decision
 import heapq
 from collections.abc import Iterator
 
+from field_buffer.packing import FLAG_LAST, KIND_FILE
 from hms.engine.deadletters import DeadReason, keep, target_of
 from hms.engine.effects import Deliver, Effects
 from hms.engine.line import ids_of
-from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage
-from hms.engine.places import Queue, Subscription
+from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_of
+from hms.engine.ordering.handing import HandOut
+from hms.engine.places import SCHEDULED, Queue, Subscription
 from hms.engine.sessions import Consumer
 from hms.engine.state import State
-from hms.records import Cause, RecordType, ranges
+from hms.records import Cause, RecordType, group, ranges
 
 CHUNK_MESSAGES = 256
 CHUNK_BYTES = 1 << 20
 OUT_BYTES_MAX = 16 << 20
 """So many bytes may be out to one consumer; it gets at least one message all the same."""
 ACK_NONE = 3
+RELEASED_AT_ONCE = 4096
 RANGES_PER_RECORD = 1024
 """16 KiB: a record has to fit into the smallest segment."""
 
@@ -29,7 +32,13 @@ RANGES_PER_RECORD = 1024
 def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Deliver what waits at a place as far as its consumers' credit goes."""
     line = place.line
-    if not line.waiting_count or not place.consumers:
+    if not line.waiting_count or not place.consumers or place.control.is_receiving_paused:
+        if place.feed is not None:
+            place.feed(fx)
+        return
+    if place.has_tracks():
+        _dispatch_tracked(state, place, fx)
+        _after(state, place, fx)
         return
     if isinstance(place, Queue) and place.candidates:
         _dispatch_selected(state, place, fx)
@@ -47,8 +56,15 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
                 _deliver(state, place, consumer, messages, fx)
         ready = [c for c in ready if _has_room(c)]
     discard(state, place, expired, Cause.EXPIRED, fx)
-    if line.waiting_count and not place.is_durable:
+    _after(state, place, fx)
+
+
+def _after(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """What could not be delivered may be too much, or be for other nodes."""
+    if place.line.waiting_count and not place.is_durable and isinstance(place, Subscription):
         _limit_passing(state, place, fx)
+    if place.feed is not None:
+        place.feed(fx)
 
 
 def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> None:
@@ -59,6 +75,9 @@ def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> No
     dropped: list[StoredMessage] = []
     expired: list[StoredMessage] = []
     while line.waiting_count and line.size_bytes - out > state.settings.passing_bytes_max:
+        if line.waiting_count == line.held_count:
+            dropped.append(line.remove_held())
+            continue
         for message in line.take(1, 1, state.now_ms, expired):
             line.settle(message)
             dropped.append(message)
@@ -73,10 +92,41 @@ def dispatch_due(state: State, fx: Effects) -> None:
         place = heapq.heappop(state.due)[2]
         places[id(place)] = place
     for place in places.values():
-        again = place.line.release_due(state.now_ms)
+        if place.kind == SCHEDULED:
+            continue  # what waits there is never delivered itself
+        again = place.line.release_due(state.now_ms, RELEASED_AT_ONCE)
+        next_ms = place.line.delayed.next_ms()
+        if next_ms is not None:
+            state.wake_at(next_ms, place)
         if isinstance(place, Queue):
             place.offer_again(again)
         dispatch(state, place, fx)
+
+
+def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """The same where groups or global orders decide who gets what, and when."""
+    tracks = place.line.tracks
+    assert tracks is not None, f"{place.name} has no groups"
+    if tracks.is_handing_out:
+        return  # it is called by what it does itself; it goes on until nothing more goes out
+    tracks.is_handing_out = is_any = True
+    while is_any:
+        hand_out = HandOut(place, state.now_ms, OUT_BYTES_MAX)
+        hand_out.run()
+        for consumer, messages in hand_out.batches.items():
+            for chunk in _chunks(messages):
+                _deliver(state, place, consumer, chunk, fx)
+        discard(state, place, hand_out.expired, Cause.EXPIRED, fx)
+        is_any = bool(hand_out.batches or hand_out.expired)
+    tracks.is_handing_out = tracks.is_woken = False
+
+
+def wake(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """Deliver what may go out now because something was settled or has left (F-C16, F-C17)."""
+    tracks = place.line.tracks
+    if tracks is not None and tracks.is_woken:
+        dispatch(state, place, fx)
+        tracks.is_woken = tracks.is_handing_out
 
 
 def _has_room(consumer: Consumer) -> bool:
@@ -85,15 +135,12 @@ def _has_room(consumer: Consumer) -> bool:
 
 def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
     """Consumers with selectors take from what matches them."""
-    index = queue.line.open_index()
     expired: list[StoredMessage] = []
     for consumer, found in queue.candidates.items():
         chosen: list[StoredMessage] = []
         room = OUT_BYTES_MAX - consumer.out_bytes
-        while found and len(chosen) < consumer.credit and room > 0:
-            message = found.popleft()
-            if index.get(message.id) is not message:
-                continue  # somebody else took it
+        while len(chosen) < consumer.credit and room > 0 and (entry := found.first()) is not None:
+            message = entry[-1]
             if 0 < message.expires_at_ms <= state.now_ms:
                 queue.line.remove(message)
                 expired.append(message)
@@ -136,12 +183,16 @@ def _deliver(
     if any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
         fx.must_wait = True
         write_ranges(state, place, RecordType.DELIVERED, messages, fx)
-    consumer.credit -= len(messages)
-    if consumer.session.ack_mode == ACK_NONE:
-        acknowledge(state, place, messages, fx)
-    else:
-        consumer.out.update([(m.id, m) for m in messages])
-        consumer.out_bytes += sum([m.length for m in messages])
+    parts = None
+    if line.tracks is not None and line.tracks.gathering is not None:
+        parts = [line.tracks.part_of(m) for m in messages]
+    consumer.credit -= len(messages) if parts is None else _lists_and_others(parts)
+    kept = messages
+    if consumer.session.ack_mode == ACK_NONE:  # but a file is there until it was saved (F-B4)
+        kept = [m for m in messages if m.kind == KIND_FILE]
+        acknowledge(state, place, [m for m in messages if m.kind != KIND_FILE], fx)
+    consumer.out.update([(m.id, m) for m in kept])
+    consumer.out_bytes += sum([m.length for m in kept])
     fx.out.append(
         Deliver(
             consumer.connection.number,
@@ -153,19 +204,25 @@ def _deliver(
             consumer.session.handle,
             "queue" if isinstance(place, Queue) else "topic",
             place.name if isinstance(place, Queue) else place.said_topic,
+            parts,
         )
     )
+
+
+def _lists_and_others(parts: list[int]) -> int:
+    """A list is one message to its consumer."""
+    return sum(1 for part in parts if not part or part & FLAG_LAST)
 
 
 def acknowledge(
     state: State, place: Queue | Subscription, messages: list[StoredMessage], fx: Effects
 ) -> None:
     """Messages that were out are done with."""
-    for message in messages:
-        place.line.settle(message)
-        state.waiting_bytes -= message.size_bytes
+    place.line.settle_all(messages)
+    state.waiting_bytes -= sizes_of(messages)
     place.line.counters.acknowledged += len(messages)
     write_ranges(state, place, RecordType.ACKNOWLEDGED, messages, fx)
+    wake(state, place, fx)
 
 
 def discard(
@@ -179,8 +236,10 @@ def discard(
     if not messages:
         return
     counters = place.line.counters
-    state.waiting_bytes -= sum(m.size_bytes for m in messages)
-    if cause is not Cause.EXPIRED:
+    state.waiting_bytes -= sizes_of(messages)
+    if cause is Cause.LIMIT:
+        counters.removed += len(messages)
+    elif cause is not Cause.EXPIRED:
         counters.purged += len(messages)
     else:
         counters.expired += len(messages)
@@ -190,6 +249,7 @@ def discard(
             dispatch(state, target, fx)
             messages = [m for m in messages if not (m.is_persistent and place.is_durable)]
     write_ranges(state, place, RecordType.DISCARDED, messages, fx, cause)
+    wake(state, place, fx)
 
 
 def write_ranges(
@@ -204,6 +264,11 @@ def write_ranges(
     if not place.is_durable:
         return
     spans = ids_of([m for m in messages if m.is_persistent])
+    records = []
     for start in range(0, len(spans), RANGES_PER_RECORD):
         chunk = spans[start : start + RANGES_PER_RECORD]
-        fx.records.append(ranges(kind, place.number, state.now_ms, chunk, cause))
+        records.append(ranges(kind, place.number, state.now_ms, chunk, cause))
+    tracks = place.line.tracks
+    if len(records) > 1 and tracks is not None and tracks.gathering is not None:
+        records = [group(0, 0, 0, state.now_ms, records)]  # no list is settled by halves
+    fx.records += records

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from field_buffer.errors import HmsError
+from hms.engine.cluster.words import Word
 from hms.engine.messages import StoredMessage
 from hms.records import Record
 
@@ -51,6 +52,8 @@ class Deliver(NamedTuple):
     session: int = 0
     kind: str = ""
     destination: str = ""
+    parts: Sequence[int] | None = None
+    """Flags of messages that are parts of lists (F-C17); None: there is none."""
 
 
 class Browsed(NamedTuple):
@@ -71,6 +74,22 @@ class Ready(NamedTuple):
     kind: str
     destination: str
     is_ready: bool
+
+
+class ToNode(NamedTuple):
+    """A word for another node of the cluster; what it offers goes with it. connection: none."""
+
+    node: int
+    word: Word
+    messages: Sequence[StoredMessage] = ()
+    connection: int = 0
+
+
+class FileDropped(NamedTuple):
+    """No message names this file any more."""
+
+    file: str
+    connection: int = 0
 
 
 Effect = Reply | Refusal | Confirm | Deliver | Browsed | Ready

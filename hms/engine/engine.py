@@ -10,26 +10,37 @@ from typing import Any
 
 from field_buffer.catalogue import IllegalState
 from field_buffer.errors import FieldValue
+from field_buffer.packing import slice_payloads, unpack_rows
 from hms.engine import (
     booting,
     clients,
     inspect,
+    lifecycle,
+    limits,
     listening,
     moving,
     paging,
     recovery,
     retaining,
+    schedules,
     sending,
     settling,
     transactions,
     unsubscribing,
     watching,
 )
+from hms.engine.branches import keeping
+from hms.engine.branches.associating import expire
+from hms.engine.branches.commands import BranchCommands
+from hms.engine.cluster import commands as cluster_commands
+from hms.engine.cluster.cluster import Cluster
 from hms.engine.deadletters import body_came
 from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
+from hms.engine.files import drop_overdue, drop_unnamed
 from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.places import Queue, Subscription
+from hms.engine.plans import Plan
 from hms.engine.selector import Selector
 from hms.engine.settings import EngineSettings
 from hms.engine.settling import Return
@@ -47,6 +58,9 @@ class Engine:
 
     def __init__(self, settings: EngineSettings) -> None:
         self.state = State(settings)
+        self.branches = BranchCommands(self.state)
+        cluster = settings.cluster
+        self.cluster = None if cluster is None else Cluster(self.state, cluster)
 
     # boot
 
@@ -57,6 +71,8 @@ class Engine:
     def boot(self, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
         """Begin to work after recovery; is_warm None: as configured."""
         booting.boot(self.state, now_ms, is_warm, version, fx)
+        if self.cluster is not None:
+            self.cluster.attach()
 
     def stopped(self, now_ms: int, fx: Effects) -> None:
         """Note in the log that the node stopped in order."""
@@ -78,7 +94,7 @@ class Engine:
 
     def live_bytes(self) -> int:
         """What the messages take that the log has to keep."""
-        return self.state.blocks.live_bytes
+        return self.state.blocks.live_bytes + keeping.live_bytes(self.state)
 
     def next_to_move(self, segment: int) -> list[StoredMessage]:
         """Some of the messages for whose sake the log keeps that segment, or older ones."""
@@ -119,24 +135,37 @@ class Engine:
 
     # connections and what they open
 
-    def open_connection(self, number: int, uid: int, client_id: str, user: str) -> int | None:
+    def open_connection(
+        self, number: int, uid: int, client_id: str, user: str, request_timeout_ms: int = 0
+    ) -> int | None:
         """A client said hello. The number of the connection that it had before and that the caller
         closes first, or None when the new one is open."""
         for connection in self.state.connections.values():
             if connection.uid == uid:
                 return connection.number
-        clients.open_connection(self.state, number, uid, client_id, user)
+        made = clients.open_connection(self.state, number, uid, client_id, user)
+        made.request_timeout_ms = request_timeout_ms
+        lifecycle.owner_came(self.state, uid)
         return None
 
-    def close_connection(self, number: int, now_ms: int, fx: Effects) -> None:
-        """The connection ended, or was lost: nobody knows what the application saw."""
+    def close_connection(
+        self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False
+    ) -> None:
+        """The connection ended, or was lost: nobody knows what the application saw. is_final: its
+        client said good-bye and does not come back."""
         self.state.at(now_ms)
+        found = self.state.connections.get(number)
         clients.close_connection(self.state, number, Return.LOST, fx)
+        if found is not None:
+            lifecycle.owner_left(self.state, found.uid, fx, is_final=is_final)
 
-    def open_session(self, connection: int, handle: int, ack_mode: int, kind: str) -> int:
-        """kind: "", "transacted" or "asynchronous"; the session's last commit that took effect."""
+    def open_session(
+        self, connection: int, handle: int, ack_mode: int, kind: str, xid: bytes = b""
+    ) -> int:
+        """kind: "", "transacted", "asynchronous" or "xa"; xid: of the branch that it worked in when
+        its connection was lost. The session's last commit that took effect."""
         owner = self.state.connection(connection)
-        return clients.open_session(self.state, owner, handle, ack_mode, kind)
+        return clients.open_session(self.state, owner, handle, ack_mode, kind, xid)
 
     def close_session(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
         """Close a session in order: what the application saw was settled before."""
@@ -152,17 +181,34 @@ class Engine:
         kind: str,
         destination: str,
         topic: str = "",
+        fx: Effects | None = None,
     ) -> tuple[int, str]:
         """The highest sequence number taken from this producer so far, and the topic on which it
         publishes (CT-06), if it does."""
         owner, state = self.state.connection(connection), self.state
-        made = clients.open_producer(state, owner, handle, session, kind, destination, topic)
+        where, fx = (kind, destination, topic), fx or Effects()
+        made = clients.open_producer(state, owner, handle, session, where, fx)
         return made.memory.last_sequence, made.topic
 
-    def close_producer(self, connection: int, handle: int) -> None:
+    def create_temporary(self, connection: int, kind: str, fx: Effects) -> str:
+        """A queue or topic for this connection alone (F-C6); its name."""
+        owner = self.state.connection(connection)
+        return lifecycle.create_temporary(self.state, owner, kind, fx).name
+
+    def delete_temporary(self, connection: int, kind: str, name: str, fx: Effects) -> None:
+        """End a temporary destination before its connection ends."""
+        owner = self.state.connection(connection)
+        lifecycle.delete_temporary(self.state, owner, kind, name, fx)
+
+    def batch_max(self, connection: int, handle: int) -> tuple[int, int] | None:
+        """How many messages and bytes a producer should send at once; None: as it likes."""
+        producer = self.state.producer(self.state.connection(connection), handle)
+        return limits.batch_max(self.state, producer)
+
+    def close_producer(self, connection: int, handle: int, fx: Effects | None = None) -> None:
         """Close a producer in order."""
         owner = self.state.connection(connection)
-        clients.close_producer(self.state, owner, handle, is_final=True)
+        clients.close_producer(self.state, owner, handle, is_final=True, fx=fx or Effects())
 
     def open_consumer(
         self, connection: int, request: ConsumerRequest, correlation: int, now_ms: int, fx: Effects
@@ -365,6 +411,8 @@ class Engine:
     ) -> Any:
         """An operator's command and its answer, as plain data."""
         self.state.at(now_ms)
+        if verb.startswith(cluster_commands.PREFIX):
+            return cluster_commands.administer(self.state, self.cluster, verb, arguments)
         return inspect.administer(self.state, verb, arguments, fx)
 
     def abandoned(self, now_ms: int) -> list[str]:
@@ -372,24 +420,83 @@ class Engine:
         self.state.at(now_ms)
         return inspect.abandoned(self.state)
 
-    def due_ms(self) -> int | None:
-        """When tick() has delayed messages to release; None: not before something happens."""
-        return self.state.due[0][0] if self.state.due else None
-
-    def tick(self, now_ms: int, fx: Effects) -> None:
-        """Release what is due, remove what has expired (F-C9, F-D2)."""
+    def schedule(
+        self,
+        connection: int,
+        correlation: int,
+        producer: int,
+        plan: Plan,
+        pack: memoryview,
+        now_ms: int,
+        fx: Effects,
+        *,
+        may_replace: bool,
+    ) -> None:
+        """Send a message again and again from now on; the pack has this one."""
         self.state.at(now_ms)
+        by = self.state.producer(self.state.connection(connection), producer)
+        (row,) = unpack_rows(pack, 1)
+        (payload,) = slice_payloads(pack, [row])
+        made = schedules.add(self.state, by, plan, row, payload, fx, may_replace=may_replace)
+        fx.out.append(Reply(connection, correlation, made))
+
+    def files_found(self, found: Sequence[str], now_ms: int) -> list[str]:
+        """At boot, after recovery: files that are there in full; those that messages name and that
+        are not there."""
+        files = self.state.files
+        files.count(now_ms)
+        for file in found:
+            files.add(file, now_ms)
+        return files.missing()
+
+    def file_stored(self, file: str, now_ms: int) -> None:
+        """A file is there in full, and synced."""
+        self.state.files.add(file, self.state.at(now_ms))
+
+    def count_files(self, fx: Effects) -> None:
+        """Messages that named files are gone; the files too if they were the last."""
+        drop_unnamed(self.state, self.state.files.count(self.state.now_ms), fx)
+
+    def due_ms(self) -> int | None:
+        """When tick() has something to do; None: not before something happens."""
+        due = [self.state.due[0][0]] if self.state.due else []
+        soonest = [self.state.blocked.due_ms, self.state.branches.soonest_ms]
+        if self.state.schedules is not None:
+            soonest.append(self.state.schedules.due_ms())
+        return min([*due, *(ms for ms in soonest if ms is not None)], default=None)
+
+    @property
+    def has_blocked(self) -> bool:
+        """Whether sends wait for room: retry_blocked() is to be called whenever something has
+        changed."""
+        return bool(self.state.blocked.lines)
+
+    def retry_blocked(self, now_ms: int, fx: Effects) -> None:
+        """Let the sends go that waited for room, and for which there is room now."""
+        self.state.at(now_ms)
+        self.state.blocked.retry(self.state, fx)
+
+    def tick(self, now_ms: int, fx: Effects, refused: str | None = None) -> None:
+        """Release what is due, remove what has expired (F-C9, F-D2, F-D4); refused: why the store
+        takes nothing new now."""
+        self.state.at(now_ms)
+        self.state.blocked.expire(self.state, fx)
         dispatch_due(self.state, fx)
+        schedules.send_due(self.state, refused, fx)
+        expire(self.state, fx)
         state = self.state
-        passing = [s for s in state.space.subscriptions.values() if not s.is_durable]
-        for place in [*state.places.values(), *passing]:
+        for place in state.every_place():
             due = place.line.due(state.now_ms)
             for message in due:
                 place.line.remove(message)
             if due and place is state.space.place:
                 retaining.forget_expired(state, due)
             discard(state, place, due, Cause.EXPIRED, fx)
+            settling.bury_incomplete(state, place, fx)
         unsubscribing.end_overdue(state, fx)
+        if state.files.since_ms:
+            drop_overdue(state, fx)
+        lifecycle.end_idle(state, fx)
         state.space.prune(state.now_ms)
 
 

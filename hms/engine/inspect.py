@@ -5,9 +5,14 @@ from typing import Any
 
 from field_buffer.catalogue import InvalidArgument, NotSupported
 from field_buffer.errors import FieldValue
+from hms.engine.branches.operating import COMMANDS as BRANCH_COMMANDS
+from hms.engine.counting import counters_of, describe_limits
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
-from hms.engine.places import Queue, Subscription, Topic
+from hms.engine.lifecycle_commands import LIFECYCLE_COMMANDS
+from hms.engine.ordering.describing import describe_ordering, is_gathering
+from hms.engine.places import SCHEDULED, Queue, Subscription, Topic
+from hms.engine.schedule_commands import SCHEDULE_COMMANDS
 from hms.engine.sessions import Consumer
 from hms.engine.state import State
 from hms.engine.topic_commands import COMMANDS
@@ -26,22 +31,28 @@ def administer(state: State, verb: str, arguments: Arguments, fx: Effects) -> An
 
 def describe_queue(queue: Queue) -> dict[str, Any]:
     """A queue and its counters since boot (F-M5)."""
-    return {
-        "name": queue.name,
-        "kind": "queue",
-        "consumers": len(queue.consumers),
-        "producers": queue.producers,
-        "redelivery_limit": queue.redelivery_limit,
-        "max_messages": queue.messages_max,
-    } | _describe_line(queue)
+    return (
+        {
+            "name": queue.name,
+            "kind": "queue",
+            "consumers": len(queue.consumers),
+            "backup_consumers": len(queue.backups),
+            "producers": queue.producers,
+            "redelivery_limit": queue.redelivery_limit,
+            "max_messages": queue.control.limits.messages_max,
+            "paused": queue.control.paused,
+        }
+        | _describe_line(queue)
+        | describe_ordering(queue)
+    )
 
 
 def describe_opened(consumer: Consumer) -> dict[str, Any] | None:
     """What a new consumer is told: of a topic's, what it resolved to (CT-06), and the life of its
-    subscription as it was given at first (SU-10)."""
+    subscription as it was given at first (SU-10); of a queue's, that lists come (F-C17)."""
     place = consumer.place
     if isinstance(place, Queue):
-        return None
+        return {"is_gathering": True} if is_gathering(place) else None
     return {"topic": place.pattern.text, "life_ms": place.definition.life_ms}
 
 
@@ -73,6 +84,9 @@ def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
         "expired": counters.expired,
         "dead_lettered": counters.dead_lettered,
         "purged": counters.purged,
+        "removed": counters.removed,
+        "moved_in": counters.moved_in,
+        "moved_out": counters.moved_out,
     }
 
 
@@ -83,6 +97,7 @@ def _describe_topic(topic: Topic) -> dict[str, Any]:
         "topic_string": topic.string,
         "subscriptions": len(topic.subscriptions),
         "producers": topic.producers,
+        "paused": topic.control.paused,
         "sent": topic.sent,
     }
 
@@ -101,7 +116,7 @@ def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
 
 
 def _status(state: State, _: Arguments, __: Effects) -> dict[str, Any]:
-    places = [p for p in state.places.values() if p.kind != "retained"]
+    places = [p for p in state.places.values() if p.kind not in ("retained", SCHEDULED)]
     return {
         "connections": len(state.connections),
         "sessions": state.sessions_open,
@@ -120,7 +135,8 @@ def _queue_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]
 
 
 def _queue_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
-    return describe_queue(_queue(state, arguments))
+    queue = _queue(state, arguments)
+    return describe_queue(queue) | describe_limits(state, queue) | counters_of([queue.line])
 
 
 def _topic_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
@@ -178,4 +194,7 @@ _VERBS = {
     "subscription.list": _subscription_list,
     "session.list": _session_list,
     **COMMANDS,
+    **LIFECYCLE_COMMANDS,
+    **BRANCH_COMMANDS,
+    **SCHEDULE_COMMANDS,
 }

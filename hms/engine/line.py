@@ -12,8 +12,16 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from hms.engine.messages import StoredMessage
+from hms.engine.delays import Delayed
+from hms.engine.messages import StoredMessage, sizes_of
+from hms.engine.ordering.sort import Entry, MessageSort
+
+if TYPE_CHECKING:
+    from hms.engine.ordering.tracks import Tracks
+    from hms.engine.sessions import Consumer
 
 
 @dataclass(slots=True)
@@ -27,6 +35,12 @@ class Counters:
     dead_lettered: int = 0
     purged: int = 0
     redelivered: int = 0
+    moved_in: int = 0
+    moved_out: int = 0
+    removed: int = 0
+    count_high: int = 0
+    """The most that were here at once since then."""
+    bytes_high: int = 0
 
 
 class Line:
@@ -37,6 +51,8 @@ class Line:
         """0: the log knows nothing of it."""
         self.name = name
         self.waiting_count = 0
+        self.held_count = 0
+        """Of those that wait: may not be taken from here now, as their group or order has them."""
         self.out_count = 0
         self.size_bytes = 0
         self.counters = Counters()
@@ -44,25 +60,40 @@ class Line:
         """(deliveries, failed attempts) of messages that came back, by id."""
         self._levels: list[deque[StoredMessage]] = [deque() for _ in range(10)]
         self._top = -1
-        self._returned: list[tuple[int, int, StoredMessage]] = []
+        self._returned: list[Entry] = []
         self._gone: set[int] = set()
         self._mortal: dict[int, StoredMessage] = {}
         self._expiry: list[tuple[int, int]] = []
         self._index: dict[int, StoredMessage] | None = None
-        self._delayed: dict[int, tuple[int, StoredMessage]] = {}
+        self._delayed = Delayed()
+        self.sort: MessageSort | None = None
+        """Then all that waits stands in the heap, ordered by its keys (F-C15)."""
+        self.tracks: Tracks | None = None
+        """Groups and global orders, where there can be some (F-C16, F-C17)."""
 
     # adding
 
     def add(self, messages: list[StoredMessage]) -> None:
         """New messages, younger than all that ever came."""
         self.waiting_count += len(messages)
-        self.size_bytes += sum([m.size_bytes for m in messages])
-        self.counters.sent += len(messages)
-        for message in messages:
-            self._levels[message.priority].append(message)
-            self._top = max(self._top, message.priority)
-            if message.expires_at_ms:
-                self._watch_expiry(message)
+        self.size_bytes += sizes_of(messages)
+        counters = self.counters
+        counters.sent += len(messages)
+        counters.count_high = max(counters.count_high, self.waiting_count + self.out_count)
+        counters.bytes_high = max(counters.bytes_high, self.size_bytes)
+        if StoredMessage.has_files:
+            for message in messages:
+                message.came()
+        rest = messages if self.tracks is None else self.tracks.arrived(messages)
+        if self.sort is not None:
+            for message in rest:
+                heapq.heappush(self._returned, self.entry(message))
+        else:
+            for priority in {m.priority for m in rest}:
+                self._top = max(self._top, priority)
+                self._levels[priority].extend([m for m in rest if m.priority == priority])
+        for message in [m for m in messages if m.expires_at_ms]:
+            self._watch_expiry(message)
         if self._index is not None:
             self._index.update((m.id, m) for m in messages)
 
@@ -72,10 +103,8 @@ class Line:
         self.waiting_count += 1
         if deliveries:
             self.history[message.id] = (deliveries, attempts)
-        if message.seq in self._gone:  # it never left its place, it was only skipped
-            self._gone.discard(message.seq)
-        else:
-            heapq.heappush(self._returned, (-message.priority, message.seq, message))
+        if self.tracks is None or not self.tracks.came_back(message):
+            self._enter(message)
         if message.expires_at_ms:
             self._watch_expiry(message)
         if self._index is not None:
@@ -87,41 +116,97 @@ class Line:
         """A message that was out waits again from due_ms on, then in its old place."""
         self.out_count -= 1
         self.history[message.id] = (deliveries, attempts)
-        self._delayed[message.id] = (due_ms, message)
+        self._delayed.add(message, due_ms)
+        if self.tracks is not None:
+            self.tracks.comes_later(message)
 
     def delay(self, message: StoredMessage, due_ms: int) -> None:
         """A waiting message waits on, but not before due_ms."""
-        self._skip(message)
+        has_failed = self.attempts(message) > 0
+        if self.tracks is None or not self.tracks.delayed(message, has_failed=has_failed):
+            self._skip(message)
         self._forget_waiting(message)
-        self._delayed[message.id] = (due_ms, message)
+        self._delayed.add(message, due_ms)
 
-    def release_due(self, now_ms: int) -> list[StoredMessage]:
-        """Delayed messages whose time has come wait now."""
-        due = [m for due_ms, m in self._delayed.values() if due_ms <= now_ms]
+    def release_due(self, now_ms: int, count_max: int) -> list[StoredMessage]:
+        """Delayed messages whose time has come wait now, so many at once."""
+        due = self._delayed.pop_due(now_ms, count_max)
         for message in due:
-            del self._delayed[message.id]
             self.out_count += 1
             self.put_back(message, *self.history.get(message.id, (0, 0)))
         return due
+
+    @property
+    def delayed(self) -> Delayed:
+        """What waits for its time."""
+        return self._delayed
 
     @property
     def delayed_count(self) -> int:
         """How many wait for their time."""
         return len(self._delayed)
 
+    def sort_by(self, sort: MessageSort | None) -> None:
+        """What waits is ordered by other keys from now on."""
+        waiting = [m for m in self.in_order() if self.tracks is None or self.tracks.is_free(m)]
+        self.sort = sort
+        self._gone.clear()
+        self._levels = [deque() for _ in range(10)]
+        self._returned = [self.entry(message) for message in waiting]
+        heapq.heapify(self._returned)
+
+    # what its groups and global orders do
+
+    def stand(self, message: StoredMessage) -> None:
+        """A waiting message may be taken from here."""
+        self.held_count -= 1
+        self._enter(message)
+
+    def unstand(self, message: StoredMessage) -> None:
+        """A waiting message may not be taken from here."""
+        self.held_count += 1
+        self._skip(message)
+
+    def take_with(self, message: StoredMessage, consumer: "Consumer") -> list[StoredMessage]:
+        """A message that stands goes out to a consumer, with those that belong to it."""
+        goes = [message]
+        if self.tracks is not None and self.tracks.knows(message):
+            goes = self.tracks.take(message, consumer)
+        else:
+            self._skip(message)
+        for each in goes:
+            self._forget_waiting(each)
+        self.out_count += len(goes)
+        return goes
+
     # taking
+
+    def first(self) -> Entry | None:
+        """The place of the message that take() would give; None when there is none."""
+        if self.waiting_count == self.held_count:
+            return None
+        message = self._pop_first()
+        entry = self.entry(message)
+        heapq.heappush(self._returned, entry)
+        return entry
 
     def take(
         self, count: int, bytes_max: int, now_ms: int, expired: list[StoredMessage]
     ) -> list[StoredMessage]:
         """Up to count messages go out, and no more once bytes_max are reached; those whose time is
         over leave into `expired` instead."""
+        if not (self._returned or self._gone or self._mortal or self._index is not None):
+            return self._take_run(count, bytes_max)
         taken: list[StoredMessage] = []
         room = bytes_max
-        while len(taken) < count and room > 0 and self.waiting_count:
+        while len(taken) < count and room > 0 and self.waiting_count > self.held_count:
             message = self._pop_first()
             self._forget_waiting(message)
-            if 0 < message.expires_at_ms <= now_ms:
+            is_over = 0 < message.expires_at_ms <= now_ms
+            if self.tracks is not None:
+                (self.tracks.left if is_over else self.tracks.picked)(message)
+                self._gone.discard(message.seq)  # it has left its place, and was not skipped
+            if is_over:
                 self._leave(message)
                 expired.append(message)
             else:
@@ -130,25 +215,65 @@ class Line:
         self.out_count += len(taken)
         return taken
 
+    def _take_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
+        """What stands in front, all of one priority, where nothing has to be looked at one by one;
+        a run costs a third of as many single steps."""
+        if bytes_max <= 0 or self.waiting_count <= self.held_count:
+            return []
+        while not self._levels[self._top]:
+            self._top -= 1
+        level = self._levels[self._top]
+        pop = level.popleft
+        taken = [pop() for _ in range(min(count, len(level)))]
+        if sum([m.length for m in taken]) > bytes_max:
+            ends = accumulate([m.length for m in taken])
+            fitting = 1 + sum(1 for end in ends if end < bytes_max)
+            level.extendleft(reversed(taken[fitting:]))
+            del taken[fitting:]
+        self.waiting_count -= len(taken)
+        self.out_count += len(taken)
+        return taken
+
     def take_one(self, message: StoredMessage) -> None:
         """One waiting message, from wherever it stands, goes out."""
-        self._skip(message)
+        if self.tracks is None or not self.tracks.picked(message):
+            self._skip(message)
         self._forget_waiting(message)
         self.out_count += 1
 
     def remove(self, message: StoredMessage) -> None:
         """A waiting or delayed message leaves for good."""
-        if self._delayed.pop(message.id, None) is not None:
+        is_tracked = self.tracks is not None and self.tracks.left(message)
+        if self._delayed.remove(message.id):
             self._leave(message)
             return
-        self._skip(message)
+        if not is_tracked:
+            self._skip(message)
         self._forget_waiting(message)
         self._leave(message)
+
+    def remove_held(self) -> StoredMessage:
+        """Some message that its group holds up leaves for good; there is one."""
+        assert self.tracks is not None, f"{self.name} has no groups"
+        message = next(self.tracks.held())
+        self.remove(message)
+        return message
 
     def settle(self, message: StoredMessage) -> None:
         """A message that was out leaves for good."""
         self.out_count -= 1
+        if self.tracks is not None:
+            self.tracks.left(message)
         self._leave(message)
+
+    def settle_all(self, messages: list[StoredMessage]) -> None:
+        """Messages that were out leave for good."""
+        if self.number or self.history or self.tracks is not None or StoredMessage.has_files:
+            for message in messages:
+                self.settle(message)
+            return
+        self.out_count -= len(messages)
+        self.size_bytes -= sizes_of(messages)
 
     def due(self, now_ms: int) -> list[StoredMessage]:
         """Waiting messages whose time is over; they still wait until they are removed."""
@@ -164,8 +289,7 @@ class Line:
 
     def due_ms(self, message: StoredMessage) -> int:
         """When a delayed message waits again; 0 for others."""
-        found = self._delayed.get(message.id)
-        return found[0] if found is not None else 0
+        return self._delayed.due_ms(message.id)
 
     def deliveries(self, message: StoredMessage) -> int:
         """How often it was delivered before."""
@@ -177,15 +301,45 @@ class Line:
 
     def in_order(self) -> Iterator[StoredMessage]:
         """Waiting messages in the order in which they would be taken; changes nothing."""
+        if self.sort is not None or self.held_count:
+            yield from self._in_sorted_order()
+            return
         for priority in range(len(self._levels) - 1, -1, -1):
             returned = sorted(e for e in self._returned if e[0] == -priority)
-            back = [m for _, seq, m in returned if seq not in self._gone]
+            back = [e[-1] for e in returned if e[-1].seq not in self._gone]
             fresh = (m for m in self._levels[priority] if m.seq not in self._gone)
             yield from heapq.merge(back, fresh, key=lambda m: m.seq)
 
+    def firsts(self) -> list[StoredMessage]:
+        """Of each priority the oldest that waits, without looking at those behind it."""
+        found: dict[int, StoredMessage] = {}
+        if self.sort is not None or (self.tracks is not None and self.tracks.waiting_count):
+            for message in sorted(self.in_order(), key=lambda m: m.seq):
+                found.setdefault(message.priority, message)
+            return list(found.values())
+        for level in self._levels:
+            while level and level[0].seq in self._gone:
+                self._gone.discard(level.popleft().seq)
+            if level:
+                found[level[0].priority] = level[0]
+        for _, seq, message in self._returned:
+            first = found.get(message.priority)
+            if seq not in self._gone and (first is None or seq < first.seq):
+                found[message.priority] = message
+        return list(found.values())
+
+    def _in_sorted_order(self) -> Iterator[StoredMessage]:
+        """The same where keys decide, or groups: what they hold up is shown in its place."""
+        gone = self._gone
+        entries = [e for e in self._returned if e[-1].seq not in gone]
+        entries += [self.entry(m) for lv in self._levels for m in lv if m.seq not in gone]
+        if self.tracks is not None:
+            entries += [self.entry(m) for m in self.tracks.held()]
+        yield from [entry[-1] for entry in sorted(entries)]
+
     def everything(self) -> list[StoredMessage]:
         """All that is here and not out: waiting and delayed."""
-        return [*self.in_order(), *(message for _, message in self._delayed.values())]
+        return [*self.in_order(), *self._delayed]
 
     def open_index(self) -> dict[int, StoredMessage]:
         """Waiting messages by id, kept from now on; for selectors and for what is taken by id."""
@@ -199,15 +353,29 @@ class Line:
 
     # inside
 
+    def entry(self, message: StoredMessage) -> Entry:
+        """Where a message has its place; the smallest entry is the first."""
+        if self.sort is not None:
+            return self.sort.entry(message)
+        return -message.priority, message.seq, message
+
+    def _enter(self, message: StoredMessage) -> None:
+        """It stands in its place."""
+        if message.seq in self._gone:  # it never left it, it was only skipped
+            self._gone.discard(message.seq)
+        else:
+            heapq.heappush(self._returned, self.entry(message))
+
     def _pop_first(self) -> StoredMessage:
         """The first waiting message; there is one, as waiting_count says."""
+        message: StoredMessage
         while True:
             while self._top >= 0 and not self._levels[self._top]:
                 self._top -= 1
             returned = self._returned
             level = self._levels[self._top] if self._top >= 0 else None
             if returned and (level is None or returned[0][:2] < (-self._top, level[0].seq)):
-                message = heapq.heappop(returned)[2]
+                message = heapq.heappop(returned)[-1]
             else:
                 assert level is not None, f"{self.name} counts {self.waiting_count}, none is there"
                 message = level.popleft()
@@ -219,7 +387,7 @@ class Line:
         """Note that it is not here any more; sweep when most of what stands here is not."""
         self._gone.add(message.seq)
         if len(self._gone) > self.waiting_count + 1024:
-            self._returned = [e for e in self._returned if e[1] not in self._gone]
+            self._returned = [e for e in self._returned if e[-1].seq not in self._gone]
             heapq.heapify(self._returned)
             for i, level in enumerate(self._levels):
                 self._levels[i] = deque(m for m in level if m.seq not in self._gone)
@@ -238,6 +406,8 @@ class Line:
             message.block.left(message, self.number)
         if self.history:
             self.history.pop(message.id, None)
+        if StoredMessage.has_files:
+            message.went()
 
     def _watch_expiry(self, message: StoredMessage) -> None:
         self._mortal[message.id] = message

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import Head, Row, decode_head
+from field_buffer.packing import NODE_DELIVERY_TIME, Head, Row, decode_head
 
 if TYPE_CHECKING:
     from hms.engine.blocks import Block
@@ -24,6 +24,8 @@ class StoredMessage:
     kept there; holders: the number of the place in the log that holds it, or of all of them.
     """
 
+    has_files = False
+    """Whether any message names a file: lines then tell messages when they come and go."""
     __slots__ = (
         "block",
         "expires_at_ms",
@@ -66,6 +68,12 @@ class StoredMessage:
         self.slot = 0
         self.holders: int | set[int] = 0
 
+    def came(self) -> None:
+        """It begins to wait at a place; told only once messages name files (see files.py)."""
+
+    def went(self) -> None:
+        """It has left a place for good. Told as above."""
+
     @property
     def is_paged(self) -> bool:
         """Its body is in the log only."""
@@ -82,6 +90,11 @@ class StoredMessage:
             return decode_head(self.payload[: self.head_bytes])
         except MessageFormatError:
             return Head()
+
+
+def sizes_of(messages: Sequence[StoredMessage]) -> int:
+    """What messages count in quotas."""
+    return sum([m.length for m in messages]) + OVERHEAD_BYTES * len(messages)
 
 
 def make_messages(
@@ -138,6 +151,7 @@ _HEADER_FIELDS: dict[str, Callable[[StoredMessage, Head], object]] = {
     "JMSMessageID": lambda m, _: message_id_text(m.id),
     "JMSDeliveryMode": lambda m, _: "PERSISTENT" if m.is_persistent else "NON_PERSISTENT",
     "JMSExpiration": lambda m, _: m.expires_at_ms,
+    "JMSDeliveryTime": lambda m, head: head.node.get(NODE_DELIVERY_TIME, m.timestamp_ms),
     "JMSCorrelationID": lambda _, head: head.correlation_id,
     "JMSType": lambda _, head: head.type,
     "$MessageID": lambda m, _: message_id_text(m.id),

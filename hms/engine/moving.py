@@ -13,7 +13,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.paging import page_in
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
-from hms.records import Kept, Memory, ProducerTaken, Stay, memory, moved
+from hms.records import Kept, Memory, ProducerTaken, Stay, memory, moved, peers
 
 CHUNK_BYTES = 256 << 10
 STAY_BYTES = 32
@@ -94,6 +94,10 @@ class _Outside:
     def _stay(self, place: Queue | Subscription, message: StoredMessage) -> Stay:
         line = place.line
         deliveries, attempts = line.history.get(message.id, (0, 0))
+        offer = self._state.moves.undecided.get((place.number, message.id))
+        if offer is not None:
+            is_out, peer, number = True, offer.peer, offer.number
+            return Stay(place.number, deliveries, attempts, 0, is_out, peer, number)
         is_out = message.id in self._out_of(place)
         return Stay(place.number, deliveries, attempts, line.due_ms(message), is_out)
 
@@ -111,12 +115,16 @@ def _ids_out(state: State, place: Queue | Subscription) -> set[int]:
     ids = {id_ for consumer in place.consumers for id_ in consumer.out}
     for connection in state.connections.values():
         for session in connection.sessions.values():
-            ids.update(m.id for where, m in session.acknowledged if where is place)
+            ids.update(m.id for where, m in session.work.acknowledged if where is place)
+    for branch in state.branches.by_xid.values():
+        ids.update(m.id for where, m in branch.work.acknowledged if where is place)
     return ids
 
 
 def restate(state: State, keys: Sequence[tuple[int, int]], fx: Effects) -> None:
-    """Tell again which sends and commits of these were taken."""
+    """Tell again which sends and commits of these were taken, and which offers of other nodes."""
+    if state.moves.life:
+        fx.records.append(peers(state.moves.memory()))
     for producers in _chunks(state.memories.producers_taken(keys)):
         fx.records.append(memory(Memory(producers=producers)))
     commits = state.memories.commits_taken(keys)

@@ -1,28 +1,42 @@
 """Queues, topics and subscriptions: the places a message is sent to and waits at."""
 
-from collections import deque
+from collections.abc import Callable
 
+from hms.engine.control import Control, Limits
+from hms.engine.effects import Effects
 from hms.engine.line import Line
 from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.ordering.candidates import Candidates
+from hms.engine.ordering.gathering import Gathering
+from hms.engine.ordering.sort import Entry, MessageSort
+from hms.engine.ordering.tracks import Tracks
 from hms.engine.selector import Selector
 from hms.engine.sessions import Consumer
-from hms.engine.settings import DEAD_LETTER_QUEUE
+from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.topics import NO_LIMITS, Delivery, Pattern, Scheme, Wants
 from hms.records import Definition
+
+SCHEDULED = "scheduled"
+"""The kind of the place where recurring messages wait for their next time."""
 
 
 class Place:
     """A line of messages and its consumers: what a queue and a subscription have in common."""
 
+    kind: str
+
     def __init__(self, number: int, name: str) -> None:
         self.number = number
         self.line = Line(number, name)
         self.consumers: list[Consumer] = []
+        self.control = Control()
         self.redelivery_delay_ms = 0
         self.dead_letter = DEAD_LETTER_QUEUE
         self.expired_to = ""
         self.turn = 0
         """Whose turn it is among the consumers."""
+        self.feed: Callable[[Effects], None] | None = None
+        """Of a queue that is one with others of its name: called when it was dispatched."""
 
     @property
     def name(self) -> str:
@@ -32,7 +46,21 @@ class Place:
     @property
     def is_durable(self) -> bool:
         """Its persistent messages, deliveries and acknowledgements are in the log."""
-        return True
+        return self.number > 0
+
+    def first_for(self, _consumer: Consumer) -> Entry | None:
+        """The first message that the consumer may take and others may too."""
+        return self.line.first()
+
+    def has_tracks(self) -> bool:
+        """Groups or global orders are here, so that messages go out one by one."""
+        tracks = self.line.tracks
+        return tracks is not None and tracks.waiting_count > 0
+
+    def _gone(self, consumer: Consumer) -> None:
+        self.consumers.remove(consumer)
+        if self.line.tracks is not None:
+            self.line.tracks.consumer_left(consumer)
 
 
 class Queue(Place):
@@ -43,46 +71,85 @@ class Queue(Place):
     def __init__(self, number: int, name: str, redelivery_limit: int, messages_max: int) -> None:
         super().__init__(number, name)
         self.redelivery_limit = redelivery_limit
-        self.messages_max = messages_max
+        if messages_max:
+            self.control.set_limits(Limits(messages_max))
         self.producers = 0
-        self.candidates: dict[Consumer, deque[StoredMessage]] = {}
-        """For each consumer with a selector, what waits and matches, in order of arrival."""
+        self.backups: list[Consumer] = []
+        """Those that take over when an active consumer leaves, in the order in which they came."""
+        self.candidates: dict[Consumer, Candidates] = {}
+        """For each consumer with a selector, what waits and matches."""
 
     @property
     def definition(self) -> Definition:
         """How the log knows it."""
-        return Definition(self.number, "queue", self.name)
+        return self.control.define(Definition(self.number, "queue", self.name))
 
     def attach(self, consumer: Consumer) -> None:
-        """A consumer comes; one with a selector looks at all that waits, once."""
+        """A consumer comes: it gets messages, or stands by until an active one leaves (F-C13)."""
+        if self._has_active_place():
+            self._activate(consumer)
+        else:
+            self.backups.append(consumer)
+
+    def _has_active_place(self) -> bool:
+        limit = self.control.limits.active_max
+        return not limit or len(self.consumers) < limit
+
+    def promote(self) -> None:
+        """Backups take over the places of active consumers that are free."""
+        while self.backups and self._has_active_place():
+            self._activate(self.backups.pop(0))
+
+    def _activate(self, consumer: Consumer) -> None:
+        """It gets messages from now on; with a selector it looks at all that waits, once."""
         self.consumers.append(consumer)
         if consumer.selector is not None:
             waiting = self.line.open_index()
-            self.candidates[consumer] = deque(
-                m for m in self.line.in_order() if m.id in waiting and consumer.wants(m)
-            )
+            found = self.candidates[consumer] = Candidates(self.line)
+            found.add([m for m in waiting.values() if consumer.wants(m)])
 
     def detach(self, consumer: Consumer) -> None:
-        """A consumer goes."""
-        self.consumers.remove(consumer)
+        """A consumer goes, and a backup takes over from it."""
+        if consumer in self.backups:
+            self.backups.remove(consumer)
+            return
         self.candidates.pop(consumer, None)
+        self._gone(consumer)
         if not self.candidates:
             self.line.close_index()
+        self.promote()
+
+    def first_for(self, consumer: Consumer) -> Entry | None:
+        """The first message that the consumer may take and others may too."""
+        own = self.candidates.get(consumer)
+        return self.line.first() if own is None else own.first()
 
     def offer(self, messages: list[StoredMessage]) -> None:
-        """Show messages that begin to wait to the consumers with selectors."""
+        """Show messages that wait, or wait again, to the consumers with selectors; those of groups
+        are shown when they are the first."""
+        if not self.candidates:
+            return
+        tracks = self.line.tracks
+        alone = messages if tracks is None else [m for m in messages if not tracks.knows(m)]
         for consumer, found in self.candidates.items():
-            found.extend(m for m in messages if consumer.wants(m))
+            found.add([m for m in alone if consumer.wants(m)])
 
-    def offer_again(self, messages: list[StoredMessage]) -> None:
-        """Show messages that wait again, before what came later."""
+    offer_again = offer
+
+    def keep_order(self, configured: DestinationSettings | None) -> None:
+        """Groups and global orders count here from now on, and what the configuration has of it."""
+        tracks = self.line.tracks = Tracks(self.line)
+        tracks.on_free = self._freed
+        if configured is None:
+            return
+        self.line.sort = MessageSort(configured.sort) if configured.sort is not None else None
+        if configured.is_gathering:
+            tracks.gathering = Gathering(configured.group_life_ms)
+
+    def _freed(self, message: StoredMessage) -> None:
         for consumer, found in self.candidates.items():
-            again = [m for m in messages if consumer.wants(m)]
-            if again:
-                known = {m.id for m in again}
-                rest = [m for m in found if m.id not in known]
-                merged = sorted([*again, *rest], key=lambda m: (-m.priority, m.seq))
-                self.candidates[consumer] = deque(merged)
+            if consumer.wants(message):
+                found.add([message])
 
 
 class Retained(Queue):
@@ -97,6 +164,20 @@ class Retained(Queue):
     def definition(self) -> Definition:
         """How the log knows it."""
         return Definition(self.number, "retained", self.name)
+
+
+class Scheduled(Queue):
+    """Where recurring messages wait for their next time: in the log, with no consumer."""
+
+    kind = SCHEDULED
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__(number, name, redelivery_limit=-1, messages_max=0)
+
+    @property
+    def definition(self) -> Definition:
+        """How the log knows it."""
+        return Definition(self.number, SCHEDULED, self.name)
 
 
 class Subscription(Place):
@@ -118,6 +199,7 @@ class Subscription(Place):
     ) -> None:
         super().__init__(definition.number, definition.name)
         self.topic = topic
+        self.control = topic.control
         text = definition.topic_string or topic.string
         self.pattern = Pattern(text, Scheme(definition.scheme or Scheme.TOPIC), NO_LIMITS)
         self.queue = queue
@@ -125,12 +207,19 @@ class Subscription(Place):
         self.missed = 0
         """Publications that its queue had no room for."""
         self.redefine(definition)
+        if self.is_shared:
+            self.line.tracks = Tracks(self.line)
+        self.take_over()
+        self.is_removed = False
+        self._is_durable = is_durable
+
+    def take_over(self) -> None:
+        """Have what its topic object has now."""
+        topic = self.topic
         self.redelivery_limit = topic.redelivery_limit
         self.redelivery_delay_ms = topic.redelivery_delay_ms
         self.dead_letter = topic.dead_letter
         self.expired_to = topic.expired_to
-        self.is_removed = False
-        self._is_durable = is_durable
 
     def redefine(self, definition: Definition) -> None:
         """What it chooses from now on; what waits stays."""
@@ -180,7 +269,7 @@ class Subscription(Place):
 
     def detach(self, consumer: Consumer) -> None:
         """The subscriber goes; a durable subscription stays."""
-        self.consumers.remove(consumer)
+        self._gone(consumer)
 
 
 class Topic:
@@ -193,6 +282,7 @@ class Topic:
         self.number = number
         self.name = name
         self.string = string or name
+        self.control = Control()
         self.persistent_delivery: Delivery | None = None
         self.non_persistent_delivery: Delivery | None = None
         self.redelivery_limit = redelivery_limit
@@ -207,7 +297,7 @@ class Topic:
     def definition(self) -> Definition:
         """How the log knows it."""
         string = "" if self.string == self.name else self.string
-        return Definition(self.number, "topic", self.name, topic_string=string)
+        return self.control.define(Definition(self.number, "topic", self.name, topic_string=string))
 
     def durable(self, name: str) -> Subscription | None:
         """The durable subscription of that name at this very topic."""

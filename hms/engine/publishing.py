@@ -8,18 +8,20 @@ subscriptions use one queue or one has a correlation id, is a message of its own
 publication are one group, so after a crash everybody has it or nobody (PD-01, PD-03).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from field_buffer.packing import NODE_TOPIC, ROW, Row, slice_payloads
-from hms.engine.audience import audience_of, retained_at, room_in
+from hms.engine.audience import retained_at, room_in
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.copying import copies_of, record_of, stamped
+from hms.engine.delays import due_times, stamped_with_time
 from hms.engine.effects import Effects
 from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages
+from hms.engine.ordering.global_order import is_ordered, stamped_with_clock
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.retaining import retain
-from hms.engine.sessions import PendingBatch, Producer
+from hms.engine.sessions import PendingBatch
 from hms.engine.state import State
 from hms.engine.topics import Delivery, TopicNode
 from hms.records import Landing, Placement, Record, Sent, bitmap, sent
@@ -42,16 +44,21 @@ def store_publication(
     producer = batch.producer
     destination, node = producer.destination, producer.node
     assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018
-    audience = audience_of(state, producer.topic)
+    audience = state.space.audience(producer.topic, state.now_ms)
     pack, at = batch.pack, retained_at(rows)
-    if at is not None or _must_say(producer, audience):
+    if at is not None or audience.must_be_told or producer.topic != destination.name:
         rows, pack = stamped(rows, pack, {NODE_TOPIC: producer.topic})
+    due = due_times(rows, batch.first_id, batch.timestamp_ms)
+    if due:
+        rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
+    if is_ordered(pack, batch.count):
+        rows, pack = stamped_with_clock(state, rows, pack)
     messages = messages_of(state, batch, rows, pack)
     destination.sent += batch.count
     node.used_ms = state.now_ms
-    out = _FanOut(state, batch, messages, fx)
-    for subscription in audience:
-        out.give(subscription)
+    out = _FanOut(state, batch, due, messages, fx)
+    for subscription, chosen in audience.choose(messages):
+        out.give(subscription, chosen)
     if at is not None:
         out.retain(node, messages[at])
     if batch.is_persistent:
@@ -70,8 +77,12 @@ def messages_of(
     messages = make_messages(
         rows, payloads, batch.first_id, first_seq, batch.timestamp_ms, batch.is_persistent
     )
+    if state.files.since_ms:
+        messages = state.files.watched(messages)
     is_early = batch.first_id + batch.count > state.ids.safe_below
-    if not batch.is_persistent and (batch.producer.session.is_transacted or is_early):
+    target = batch.producer.destination
+    is_logged = batch.is_persistent and (isinstance(target, Topic) or target.is_durable)
+    if not is_logged and (batch.producer.session.is_transacted or is_early):
         for message in messages:
             message.slot = OF_COMMIT
     return messages
@@ -103,13 +114,6 @@ def record_of_batch(
     return sent(head, landing)
 
 
-def _must_say(producer: Producer, audience: Sequence[Subscription]) -> bool:
-    """Whether a message has to say its topic: somebody would not know it otherwise."""
-    if producer.topic != producer.destination.name:
-        return True
-    return any(s.pattern.is_wildcard or s.queue is not None for s in audience)
-
-
 def _land(state: State, messages: Sequence[StoredMessage]) -> Landing | None:
     """The log has to keep those of the messages that a place holds."""
     offsets = offsets_of(messages, ROW.size * len(messages))
@@ -121,53 +125,58 @@ class _FanOut:
     """Gives the messages of one batch to one subscription after the other."""
 
     def __init__(
-        self, state: State, batch: PendingBatch, messages: list[StoredMessage], fx: Effects
+        self,
+        state: State,
+        batch: PendingBatch,
+        due: Mapping[int, int],
+        messages: list[StoredMessage],
+        fx: Effects,
     ) -> None:
         self._state = state
+        self._due = due
         self._uid = batch.producer.session.connection.uid
         self._topic = batch.producer.topic
         self._is_persistent = batch.is_persistent
         self._delivery = state.space.delivery(self._topic, is_persistent=batch.is_persistent)
         self._messages = messages
         self._fx = fx
-        self._chosen: dict[str, list[bool] | None] = {}
-        """By the text of a selector, which is asked once however many have it."""
         self._queues: set[int] = set()
         self.placements: list[Placement] = []
         self.touched: list[Queue | Subscription] = []
         self.records: list[Record] = []
 
-    def give(self, subscription: Subscription) -> None:
-        """What it chooses, to it or into its queue."""
+    def give(self, subscription: Subscription, chosen: list[StoredMessage]) -> None:
+        """What it chose, to it or into its queue."""
         if subscription.is_local(self._uid):
             return
-        text = subscription.definition.selector
-        if text not in self._chosen:
-            self._chosen[text] = subscription.chooses(self._messages)
-        flags = self._chosen[text]
-        chosen = self._messages
-        if flags is not None:
-            chosen = [m for m, is_it in zip(chosen, flags, strict=True) if is_it]
-        if not chosen:
-            return
-        if subscription.queue is None:
-            self._put(subscription, chosen, is_logged=subscription.is_durable)
-        else:
-            self._give_queue(subscription, subscription.queue, chosen)
-
-    def _give_queue(
-        self, subscription: Subscription, queue: Queue, chosen: list[StoredMessage]
-    ) -> None:
-        fitting = chosen if self._must_take(subscription) else chosen[: room_in(queue)]
-        subscription.missed += len(chosen) - len(fitting)
+        fitting = self._fitting(subscription, chosen)
         if not fitting:
             return
+        if subscription.queue is None:
+            self._put(subscription, fitting, is_logged=subscription.is_durable)
+        else:
+            self._give_queue(subscription, subscription.queue, fitting)
+
+    def _fitting(
+        self, subscription: Subscription, chosen: list[StoredMessage]
+    ) -> list[StoredMessage]:
+        """Those for which there is room; the others are missed, and counted."""
+        place = subscription.queue or subscription
+        if not place.control.is_guarded or self._must_take(subscription):
+            return chosen
+        fitting = chosen[: room_in(place, [m.length for m in chosen])]
+        subscription.missed += len(chosen) - len(fitting)
+        return fitting
+
+    def _give_queue(
+        self, subscription: Subscription, queue: Queue, fitting: list[StoredMessage]
+    ) -> None:
         if subscription.definition.correlation_id or queue.number in self._queues:
             self._copy(subscription, queue, fitting)
             return
         self._queues.add(queue.number)
         self._put(queue, fitting, is_logged=True)
-        queue.offer(fitting)
+        queue.offer(awake(fitting, self._due))
 
     def _must_take(self, subscription: Subscription) -> bool:
         if self._delivery is Delivery.ALLDUR:
@@ -177,7 +186,7 @@ class _FanOut:
     def _put(
         self, place: Queue | Subscription, chosen: list[StoredMessage], *, is_logged: bool
     ) -> None:
-        add_to(self._state, place, chosen)
+        add_to(self._state, place, chosen, self._due)
         self.touched.append(place)
         if is_logged and self._is_persistent:
             hold(chosen, place.number)
@@ -193,11 +202,14 @@ class _FanOut:
         """Messages of their own, as another subscription's are in the same queue, or as they carry
         another correlation id (SU-18)."""
         copies = copies_of(self._state, chosen, subscription, self._topic, self._fx)
-        add_to(self._state, queue, copies)
-        queue.offer(copies)
+        due = {
+            c.id: self._due[m.id] for c, m in zip(copies, chosen, strict=True) if m.id in self._due
+        }
+        add_to(self._state, queue, copies, due)
+        queue.offer(awake(copies, due))
         self.touched.append(queue)
         if self._is_persistent:
-            self.records.append(record_of(self._state, queue, copies))
+            self.records.append(record_of(self._state, queue, copies, due))
 
     def retain(self, node: TopicNode[StoredMessage], message: StoredMessage) -> None:
         """From now on the topic's retained publication."""
@@ -208,8 +220,26 @@ class _FanOut:
         self.records += replaced
 
 
-def add_to(state: State, place: Queue | Subscription, messages: list[StoredMessage]) -> None:
-    """Messages begin to wait at a place."""
-    before = place.line.size_bytes
-    place.line.add(messages)
-    state.waiting_bytes += place.line.size_bytes - before
+def add_to(
+    state: State,
+    place: Queue | Subscription,
+    messages: list[StoredMessage],
+    due: Mapping[int, int],
+) -> None:
+    """Messages begin to wait at a place; due: those that wait for their time, by their ids."""
+    line, before = place.line, place.line.size_bytes
+    line.add(messages)
+    state.waiting_bytes += line.size_bytes - before
+    if due:
+        known_ms = line.delayed.next_ms()
+        for message in messages:
+            if message.id in due:
+                line.delay(message, due[message.id])
+        next_ms = line.delayed.next_ms()
+        if next_ms is not None and next_ms != known_ms:
+            state.wake_at(next_ms, place)
+
+
+def awake(messages: list[StoredMessage], due: Mapping[int, int]) -> list[StoredMessage]:
+    """Those that do not wait for their time."""
+    return [m for m in messages if m.id not in due] if due else messages

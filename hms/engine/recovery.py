@@ -7,16 +7,20 @@ a record can speak of messages that left before, and a message may be told of tw
 record and by a later MOVED one, of which the later counts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from field_buffer.packing import ROW
+from field_buffer.packing import KIND_FILE, ROW
 from hms.engine.blocks import hold, offsets_of
+from hms.engine.branches.records import RecoveredBranches
+from hms.engine.cluster.recovering import OffersFound
+from hms.engine.delays import due_times
 from hms.engine.line import Counters
-from hms.engine.messages import StoredMessage, make_messages
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.paging import page_out
 from hms.engine.places import Queue, Subscription
 from hms.engine.retaining import recover_retained
+from hms.engine.schedules import recover_schedules
 from hms.engine.state import State
 from hms.records import (
     Definition,
@@ -25,12 +29,16 @@ from hms.records import (
     Sent,
     Stay,
     bits,
+    decode_arrived,
     decode_definition,
     decode_dictionary,
     decode_group,
     decode_memory,
     decode_moved,
     decode_number,
+    decode_offer_ended,
+    decode_offered,
+    decode_peers,
     decode_ranges,
     decode_sent,
 )
@@ -65,6 +73,8 @@ class Recovery:
         self._state = state
         self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
         self._found: dict[int, _Found] = {}
+        self._branches = RecoveredBranches(state)
+        self._offers = OffersFound(state)
         self._apply: dict[int, Callable[[Payload, int], None]] = {
             RecordType.DEFINED: self._defined,
             RecordType.UNDEFINED: self._undefined,
@@ -80,6 +90,11 @@ class Recovery:
             RecordType.NODE: lambda _payload, _position: None,
             RecordType.MOVED: self._moved,
             RecordType.MEMORY: self._memory,
+            **self._branches.handlers,
+            RecordType.OFFERED: self._offered,
+            RecordType.ARRIVED: self._arrived,
+            RecordType.OFFER_ENDED: self._offer_ended,
+            RecordType.PEERS: lambda payload, _: state.moves.restore(decode_peers(payload)),
         }
 
     def apply(self, kind: int, payload: Payload, position: int = 0) -> None:
@@ -88,28 +103,39 @@ class Recovery:
         self._apply[kind](payload, position)
 
     def finish(self) -> None:
-        """What was out waits again; indexes and counters are those of a fresh node."""
+        """What was out waits again, unless a prepared branch has it; indexes and counters are those
+        of a fresh node."""
+        self._branches.read()
         for number, found in self._found.items():
             place = self._state.places.get(number)
             if place is not None:
                 self._fill(place, found)
         self._found.clear()
+        self._branches.finish()
         recover_retained(self._state)
+        recover_schedules(self._state)
 
     def _fill(self, place: Queue | Subscription, found: _Found) -> None:
         line = place.line
         for message_id in found.out:
-            deliveries, attempts = found.history.get(message_id, (0, 0))
-            found.history[message_id] = (deliveries + 1, attempts)
+            if self._branches.holds(place.number, message_id):
+                continue
+            if not self._offers.has(place.number, message_id):
+                deliveries, attempts = found.history.get(message_id, (0, 0))
+                found.history[message_id] = (deliveries + 1, attempts)
         messages = [*found.here.values(), *found.out.values()]
         messages.sort(key=lambda m: m.seq)
         line.add(messages)
         line.history.update(found.history)
         line.counters = Counters()
+        if line.tracks is not None:
+            self._state.order_clock = max(self._state.order_clock, line.tracks.clock)
         self._state.waiting_bytes += line.size_bytes
+        self._offers.fill(place, found.out)
         for message_id, due_ms in found.delayed.items():
             line.delay(found.here[message_id], due_ms)
             self._state.wake_at(due_ms, place)
+        self._branches.take(place, found.out)
 
     # one method per record type
 
@@ -135,14 +161,23 @@ class Recovery:
             state.redefine(known, definition)
         elif known is None and not state.space.defines(definition.number):
             state.define(definition)
+        elif definition.kind in ("queue", "topic"):
+            target = known if isinstance(known, Queue) else state.space.numbered(definition.number)
+            if target is not state.space.base:
+                state.reconfigure(target, definition)
 
     def _undefined(self, payload: Payload, _position: int) -> None:
-        place = self._state.places.get(decode_number(payload))
+        number, state = decode_number(payload), self._state
+        place = state.places.get(number)
         if isinstance(place, Subscription):
-            self._state.undefine(place)
-            found = self._found.pop(place.number, _Found())
-            for message in (*found.here.values(), *found.out.values()):
-                _let_go(message, place.number)
+            state.undefine(place)
+        elif place is not None:
+            state.undefine_destination(place)
+        elif state.space.defines(number):
+            state.undefine_destination(state.space.numbered(number))
+        found = self._found.pop(number, _Found())
+        for message in (*found.here.values(), *found.out.values()):
+            _let_go(message, number)
 
     def _sent(self, payload: Payload, position: int) -> None:
         record = decode_sent(payload)
@@ -156,14 +191,19 @@ class Recovery:
             record.timestamp_ms,
             is_persistent=True,
         )
+        if KIND_FILE in [row[5] for row in rows]:
+            messages = state.files.watched(messages)
         state.next_seq = max(state.next_seq, record.first_seq + record.message_count)
-        state.now_ms = max(state.now_ms, record.timestamp_ms)
+        if not record.is_forwarded:  # another node's clock may have said when that was sent
+            state.now_ms = max(state.now_ms, record.timestamp_ms)
         state.ids.recovered(record.first_message_id + record.message_count)
+        due = due_times(rows, record.first_message_id, record.timestamp_ms)
         for number, marks in record.placements:
             if number in state.places:
                 flags = bits(marks, record.message_count)
                 chosen = [m for m, is_here in zip(messages, flags, strict=True) if is_here]
                 self._hold(chosen, number)
+                self._delay(chosen, due, number)
         self._land(messages, ROW.size * record.message_count, position + record.pack_offset)
         self._remember(record)
 
@@ -171,6 +211,13 @@ class Recovery:
         found = self._found.setdefault(number, _Found())
         hold(messages, number)
         found.here.update([(m.id, m) for m in messages])
+
+    def _delay(
+        self, messages: Sequence[StoredMessage], due: Mapping[int, int], number: int
+    ) -> None:
+        if due:
+            found = self._found[number]
+            found.delayed.update((m.id, due[m.id]) for m in messages if m.id in due)
 
     def _land(self, messages: Sequence[StoredMessage], start: int, position: int) -> None:
         """Note where those lie that a place holds; the first one's bytes at position + start."""
@@ -180,7 +227,8 @@ class Recovery:
         if landing is not None:
             landing.landed(position)
             blocks = self._state.blocks
-            if blocks.live_bytes - blocks.paged_bytes > self._paging_bytes:
+            paged_bytes = blocks.paged_bytes - OVERHEAD_BYTES * blocks.paged_count
+            if blocks.live_bytes - paged_bytes > self._paging_bytes:
                 page_out(self._state, [m for m, _ in held])
 
     def _remember(self, record: Sent) -> None:
@@ -197,6 +245,8 @@ class Recovery:
         for one in kept:
             length = one.head_bytes + one.body_bytes
             message = _message(one, bytes(view[at : at + length]))
+            if one.kind == KIND_FILE:
+                message = self._state.files.watch(message)
             at += length
             messages.append(message)
             for stay in one.stays:
@@ -213,6 +263,7 @@ class Recovery:
         if before is not None:
             _let_go(before, stay.number)
         hold([message], stay.number)
+        self._offers.stays(stay, message.id)
         (found.out if stay.is_out else found.here)[message.id] = message
         if stay.deliveries or stay.attempts:
             found.history[message.id] = (stay.deliveries, stay.attempts)
@@ -220,7 +271,10 @@ class Recovery:
             found.delayed[message.id] = stay.due_ms
 
     def _memory(self, payload: Payload, _position: int) -> None:
-        self._state.memories.restore(decode_memory(payload))
+        content = decode_memory(payload)
+        self._state.memories.restore(content)
+        for xid in content.branches:
+            self._state.branches.remember(xid)
 
     def _delivered(self, payload: Payload, _position: int) -> None:
         _, found, ids = self._of(payload)
@@ -264,6 +318,38 @@ class Recovery:
             self._apply[record.type](record.parts[0], position + offset)
         if group.commit:
             self._state.memories.committed(group.client_uid, group.session, group.commit)
+
+    def _offered(self, payload: Payload, _position: int) -> None:
+        told = decode_offered(payload)
+        self._offers.numbered(told)
+        found = self._found.get(told.place, _Found())
+        for first, last in told.spans:
+            for message_id in range(first, last + 1):
+                message = found.here.pop(message_id, None)
+                if message is not None:
+                    found.out[message_id] = message
+                    self._offers.offered(told, message_id)
+
+    def _offer_ended(self, payload: Payload, _position: int) -> None:
+        told = decode_offer_ended(payload)
+        for number, message_id in self._offers.ended(told):
+            found = self._found.get(number, _Found())
+            message = found.out.pop(message_id, None)
+            if message is None:
+                continue  # it was accepted, and has left
+            found.here[message_id] = message
+            if told.is_redelivered:
+                deliveries, attempts = found.history.get(message_id, (0, 0))
+                found.history[message_id] = (deliveries + 1, attempts)
+
+    def _arrived(self, payload: Payload, _position: int) -> None:
+        told = decode_arrived(payload)
+        self._state.now_ms = max(self._state.now_ms, told.at_ms)
+        accepted = told.is_accepted
+        self._state.moves.answered(told.source, told.store, told.offer, is_accepted=accepted)
+        found = self._found.get(told.place)
+        if found is not None:
+            found.history.update({id_: (n, failed) for id_, n, failed in told.returned})
 
     def _reserved(self, payload: Payload, _position: int) -> None:
         self._state.ids.recovered(decode_number(payload))

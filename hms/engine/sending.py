@@ -3,28 +3,50 @@
 from field_buffer.catalogue import (
     InvalidArgument,
     MessageTooLarge,
-    NotSupported,
-    QueueFull,
+    NodeFull,
+    NodeQuota,
     SendInDoubt,
     TooManyRequests,
+    TransactionRolledBack,
     TransactionTooLarge,
 )
-from field_buffer.packing import HEAD_BYTES_MAX, KIND_NONE, ROW, Row, unpack_rows
+from field_buffer.packing import (
+    HEAD_BYTES_MAX,
+    KIND_COMPRESSED,
+    KIND_FILE,
+    KIND_NONE,
+    ROW,
+    Row,
+    unpack_rows,
+)
 from hms.engine.audience import check_publication, record_bytes
+from hms.engine.blocked import Obstacle, Waiting
 from hms.engine.blocks import hold, offsets_of
+from hms.engine.delays import check_delay, due_times, stamped_with_time
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Confirm, Effects
+from hms.engine.files import check_files
+from hms.engine.limits import (
+    check_batch,
+    check_rows,
+    make_room,
+    memory_obstacle,
+    obstacle_to,
+)
 from hms.engine.numbering import Taken
-from hms.engine.paging import memory_bytes, page_out_new
+from hms.engine.ordering.checking import check_ordering
+from hms.engine.ordering.global_order import is_ordered, stamp_bytes, stamped_with_clock
+from hms.engine.paging import check_memory, page_out_new
 from hms.engine.places import Queue, Topic
 from hms.engine.publishing import (
     Stored,
     add_to,
+    awake,
     messages_of,
     record_of_batch,
     store_publication,
 )
-from hms.engine.sessions import Connection, PendingBatch, Producer, Session
+from hms.engine.sessions import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.records import MESSAGES_PER_BATCH_MAX, Placement, group
 
@@ -59,30 +81,97 @@ def send(
     if count > MESSAGES_PER_BATCH_MAX:
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
     rows = unpack_rows(pack, count)
-    _check_rows(state, rows)
-    if isinstance(producer.destination, Queue):
-        _check_room(state, producer.destination, rows, is_persistent)
-    else:
-        check_publication(state, producer, rows, pack, is_persistent)
+    if check_values(state, rows):
+        check_files(state, rows, pack, is_persistent)
+    check_rows(producer, rows)
+    check_ordering(producer.destination, rows, pack)
+    one = _Send(producer, correlation, first_sequence, rows, is_persistent, pack)
     if session.is_transacted:
-        _check_transaction(state, session, len(pack) + BATCH_BYTES)
-    first_id = state.take_ids(count, fx)
-    taken = Taken(first_id, state.now_ms, count)
-    batch = PendingBatch(producer, first_id, count, state.now_ms, is_persistent, pack)
-    if session.is_transacted:
-        session.pending_sends.append(batch)
-        session.pending_bytes += _record_bytes(state, batch)
-    else:
-        records, touched, messages = store_batch(state, batch, rows, first_sequence, fx)
+        one.check(state)
+        check_batch(producer, session.work, count, len(pack))
+        _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
+        one.join(state, fx)
+    elif not state.is_guarded:
+        one.check(state)
+        one.take(state, fx)
+    elif not state.blocked.must_wait(state, one):
+        one.take(state, fx)
+
+
+class _Send(Waiting):
+    """A batch that is to be stored, now or when there is room (F-C11)."""
+
+    __slots__ = ("_first_sequence", "_is_persistent", "_pack", "_rows", "_sender")
+
+    def __init__(
+        self,
+        producer: Producer,
+        correlation: int,
+        first_sequence: int,
+        rows: list[Row],
+        is_persistent: bool,
+        pack: memoryview,
+    ) -> None:
+        super().__init__(producer.session, producer, correlation, (producer.key,), len(pack))
+        self._sender = producer
+        self._first_sequence = first_sequence
+        self._rows = rows
+        self._is_persistent = is_persistent
+        self._pack = pack
+
+    def obstacle(self, state: State) -> Obstacle | None:
+        """A limit, a pause or the node's memory."""
+        found = obstacle_to(state, self._sender, self._rows)
+        if found is None:
+            try:
+                self.check(state)
+            except (NodeFull, NodeQuota) as fault:
+                found = memory_obstacle(state, fault)
+                if found is None:
+                    raise
+        return found
+
+    def check(self, state: State) -> None:
+        """Refuse what would not fit into memory, or would not reach whom it has to reach."""
+        rows, is_persistent = self._rows, self._is_persistent
+        if isinstance(self._sender.destination, Queue):
+            can_page = is_persistent and self._sender.destination.is_durable
+            check_memory(state, rows, can_page)
+        else:
+            check_publication(state, self._sender, rows, self._pack, is_persistent)
+
+    def take(self, state: State, fx: Effects) -> None:
+        """Store it, and confirm it."""
+        producer, batch = self._sender, self._batch(state, fx)
+        taken = Taken(batch.first_id, state.now_ms, batch.count)
+        sequence = self._first_sequence
+        records, touched, messages = store_batch(state, batch, self._rows, sequence, fx)
         if len(records) > 1:
             records = [group(0, 0, 0, state.now_ms, records)]
         fx.records += records
-        producer.memory.remember(first_sequence, taken, state.settings.frames_in_flight_max)
+        producer.memory.remember(sequence, taken, state.settings.frames_in_flight_max)
         for place in touched:
             dispatch(state, place, fx)
-        if is_persistent:
+        if state.is_guarded:
+            make_room(state, touched, fx)
+        if self._is_persistent:
             page_out_new(state, messages, touched)
-    fx.out.append(Confirm(connection.number, correlation, *taken))
+        fx.out.append(Confirm(self.session.connection.number, self.correlation, *taken))
+
+    def join(self, state: State, fx: Effects) -> None:
+        """Put it into the session's transaction, and confirm that."""
+        batch, work = self._batch(state, fx), self.session.work
+        work.sends.append(batch)
+        work.size_bytes += _record_bytes(state, batch)
+        taken = Taken(batch.first_id, state.now_ms, batch.count)
+        fx.out.append(Confirm(self.session.connection.number, self.correlation, *taken))
+
+    def _batch(self, state: State, fx: Effects) -> PendingBatch:
+        count = len(self._rows)
+        first_id = state.take_ids(count, fx)
+        return PendingBatch(
+            self._sender, first_id, count, state.now_ms, self._is_persistent, self._pack
+        )
 
 
 def _repeated(producer: Producer, first_sequence: int, count: int) -> Taken | None:
@@ -120,68 +209,66 @@ def store_batch(
 def _store_in_queue(
     state: State, batch: PendingBatch, queue: Queue, rows: list[Row], first_sequence: int
 ) -> Stored:
-    messages = messages_of(state, batch, rows, batch.pack)
-    add_to(state, queue, messages)
-    queue.offer(messages)
-    if not batch.is_persistent:
+    pack, due = batch.pack, due_times(rows, batch.first_id, batch.timestamp_ms)
+    if due:
+        rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
+    if is_ordered(pack, batch.count):
+        rows, pack = stamped_with_clock(state, rows, pack)
+    messages = messages_of(state, batch, rows, pack)
+    add_to(state, queue, messages, due)
+    queue.offer(awake(messages, due))
+    if not (batch.is_persistent and queue.is_durable):
         return Stored([], [queue], messages)
     hold(messages, queue.number)
     landing = state.blocks.add(messages, offsets_of(messages, ROW.size * batch.count))
     where, first = [Placement(queue.number, b"")], messages[0].seq
-    record = record_of_batch(batch, where, batch.pack, first_sequence, first, landing)
+    record = record_of_batch(batch, where, pack, first_sequence, first, landing)
     return Stored([record], [queue], messages)
 
 
-def _check_rows(state: State, rows: list[Row]) -> None:
-    """Bad values are refused before anything is changed."""
-    limit = state.settings.message_bytes_max
+def check_values(state: State, rows: list[Row]) -> bool:
+    """Bad values are refused before anything is changed; whether there are files among them."""
+    limit, has_files = state.settings.message_bytes_max, False
     for row in rows:
         if row[0] + row[1] > limit:
             raise MessageTooLarge(size=row[0] + row[1], limit=limit)
         if row[0] > HEAD_BYTES_MAX:
             raise MessageTooLarge(size=row[0], limit=HEAD_BYTES_MAX)
         if row[3]:
-            raise NotSupported(
-                feature="a delivery delay", instead="Send the message when it is due."
-            )
+            check_delay(row)
         if row[4] > PRIORITY_MAX:
             raise InvalidArgument(what="priority", detail=f"{row[4]} is not between 0 and 9")
         if row[2] > TTL_MS_MAX:
             raise InvalidArgument(what="ttl", detail=f"{row[2]} ms are more than a hundred years")
-        if row[5] > KIND_NONE:
-            raise InvalidArgument(what="kind of body", detail=f"{row[5]} is not between 0 and 6")
+        if row[5] >= KIND_FILE:
+            has_files = _check_kind(row[5]) or has_files
+    return has_files
 
 
-def _check_room(state: State, queue: Queue, rows: list[Row], is_persistent: bool) -> None:
-    count = len(rows)
-    state.check_memory(memory_bytes(state, rows, is_persistent))
-    if queue.messages_max:
-        waiting = queue.line.waiting_count + queue.line.out_count
-        if waiting + count > queue.messages_max:
-            raise QueueFull(
-                kind="queue",
-                destination=queue.name,
-                count=waiting,
-                limit=queue.messages_max,
-                key="max_messages",
-            )
+def _check_kind(kind: int) -> bool:
+    """Whether it is a file's."""
+    if kind & ~KIND_COMPRESSED > KIND_NONE or kind == KIND_FILE | KIND_COMPRESSED:
+        raise InvalidArgument(what="kind of body", detail=f"{kind} is not known")
+    return kind == KIND_FILE
 
 
 def _record_bytes(state: State, batch: PendingBatch) -> int:
     """What a batch of a transaction takes in its record."""
     if isinstance(batch.producer.destination, Queue):
-        return len(batch.pack) + BATCH_BYTES
+        return len(batch.pack) + BATCH_BYTES + stamp_bytes(batch.pack, batch.count)
     return record_bytes(state, batch.producer, batch.count, len(batch.pack))
 
 
-def transaction_bytes(state: State, session: Session) -> int:
-    """What a session's transaction would take in its record now."""
-    sends = sum(_record_bytes(state, batch) for batch in session.pending_sends)
-    return sends + ACKNOWLEDGED_BYTES * len(session.acknowledged)
+def transaction_bytes(state: State, work: Work) -> int:
+    """What a transaction would take in its record now."""
+    sends = sum(_record_bytes(state, batch) for batch in work.sends)
+    return sends + ACKNOWLEDGED_BYTES * len(work.acknowledged)
 
 
-def _check_transaction(state: State, session: Session, size: int) -> None:
-    size += session.pending_bytes
+def _check_transaction(state: State, work: Work, size: int) -> None:
+    if work.is_over:
+        raise TransactionRolledBack(reason="its branch was rolled back before this was sent")
+    size += work.size_bytes
     limit = state.settings.transaction_bytes_max
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)

@@ -15,6 +15,8 @@ class Connection:
     """A client that said hello. number: the node's; uid: the client's own, over reconnects."""
 
     def __init__(self, number: int, uid: int, client_id: str = "", user: str = "") -> None:
+        self.request_timeout_ms = 0
+        """How long its client waits for an answer; 0: it did not say."""
         self.number = number
         self.uid = uid
         self.client_id = client_id
@@ -26,8 +28,35 @@ class Connection:
         """Destinations, by kind and name, of whose consumers it is told."""
 
 
+class Work:
+    """What a transaction holds until it ends: of a session, or of a branch that several sessions
+    share. is_over: it was rolled back, nothing more may join it."""
+
+    __slots__ = ("acknowledged", "is_over", "sends", "size_bytes")
+
+    def __init__(self, *, is_over: bool = False) -> None:
+        self.sends: list[PendingBatch] = []
+        self.acknowledged: list[tuple[Queue | Subscription, StoredMessage]] = []
+        """Acknowledged in it, so still out."""
+        self.size_bytes = 0
+        self.is_over = is_over
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a commit would change anything."""
+        return bool(self.sends or self.acknowledged)
+
+    def clear(self) -> None:
+        """It has ended, and what comes belongs to the next one."""
+        self.sends, self.acknowledged, self.size_bytes = [], [], 0
+
+
 class Session:
-    """A unit of work (F-A4). ack_mode 3 is NONE: what is delivered counts as acknowledged."""
+    """A unit of work (F-A4). ack_mode 3 is NONE: what is delivered counts as acknowledged.
+
+    is_xa: it can work in branches of distributed transactions; is_transacted holds while it does,
+    and `work` is then that of the branch whose packed xid is `xid` (F-B6).
+    """
 
     def __init__(self, connection: Connection, handle: int, ack_mode: int, kind: str) -> None:
         self.connection = connection
@@ -35,16 +64,10 @@ class Session:
         self.ack_mode = ack_mode
         self.is_transacted = kind == "transacted"
         self.is_asynchronous = kind == "asynchronous"
+        self.is_xa = kind == "xa"
         self.consumers: list[Consumer] = []
-        self.pending_sends: list[PendingBatch] = []
-        self.pending_bytes = 0
-        self.acknowledged: list[tuple[Queue | Subscription, StoredMessage]] = []
-        """In a transaction: acknowledged in it, so still out."""
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a commit would change anything."""
-        return bool(self.pending_sends or self.acknowledged)
+        self.work = Work()
+        self.xid = b""
 
 
 class Producer:
@@ -60,6 +83,11 @@ class Producer:
         self.topic = ""
         self.node: TopicNode[StoredMessage] | None = None
         """Where it publishes, of a topic's producer."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What its sends stand in line for."""
+        return ("topic", self.topic) if self.topic else ("queue", self.destination.name)
 
 
 class Consumer:

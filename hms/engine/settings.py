@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from hms.engine.cluster.settings import ClusterSettings
+from hms.engine.control import NO_LIMITS, Limits
+from hms.engine.ordering.sort import SortSettings
+from hms.engine.plans import NO_CALENDAR, Calendar
+
 DEAD_LETTER_QUEUE = "HMS.DLQ"
+REPLAY_QUEUE = "HMS.REPLAY"
+"""Where a node keeps how far replays into it have come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,21 @@ class DestinationSettings:
     persistent_delivery: str = ""
     non_persistent_delivery: str = ""
     """Of a topic: a Delivery; "" is as the topic above has it."""
+    bytes_max: int = 0
+    message_bytes_max: int = 0
+    producers_max: int = 0
+    active_max: int = 0
+    """Of a queue: so many consumers get messages at once; 0 any number (F-C13)."""
+    backups_max: int = 0
+    """So many more wait to take over from one of those."""
+    limit_behavior: str = "REJECT_NEWEST"
+    export_name: str = ""
+    sort: SortSettings | None = None
+    """Of a queue: the property that orders what waits (F-C15)."""
+    is_gathering: bool = False
+    """Groups are gathered to lists (F-C17)."""
+    group_life_ms: int = -1
+    """How long a list may wait to be whole; -1 for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +59,7 @@ class SubscriptionSettings:
     queue: str = ""
     correlation_id: str = ""
     retained: str = "ALL"
+    sort: SortSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +96,23 @@ class EngineSettings:
     topic_levels_max: int = 256
     retained_max: int = 100_000
     retained_bytes_max: int = 256 << 20
+    limits: Limits = NO_LIMITS
+    """Of all destinations together (F-C11)."""
+    paged_max: int = 4_000_000
+    """So many messages may wait whose bodies are in the log only; each takes some memory."""
+    blocked_ms_max: int = 200_000
+    """A send waits no longer for room, nor longer than its own client does."""
+    blocked_bytes_max: int = 64 << 20
+    """What all sends that wait for room may take."""
+    is_auto: bool = False
+    """Whether a queue is made by its first use (F-C5), and stays until it was idle so long."""
+    auto_idle_ms: int = 600_000
+    schedules_max: int = 100_000
+    file_life_ms: int = 86_400_000
+    """How long a file is kept that no message names."""
+    calendar: Calendar = NO_CALENDAR
+    """Knows cron expressions and time zones."""
     destinations: tuple[DestinationSettings, ...] = field(default=())
     subscriptions: tuple[SubscriptionSettings, ...] = field(default=())
+    cluster: ClusterSettings | None = None
+    """The other nodes that this one acts with; None: it is alone."""

@@ -9,13 +9,14 @@ LOST           nobody knows, the consumer is gone: redelivered is set, no attemp
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from field_buffer.catalogue import TransactionTooLarge
 from hms.engine.deadletters import DeadReason, keep, target_of
 from hms.engine.dispatch import acknowledge, dispatch, write_ranges
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
+from hms.engine.ordering.tracks import Tracks
 from hms.engine.places import Queue, Subscription
 from hms.engine.sending import ACKNOWLEDGED_BYTES
 from hms.engine.sessions import Consumer
@@ -46,8 +47,21 @@ def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[Store
         else:
             ids = [i for i in out if first <= i <= last]
         found += [out.pop(i) for i in ids]
+    tracks = consumer.place.line.tracks
+    if tracks is not None and tracks.gathering is not None:
+        found = _whole_lists(tracks, out, found)
     consumer.out_bytes -= sum([m.length for m in found])
     return found
+
+
+def _whole_lists(
+    tracks: Tracks, out: dict[int, StoredMessage], found: list[StoredMessage]
+) -> list[StoredMessage]:
+    """With each message the others of its list: it is settled as one (F-C17)."""
+    by_id = {m.id: m for m in found}
+    wanted = dict.fromkeys(i for m in found for i in (tracks.whole(m) or (m.id,)))
+    by_id |= {i: out.pop(i) for i in wanted if i in out}
+    return [by_id[i] for i in wanted if i in by_id]
 
 
 def acknowledge_out(
@@ -56,13 +70,19 @@ def acknowledge_out(
     """Acknowledge ranges of ids; in a transacted session as part of the transaction."""
     session = consumer.session
     if session.is_transacted:
-        size = session.pending_bytes + ACKNOWLEDGED_BYTES * len(consumer.out)
+        work = session.work
+        if work.is_over:  # its branch was rolled back: what it still takes comes back
+            messages = take_out(consumer, spans)
+            give_back(state, consumer.place, messages, Return.FAILED, fx)
+            dispatch(state, consumer.place, fx)
+            return len(messages)
+        size = work.size_bytes + ACKNOWLEDGED_BYTES * len(consumer.out)
         limit = state.settings.transaction_bytes_max
         if size > limit:
             raise TransactionTooLarge(size=size, limit=limit)
         messages = take_out(consumer, spans)
-        session.acknowledged += [(consumer.place, m) for m in messages]
-        session.pending_bytes += ACKNOWLEDGED_BYTES * len(messages)
+        work.acknowledged += [(consumer.place, m) for m in messages]
+        work.size_bytes += ACKNOWLEDGED_BYTES * len(messages)
         return len(messages)
     messages = take_out(consumer, spans)
     if messages:
@@ -94,7 +114,8 @@ def give_back(
     if isinstance(place, Subscription) and place.is_removed:
         _drop(state, place, messages)
         return
-    again = [m for m in messages if _put_back(state, place, m, how, delay_ms, fx)]
+    doomed = _doomed_lists(state, place, messages, how, fx)
+    again = [m for m in messages if _put_back(state, place, m, how, delay_ms, doomed, fx)]
     if how is not Return.LOST:
         kind = RecordType.RELEASED if how is Return.RELEASED else RecordType.FAILED
         write_ranges(state, place, kind, again, fx)
@@ -108,15 +129,17 @@ def _put_back(
     message: StoredMessage,
     how: Return,
     delay_ms: int,
+    doomed: Mapping[int, DeadReason],
     fx: Effects,
 ) -> bool:
-    """One message comes back; False when it has become a dead letter."""
+    """One message comes back; False when it has become a dead letter. doomed: those that become one
+    with others of their list."""
     deliveries, attempts = place.line.history.get(message.id, (0, 0))
     if how is not Return.RELEASED:
         deliveries += 1
     if how in (Return.FAILED, Return.REJECTED):
         attempts += 1
-        reason = _death(place, message, attempts, how)
+        reason = doomed.get(message.id) or _death(place, message, attempts, how)
         if reason is not None:
             _to_dead_letters(state, place, message, attempts, reason, fx)
             return False
@@ -127,6 +150,27 @@ def _put_back(
             return True
     place.line.put_back(message, deliveries, attempts)
     return True
+
+
+def _doomed_lists(
+    state: State,
+    place: Queue | Subscription,
+    messages: list[StoredMessage],
+    how: Return,
+    fx: Effects,
+) -> dict[int, DeadReason]:
+    """The messages of lists of which one is not tried again: they are whole, or dead letters. That
+    they failed is recorded at once, so that a crash in between leaves none of them behind."""
+    tracks = place.line.tracks
+    if tracks is None or tracks.gathering is None or how not in (Return.FAILED, Return.REJECTED):
+        return {}
+    doomed: dict[int, DeadReason] = {}
+    for message in messages:
+        reason = _death(place, message, place.line.attempts(message) + 1, how)
+        if reason is not None:
+            doomed |= dict.fromkeys(tracks.whole(message), reason)
+    write_ranges(state, place, RecordType.FAILED, [m for m in messages if m.id in doomed], fx)
+    return doomed
 
 
 def _death(
@@ -181,6 +225,20 @@ def bury_overdue(state: State, place: Queue | Subscription, fx: Effects) -> None
         if reason is not None:
             line.remove(message)
             _bury(state, place, message, attempts, reason, fx)
+
+
+def bury_incomplete(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """Lists that waited too long for what is missing, or can never be whole (F-C17)."""
+    tracks = place.line.tracks
+    if tracks is None or tracks.gathering is None:
+        return
+    for waiting in tracks.gathering.overdue(state.now_ms):
+        tracks.gathering.incomplete_count += 1
+        dead = [(message, place.line.attempts(message)) for message in waiting]
+        for message in waiting:
+            place.line.remove(message)
+        for message, attempts in dead:
+            _bury(state, place, message, attempts, DeadReason.GROUP_INCOMPLETE, fx)
 
 
 def _bury(

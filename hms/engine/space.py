@@ -7,6 +7,7 @@ that nobody ever reads.
 """
 
 from field_buffer.catalogue import DestinationKindMismatch, DestinationNotFound
+from hms.engine.choosing import Audience
 from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Retained, Subscription, Topic
 from hms.engine.settings import EngineSettings
@@ -20,6 +21,7 @@ from hms.engine.topics import (
     TopicNode,
     TopicObjects,
     TopicTree,
+    Wants,
     check_topic,
     is_given,
     join_topic,
@@ -30,6 +32,8 @@ from hms.engine.topics.strings import refused
 BASE_TOPIC = "HMS.BASE.TOPIC"
 RETAINED_PLACE = "HMS.RETAINED"
 _SHOWN = 255
+AUDIENCE_ENTRIES_MAX = 200_000
+"""So many subscriptions, counted for each topic that they are found for, are kept at hand."""
 
 
 class TopicSpace:
@@ -56,6 +60,8 @@ class TopicSpace:
         self.mortal: dict[int, Subscription] = {}
         """Those of them whose life ends."""
         self._named: dict[tuple[str, Scheme, str, bool], Subscription] = {}
+        self._audiences: dict[str, Audience] = {}
+        self._audience_entries = 0
 
     # topic objects
 
@@ -68,6 +74,16 @@ class TopicSpace:
         node = self.tree.node(topic.string, now_ms, is_known=True)
         node.objects += 1
         self.tree.touched(node, now_ms)
+
+    def undefine(self, topic: Topic, now_ms: int) -> None:
+        """A topic object counts no more; nobody subscribes by it."""
+        if self.topics.get(topic.name) is topic:
+            del self.topics[topic.name]
+        self.objects.remove(topic.string, topic)
+        node = self.tree.find(topic.string)
+        if node is not None:
+            node.objects -= 1
+            self.tree.touched(node, now_ms)
 
     def numbered(self, number: int) -> Topic:
         """A topic object by its number in the log; 0 is the node's own."""
@@ -117,6 +133,24 @@ class TopicSpace:
             raise DestinationKindMismatch(destination=name, kind="queue", wanted="topic")
         return join_topic(name, string, self._limits)
 
+    def audience(self, topic: str, now_ms: int) -> Audience:
+        """Who gets what comes now on a topic; the same as before until a subscription changes."""
+        found = self._audiences.get(topic)
+        if found is None or now_ms >= found.until_ms:
+            matching = self.index.match(topic)
+            wanting = [s for s in matching if s.wants is not Wants.REQUEST]
+            found = Audience([s for s in wanting if not s.is_over(now_ms)])
+            self._audience_entries += 1 + len(matching)
+            if self._audience_entries > AUDIENCE_ENTRIES_MAX:
+                self.changed()
+            self._audiences[topic] = found
+        return found
+
+    def changed(self) -> None:
+        """A subscription is not what it was."""
+        self._audiences.clear()
+        self._audience_entries = 0
+
     # who uses a topic
 
     def opened(self, topic: str, now_ms: int) -> TopicNode[StoredMessage]:
@@ -141,6 +175,7 @@ class TopicSpace:
         subscription.order = self._orders
         self.subscriptions[subscription.order] = subscription
         self.index.add(pattern, subscription.order, subscription)
+        self.changed()
         if subscription.ends_at_ms:
             self.mortal[subscription.order] = subscription
         if subscription.is_durable:  # in the log a new one may come before the end of the old one
@@ -155,6 +190,7 @@ class TopicSpace:
         del self.subscriptions[subscription.order]
         self.mortal.pop(subscription.order, None)
         self.index.remove(pattern, subscription.order)
+        self.changed()
         if self._named.get(subscription.key) is subscription:
             del self._named[subscription.key]
         subscription.topic.subscriptions.remove(subscription)

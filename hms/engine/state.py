@@ -1,7 +1,7 @@
 """All that the engine knows, and how it is found."""
 
 import heapq
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from field_buffer.catalogue import (
     DestinationKindMismatch,
@@ -9,16 +9,28 @@ from field_buffer.catalogue import (
     HandleUnknown,
     NodeFull,
 )
+from hms.engine.attributes import configure
+from hms.engine.blocked import Blocked
 from hms.engine.blocks import Blocks
+from hms.engine.branches.branch import Branches
+from hms.engine.branches.decisions import Decisions
+from hms.engine.cluster.moves import Moves
+from hms.engine.control import NO_LIMITS, Life
 from hms.engine.effects import Effects
+from hms.engine.files import Files
 from hms.engine.messages import StoredMessage
 from hms.engine.numbering import Memories, MessageIds
-from hms.engine.places import Queue, Retained, Subscription, Topic
+from hms.engine.places import SCHEDULED, Queue, Retained, Scheduled, Subscription, Topic
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.engine.space import BASE_TOPIC, RETAINED_PLACE, TopicSpace
 from hms.engine.topics import Delivery
 from hms.records import Definition, defined, reserved
+
+if TYPE_CHECKING:
+    from hms.engine.schedules import Schedules
+
+SCHEDULED_PLACE = "HMS.SCHEDULES"
 
 
 class InLimbo(NamedTuple):
@@ -41,6 +53,11 @@ class State:
         self.ids = MessageIds(settings.node_index)
         self.memories = Memories(settings.producers_remembered)
         self.blocks = Blocks()
+        self.order_clock = 0
+        """The last time that a message of a global order was stamped with."""
+        self.branches = Branches(settings.producers_remembered)
+        self.decisions = Decisions()
+        self.moves = Moves()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
         self.space = TopicSpace(settings, self.queues)
@@ -49,20 +66,37 @@ class State:
         """What the log knows by number; subscriptions that are not durable have none."""
         self.watchers: dict[tuple[str, str], dict[int, None]] = {}
         """Connections that are told of the consumers of a destination, by its kind and name."""
+        self.files = Files()
+        self.scheduled: Scheduled | None = None
+        self.schedules: Schedules | None = None
         self.sessions_open = 0
         self.definitions_bytes = 0
         self.waiting_bytes = 0
+        self.temporaries_made = 0
+        self.temporaries: dict[str, Queue] = {}
+        """Queues that connections made for themselves (F-C6); the log knows nothing of them."""
+        self.blocked = Blocked()
+        self.is_guarded = settings.limits != NO_LIMITS
+        """Whether a send has to look for limits and pauses: some destination has, or had, one."""
+        self.paged_like = b"", 0
+        """Head and length of the message whose body left memory last."""
         self.limbo: list[InLimbo] = []
         """Messages that wait for their bodies; whoever reads those takes them away."""
         self._wakes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
+        cluster = settings.cluster
+        self.global_queues = {} if cluster is None else {q.name: q for q in cluster.queues}
         self.configured = {(d.kind, d.name): d for d in settings.destinations}
 
     def wake_at(self, due_ms: int, place: Queue | Subscription) -> None:
         """Look at a place again at that time."""
         self._wakes += 1  # the order of the wishes, not of addresses, decides among equals (P3)
         heapq.heappush(self.due, (due_ms, self._wakes, place))
+
+    def is_global(self, queue: str) -> bool:
+        """Whether a queue is one queue with those of its name at other nodes (F-J4)."""
+        return queue in self.global_queues
 
     # time and numbers
 
@@ -92,8 +126,8 @@ class State:
 
     @property
     def resident_bytes(self) -> int:
-        """What waiting messages take in memory."""
-        return self.waiting_bytes - self.blocks.paged_bytes
+        """What waiting messages, and those of prepared branches, take in memory."""
+        return self.waiting_bytes - self.blocks.paged_bytes + self.branches.held_bytes
 
     def check_memory(self, size: int) -> None:
         """Refuse what would not fit."""
@@ -102,6 +136,15 @@ class State:
             raise NodeFull(used=self.resident_bytes, limit=limit, key="max_memory_bytes")
 
     # places
+
+    def destinations(self) -> list[Queue | Topic]:
+        """All queues and topic objects."""
+        return [*self.queues.values(), *self.topics.values()]
+
+    def every_place(self) -> list[Queue | Subscription]:
+        """All places where messages wait, those too that the log knows nothing of."""
+        passing = [s for s in self.space.subscriptions.values() if not s.is_durable]
+        return [*self.places.values(), *passing, *self.temporaries.values()]
 
     def destination(self, kind: str, name: str) -> Queue | Topic:
         """A queue or topic by kind and name."""
@@ -127,9 +170,18 @@ class State:
         self.definitions_bytes += definition.size_bytes
         if definition.kind == "queue":
             made = self._make_queue(definition)
-            self.queues[made.name] = self.places[made.number] = made
+            self.queues[made.name] = made
+            if made.number:
+                self.places[made.number] = made
+            self.guard(made)
         elif definition.kind == "topic":
-            self.space.define(self._make_topic(definition), self.now_ms)
+            topic = self._make_topic(definition)
+            self.space.define(topic, self.now_ms)
+            self.guard(topic)
+        elif definition.kind == SCHEDULED:
+            self.scheduled = self.places[definition.number] = Scheduled(
+                definition.number, definition.name
+            )
         elif definition.kind == "retained":
             self.space.place = self.places[definition.number] = Retained(
                 definition.number, definition.name
@@ -140,6 +192,19 @@ class State:
             subscription = Subscription(owner, definition, is_durable=True, queue=queue)
             self.space.add(subscription, self.now_ms)
             self.places[definition.number] = subscription
+
+    def guard(self, target: Queue | Topic) -> None:
+        """Sends look from now on, if the destination has a limit or is paused."""
+        self.is_guarded = self.is_guarded or target.control.is_guarded
+
+    def scheduled_place(self, fx: Effects) -> Scheduled:
+        """Where recurring messages wait for their next time; new when there was none before."""
+        if self.scheduled is None:
+            definition = Definition(self.take_number(), SCHEDULED, SCHEDULED_PLACE)
+            self.define(definition)
+            fx.records.append(defined(definition))
+        assert self.scheduled is not None
+        return self.scheduled
 
     def retained_place(self, fx: Effects) -> Retained:
         """Where retained publications stay; new when there was none before."""
@@ -156,9 +221,23 @@ class State:
         del self.places[subscription.number]
         self.definitions_bytes -= subscription.definition.size_bytes
 
+    def undefine_destination(self, target: Queue | Topic) -> None:
+        """A queue or topic is gone; nothing waits in it and nobody receives from it."""
+        target.control.end()
+        self.is_guarded = True
+        if target.number or isinstance(target, Topic):
+            self.definitions_bytes -= target.definition.size_bytes
+        if isinstance(target, Topic):
+            self.space.undefine(target, self.now_ms)
+        else:
+            if self.queues.get(target.name) is target:  # the log may tell of its heir before
+                del self.queues[target.name]
+            self.places.pop(target.number, None)
+
     def definitions(self) -> list[Definition]:
         """Every place that the log speaks of, topics and queues before the subscriptions."""
-        topics = [topic.definition for topic in self.topics.values()]
+        every = self.topics.values()
+        topics = [t.definition for t in every if t.control.life is not Life.TEMPORARY]
         places = [place.definition for place in self.places.values()]
         last = [d for d in places if d.kind == "subscription"]
         return [*topics, *(d for d in places if d.kind != "subscription"), *last]
@@ -167,6 +246,7 @@ class State:
         """What a durable subscription chooses, and where that goes, from now on."""
         subscription.redefine(definition)
         subscription.queue = self._queue_numbered(definition.queue)
+        self.space.changed()
 
     def _queue_numbered(self, number: int) -> Queue | None:
         found = self.places.get(number) if number else None
@@ -177,9 +257,8 @@ class State:
         if definition.name == BASE_TOPIC:
             self.space.base.number = definition.number
             return self.space.base
-        limit = self._limit(configured)
-        topic = Topic(definition.number, definition.name, limit, definition.topic_string)
-        self._configure(topic, configured)
+        topic = Topic(definition.number, definition.name, 0, definition.topic_string)
+        self._configure(topic, definition)
         if configured is not None:
             topic.persistent_delivery = _delivery(configured.persistent_delivery)
             topic.non_persistent_delivery = _delivery(configured.non_persistent_delivery)
@@ -187,21 +266,25 @@ class State:
 
     def _make_queue(self, definition: Definition) -> Queue:
         configured = self.configured.get(("queue", definition.name))
-        limit = self._limit(configured)
-        queue = Queue(definition.number, definition.name, limit, 0)
-        if definition.name == DEAD_LETTER_QUEUE:
-            queue.redelivery_limit = -1  # the end of the way
-        if configured is not None:
-            queue.messages_max = configured.messages_max
-        self._configure(queue, configured)
+        queue = Queue(definition.number, definition.name, 0, 0)
+        if definition.name != DEAD_LETTER_QUEUE:
+            queue.keep_order(configured)
+        self._configure(queue, definition)
         return queue
 
-    @staticmethod
-    def _configure(place: Queue | Topic, configured: DestinationSettings | None) -> None:
-        if configured is not None:
-            place.dead_letter = configured.dead_letter
-            place.redelivery_delay_ms = configured.redelivery_delay_ms
-            place.expired_to = configured.expired_to
+    def reconfigure(self, target: Queue | Topic, definition: Definition) -> None:
+        """What was set on a destination while the node ran holds from now on."""
+        self.definitions_bytes += definition.size_bytes - target.definition.size_bytes
+        self._configure(target, definition)
+        self.guard(target)
+        for one in target.subscriptions if isinstance(target, Topic) else ():
+            one.take_over()
+
+    def _configure(self, target: Queue | Topic, definition: Definition) -> None:
+        configured = self.configured.get((target.kind, target.name))
+        is_last = target.kind == "queue" and target.name == DEAD_LETTER_QUEUE  # the end of the way
+        limit = -1 if is_last else self._limit(configured)
+        configure(target, configured, definition, limit)
 
     def _limit(self, configured: DestinationSettings | None) -> int:
         if configured is None or configured.redelivery_limit is None:

@@ -10,6 +10,7 @@ from field_buffer.catalogue import (
     SubscriptionNotFound,
 )
 from field_buffer.errors import FieldValue
+from hms.engine.counting import describe_topic
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.places import Subscription
@@ -40,14 +41,19 @@ def topic_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]
     if node is None:
         raise DestinationNotFound(kind="topic", destination=name)
     nearest = state.space.objects.nearest(string) or state.space.base
-    return _describe_node(node) | {
-        "object": nearest.name,
-        "persistent_delivery": state.space.delivery(string, is_persistent=True).value,
-        "non_persistent_delivery": state.space.delivery(string, is_persistent=False).value,
-        "publishers": _publishers(state, node),
-        "matching_subscriptions": [s.name for s in state.space.index.match(string)],
-        "retained_message": _describe_retained(node.retained),
-    }
+    own = {} if topic_object is None else describe_topic(state, topic_object)
+    return (
+        _describe_node(node)
+        | own
+        | {
+            "object": nearest.name,
+            "persistent_delivery": state.space.delivery(string, is_persistent=True).value,
+            "non_persistent_delivery": state.space.delivery(string, is_persistent=False).value,
+            "publishers": _publishers(state, node),
+            "matching_subscriptions": [s.name for s in state.space.index.match(string)],
+            "retained_message": _describe_retained(node.retained),
+        }
+    )
 
 
 def clear_retained(state: State, arguments: Arguments, fx: Effects) -> int:

@@ -3,16 +3,18 @@
 A commit is one GROUP record, so it is in the log as a whole or not at all.
 """
 
-from field_buffer.catalogue import IllegalState, TransactionTooLarge
+from field_buffer.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
 from field_buffer.packing import unpack_rows
+from hms.engine.blocked import Obstacle, Waiting
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects, Reply
+from hms.engine.limits import keys_of, make_room, obstacle_to_commit
 from hms.engine.line import ids_of
 from hms.engine.messages import StoredMessage
 from hms.engine.paging import page_out_new
 from hms.engine.places import Queue, Subscription
 from hms.engine.sending import store_batch, transaction_bytes
-from hms.engine.sessions import Session
+from hms.engine.sessions import Session, Work
 from hms.engine.settling import Return, give_back, give_back_all
 from hms.engine.state import State
 from hms.records import Record, RecordType, group, ranges
@@ -28,35 +30,69 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
         fx.out.append(answer)
         return
     limit = state.settings.transaction_bytes_max
-    size = transaction_bytes(state, session)
+    size = transaction_bytes(state, session.work)
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
-    has_work = session.has_work
-    records, touched = _apply(state, session, fx)
-    if has_work:  # even when none of it is persistent: whoever gets no reply asks for the number
-        fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
-    fx.must_wait = True
-    state.memories.committed(connection.uid, session.handle, number)
-    for place in touched:
-        dispatch(state, place, fx)
-    fx.out.append(answer)
+    one = _Commit(session, correlation, number)
+    if state.is_guarded and one.keys and state.blocked.must_wait(state, one):
+        session.work = Work()  # what comes now belongs to the next transaction
+        return
+    one.take(state, fx)
 
 
-def _apply(
-    state: State, session: Session, fx: Effects
+class _Commit(Waiting):
+    """A transaction that takes effect, now or when there is room for what it sends (F-C11)."""
+
+    __slots__ = ("_number", "_work")
+
+    def __init__(self, session: Session, correlation: int, number: int) -> None:
+        work = session.work
+        super().__init__(session, None, correlation, keys_of(work), work.size_bytes)
+        self._work = work
+        self._number = number
+
+    def obstacle(self, state: State) -> Obstacle | None:
+        """A limit or a pause of one of its destinations."""
+        return obstacle_to_commit(state, self._work)
+
+    def take(self, state: State, fx: Effects) -> None:
+        """Make it effective, and answer."""
+        session, number = self.session, self._number
+        connection, has_work = session.connection, self._work.is_any
+        records, touched = take_effect(state, self._work, fx)
+        if has_work:  # even when none is persistent: whoever gets no reply asks for the number
+            fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
+        fx.must_wait = True
+        state.memories.committed(connection.uid, session.handle, number)
+        for place in touched:
+            dispatch(state, place, fx)
+        if state.is_guarded:
+            make_room(state, touched, fx)
+        fx.out.append(Reply(connection.number, self.correlation, value=True))
+
+    def give_up(self) -> None:
+        """It was not committed: it is open again, with what was done in it since."""
+        older, newer = self._work, self.session.work
+        older.sends += newer.sends
+        older.acknowledged += newer.acknowledged
+        older.size_bytes += newer.size_bytes
+        self.session.work = older
+
+
+def take_effect(
+    state: State, work: Work, fx: Effects
 ) -> tuple[list[Record], list[Queue | Subscription]]:
+    """What was sent begins to wait, what was acknowledged leaves; the records, which belong
+    together, and the places that want a dispatch."""
     records: list[Record] = []
     touched: dict[int, Queue | Subscription] = {}
-    for batch in session.pending_sends:
+    for batch in work.sends:
         rows = unpack_rows(batch.pack, batch.count)
         stored = store_batch(state, batch, rows, 0, fx)
         records += stored.records
         touched.update((id(place), place) for place in stored.touched)
         page_out_new(state, stored.messages, stored.touched)
-    by_place: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
-    for place, message in session.acknowledged:
-        by_place.setdefault(id(place), (place, []))[1].append(message)
-    for place, messages in by_place.values():
+    for place, messages in by_place(work):
         for message in messages:
             place.line.settle(message)
             state.waiting_bytes -= message.size_bytes
@@ -65,29 +101,38 @@ def _apply(
         if persistent and place.is_durable:
             spans = ids_of(persistent)
             records.append(ranges(RecordType.ACKNOWLEDGED, place.number, state.now_ms, spans))
-    _clear(session)
+        if place.line.tracks is not None:  # what waited for these may go out
+            touched[id(place)] = place
+    work.clear()
     return records, list(touched.values())
 
 
 def rollback(state: State, session: Session, correlation: int, fx: Effects) -> None:
     """Drop the sends, give the receipts back; what was acknowledged in it counts as an attempt."""
     require_transacted(session, "rollback")
-    places = undo(state, session, Return.FAILED, fx)
+    state.blocked.drop(TransactionRolledBack(reason="rollback() was called"), fx, session)
+    places = undo(state, session.work, Return.FAILED, fx)
     places += restart(state, session, fx)
     for place in dict.fromkeys(places):
         dispatch(state, place, fx)
     fx.out.append(Reply(session.connection.number, correlation))
 
 
-def undo(state: State, session: Session, how: Return, fx: Effects) -> list[Queue | Subscription]:
+def undo(state: State, work: Work, how: Return, fx: Effects) -> list[Queue | Subscription]:
     """End an open transaction without effect; the places that want a dispatch."""
-    by_place: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
-    for place, message in session.acknowledged:
-        by_place.setdefault(id(place), (place, []))[1].append(message)
-    _clear(session)
-    for place, messages in by_place.values():
+    taken = by_place(work)
+    work.clear()
+    for place, messages in taken:
         give_back(state, place, messages, how, fx, place.redelivery_delay_ms)
-    return [place for place, _ in by_place.values()]
+    return [place for place, _ in taken]
+
+
+def by_place(work: Work) -> list[tuple[Queue | Subscription, list[StoredMessage]]]:
+    """What a transaction has acknowledged, at each place."""
+    found: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
+    for place, message in work.acknowledged:
+        found.setdefault(id(place), (place, []))[1].append(message)
+    return list(found.values())
 
 
 def recover(state: State, session: Session, correlation: int, fx: Effects) -> None:
@@ -109,12 +154,9 @@ def restart(state: State, session: Session, fx: Effects) -> list[Queue | Subscri
 
 
 def require_transacted(session: Session, what: str) -> None:
-    """Refuse a transaction's call in another kind of session."""
+    """Refuse a transaction's call in another kind of session, or inside a branch (F-B6)."""
+    if session.is_xa:
+        detail = "an XA session's work ends with its distributed transaction"
+        raise IllegalState(what=what, detail=detail)
     if not session.is_transacted:
         raise IllegalState(what=what, detail="the session is not transacted")
-
-
-def _clear(session: Session) -> None:
-    session.pending_sends = []
-    session.acknowledged = []
-    session.pending_bytes = 0

@@ -5,6 +5,9 @@ Importing this package loads neither Spark nor Arrow; the functions do when they
 
 from typing import TYPE_CHECKING, Any
 
+from hms.history.archive import ArchiveReport, archive
+from hms.history.archive_read import archived_until, end_offset, first_offset, read
+from hms.history.census import Census, preview
 from hms.history.java import ensure_java
 from hms.history.replay import ReplayReport, replay
 from hms.history.report import EventCount, count_events
@@ -14,11 +17,19 @@ if TYPE_CHECKING:
     from hms.history.source import HmsDataSource
 
 __all__ = [
+    "ArchiveReport",
+    "Census",
     "EventCount",
     "HmsDataSource",
     "ReplayReport",
+    "archive",
+    "archived_until",
     "count_events",
+    "end_offset",
     "ensure_java",
+    "first_offset",
+    "preview",
+    "read",
     "register",
     "replay",
     "session",

@@ -4,113 +4,70 @@ They take an address and a directory. Who mounts them may put into click's conte
 that finds both in a configuration file, given its path: that is how --config works.
 """
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict
+import importlib
 from pathlib import Path
-from typing import Any
 
 import click
 
-from field_buffer.errors import HmsError
-from hms.history.replay import ReplayReport, replay
+from hms.history.command_options import CONFIG, JSON, PATH, TIMES, options, resolved, table, tell
 from hms.history.report import EventCount, count_events
 from hms.history.scope import parse_scope
 
-__all__ = ["history", "info_command", "replay_command"]
+__all__ = ["history", "info_command"]
 
-Resolve = Callable[[Path], tuple[str, Path]]
-"""The address of the node and the directory of its store, by the path of its configuration."""
-
-
-@click.group()
-def history() -> None:
-    """Read and replay what happened."""
-
-
-def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def add(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_SCOPE = _options(
-    click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        default="hms.conf",
-        envvar="HMS_CONFIG",
-        show_default=True,
-        help="Where --connect and --path come from when they are not given.",
+_COMMANDS = {
+    "report": ("hms.history.report_command:report_command", "Tables and curves of what happened."),
+    "archive": (
+        "hms.history.archive_command:archive_command",
+        "Archive what the log has sealed as Parquet.",
     ),
-    click.option("--path", help="The store's directory."),
-    click.option("--from", "from_", help="Beginning: ISO 8601 (UTC) or ms since 1970."),
-    click.option("--to", help="End, excluded."),
-    click.option("--selector", default="", help='Such as "Month > 4 AND JMSPriority = 9".'),
-    click.option("--json", "is_json", is_flag=True, help="Print JSON."),
-)
+    "replay": ("hms.history.replay_command:replay_command", "Send messages again, each once."),
+    "runs": ("hms.history.replay_command:runs_command", "Replays that a node knows."),
+}
+"""Loaded when they are used: module, function, and a line for the list."""
+
+
+class _Commands(click.Group):
+    """A group that loads the module of a command when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            own = super().get_command(ctx, name)
+            said = own.get_short_help_str() if own else _COMMANDS[name][1]
+            rows.append((name, said))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(cls=_Commands)
+def history() -> None:
+    """Read, report and replay what happened."""
 
 
 @history.command("info")
-@_SCOPE
+@options(CONFIG, PATH, *TIMES, JSON)
+@click.option("--selector", default="", help='Such as "Month > 4 AND JMSPriority = 9".')
 @click.option("--destination", default="", help="queue:NAME, topic:NAME or NAME; a comma list.")
 def info_command(config: Path, path: str | None, is_json: bool, **wanted: str | None) -> None:
     """Count what happened, by destination."""
     scope = parse_scope({name.rstrip("_"): value for name, value in wanted.items() if value})
-    counts = count_events(path or str(_resolved(config, "--path")[1]), scope)
-    click.echo(json.dumps([asdict(row) for row in counts]) if is_json else _table(counts))
+    counts = count_events(path or str(resolved(config, "--path")[1]), scope)
+    tell(counts, is_json=is_json, text=lambda: _text(counts))
 
 
-@history.command("replay")
-@_SCOPE
-@click.option("--connect", "address", help="Address of the node that takes the messages.")
-@click.option("--destination", required=True, help="Where they were sent to.")
-@click.option("--into", required=True, help="Where they go now: queue:NAME, topic:NAME or NAME.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second.")
-@click.option("--master", default="local[2]", show_default=True, help="Spark's master URL.")
-def replay_command(
-    config: Path, path: str | None, address: str | None, is_json: bool, **wanted: Any
-) -> None:
-    """Send messages of the history again, in their order, with what they carried.
-
-    Every run sends its whole window: a second run sends everything a second time.
-    """
-    if not (address and path):
-        found = _resolved(config, "--connect and --path")
-        address, path = address or found[0], path or str(found[1])
-    try:
-        report = replay(None, path, address=address, **wanted)
-    except HmsError as error:
-        for note in getattr(error, "__notes__", ()):
-            click.echo(note, err=True)
-        raise
-    click.echo(json.dumps(asdict(report)) if is_json else _sentence(report))
-
-
-def _resolved(config: Path, wanted: str) -> tuple[str, Path]:
-    resolve: Resolve | None = click.get_current_context().find_root().obj
-    if resolve is None:
-        raise click.UsageError(f"give {wanted}")
-    return resolve(config)
-
-
-def _sentence(report: ReplayReport) -> str:
-    if not report.rows:
-        return "Nothing in the history fits; nothing was sent."
-    offsets = f"offsets {report.first_offset} to {report.last_offset}"
-    return (
-        f"{report.sent} messages sent and confirmed ({offsets}) "
-        f"in {report.seconds:.1f} s, {report.rate:.0f} a second."
-    )
-
-
-def _table(counts: list[EventCount]) -> str:
+def _text(counts: list[EventCount]) -> str:
     if not counts:
         return "Nothing happened."
-    lines = [("destination", "event", "count")]
-    lines += [(f"{c.destination_kind}:{c.destination}", c.event, f"{c.count}") for c in counts]
-    name, event, count = (max(map(len, column)) for column in zip(*lines, strict=True))
-    return "\n".join(f"{a:{name}}  {b:{event}}  {c:>{count}}" for a, b, c in lines)
+    rows = [(f"{c.destination_kind}:{c.destination}", c.event, c.count) for c in counts]
+    return table(("destination", "event", "count"), rows)

@@ -1,31 +1,26 @@
 """Events: one row for each thing that happened to a message, decoded from the log's records.
 
 A record of the log tells of a whole batch or of ranges of messages; here it becomes one `Event` per
-message. The offset of an event is the log sequence number of its record plus its place in it, so
-every event has a number of its own, and a row that is read again has the number it had before.
-
-Place, name and time of what happened are the same for all messages of a record. So a record that
-nobody asked for is dropped before anything in it is unpacked (`wants`).
+message (see runs).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from field_buffer.packing import Row
 from hms.history.heads import HEAD_FIELDS, NO_FIELDS, head_fields
-from hms.records import (
-    Cause,
-    Definition,
-    RecordType,
-    Sent,
-    decode_definition,
-    decode_dictionary,
-    decode_group,
-    decode_ranges,
-    decode_sent,
-)
+from hms.history.runs import EVENT_NAMES, Place, Run, RunDecoder, Wants
+from hms.records import Sent
 
-__all__ = ["COLUMNS", "EVENT_NAMES", "Event", "EventDecoder", "Place"]
+__all__ = [
+    "COLUMNS",
+    "EVENT_NAMES",
+    "KINDS",
+    "Event",
+    "EventDecoder",
+    "Place",
+    "expiration_ms",
+]
 
 COLUMNS = {
     "offset": "bigint",
@@ -52,37 +47,15 @@ COLUMNS = {
     "body": "binary",
     "transaction": "string",
     "cause": "string",
+    "subscriptions": "array<string>",
 }
 """Every column and its Spark type, in order."""
 
 KINDS = ("carray", "text", "map", "stream", "object", "file", "none")
 """Names of the body kinds, by their number."""
 
-_PLAIN_EVENTS = {
-    RecordType.DELIVERED: "delivered",
-    RecordType.ACKNOWLEDGED: "acknowledged",
-    RecordType.FAILED: "failed",
-    RecordType.RELEASED: "released",
-}
-_DISCARDS = dict.fromkeys(Cause, "discarded") | {
-    Cause.EXPIRED: "expired",
-    Cause.DEAD_LETTERED: "dead_lettered",
-    Cause.PURGED: "purged",
-    Cause.CLEARED: "purged",
-    Cause.MOVED: "moved",
-}
-EVENT_NAMES = ("sent", "forwarded", *_PLAIN_EVENTS.values(), *dict.fromkeys(_DISCARDS.values()))
-
 _TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, where timestamps of Python and Spark end."""
-
-
-class Place(NamedTuple):
-    """Where a message was: a queue, a topic, or a durable subscription on a topic."""
-
-    destination: str | None
-    kind: str | None
-    subscription: str | None = None
 
 
 class Event(NamedTuple):
@@ -117,21 +90,11 @@ class Event(NamedTuple):
     body: bytes | None = None
     transaction: str | None = None
     cause: str | None = None
-
-
-Wants = Callable[[str, Place, int], bool]
-"""Whether events of that name, at that place and time (ms), are asked for."""
-
-
-class _Commit(NamedTuple):
-    """The group that a record stands in; transaction is None for one of the node's own."""
-
-    transaction: str | None
-    at_ms: int
+    subscriptions: list[str] | None = None
 
 
 class EventDecoder:
-    """Turns records into events; remembers the definitions that records refer to by number.
+    """Turns records into events.
 
     columns: those that must be filled. Of the others HEAD_FIELDS, head and body stay empty.
     """
@@ -139,91 +102,52 @@ class EventDecoder:
     def __init__(
         self, wants: Wants | None = None, columns: Collection[str] = Event._fields
     ) -> None:
-        self._wants = wants
+        self._runs = RunDecoder(wants)
         self._with_fields = not set(HEAD_FIELDS).isdisjoint(columns)
         self._with_head = "head" in columns
         self._with_body = "body" in columns
-        self._definitions: dict[int, Definition] = {}
 
-    def decode(
-        self, lsn: int, record_type: int, payload: bytes | memoryview, commit: _Commit | None = None
-    ) -> Iterator[Event]:
+    def decode(self, lsn: int, record_type: int, payload: bytes | memoryview) -> Iterator[Event]:
         """The events of one record; none for a record that is not about messages."""
-        if record_type == RecordType.SENT:
-            yield from self._sent(lsn, decode_sent(payload), commit)
-        elif record_type == RecordType.GROUP:
-            yield from self._group(lsn, payload)
-        elif record_type == RecordType.DISCARDED or record_type in _PLAIN_EVENTS:
-            yield from self._ranges(lsn, RecordType(record_type), payload, commit)
-        elif record_type == RecordType.DICTIONARY:
-            self._definitions.update((d.number, d) for d in decode_dictionary(payload).definitions)
-        elif record_type == RecordType.DEFINED:
-            definition = decode_definition(payload)
-            self._definitions[definition.number] = definition
+        for run in self._runs.runs(lsn, record_type, payload):
+            yield from self.expand(run)
 
-    def _group(self, lsn: int, payload: bytes | memoryview) -> Iterator[Event]:
-        group = decode_group(payload)
-        name = f"{group.client_uid:016x}-{group.session:x}-{group.commit:x}"
-        commit = _Commit(name if group.commit else None, group.at_ms)
-        for record in group.records:
-            yield from self.decode(lsn, record.type, record.parts[0], commit)
-            lsn += record.events
-
-    def _ranges(
-        self,
-        lsn: int,
-        record_type: RecordType,
-        payload: bytes | memoryview,
-        commit: _Commit | None,
-    ) -> Iterator[Event]:
-        record = decode_ranges(payload)
-        event = _PLAIN_EVENTS.get(record_type) or _DISCARDS[record.cause]
-        place = self._place(record.number)
-        if self._wants is not None and not self._wants(event, place, record.at_ms):
+    def expand(self, run: Run) -> Iterator[Event]:
+        """The events of a run."""
+        if run.sent is not None:
+            yield from self._sent(run, run.sent)
             return
-        cause = record.cause.name.lower() if record.cause else None
-        transaction = commit.transaction if commit else None
-        for first, last in record.ranges:
-            for message_id in range(first, last + 1):
-                name = f"{message_id:012x}"
-                yield Event(
-                    lsn, event, record.at_ms, name, *place, transaction=transaction, cause=cause
-                )
-                lsn += 1
+        for i in range(run.size):
+            yield Event(
+                run.offset + i,
+                run.event,
+                run.time,
+                f"{run.first_id + i:012x}",
+                *run.place,
+                transaction=run.transaction,
+                cause=run.cause,
+            )
 
-    def _sent(self, lsn: int, record: Sent, commit: _Commit | None) -> Iterator[Event]:
-        event = "forwarded" if record.is_forwarded else "sent"
-        # A forwarded message keeps the time at which its sender sent it; the event is later.
-        at_ms = commit.at_ms if commit and record.is_forwarded else record.timestamp_ms
-        place = self._place(record.destination)
-        if self._wants is not None and not self._wants(event, place, at_ms):
-            return
-        shared = (event, at_ms, place, commit.transaction if commit else None)
+    def _sent(self, run: Run, record: Sent) -> Iterator[Event]:
         rows = record.rows()
-        for i, (row, payload) in enumerate(zip(rows, self._payloads(record, rows), strict=True)):
-            yield self._sent_row(lsn + i, record, record.first_message_id + i, row, payload, shared)
+        both = list(zip(rows, self._payloads(record, rows), strict=True))
+        names = run.subscriptions()
+        for i, (row, payload) in enumerate(both[run.skipped : run.skipped + run.size]):
+            yield self._sent_row(run, record, i, row, payload)._replace(subscriptions=names[i])
 
-    def _sent_row(
-        self,
-        offset: int,
-        record: Sent,
-        message_id: int,
-        row: Row,
-        payload: bytes,
-        shared: tuple[str, int, Place, str | None],
-    ) -> Event:
-        event, at_ms, place, transaction = shared
+    def _sent_row(self, run: Run, record: Sent, i: int, row: Row, payload: bytes) -> Event:
         head = payload[: row.head_bytes]
-        is_persistent = True
+        message_id, is_persistent = f"{run.first_id + i:012x}", True
         return Event._make(
             (
-                *(offset, event, at_ms, f"{message_id:012x}", *place, row.priority, is_persistent),
-                *(record.timestamp_ms, _expiration(record.timestamp_ms, row.ttl_ms)),
+                *(run.offset + i, run.event, run.time, message_id, *run.place),
+                *(row.priority, is_persistent),
+                *(record.timestamp_ms, expiration_ms(record.timestamp_ms, row.ttl_ms)),
                 KINDS[row.kind] if row.kind < len(KINDS) else None,
                 *(head_fields(head) if self._with_fields else NO_FIELDS),
                 head if self._with_head else None,
                 payload[row.head_bytes :] if self._with_body else None,
-                *(transaction, None),
+                *(run.transaction, None, None),
             )
         )
 
@@ -232,16 +156,8 @@ class EventDecoder:
             return record.payloads(rows)
         return [b""] * len(rows)
 
-    def _place(self, number: int) -> Place:
-        found = self._definitions.get(number)
-        if found is None:
-            return Place(None, None)
-        if found.kind != "subscription":
-            return Place(found.name, found.kind)
-        topic = self._definitions.get(found.topic)
-        return Place(topic.name if topic else None, "topic", found.name)
 
-
-def _expiration(timestamp_ms: int, ttl_ms: int) -> int | None:
+def expiration_ms(timestamp_ms: int, ttl_ms: int) -> int | None:
+    """When a message expires; None for never, or later than a timestamp can say."""
     expires_at_ms = timestamp_ms + ttl_ms
     return expires_at_ms if ttl_ms and expires_at_ms <= _TIME_MS_MAX else None

@@ -1,47 +1,65 @@
-"""Replay: messages of the history, sent again.
+"""Replay: messages of the history, sent again, each once.
 
-Spark reads and filters, on as many cores or nodes as it has; one producer in this process sends, so
-the messages arrive in the order in which they were sent first. Every run sends its whole window:
-what a run that failed has sent already, a second one sends again.
+Spark reads, chooses, marks and packs, on as many cores or nodes as it has; one sender in this
+process forwards the packs, chunk by chunk, in the order of the log. Each chunk is one transaction
+with the entry in the ledger that says so (see ledger.py): a run that was interrupted goes on where
+it was, and one that is complete sends nothing when it is asked for again.
 """
 
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import HistoryError
+from field_buffer.catalogue import HistoryError, ReplayGap, TransactionTooLarge
 from field_buffer.errors import HmsError
+from hms.history.chunks import CHUNK_SCHEMA, Chunker
+from hms.history.pace import Pace, Progress, Show
+from hms.history.reading import (
+    Window,
+    chosen,
+    end_offset,
+    first_offset,
+    in_order,
+    spark_faults,
+    windows,
+)
 from hms.history.scan import PathName, plan, selector_test
-from hms.history.scope import as_time_ms, parse_destination, parse_scope
+from hms.history.scope import parse_scope
 from hms.history.spark import borrowed_session
+from hms.history.wanted import Wanted, When, time_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from hms.history.ledger import Entry
+    from hms.history.resend import Chunk, Resender
 
 __all__ = ["ReplayReport", "replay"]
 
-BATCH_MAX = 2048
-BATCH_BYTES = 16 * 1024 * 1024
-"""So many messages, or bytes of bodies, are sent before their confirmation is awaited."""
+CHUNK_ROWS = 4096
+CHUNK_BYTES = 4 * 1024 * 1024
+"""So many messages, or bytes of them, are one transaction."""
 _STEPS_PER_S = 10
 """How finely a rate is spread over a second."""
-_DETAIL_MAX = 1000
-_COLUMNS = "offset bigint, priority int, kind string, head binary, body binary"
-
-When = str | int | datetime | None
-SendBatch = Callable[[list[Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay did. rows: found in the history; sent: confirmed by the node, so equal to rows;
-    offsets are those of the history, None when nothing was found."""
+    """What a replay did.
 
-    rows: int
+    sent: messages that the node confirmed, now; before: those of the same run's earlier attempts;
+    copies: messages left out because a replay had brought them; unmarked: sent without a mark of
+    their origin, because their head is not readable or has no room; offsets are those of the
+    history, None when nothing was found.
+    """
+
+    run: str
     sent: int
+    before: int
+    copies: int
+    unmarked: int
     first_offset: int | None
     last_offset: int | None
     seconds: float
@@ -57,111 +75,188 @@ def replay(
     path: PathName,
     *,
     address: str,
-    destination: str,
+    destination: str = "",
     into: str,
     from_: When = None,
     to: When = None,
     selector: str = "",
     rate: float | None = None,
-    master: str = "local[2]",
+    run_id: str = "",
+    takes_copies: bool = False,
+    master: str | None = None,
+    show: Show | None = None,
 ) -> ReplayReport:
-    """Send the messages that were sent to a destination in [from_, to) into another one, in order.
+    """Send the messages that were sent to destinations in [from_, to) into others, in order, once.
 
-    spark: None makes a session on `master`. path: the store's directory. destination, into:
-    `queue:NAME`, `topic:NAME` or NAME. Times: ISO 8601, ms since 1970, or datetimes. rate: messages
-    a second. An error of sending carries a note: up to which offset everything was confirmed.
+    spark: None makes a session on `master`. path: the store's directory. destination: a comma list
+    of `queue:NAME`, `topic:NAME`, NAME or patterns with * in them, "" for all; into: one of those
+    names, in which {destination} stands for where a message was sent. Times: ISO 8601, ms since
+    1970, or datetimes. rate: messages a second. run_id: the name of the run, else one that follows
+    from these arguments; the same run again goes on, or does nothing when it is complete.
+    takes_copies: also messages that an earlier replay brought. show: called with the Progress.
+    An error of sending carries a note: how far the run has come.
     """
-    if rate is not None and rate <= 0:
-        raise HistoryError(detail=f"rate is a number of messages a second, not {rate}")
-    directory = os.fspath(path)
-    options = _checked(directory, _options(destination, from_, to, selector))
+    _check_rate(rate)
+    wanted = Wanted(into, wanted_options(destination, from_, to, selector), takes_copies, run_id)
+    source = source_name(path)
+    check(source, wanted)
     with borrowed_session(spark, "hms-replay", master) as session:
-        return _send_to(address, into, _read(session, directory, options), rate)
+        return _run(session, source, address, wanted, rate, show)
 
 
-def _read(session: "SparkSession", path: str, options: dict[str, str]) -> Iterator[Any]:
-    """The rows, segment by segment, the next one being read while this one is sent."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - pyspark has it
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - loads pyspark
-
-    reader = session.read.format("hms").schema(_COLUMNS).options(**options)
-    try:
-        yield from reader.load(path).toLocalIterator(prefetchPartitions=True)
-    except (PySparkException, Py4JError) as fault:
-        raise HistoryError(detail=f"Spark failed: {str(fault).strip()[:_DETAIL_MAX]}") from fault
-
-
-def _options(destination: str, from_: When, to: When, selector: str) -> dict[str, str]:
+def wanted_options(destination: str, from_: When, to: When, selector: str) -> dict[str, str]:
+    """The options of the source for a replay."""
     given = {
         "destination": destination,
-        "from": _time_text(from_),
-        "to": _time_text(to),
+        "from": time_text(from_),
+        "to": time_text(to),
         "selector": selector or "",
     }
-    return {"view": "messages"} | {name: value for name, value in given.items() if value}
+    return {name: value for name, value in given.items() if value}
 
 
-def _time_text(when: When) -> str:
-    if isinstance(when, datetime):
-        return str(as_time_ms(when))
-    return "" if when is None else str(when)
+def source_name(path: PathName) -> str:
+    """Which history it is: the whole path of a directory, or a URL."""
+    text = os.fspath(path)
+    return text if "://" in text else os.path.realpath(text)
 
 
-def _checked(path: str, options: dict[str, str]) -> dict[str, str]:
-    """The options; our own errors are raised here, before Spark wraps them in its own."""
-    scope = parse_scope(options)
+def check(source: str, wanted: Wanted) -> None:
+    """Raise our own errors here, before Spark starts and wraps them in its own."""
+    scope = parse_scope({"view": "messages", **wanted.options})
     if scope.selector:
         selector_test(scope.selector)
-    plan(path, scope)
-    return options
+    plan(source, scope)
 
 
-def _send_to(address: str, into: str, rows: Iterable[Any], rate: float | None) -> ReplayReport:
-    from hms.history import resend  # noqa: PLC0415 - loads the client
-
-    with resend.open_sender(address, parse_destination(into)) as send:
-        return send_rows(rows, send, rate)
+def _check_rate(rate: float | None) -> None:
+    if rate is not None and rate <= 0:
+        raise HistoryError(detail=f"rate is a number of messages a second, not {rate}")
 
 
-def send_rows(
-    rows: Iterable[Any],
-    send: SendBatch,
-    rate: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+def _run(
+    session: "SparkSession",
+    source: str,
+    address: str,
+    wanted: Wanted,
+    rate: float | None,
+    show: Show | None,
 ) -> ReplayReport:
-    """Send rows in batches, not faster than the rate, and count what was confirmed."""
-    began_s = clock()
-    sent, first, last = 0, None, None
-    for batch in _batches(rows, _batch_size(rate)):
-        if rate is not None:
-            sleep(max(0.0, began_s + sent / rate - clock()))
+    from hms.history.resend import Resender  # noqa: PLC0415 - loads the client
+
+    run = wanted.run_of(source)
+    with Resender(address, run) as sender:
+        begun = _begun(sender, run, source, wanted)
+        pace = Pace(rate)
+        if not begun.is_done:
+            rows = CHUNK_ROWS if rate is None else max(1, min(CHUNK_ROWS, int(rate / _STEPS_PER_S)))
+            chunker = Chunker(run, wanted.target, rows, CHUNK_BYTES, wanted.takes_copies)
+            with spark_faults():
+                _send_all(session, wanted, chunker, sender, begun, pace, show)
+        return _report(begun, sender.entry or begun, pace)
+
+
+def _send_all(
+    session: "SparkSession",
+    wanted: Wanted,
+    chunker: Chunker,
+    sender: "Resender",
+    begun: "Entry",
+    pace: Pace,
+    show: Show | None,
+) -> None:
+    """Send what is left of a run; in smaller chunks when the node finds one too large."""
+    while True:
+        entry = sender.entry or begun
+        chunks = _chunks(session, wanted, entry, chunker)
         try:
-            send(batch)
-        except HmsError as error:
-            error.add_note(f"{sent} messages up to offset {last} were sent and confirmed before.")
-            raise
-        sent += len(batch)
-        first = batch[0].offset if first is None else first
-        last = batch[-1].offset
-    return ReplayReport(sent, sent, first, last, clock() - began_s)
+            send_chunks(chunks, sender, begun, pace, show)
+        except TransactionTooLarge as error:
+            limit = int(str(error.fields["limit"])) * 3 // 4
+            if limit >= chunker.bytes_max:
+                raise
+            chunker = replace(chunker, bytes_max=limit)
+            sender.reopen()
+        else:
+            return
 
 
-def _batch_size(rate: float | None) -> int:
-    return BATCH_MAX if rate is None else min(BATCH_MAX, max(1, int(rate / _STEPS_PER_S)))
+def _begun(sender: "Resender", run: str, source: str, wanted: Wanted) -> "Entry":
+    """Where the run stands: as the node knows it, or at its beginning, its end fixed now."""
+    from hms.history.ledger import Entry  # noqa: PLC0415 - loads the client
+
+    first, known = first_offset(source), sender.entry
+    if known is None:
+        return Entry(run, source, wanted.meant, first, end_offset(source))
+    known.check(source, wanted.meant)
+    if not known.is_done and first > known.next_offset:
+        raise ReplayGap(run=run, next=known.next_offset, first=first)
+    return known
 
 
-def _batches(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Batches of rows, whose offsets must rise: the order of the log is the order of sending."""
-    batch: list[Any] = []
-    newest, room = -1, BATCH_BYTES
-    for row in rows:
-        assert row.offset > newest, "the history came out of order"
-        newest = row.offset
-        batch.append(row)
-        room -= len(row.body or b"")
-        if len(batch) == size or room <= 0:
-            yield batch
-            batch, room = [], BATCH_BYTES
-    if batch:
-        yield batch
+def _chunks(
+    session: "SparkSession", wanted: Wanted, entry: "Entry", chunker: Chunker
+) -> Iterator["Chunk"]:
+    """The chunks of what is left of a run, in order."""
+    from hms.history.resend import Chunk  # noqa: PLC0415 - loads the client
+
+    def read(window: Window) -> "pa.Table":
+        frame = chosen(session, entry.source, wanted.options, window)
+        return frame.mapInArrow(chunker, CHUNK_SCHEMA).toArrow()
+
+    for table in in_order(
+        session, windows(entry.source, entry.next_offset, entry.until_offset), read
+    ):
+        for row in table.to_pylist():
+            yield Chunk.of(row)
+
+
+def send_chunks(
+    chunks: Iterable["Chunk"], sender: "Resender", begun: "Entry", pace: Pace, show: Show | None
+) -> None:
+    """Send chunk after chunk, and at the end note that the run is complete."""
+    from hms.history.resend import NOTHING, told  # noqa: PLC0415 - loads the client
+
+    entry = sender.entry or begun
+    whole = begun.until_offset - begun.next_offset
+    try:
+        for chunk in chunks:
+            assert chunk.first >= entry.next_offset, "the history came out of order"
+            pace.await_turn(entry.sent - begun.sent)
+            entry = _behind(entry, chunk)
+            sender.send(chunk, entry)
+            if show is not None:
+                sent, done = entry.sent - begun.sent, entry.next_offset - begun.next_offset
+                show(Progress(sent, done, whole, pace.seconds))
+        if sender.entry is not None:  # what found nothing is no run yet
+            entry = replace(entry, next_offset=entry.until_offset, is_done=True)
+            sender.send(NOTHING, entry)
+    except HmsError as error:
+        raise told(error, sender.entry) from error.__cause__
+
+
+def _behind(entry: "Entry", chunk: "Chunk") -> "Entry":
+    """How far the run has come behind a chunk."""
+    is_first = entry.first_offset is None and chunk.rows
+    return replace(
+        entry,
+        next_offset=chunk.last + 1,
+        sent=entry.sent + chunk.rows,
+        copies=entry.copies + chunk.copies,
+        unmarked=entry.unmarked + chunk.unmarked,
+        first_offset=chunk.first if is_first else entry.first_offset,
+        last_offset=chunk.last if chunk.rows else entry.last_offset,
+    )
+
+
+def _report(begun: "Entry", done: "Entry", pace: Pace) -> ReplayReport:
+    return ReplayReport(
+        run=done.run,
+        sent=done.sent - begun.sent,
+        before=begun.sent,
+        copies=done.copies,
+        unmarked=done.unmarked,
+        first_offset=done.first_offset,
+        last_offset=done.last_offset,
+        seconds=pace.seconds,
+    )

@@ -1,68 +1,144 @@
-"""Sending again: messages of the history as the client sends messages, byte for byte."""
+"""Sending again: chunks of a run, each in one transaction with the ledger that says so."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple, Self
 
 import hms
-from field_buffer.packing import KIND_CARRAY, ROW, DeliveredRow
-from hms.client.message import Message
-from hms.history.events import KINDS
+from field_buffer.catalogue import ConnectionLost, ReplayTakenOver, TransactionRolledBack
+from field_buffer.errors import HmsError
+from hms.client.tickets import Ticket
+from hms.history.ledger import Entry, Ledger, open_ledger
 
-__all__ = ["Original", "as_message", "open_sender"]
+__all__ = ["NOTHING", "Chunk", "Pack", "Resender", "told"]
 
-_KIND_NUMBERS = {name: number for number, name in enumerate(KINDS)}
+ATTEMPTS_MAX = 10
+"""So often in a row a chunk is tried when its transaction is lost with the connection."""
+PRODUCERS_MAX = 256
+"""So many targets keep their producer from one chunk to the next."""
 
 
-class Original(Message):
-    """A message that leaves with the very head, body, kind and priority that it came with.
+class Pack(NamedTuple):
+    """Messages for one target, as a frame carries them."""
 
-    An ordinary message would be encoded anew: that costs time, and fails for a head that another
-    client library wrote and this one cannot read.
+    kind: str
+    name: str
+    messages: int
+    pack: bytes
+
+
+class Chunk(NamedTuple):
+    """What is sent in one transaction: rows of the history from offset first to last."""
+
+    first: int
+    last: int
+    rows: int
+    copies: int
+    unmarked: int
+    packs: Sequence[Pack]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """From a row of CHUNK_SCHEMA."""
+        return cls(**{**row, "packs": [Pack(**pack) for pack in row["packs"]]})
+
+
+NOTHING = Chunk(0, 0, 0, 0, 0, ())
+"""A chunk without messages, for an entry of its own."""
+
+
+class Resender:
+    """Sends the chunks of one run; leaving its block disconnects, and rolls an open chunk back.
+
+    entry: how far the run has come; None for a run that is new to the node.
     """
 
-    __slots__ = ()
+    def __init__(self, address: str, run: str) -> None:
+        self._address, self._run = address, run
+        self._stack = ExitStack()
+        self._producers: dict[tuple[str, str], hms.Producer] = {}
+        self._ledger: Ledger | None = None
+        self.entry: Entry | None = None
 
-    def encode(
-        self,
-        ttl_ms: int = 0,
-        delay_ms: int = 0,
-        priority: int = 0,  # noqa: ARG002 - its own counts
-        flags: int = 0,
-    ) -> tuple[bytes, bytes, bytes]:
-        """(row, head, body) for the client's packs."""
-        own = self._delivered
-        assert own is not None, "made by as_message()"
-        head, body = self._head, self._body
-        row = ROW.pack(len(head), len(body), ttl_ms, delay_ms, own.priority, own.kind, flags, 0)
-        return row, head, body
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def send(self, chunk: Chunk, entry: Entry) -> None:
+        """Send a chunk, after which the run has come as far as entry says; confirmed on return.
+
+        Whatever the connection does meanwhile, the chunk is there once. What the node refuses is
+        raised, and nothing of the chunk is there then.
+        """
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                self._try(chunk, entry)
+            except (TransactionRolledBack, ConnectionLost):
+                if attempt == ATTEMPTS_MAX:
+                    raise
+                if self._is_there(entry):
+                    break
+            else:
+                break
+        self.entry = entry
+
+    def reopen(self) -> None:
+        """Connect again; what was not committed is rolled back."""
+        self._stack.close()
+        self._open()
+
+    def _is_there(self, entry: Entry) -> bool:
+        """Connect again, and ask the ledger. A third answer comes from another process."""
+        before = self.entry
+        self.reopen()
+        found = self.entry
+        if found not in (before, entry):
+            raise ReplayTakenOver(run=self._run, next=found.next_offset if found else 0)
+        return found == entry
+
+    def _try(self, chunk: Chunk, entry: Entry) -> None:
+        assert self._ledger is not None, "inside its block"
+        by_place: dict[tuple[str, str], list[Pack]] = {}
+        for pack in chunk.packs:
+            by_place.setdefault((pack.kind, pack.name), []).append(pack)
+        submitted: list[tuple[hms.Producer, list[Ticket]]] = []
+        for place, packs in by_place.items():
+            producer = self._producer(place)
+            submitted.append(
+                (producer, producer.submit_packs([(p.pack, p.messages) for p in packs]))
+            )
+        for producer, tickets in submitted:
+            producer.settle(tickets)
+        self._ledger.commit(entry)
+
+    def _producer(self, place: tuple[str, str]) -> hms.Producer:
+        found = self._producers.pop(place, None)
+        if found is None:
+            assert self._ledger is not None, "inside its block"
+            if len(self._producers) >= PRODUCERS_MAX:
+                self._producers.pop(next(iter(self._producers))).close()
+            kind, name = place
+            destination = hms.Topic(name) if kind == "topic" else hms.Queue(name)
+            found = self._ledger.session.producer(destination)
+        self._producers[place] = found
+        return found
+
+    def _open(self) -> None:
+        self._producers.clear()
+        with ExitStack() as stack:
+            self._ledger = stack.enter_context(open_ledger(self._address, self._run))
+            self.entry = self._ledger.read()
+            self._stack = stack.pop_all()
 
 
-def as_message(row: Any, destination: "hms.Queue | hms.Topic") -> Original:
-    """The message of a row with the columns priority, kind, head and body."""
-    head, body = bytes(row.head or b""), bytes(row.body or b"")
-    kind = _KIND_NUMBERS.get(row.kind, KIND_CARRAY)
-    said = DeliveredRow(0, 0, 0, 0, len(head), len(body), row.priority, kind, 0)
-    return Original.received(said, head, body, destination)
-
-
-@contextmanager
-def open_sender(
-    address: str, into: tuple[str | None, str]
-) -> Iterator[Callable[[Sequence[Any]], None]]:
-    """A function that sends rows and waits for their confirmation, on a connection of its own.
-
-    into: (kind, name) of the destination; a queue unless kind says otherwise.
-    """
-    kind, name = into
-    destination = hms.Topic(name) if kind == "topic" else hms.Queue(name)
-    with (
-        hms.connect(address, client_name="hms history replay") as connection,
-        connection.session() as session,
-        session.producer(destination) as producer,
-    ):
-        yield lambda rows: _send(producer, rows)
-
-
-def _send(producer: "hms.Producer", rows: Sequence[Any]) -> None:
-    producer.send_many([as_message(row, producer.destination) for row in rows])
+def told(error: HmsError, entry: Entry | None) -> HmsError:
+    """An error with a note: how far the run has come."""
+    if entry is not None and entry.last_offset is not None:
+        error.add_note(
+            f"{entry.sent} messages up to offset {entry.last_offset} were sent and confirmed. "
+            "The same command goes on behind them; nothing is sent twice."
+        )
+    return error

@@ -1,9 +1,11 @@
 """Scope: which events of the history are asked for, and the options that say so."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import NoReturn
 
 from field_buffer.catalogue import HistoryError
@@ -25,6 +27,10 @@ OPTIONS = (
     "selector",
     "includeBody",
     "view",
+    "archive",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "pushdown",
 )
 """What `spark.read.format("hms").option(…)` understands; case does not matter."""
 
@@ -35,6 +41,9 @@ _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _VIEWS = ("events", "messages")
+_LITERAL = re.compile(r"[?\[]")
+"""What stands for more than itself in a pattern of fnmatch, but not in ours."""
+_QUOTED = re.compile(r"\[([?\[])\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,9 @@ class Scope:
     """Which events are asked for. Empty sets and None mean no limit.
 
     destinations: (kind, name), kind None for either; from_ms … until_ms: milliseconds since 1970
-    UTC, until_ms excluded; first_offset … until_offset: offsets, until_offset excluded.
+    UTC, until_ms excluded; first_offset … until_offset: offsets, until_offset excluded. archive:
+    where it lies, "" where the store says, "none" for the log alone; offsets_max: of a batch of a
+    stream, 0 for no limit.
     """
 
     destinations: frozenset[tuple[str | None, str]] = frozenset()
@@ -53,6 +64,13 @@ class Scope:
     until_offset: int | None = None
     selector: str = ""
     includes_body: bool = True
+    message_ids: frozenset[int] = frozenset()
+    archive: str = ""
+    fails_on_loss: bool = True
+    offsets_max: int = 0
+    pushes_down: bool = False
+    patterns: frozenset[tuple[str | None, str]] = frozenset()
+    """As destinations, with * for any characters in the name; a place is wanted that either has."""
 
     def wants(self, event: str, place: Place, time_ms: int) -> bool:
         """Whether events of that name, at that place and time, are asked for."""
@@ -61,29 +79,53 @@ class Scope:
             and (not self.selector or event in WITH_HEAD)
             and (self.from_ms is None or time_ms >= self.from_ms)
             and (self.until_ms is None or time_ms < self.until_ms)
-            and (not self.destinations or self._wants_place(place))
+            and self.wants_place(place)
         )
 
-    def _wants_place(self, place: Place) -> bool:
+    def wants_place(self, place: Place) -> bool:
+        """Whether what happens there is asked for."""
+        if not (self.destinations or self.patterns):
+            return True
         name = place.destination
         return name is not None and (
-            (None, name) in self.destinations or (place.kind, name) in self.destinations
+            (None, name) in self.destinations
+            or (place.kind, name) in self.destinations
+            or any(
+                kind in (None, place.kind) and fnmatchcase(name, pattern)
+                for kind, pattern in self.patterns
+            )
         )
+
+    def expressions(self) -> list[tuple[str | None, str]]:
+        """The patterns as regular expressions of the whole name, for Java and Arrow too."""
+        return [(kind, _expression(pattern)) for kind, pattern in sorted(self.patterns, key=str)]
+
+
+def _expression(pattern: str) -> str:
+    pieces = _QUOTED.sub(r"\1", pattern).split("*")
+    return f"^(?s:{'.*'.join(map(re.escape, pieces))})$"
 
 
 def parse_scope(options: Mapping[str, str]) -> Scope:
     """The scope that options describe; raises HistoryError for one that is not understood."""
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
+    places = frozenset(map(parse_destination, _words(given.get("destination", ""))))
+    patterns = frozenset(place for place in places if "*" in place[1])
     return Scope(
-        destinations=frozenset(map(parse_destination, _words(given.get("destination", "")))),
+        destinations=places - patterns,
+        patterns=frozenset((kind, _LITERAL.sub(r"[\g<0>]", name)) for kind, name in patterns),
         events=_events(given),
         from_ms=_time(given, "from", "startingtimestamp"),
         until_ms=_time(given, "to", "endingtimestamp"),
         first_offset=_offset(given, "startingoffsets", "earliest") or 0,
         until_offset=_offset(given, "endingoffsets", "latest"),
         selector=given.get("selector", "").strip(),
-        includes_body=_truth(given, "includebody"),
+        includes_body=_truth(given, "includebody", "includeBody"),
+        archive=given.get("archive", ""),
+        fails_on_loss=_truth(given, "failondataloss", "failOnDataLoss"),
+        offsets_max=_number(given, "maxoffsetspertrigger", "maxOffsetsPerTrigger"),
+        pushes_down=_truth({"pushdown": "false"} | given, "pushdown", "pushdown"),
     )
 
 
@@ -162,8 +204,15 @@ def _offset(given: Mapping[str, str], name: str, open_end: str) -> int | None:
     return int(text)
 
 
-def _truth(given: Mapping[str, str], name: str) -> bool:
+def _truth(given: Mapping[str, str], name: str, shown: str) -> bool:
     text = given.get(name, "true").lower()
     if text not in _TRUTH:
-        _refuse(f"{name} is true or false, not {text!r}")
+        _refuse(f"{shown} is true or false, not {text!r}")
     return _TRUTH[text]
+
+
+def _number(given: Mapping[str, str], name: str, shown: str) -> int:
+    text = given.get(name, "0")
+    if not text.isdecimal():
+        _refuse(f"{shown} is a number of offsets, not {text!r}")
+    return int(text)

@@ -1,24 +1,28 @@
-"""The data source "hms": what `spark.read.format("hms")` reads.
+"""The data source "hms": what `spark.read`, `readStream`, `write` and `writeStream` find.
 
 Spark calls these methods by keyword, so their parameters keep Spark's names. Spark hands out no
 list of needed columns: who needs few gives a schema with those, which spares decoding the rest.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
-from field_buffer.catalogue import HistoryError, NotSupported
+from field_buffer.catalogue import HistoryError, SinkError
 from hms.history.events import COLUMNS
-from hms.history.scan import Part, plan, read_part, selector_test, to_record_batch
+from hms.history.pushed import narrowed
+from hms.history.scan import Part, plan, read_batches, selector_test
 from hms.history.scope import Scope, parse_scope
+from hms.history.sink import HmsStreamWriter, HmsWriter, Writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["HmsDataSource", "HmsReader"]
+    from hms.history.stream import HmsStreamReader
+
+__all__ = ["HmsDataSource", "HmsReader", "PushingHmsDataSource"]
 
 
 class HmsDataSource(DataSource):  # type: ignore[misc]
@@ -35,49 +39,74 @@ class HmsDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: "StructType") -> "HmsReader":
         """A reader of one consistent picture of the history."""
+        return HmsReader(self._path(), parse_scope(self.options), schema)
+
+    def streamReader(self, schema: "StructType") -> "HmsStreamReader":  # noqa: N802 - Spark's name
+        """A reader that follows the history."""
+        from hms.history.stream import HmsStreamReader  # noqa: PLC0415 - newer than the rest
+
+        options = dict(self.options.items())
+        starting = "startingoffsets"
+        is_latest = options.get(starting, "").lower() == "latest"
+        if is_latest:
+            del options[starting]
+        scope = parse_scope(options)
+        _check(scope, schema)
+        return HmsStreamReader(self._path(), scope, schema, is_latest=is_latest)
+
+    def simpleStreamReader(self, schema: "StructType") -> NoReturn:  # noqa: N802, ARG002 - Spark's
+        """Never asked for: there is the other one."""
+        raise HistoryError(detail="a stream reads the history by streamReader()")
+
+    def writer(self, schema: "StructType", overwrite: bool) -> HmsWriter:
+        """A writer that sends the frame's rows as messages."""
+        if overwrite:
+            raise SinkError(detail='messages cannot be overwritten; write with .mode("append")')
+        return HmsWriter(Writing.parse(self.options, schema))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: "StructType",
+        overwrite: bool,
+    ) -> HmsStreamWriter:
+        """A writer that sends each batch's rows as messages."""
+        if overwrite:
+            raise SinkError(detail='messages cannot be overwritten; use .outputMode("append")')
+        return HmsStreamWriter(Writing.parse(self.options, schema))
+
+    def _path(self) -> str:
         path = self.options.get("path")
         if not path:
             raise HistoryError(detail="no path; give .load(PATH), the directory of the store")
-        return HmsReader(path, parse_scope(self.options), schema)
+        return str(path)
 
-    def streamReader(self, schema: "StructType") -> NoReturn:  # noqa: N802, ARG002 - Spark's name
-        """Refused."""
-        raise NotSupported(
-            feature='spark.readStream.format("hms")',
-            instead='Use spark.read.format("hms") and go on from startingOffsets.',
-        )
 
-    def simpleStreamReader(self, schema: "StructType") -> NoReturn:  # noqa: N802 - Spark's name
-        """Refused."""
-        self.streamReader(schema)
+class PushingHmsDataSource(HmsDataSource):
+    """The same for sessions that let data sources see filters; hms.history.register() does both.
 
-    def writer(self, schema: "StructType", overwrite: bool) -> NoReturn:  # noqa: ARG002
-        """Refused."""
-        raise NotSupported(
-            feature='df.write.format("hms")',
-            instead="Use hms.history.replay() to send history into a destination.",
-        )
+    Spark refuses every reading of a source that wants filters where that is not switched on. It is
+    only done with the option `pushdown`: two scans of one DataFrame in one query share the reader,
+    and the filters of one would hold for the other too.
+    """
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> NoReturn:  # noqa: N802
-        """Refused."""
-        self.writer(schema, overwrite)
+    def reader(self, schema: "StructType") -> "HmsReader":
+        """A reader that takes over Spark's filters."""
+        scope = parse_scope(self.options)
+        reader = _PushingReader if scope.pushes_down else HmsReader
+        return reader(self._path(), scope, schema)
 
 
 class HmsReader(DataSourceReader):  # type: ignore[misc]
     """Reads the parts of a scope; made on the driver, copied to the executors."""
 
     def __init__(self, path: str, scope: Scope, schema: "StructType") -> None:
-        unknown = [name for name in schema.names if name not in COLUMNS]
-        if unknown:
-            raise HistoryError(detail=f"there is no column {unknown[0]!r}")
-        if scope.selector:
-            selector_test(scope.selector)  # a wrong selector is refused before anything is read
+        _check(scope, schema)
         self._path = path
         self._scope = scope
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition per segment, in the order of the log."""
+        """One partition per segment or file of the archive."""
         return [InputPartition(part) for part in plan(self._path, self._scope)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -87,6 +116,21 @@ class HmsReader(DataSourceReader):  # type: ignore[misc]
         part: Part | None = partition.value
         if part is None:
             return
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        for events in read_part(part, self._scope, self._schema.names):
-            yield to_record_batch(events, schema)
+        yield from read_batches(part, self._scope, to_arrow_schema(self._schema, timezone="UTC"))
+
+
+class _PushingReader(HmsReader):
+    """Leaves out what Spark's filters would drop anyway."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Spark applies all of them again, as they hold for single rows too."""
+        self._scope = narrowed(self._scope, filters)
+        return filters
+
+
+def _check(scope: Scope, schema: "StructType") -> None:
+    unknown = [name for name in schema.names if name not in COLUMNS]
+    if unknown:
+        raise HistoryError(detail=f"there is no column {unknown[0]!r}")
+    if scope.selector:
+        selector_test(scope.selector)  # a wrong selector is refused before anything is read

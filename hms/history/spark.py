@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["borrowed_session", "register", "require_spark", "session"]
 
 _PACKAGES = ("pyspark", "pyarrow")
+LOCAL_MASTER = "local[2]"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit for the program that it starts."""
 
 _COMMON = {
     "spark.sql.session.timeZone": "UTC",
@@ -51,11 +54,11 @@ def require_spark() -> None:
             raise SparkMissing(what="the history", package=package)
 
 
-def session(app: str = "hms-history", master: str = "local[2]") -> "SparkSession":
+def session(app: str = "hms-history", master: str | None = None) -> "SparkSession":
     """A Spark session with the format "hms"; the one that runs already, if there is one.
 
-    master: Spark's master URL. Raises SparkMissing or JavaMissing. UTC throughout; on a local
-    master nothing listens beyond loopback.
+    master: Spark's master URL; None is what spark-submit was told, else local[2]. Raises
+    SparkMissing or JavaMissing. UTC throughout; on a local master nothing listens beyond loopback.
     """
     require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second to load
@@ -63,6 +66,7 @@ def session(app: str = "hms-history", master: str = "local[2]") -> "SparkSession
     spark = SparkSession.getActiveSession()
     if spark is None:
         ensure_java()
+        master = master or _submitted_master() or LOCAL_MASTER
         _set_environment(is_local := master.startswith("local"))
         builder = SparkSession.builder.appName(app).master(master)
         for key, value in _settings(is_local).items():
@@ -70,6 +74,17 @@ def session(app: str = "hms-history", master: str = "local[2]") -> "SparkSession
         spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _submitted_master() -> str | None:
+    """The master that spark-submit was told, where it started this program."""
+    if _SUBMITTED not in os.environ:
+        return None
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - takes a second to load
+
+    SparkContext._ensure_initialized()  # noqa: SLF001 - the settings are those of its JVM
+    told: str | None = SparkConf().get("spark.master")
+    return told
 
 
 def _set_environment(is_local: bool) -> None:
@@ -99,16 +114,17 @@ def _settings(is_local: bool) -> dict[str, str]:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `spark.read.format("hms")` known to a session."""
+    """Make `spark.read.format("hms")` known to a session, and let it see Spark's filters."""
     require_spark()
-    from hms.history.source import HmsDataSource  # noqa: PLC0415 - loads pyspark
+    from hms.history.source import PushingHmsDataSource  # noqa: PLC0415 - loads pyspark
 
-    spark.dataSource.register(HmsDataSource)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(PushingHmsDataSource)
 
 
 @contextmanager
 def borrowed_session(
-    spark: "SparkSession | None", app: str, master: str
+    spark: "SparkSession | None", app: str, master: str | None = None
 ) -> "Iterator[SparkSession]":
     """The given or running session, or one that is made for this block and stopped after it."""
     require_spark()

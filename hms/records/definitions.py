@@ -17,7 +17,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: "queue", "topic", "subscription" (a durable one; topic is then the number of the topic
     whose attributes it has, 0 for the node's) or "retained". topic_string: of a topic where it is
     not its name, of a subscription where it is not its topic's; scheme: how its wildcards are
-    written. queue: where what it takes is put; retained, life_ms: see Subscription.
+    written. queue: where what it takes is put; retained, life_ms: see Subscription. altered: what
+    was set on a queue or topic while the node ran; paused, made: see Control.
     """
 
     number: int
@@ -36,12 +37,16 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     retained: str = ""
     created_ms: int = 0
     life_ms: int = 0
+    altered: dict[str, str | int | float | bool] = {}
+    paused: str = ""
+    made: str = ""
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in a dictionary."""
         texts = (self.name, self.selector, self.topic_string, self.correlation_id)
-        return 240 + 4 * sum(map(len, texts))
+        altered = sum(len(name) + 4 * len(str(value)) for name, value in self.altered.items())
+        return 240 + 4 * sum(map(len, texts)) + altered
 
 
 class Dictionary(msgspec.Struct, frozen=True, array_like=True):

@@ -20,7 +20,7 @@ class Stay(msgspec.Struct, frozen=True, array_like=True):
     """A message at one queue or durable subscription.
 
     deliveries and attempts: that have ended; due_ms: it waits, but not before; is_out: it is
-    delivered and not settled.
+    delivered and not settled, or offered to the node `peer` by that number.
     """
 
     number: int
@@ -28,6 +28,8 @@ class Stay(msgspec.Struct, frozen=True, array_like=True):
     attempts: int = 0
     due_ms: int = 0
     is_out: bool = False
+    peer: int = 0
+    offer: int = 0
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -56,10 +58,12 @@ class ProducerTaken(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Memory(msgspec.Struct, frozen=True, array_like=True):
-    """Producers and (client, session, number) of commits, least recently used first."""
+    """Producers, (client, session, number) of commits, and packed xids of branches that were
+    committed, least recently used first."""
 
     producers: Sequence[ProducerTaken] = ()
     commits: Sequence[tuple[int, int, int]] = ()
+    branches: Sequence[bytes] = ()
 
 
 def moved(

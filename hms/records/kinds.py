@@ -22,6 +22,15 @@ class RecordType(enum.IntEnum):
     NODE = 12
     MOVED = 13
     MEMORY = 14
+    PREPARED = 26
+    ENDED = 27
+    HEURISTIC = 28
+    DECIDED = 29
+    FORGOTTEN = 30
+    OFFERED = 36
+    ARRIVED = 37
+    OFFER_ENDED = 38
+    PEERS = 39
 
 
 class Cause(enum.IntEnum):
@@ -37,6 +46,10 @@ class Cause(enum.IntEnum):
     MOVED = 7
     REPLACED = 8
     CLEARED = 9
+    DELETED = 10
+    CANCELLED = 18
+    ENDED = 19
+    """A schedule has no further occurrence."""
 
 
 class Landing(Protocol):

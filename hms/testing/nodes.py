@@ -11,11 +11,13 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from field_buffer.catalogue import BootFailed, NodeNotRunning, NotSupported
+from field_buffer.catalogue import BootFailed, NodeNotRunning
+from hms.testing.clusters import make_cluster, node_names
 from hms.testing.toml_text import to_toml
 
 BOOT_TIMEOUT_S = 60.0
@@ -37,6 +39,7 @@ class TestNode:
         serve: Sequence[str],
         python_path: Sequence[str | Path],
         command_prefix: Sequence[str],
+        nodes: int = 1,
     ) -> None:
         self.folder = folder
         self.store = store
@@ -45,15 +48,26 @@ class TestNode:
         self._prefix = list(command_prefix)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
+        self.nodes = [self]
+        """All nodes of the cluster, this one first."""
         settings = _read(config)
-        self._name, node = _node_section(settings)
-        self.address = f"tcp://127.0.0.1:{_free_port()}"
-        node |= {"listen": [self.address], "store": str(store), "runtime": str(folder / "run")}
-        node.setdefault("heartbeat_s", HEARTBEAT_S)
-        if "segment_bytes" not in node and "max_message_bytes" not in node:
-            node |= _SMALL
+        names = node_names(settings, nodes)
+        if nodes > 1:
+            make_cluster(settings, names, [_free_port() for _ in names])
+        self._name = names[0]
+        stores = [store, *[folder / name / "store" for name in names[1:]]]
+        sections = [settings["node"][name] for name in names]
+        runtimes = [folder / "run", *[folder / name / "run" for name in names[1:]]]
+        addresses = [_place(*one) for one in zip(sections, stores, runtimes, strict=True)]
+        self.address = addresses[0]
         _add_servers(settings, serve, python_path)
         self.config_file.write_text(to_toml(settings))
+        self.nodes += [_sibling(self, *one) for one in zip(names[1:], addresses[1:], strict=True)]
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return self._name
 
     # life
 
@@ -183,10 +197,8 @@ def node(
     store: its directory, a private one if not given; config: TOML text, a file, or nested
     dictionaries, the sample's destinations if not given; serve: modules with services, each run in
     a server process; python_path: where those are found; command_prefix: runs the node under
-    another program.
+    another program; nodes: so many form a cluster, `.nodes` has them all, the first one is given.
     """
-    if nodes != 1:
-        raise NotSupported(feature="a cluster of nodes", instead="Use nodes=1.")
     with tempfile.TemporaryDirectory(prefix="hms-test-") as folder:
         where = Path(folder)
         running = TestNode(
@@ -196,14 +208,17 @@ def node(
             serve,
             python_path,
             command_prefix,
+            nodes,
         )
         try:
-            running.boot(warm=warm)
+            for one in running.nodes:
+                one.boot(warm=warm)
             yield running
         finally:
-            if running.is_running:
-                running.resume()
-                running.kill()
+            for one in running.nodes:
+                if one.is_running:
+                    one.resume()
+                    one.kill()
 
 
 _SMALL = {
@@ -229,11 +244,24 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
 
 
-def _node_section(settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The first node's name and section; one is made when there is none."""
-    nodes = settings.setdefault("node", {"node1": {}})
-    name = next(iter(nodes))
-    return name, nodes[name]
+def _place(node: dict[str, Any], store: Path, runtime: Path) -> str:
+    """Where one node listens and keeps what it has; its address."""
+    address = f"tcp://127.0.0.1:{_free_port()}"
+    node |= {"listen": [address], "store": str(store), "runtime": str(runtime)}
+    node.setdefault("heartbeat_s", HEARTBEAT_S)
+    if "segment_bytes" not in node and "max_message_bytes" not in node:
+        node |= _SMALL
+    return address
+
+
+def _sibling(first: TestNode, name: str, address: str) -> TestNode:
+    """Another node of the same configuration."""
+    made = copy(first)
+    made._name, made.address = name, address  # noqa: SLF001 - its own class
+    made.log_file = first.folder / f"{name}.log"
+    made.store = first.folder / name / "store"
+    made.nodes = [made]
+    return made
 
 
 def _add_servers(

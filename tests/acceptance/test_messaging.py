@@ -238,8 +238,8 @@ def test_calls_in_the_wrong_kind_of_session_are_refused(conn, queue):
                 call()
     with pytest.raises(hms.IllegalState):
         conn.session(transacted=True, ack=hms.AckMode.CLIENT)
-    with pytest.raises(hms.NotSupported):
-        conn.session(xa=True)
+    with pytest.raises(hms.IllegalState):
+        conn.session(xa=True, transacted=True)
     consumer = conn.session().consumer(queue)
     consumer.close()
     with pytest.raises(hms.ConnectionClosed):

@@ -117,10 +117,10 @@ def test_stopped_subscribers_cost_themselves_and_nobody_else(running):
         for thread in threads:
             thread.join(WAIT_S)
         with hms.connect(address) as conn:
-            dropped = [one["purged"] for one in conn.administer("subscription.list")]
+            dropped = [one["removed"] for one in conn.administer("subscription.list")]
         grown = _rss(running.pid) - before[0], _rss(idle.pid) - before[1]
     print(f"node +{grown[0] / MIB:.1f} MiB, stopped client +{grown[1] / MIB:.1f} MiB")
     assert counts == [BATCH * BATCHES] * 2
-    assert [purged > BATCH * BATCHES / 2 for purged in dropped] == [True, True]
+    assert [removed > BATCH * BATCHES / 2 for removed in dropped] == [True, True]
     assert grown[0] < NODE_GROWTH_MAX
     assert grown[1] < CLIENT_GROWTH_MAX

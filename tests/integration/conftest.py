@@ -2,6 +2,7 @@
 
 import pytest
 
+from hms.history import session
 from tests.support.postgres import postgres_server
 from tests.support.store_place import KINDS, Place
 
@@ -41,3 +42,11 @@ def store_place(request, tmp_path):
 def database_place(request, tmp_path):
     """A store in each database."""
     return _place(request.param, tmp_path, request)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark session for the whole run: each takes six seconds to start."""
+    made = session("hms-tests")
+    yield made
+    made.stop()

@@ -214,7 +214,8 @@ def test_a_consumer_that_the_node_closes_says_why(connection, node):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"xa": True}, hms.NotSupported),
+        ({"xa": True, "transacted": True}, hms.IllegalState),
+        ({"xa": True, "ack": hms.AckMode.CLIENT}, hms.IllegalState),
         ({"ack": hms.AckMode.CLIENT, "transacted": True}, hms.IllegalState),
         ({"ack": hms.AckMode.CLIENT, "asynchronous": True}, hms.IllegalState),
         ({"transacted": True, "asynchronous": True}, hms.IllegalState),

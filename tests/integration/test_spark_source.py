@@ -1,26 +1,16 @@
 """The history through a real Spark, over a real journal."""
 
 import threading
-from contextlib import nullcontext
 
 import pytest
-from history_rig import BILLING, MINUTE_MS, NEWS, ORDERS, START, START_MS, batch, begin, write
+from history_rig import BILLING, MINUTE_MS, NEWS, ORDERS, START_MS, batch, begin, write
 
-from field_buffer.catalogue import HistoryError
 from field_buffer.packing import Head, encode_head
-from hms.history import HmsDataSource, register, replay, resend, session
+from hms.history import HmsDataSource, register, session
 from hms.history.events import COLUMNS
 from hms.records import Cause, RecordType, group, ranges
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="session")
-def spark():
-    """One session for the whole run."""
-    made = session("hms-tests")
-    yield made
-    made.stop()
 
 
 @pytest.fixture(scope="module")
@@ -156,17 +146,30 @@ def _write_until(journal, stopping):
         first += 10
 
 
-def test_a_stream_is_refused_with_the_reason(spark, store, tmp_path):
-    """A query that silently reads nothing would be worse."""
-    stream = spark.readStream.format("hms").load(str(store)).writeStream.format("noop")
-    with pytest.raises(Exception, match=r"HMS-1010 spark\.readStream"):
-        stream.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
+def test_filters_of_spark_keep_segments_from_being_read(spark, store):
+    """Who writes SQL need not know our options."""
+
+    def loaded():
+        return read(spark, store, pushdown="true")
+
+    ids = loaded().filter("message_id IN ('000000000005', '000000000007', 'x') AND event = 'sent'")
+    tail = loaded().filter("offset >= 3000 AND offset < 3004")
+
+    assert loaded().filter("event = 'sent' AND destination = 'news'").count() == 3
+    assert sorted(int(row.message_id, 16) for row in ids.collect()) == [5, 7]
+    assert tail.rdd.getNumPartitions() == 1 < loaded().rdd.getNumPartitions()
+    assert [row.offset for row in tail.sort("offset").collect()] == [3000, 3001, 3002, 3003]
+    assert loaded().filter("event = 'sent' AND event = 'expired'").count() == 0
+    assert loaded().filter("time >= '2026-11-01T00:09:00Z' AND event = 'sent'").count() == 200
 
 
-def test_writing_is_refused_with_the_reason(spark, store):
-    """The error names what can be done instead."""
-    with pytest.raises(Exception, match=r"hms\.history\.replay"):
-        read(spark, store).write.format("hms").mode("append").save()
+def test_two_scans_of_one_frame_do_not_get_each_others_filters(spark, store):
+    """Spark keeps one reader for a frame: filters that are pushed into it would hold for both."""
+    frame = read(spark, store)
+    sent, done = frame.filter("event = 'sent'"), frame.filter("event = 'acknowledged'")
+
+    assert sent.join(done, "message_id").count() == 1000
+    assert sent.union(done).count() == 3003
 
 
 @pytest.mark.parametrize(
@@ -194,40 +197,3 @@ def test_registering_twice_and_by_hand_is_harmless(spark, store):
 def test_a_session_that_runs_already_is_used(spark):
     """Spark keeps one per process; making another would fail or hide its settings."""
     assert session("other") is spark
-
-
-@pytest.fixture
-def arrivals(monkeypatch):
-    """What would be sent, instead of a node."""
-    arrived = []
-    monkeypatch.setattr(resend, "open_sender", lambda *_: nullcontext(arrived.extend))
-    return arrived
-
-
-def test_replay_sends_the_window_in_its_order(spark, store, arrivals):
-    """Order per destination is what F-Q3 promises, over all segments."""
-    report = replay(
-        spark,
-        store,
-        address="tcp://127.0.0.1:1",
-        destination="queue:orders",
-        into="again",
-        from_=START,
-        to="2026-11-01T00:09:00Z",
-        selector="Month = 3",
-    )
-
-    assert [int(row.body) for row in arrivals] == list(range(3, 1801, 12))
-    assert (report.rows, report.sent) == (150, 150)
-    assert (report.first_offset, report.last_offset) == (arrivals[0].offset, arrivals[-1].offset)
-
-
-def test_a_fault_in_the_history_stops_a_replay_as_our_own_error(spark, store, arrivals):
-    """Applications catch HmsError, and nothing of Spark's."""
-    segments = sorted(store.glob("*.log"))
-    moved = segments[1].rename(segments[1].with_suffix(".away"))
-    try:
-        with pytest.raises(HistoryError):
-            replay(spark, store, address="tcp://x", destination="orders", into="again")
-    finally:
-        moved.rename(segments[1])

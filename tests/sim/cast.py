@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hms.constants import AckMode
 from tests.sim.apps import browser, consumer, passing, producer, subscriber, transfer
 from tests.sim.client import Client
+from tests.sim.operator import operator
 from tests.sim.services import listener, server
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ ROLES: dict[str, Role] = {
     "orders": lambda c: c.run(producer(c, "queue:orders", "queue:scratch")),
     "many": _both,
     "press": lambda c: c.run(producer(c, "topic:news", "topic:flash")),
+    "gauge": lambda c: c.run(producer(c, "queue:gauge")),
+    "reader": lambda c: c.run(consumer(c, "queue:gauge")),
+    "operator": lambda c: c.run(operator(c, "orders", "ledger", "gauge")),
     "client": lambda c: c.run(consumer(c, "queue:orders")),
     "auto": lambda c: c.run(consumer(c, "queue:orders", AckMode.AUTO)),
     "ledger": lambda c: c.run(consumer(c, "queue:ledger")),

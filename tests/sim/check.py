@@ -7,6 +7,8 @@ from tests.sim.books import Books
 from tests.sim.entries import FAIL, INFO, LETTER_QUEUES, OK, Receipt, Sending, Transaction
 from tests.sim.ledger import Ledger
 
+LIMITED_PLACE = "queue:gauge"
+"""Its oldest messages are removed when it is full."""
 COLD_PLACES = ("queue:scratch", "sub:flash")
 
 
@@ -68,9 +70,13 @@ class Check:
             return True
         if any(letter.may_be_settled for letter in self._letters.get((place, sending.key), ())):
             return True
+        fates = self._ledger.fates.get((place, sending.key), [])
+        if place == LIMITED_PLACE and not sending.is_persistent:
+            return True  # the log does not say what the limit removed of these
+        if any(cause is Cause.LIMIT for cause, _ in fates):
+            return True
         if not sending.ttl_ms:
             return False
-        fates = self._ledger.fates.get((place, sending.key), [])
         return not sending.is_persistent or any(cause is Cause.EXPIRED for cause, _ in fates)
 
     def _is_told(self, receipt: Receipt) -> None:
@@ -147,6 +153,8 @@ class Check:
             is_right = sending.ttl_ms > 0 and sent_at + sending.ttl_ms <= at_ms
         elif cause is Cause.DEAD_LETTERED:
             is_right = bool(self._letters.get((place, sending.key)))
+        elif cause is Cause.LIMIT:
+            is_right = place == LIMITED_PLACE
         elif cause is Cause.COLD:
             is_right = place in COLD_PLACES
         else:

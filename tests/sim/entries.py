@@ -37,6 +37,8 @@ class Sending:
     ttl_ms: int
     color: str
     boot: int
+    due_ms: int = 0
+    """Before which time it must come to nobody."""
     transaction: Transaction | None = None
     outcome: str = INFO
     expected: list["Subscribed"] = field(default_factory=list)

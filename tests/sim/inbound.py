@@ -53,6 +53,8 @@ class Inbound:
         if delivered is None:
             return None
         receipt = self.unit.books.received(self._arrival(delivered))
+        if receipt.sending.due_ms > self.unit.world.now_ms:
+            self.unit.books.faults.append(f"early: {receipt.sending.key} at {self.place}")
         self._note(delivered[0], receipt)
         return receipt
 

@@ -17,6 +17,7 @@ from tpmon.protocol.frames import (
     Kind,
     decode_confirm,
     decode_deliver,
+    decode_delivery,
     decode_envelope,
     decode_send,
     decode_settle,
@@ -86,9 +87,10 @@ class Judge:
         return f"CONFIRM of {missing}" if missing else ""
 
     def _deliver(self, uid: int, payload: bytes, facts: Durable) -> str:
-        consumer, _, count = decode_deliver(payload)
-        rows = [row for row, _, _ in unpack_delivered(payload, count, DELIVER_HEAD.size)]
-        return _rows(self._world.places[uid, consumer], rows, facts)
+        receivers, count, rows_at = decode_delivery(payload)
+        rows = [row for row, _, _ in unpack_delivered(payload, count, rows_at)]
+        said = (_rows(self._world.places[uid, one], rows, facts) for one, _ in receivers)
+        return next(filter(None, said), "")
 
     @staticmethod
     def _invoke(payload: bytes, facts: Durable) -> str:
@@ -149,7 +151,7 @@ def disagreements(client: "Client", node: Node) -> Iterator[str]:
                 continue
             if consumer.epoch != inbox.stamp.epoch:
                 yield f"epoch {consumer.epoch} at the node, {inbox.stamp.epoch} at {client.name}"
-            credit = consumer.credit + len(inbox.buffer) + inbox._taken
+            credit = consumer.credit + len(inbox.buffer) + inbox.taken_count
             if credit != consumer.credit_at_open:
                 yield f"credit of {client.name}: {credit} of {consumer.credit_at_open}"
 
@@ -168,8 +170,10 @@ class Invariants:
         places |= {id(s): s for t in state.topics.values() for s in t.subscriptions}
         sessions = [s for c in state.connections.values() for s in c.sessions.values()]
         held: dict[int, list[int]] = {}
-        for session in sessions:
-            for place, message in session.acknowledged:
+        works = {id(s.work): s.work for s in sessions}
+        works |= {id(b.work): b.work for b in state.branches.by_xid.values()}
+        for work in works.values():
+            for place, message in work.acknowledged:
                 places[id(place)] = place
                 held.setdefault(id(place), []).append(message.id)
         total = sum(place.line.size_bytes for place in places.values())
@@ -192,7 +196,7 @@ def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
     line, name = place.line, place.name
     waiting = list(line.in_order())
     out = [message for consumer in place.consumers for message in consumer.out.values()]
-    every = [*waiting, *out, *(message for _, message in line._delayed.values())]
+    every = [*waiting, *out, *line.delayed]
     ids = {message.id for message in every}
     if len(ids | set(held)) != len(every) + len(held):
         yield f"{name}: a message is there twice (P6): {sorted(m.id for m in every)} {held}"

@@ -52,7 +52,9 @@ def acknowledgement_dropped(patch: pytest.MonkeyPatch) -> None:
 def redelivered_flag_lost(patch: pytest.MonkeyPatch) -> None:
     """(e)"""
     rows = wiring.delivered_rows
-    patch.setattr(wiring, "delivered_rows", lambda messages, _counts: rows(messages, None))
+    patch.setattr(
+        wiring, "delivered_rows", lambda messages, _counts, parts=None: rows(messages, None, parts)
+    )
 
 
 def redelivery_forgotten_by_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -157,8 +159,8 @@ def older_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
     """A client takes messages that it has given back before they came."""
     delivered = Inbox.delivered
 
-    def trusting(self: Inbox, _epoch: int, count: int, payload: bytes) -> None:
-        delivered(self, self.stamp.epoch, count, payload)
+    def trusting(self: Inbox, _epoch: int, messages: Any) -> None:
+        delivered(self, self.stamp.epoch, messages)
 
     patch.setattr(Inbox, "delivered", trusting)
 

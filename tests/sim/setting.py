@@ -9,15 +9,20 @@ from tpmon.protocol.structures import Limits
 NODE_UID = 77
 WINDOW = 8
 LIMITS = Limits(2_000, 1 << 20, WINDOW, 64, 10.0)
+FLOW = "FLOW_CONTROL"
 SETTINGS = EngineSettings(
+    blocked_ms_max=200,
     redelivery_limit=3,
     message_bytes_max=2_000,
     transaction_bytes_max=8_000,
     prefetch_max=64,
     frames_in_flight_max=WINDOW,
     destinations=(
-        DestinationSettings("queue", "orders", expired_to="late"),
-        DestinationSettings("queue", "ledger"),
+        DestinationSettings(
+            "queue", "orders", expired_to="late", messages_max=40, limit_behavior=FLOW
+        ),
+        DestinationSettings("queue", "ledger", bytes_max=20_000, limit_behavior=FLOW),
+        DestinationSettings("queue", "gauge", messages_max=6, limit_behavior="REMOVE_OLDEST"),
         DestinationSettings("queue", "copy", redelivery_limit=-1),
         DestinationSettings("queue", "jobs", redelivery_delay_ms=40, messages_max=40),
         DestinationSettings("queue", "late", redelivery_limit=-1),

@@ -191,7 +191,12 @@ class Outbound:
         properties = {"color": sending.color} if rng.random() < 0.8 else None
         if properties is None:
             sending.color = "none"
-        options = sending.is_persistent, sending.ttl_ms / 1000, priority, None
+        options = {
+            "persistent": sending.is_persistent,
+            "ttl_s": sending.ttl_ms / 1000,
+            "priority": priority,
+            "delay_s": max(0, sending.due_ms - unit.world.now_ms) / 1000,
+        }
         encoded, ticket = self.producer.prepared(sending.body, properties, options)
         sending.transaction = unit.transaction
         unit.books.invoke(sending)
@@ -211,9 +216,13 @@ class Outbound:
         size = rng.choice((0, 10, 60, 60, 300, 1_300))
         body = f"{key} {'.' * size}".encode()
         stream = (label, self.place, priority, is_persistent)
+        delay_ms = rng.choice((2, 20, 150)) if rng.random() < 0.05 else 0
+        if delay_ms:  # what comes later is in nobody's order
+            stream = (f"{label} {key}", *stream[1:])
         sending = Sending(
             *(key, self.place, stream, self._sequence, body, is_persistent, ttl_ms),
             *(rng.choice(("red", "blue")), self.unit.world.boots),
+            due_ms=self.unit.world.now_ms + delay_ms if delay_ms else 0,
         )
         return sending, priority
 

@@ -34,7 +34,8 @@ class EngineRig:
     def start(self, subscriptions=(), is_warm=None):
         """Boot from the log."""
         wanted = tuple(SubscriptionSettings(*s) for s in subscriptions)
-        settings = EngineSettings(destinations=DESTINATIONS, subscriptions=wanted, **self.limits)
+        own = {"destinations": DESTINATIONS, "subscriptions": wanted} | self.limits
+        settings = EngineSettings(**own)
         self.engine = Engine(settings)
         recovery = self.engine.recovery()
         for kind, payload in self.log:
@@ -56,7 +57,9 @@ class EngineRig:
         self.log += [(record.type, b"".join(record.parts)) for record in fx.records]
         return fx
 
-    def send(self, producer=1, count=1, body=b"x", properties=None, is_persistent=True):
+    def send(
+        self, producer=1, count=1, body=b"x", properties=None, is_persistent=True, connection=1
+    ):
         """One batch."""
         self.sequence += count
         head = encode_head(Head(properties or {}))
@@ -66,7 +69,7 @@ class EngineRig:
         self.sequence += count
         return self.run(
             lambda fx: self.engine.send(
-                1, 5, producer, first, count, is_persistent, pack, self.now_ms, fx
+                connection, 5, producer, first, count, is_persistent, pack, self.now_ms, fx
             )
         )
 

@@ -48,8 +48,9 @@ def _free_port():
 class Server:
     """One server, started and stopped as often as a test likes."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, settings=None):
         self.folder = folder
+        self._settings = SETTINGS | (settings or {})
         self.port = _free_port()
         self.url = f"postgresql://hms@127.0.0.1:{self.port}/postgres"
         self._process = None
@@ -71,7 +72,7 @@ class Server:
 
     def start(self):
         """Return when it answers; what a killed one left behind may still be ending."""
-        settings = [word for pair in SETTINGS.items() for word in ("-c", "=".join(pair))]
+        settings = [word for pair in self._settings.items() for word in ("-c", "=".join(pair))]
         command = [str(self._programs / "postgres"), "-D", str(self.folder / "data")]
         command += ["-p", str(self.port), "-k", str(self.folder), *settings]
         pause, until = threading.Event(), time.monotonic() + START_TIMEOUT_S
@@ -104,11 +105,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def postgres_server():
-    """A server that answers; gone with the block."""
+def postgres_server(settings=None):
+    """A server that answers, with these settings besides; gone with the block."""
     folder = Path(tempfile.mkdtemp(prefix="hms-postgres-"))
     try:
-        server = Server(folder)
+        server = Server(folder, settings)
         server.start()
         try:
             yield server

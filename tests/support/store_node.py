@@ -3,6 +3,7 @@
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
+from tests.support.branch_walk import branches_of
 from tests.support.store_place import DATABASE
 
 SETTINGS = EngineSettings(
@@ -87,6 +88,7 @@ def snapshot(engine):
             for p in memories.producers_taken(memories.keys())
         ),
         "commits": sorted(map(tuple, memories.commits_taken(memories.keys()))),
+        **branches_of(state),
     }
 
 

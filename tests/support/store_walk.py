@@ -3,17 +3,19 @@
 import contextlib
 import random
 
+from field_buffer.catalogue import TransactionRolledBack
 from field_buffer.errors import HmsError
 from field_buffer.packing import ROW, Head, encode_head, pack_messages
 from hms.engine.effects import Deliver
 from hms.engine.engine import ConsumerRequest, Return
+from tests.support.branch_walk import SESSION, BranchSteps
 
 QUEUES, SUBSCRIPTIONS = ("a", "b", "c"), ("one", "two")
 HUGE_UID = (1 << 64) - 5
 """A client's number as a client may choose it: above what a database takes as it is."""
 
 
-class Walk:
+class Walk(BranchSteps):
     """One client that does whatever a client may do, chosen by a seed."""
 
     def __init__(self, node, seed):
@@ -29,7 +31,7 @@ class Walk:
         uid = self.random.choice((77, 78, HUGE_UID))
         engine.open_connection(number, uid, "", "")
         self.out, self.handles = {}, {}
-        for session, kind in ((1, ""), (2, "transacted")):
+        for session, kind in ((1, ""), (2, "transacted"), (SESSION, "xa")):
             engine.open_session(number, session, 2 if session == 1 else 0, kind)
             for i, (what, name) in enumerate(
                 (*(("queue", name) for name in QUEUES), ("topic", "t")), 1
@@ -42,6 +44,7 @@ class Walk:
         for i, name in enumerate(QUEUES, 1):
             self._consume(10 + i, 1, "queue", name)
             self._consume(20 + i, 2, "queue", name)
+            self._consume(40 + i, SESSION, "queue", name)
         for i, name in enumerate(SUBSCRIPTIONS, 1):
             self._consume(30 + i, 1, "topic", "t", durable=name)
 
@@ -64,6 +67,9 @@ class Walk:
                 *(self.credit,) * 4,
                 *(self.settle,) * 5,
                 self.commit,
+                *(self.branch,) * 6,
+                self.branch,
+                self.decision,
                 self.rollback,
                 self.recover,
                 self.tick,
@@ -100,7 +106,8 @@ class Walk:
         is_persistent = choose.random() < 0.9
         send = node.engine.send
         at = (self.connections, 1, producer, first, count, is_persistent, pack, node.now_ms)
-        self._run(lambda fx: send(*at, fx))
+        with contextlib.suppress(TransactionRolledBack):  # its branch is over
+            self._run(lambda fx: send(*at, fx))
 
     def credit(self):
         handle = self.random.choice(list(self.handles))

@@ -164,6 +164,9 @@ def test_a_configured_subscription_is_shown_among_what_holds(write):
         "queue": "",
         "correlation_id": "",
         "retained": "ALL",
+        "sort_key": "",
+        "sort_type": "STRING",
+        "sort_direction": "ASCENDING",
     }
     assert shown["one"] == {"topic": "news", "SVGNAME": "g2", **plain}
     assert shown["two"] == {"topic": "local", **plain}

@@ -53,7 +53,7 @@ heartbeat_s = "often"
 BOOT = "LUKEWARM"
 MAXSESSION = 70000
 [hms.queue.A]
-GLOBAL = "Y"
+GQTHR = 0
 [hms.topic.A]
 [svrgroup.g]
 NODENAME = "N2"
@@ -190,14 +190,11 @@ def test_a_value_of_another_type_is_refused(faults, value):
 @pytest.mark.parametrize(
     "text",
     [
-        "[hms.queue.A]\nGLOBAL = 'Y'",
-        "[hms.queue.A]\nlimit_behavior = 'REMOVE_OLDEST'",
-        "[svrgroup.g]\nHMSPORT = 7800",
+        "[hms.topic.T]\nGLOBAL = 'Y'",
         "[svrgroup.g]\nHMSNAME = 'hms01'",
         "[svrgroup.g]\nOPENINFO = ''",
-        "[gateway.g]\nx = 1",
         "[user.u]\npassword = 'secret'",
-        "[hms.topic.T]\nmax_messages = 1",
+        "[hms.topic.T]\nmulticast = 1",
     ],
 )
 def test_what_is_not_available_is_refused_with_that_reason(faults, text):

@@ -135,7 +135,7 @@ def test_a_slow_subscriber_loses_its_oldest_and_nobody_else_does():
     assert len(got) == 50
     slow = rig.engine.state.topics["news"].subscriptions[0]
     assert slow.line.size_bytes <= 10_000
-    assert slow.line.counters.purged == 50 - slow.line.waiting_count
+    assert slow.line.counters.removed == 50 - slow.line.waiting_count
     fx = rig.run(lambda fx: rig.engine.credit(1, 1, 0, 100, rig.now_ms, fx))
     assert [m.id for m in delivered(fx)] == got[-slow.line.out_count :]
 

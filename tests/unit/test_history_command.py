@@ -1,13 +1,15 @@
 """The commands over the history."""
 
 import json
+from dataclasses import asdict, replace
 
 import pytest
 from click.testing import CliRunner
 from history_records import append, message, open_journal, ranges_record, sent_record
 
 from field_buffer.catalogue import ConnectionLost
-from hms.history import ReplayReport, command
+from hms.history import ReplayReport, replay_command
+from hms.history.census import Census
 from hms.history.command import history
 from hms.records import RecordType
 
@@ -68,39 +70,66 @@ def test_without_any_place_the_usage_names_the_options():
 
 
 REPLAY = ("replay", "--path", "p", "--connect", "tcp://x", "--destination", "orders", "--into", "o")
+REPORT = ReplayReport("r", 2, 0, 0, 0, 101, 102, 0.5)
 
 
 def test_replay_passes_on_what_was_asked(monkeypatch):
     """The command adds nothing of its own to the function."""
     asked = []
-    report = ReplayReport(2, 2, 101, 102, 0.5)
-    monkeypatch.setattr(command, "replay", lambda *a, **k: asked.append((a, k)) or report)
+    monkeypatch.setattr(replay_command, "replay", lambda *a, **k: asked.append((a, k)) or REPORT)
 
     told = run(*REPLAY, "--from", "1", "--to", "2", "--selector", "a = 1", "--rate", "5")
 
     assert told.exit_code == 0
     ((given, named),) = asked
     assert given == (None, "p")
-    assert named.pop("master") == "local[2]"
+    assert [named.pop(name) for name in ("master", "show", "takes_copies")] == [None, None, False]
     assert named.pop("address") == "tcp://x"
-    assert [named.pop(name) for name in ("from_", "to", "rate")] == ["1", "2", 5.0]
+    assert [named.pop(name) for name in ("from_", "to", "rate", "run_id")] == ["1", "2", 5.0, ""]
     assert named == {"destination": "orders", "into": "o", "selector": "a = 1"}
     assert told.output == (
-        "2 messages sent and confirmed (offsets 101 to 102) in 0.5 s, 4 a second.\n"
+        "2 messages sent and confirmed (offsets 101 to 102) in 0.5 s, 4 a second; run r.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sent": 0, "before": 7}, "Run r was complete before, with 7 messages; nothing was sent."),
+        ({"sent": 0}, "Nothing in the history fits; nothing was sent."),
+        ({"before": 7}, "7 more were sent by earlier attempts of this run."),
+        ({"copies": 3}, "3 were left out: a replay had brought them (--copies takes them too)."),
+        ({"unmarked": 1}, "1 could not be marked with their origin, and went as is."),
+    ],
+)
+def test_replay_says_what_else_there_is_to_know(monkeypatch, change, said):
+    """Nothing is left out in silence."""
+    report = replace(REPORT, **change)
+    monkeypatch.setattr(replay_command, "replay", lambda *_, **__: report)
+
+    assert said in run(*REPLAY).output
 
 
 def test_replay_answers_programs_in_json(monkeypatch):
     """A nightly job checks the numbers."""
-    monkeypatch.setattr(command, "replay", lambda *_, **__: ReplayReport(0, 0, None, None, 1.0))
+    monkeypatch.setattr(replay_command, "replay", lambda *_, **__: REPORT)
 
-    assert json.loads(run(*REPLAY, "--json").output) == {
-        "rows": 0,
-        "sent": 0,
-        "first_offset": None,
-        "last_offset": None,
-        "seconds": 1.0,
-    }
+    assert json.loads(run(*REPLAY, "--json").output) == asdict(REPORT)
+
+
+def test_a_dry_run_counts_and_needs_no_node(monkeypatch):
+    """Who replays a year looks first."""
+    rows = [Census("queue:orders", "queue:o", 1200, 3, 5, 9)]
+    monkeypatch.setattr(replay_command, "preview", lambda *_, **__: rows)
+    monkeypatch.setattr(replay_command, "replay", lambda *_, **__: pytest.fail("sent"))
+    asked = ("replay", "--path", "p", "--destination", "orders", "--into", "o", "--dry-run")
+
+    assert run(*asked).output.splitlines() == [
+        "destination   into     messages  copies left out  first offset  last offset",
+        "queue:orders  queue:o     1,200                3             5            9",
+        "1,200 messages would be sent.",
+    ]
+    assert json.loads(run(*asked, "--json").output) == [asdict(rows[0])]
 
 
 def test_a_failed_replay_tells_how_far_it_came(monkeypatch):
@@ -108,10 +137,10 @@ def test_a_failed_replay_tells_how_far_it_came(monkeypatch):
 
     def fail(*_, **__):
         error = ConnectionLost(address="tcp://x", reason="test")
-        error.add_note("7 messages up to offset 9 were sent and confirmed before.")
+        error.add_note("7 messages up to offset 9 were sent and confirmed.")
         raise error
 
-    monkeypatch.setattr(command, "replay", fail)
+    monkeypatch.setattr(replay_command, "replay", fail)
     told = run(*REPLAY)
 
     assert isinstance(told.exception, ConnectionLost)
@@ -121,3 +150,11 @@ def test_a_failed_replay_tells_how_far_it_came(monkeypatch):
 def test_a_rate_of_nothing_is_a_wrong_command_line():
     """It would never end."""
     assert run(*REPLAY, "--rate", "0").exit_code == 2
+
+
+def test_every_command_is_listed_with_what_it_does():
+    """Most of them are loaded when they are used; the help must not need that."""
+    told = run("--help").output
+
+    assert "Send messages again, each once." in told
+    assert "Count what happened, by destination." in told

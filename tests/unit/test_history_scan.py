@@ -12,7 +12,7 @@ from history_records import (
     sent_record,
 )
 
-from field_buffer.catalogue import HistoryError, SelectorSyntaxError, StoreUnavailable
+from field_buffer.catalogue import HistoryError, HistoryGone, SelectorSyntaxError, StoreUnavailable
 from field_buffer.packing import Head
 from hms.history import scan
 from hms.history.events import Event
@@ -101,12 +101,13 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path):
 
 
 def test_a_segment_that_was_retired_meanwhile_is_named(store):
-    """The caller learns that starting again helps."""
+    """The caller learns which offsets are gone, and does not take it for damage."""
     part = scan.plan(store, Scope())[0]
     (store / part.file).unlink()
 
-    with pytest.raises(HistoryError, match="start the reading again"):
+    with pytest.raises(HistoryGone, match="was let go") as caught:
         list(scan.read_part(part, Scope(), ALL))
+    assert (caught.value.first, caught.value.last) == (1, part.until_offset - 1)
 
 
 def test_a_segment_that_is_missing_is_no_silent_gap(store):
@@ -120,7 +121,7 @@ def test_a_segment_that_is_missing_is_no_silent_gap(store):
 def test_a_segment_that_is_begun_while_a_scan_is_planned_is_left_out(store, monkeypatch):
     """The end of the picture is fixed first, whatever the node does meanwhile."""
     whole = read_all(store)
-    monkeypatch.setattr(scan, "last_lsn", lambda _: whole[20].offset)
+    monkeypatch.setattr(scan.Tail, "end", lambda _: whole[20].offset + 1)
 
     assert read_all(store) == whole[:21]
 

@@ -23,13 +23,18 @@ CONFIRM_BODY = struct.Struct("<QQQ")
 """first_message_id, timestamp_ms, count."""
 
 DELIVER_HEAD = struct.Struct("<IIII")
-"""consumer, epoch, count, spare; then delivered rows with heads and bodies."""
+"""consumer, epoch, count, further; then so many further receivers of the same messages, then
+delivered rows with heads and bodies."""
+RECEIVER = struct.Struct("<II")
+"""consumer, epoch."""
 
 SETTLE_ITEM = struct.Struct("<B3xIII")
 """action, consumer, epoch, n; then n ranges of message ids, or none when the action is CREDIT."""
+_FURTHER = struct.Struct("<I")
 RANGE = struct.Struct("<QQ")
 """first and last message id of a range, both included."""
 
+DELIVER_FURTHER_MAX = 65_535
 RANGES_MAX = 65_536
 SETTLE_ITEMS_MAX = 4_096
 
@@ -48,6 +53,8 @@ class Kind(enum.IntEnum):
     RESULT = 8
     TALK = 9
     NOTICE = 10
+    SCHEDULE = 11
+    FILE = 12
     WELCOME = 16
     REPLY = 17
     ERROR = 18
@@ -159,8 +166,26 @@ def decode_confirm(payload: bytes | memoryview) -> tuple[int, int, int]:
     return first_message_id, timestamp_ms, count
 
 
+def delivery_head(receivers: Sequence[tuple[int, int]], count: int) -> bytes:
+    """What stands before the rows of a DELIVER; receivers: consumers and their epochs."""
+    (consumer, epoch), *further = receivers
+    head = DELIVER_HEAD.pack(consumer, epoch, count, len(further))
+    return head + b"".join([RECEIVER.pack(*one) for one in further]) if further else head
+
+
+def decode_delivery(payload: bytes | memoryview) -> tuple[list[tuple[int, int]], int, int]:
+    """(receivers, count, where the rows begin) of a DELIVER."""
+    consumer, epoch, count = decode_deliver(payload)
+    (further,) = _FURTHER.unpack_from(payload, DELIVER_HEAD.size - _FURTHER.size)
+    rows_at = DELIVER_HEAD.size + further * RECEIVER.size
+    if further > DELIVER_FURTHER_MAX or rows_at > len(payload):
+        raise ProtocolError(detail=f"a DELIVER announces {further} receivers that are not there")
+    table = memoryview(payload)[DELIVER_HEAD.size : rows_at]
+    return [(consumer, epoch), *RECEIVER.iter_unpack(table)], count, rows_at
+
+
 def decode_deliver(payload: bytes | memoryview) -> tuple[int, int, int]:
-    """(consumer, epoch, count) of a DELIVER; its rows begin at DELIVER_HEAD.size."""
+    """(consumer, epoch, count) of a DELIVER or BROWSED."""
     if len(payload) < DELIVER_HEAD.size:
         raise ProtocolError(detail=f"a DELIVER of {len(payload)} bytes")
     consumer, epoch, count, _ = DELIVER_HEAD.unpack_from(payload)

@@ -5,12 +5,16 @@ through as RecursionError or UnicodeDecodeError.
 """
 
 import struct
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from field_buffer.catalogue import BY_NUMBER, ProtocolError, UnknownError
 from field_buffer.errors import FieldValue, HmsError
+from tpmon.protocol.parts import U32, U64, MaybeGtrid, Name, Text
+from tpmon.protocol.parts import Tagged as _Request
+from tpmon.protocol.parts import Wire as _Wire
+from tpmon.protocol.transactions import TransactionRequest
 
 HEADER_BYTES_MAX = 64 * 1024
 """The most bytes of one msgpack header; bodies are opaque and bounded by the frame."""
@@ -21,20 +25,6 @@ QUEUE, TOPIC = "queue", "topic"
 
 REQUEST, CALLER_SPEAKS, SERVICE_SPEAKS = 0, 1, 2
 """Modes of a call: a request, or a conversation in which one side has control first."""
-
-U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
-U64 = Annotated[int, msgspec.Meta(ge=0)]
-"""msgpack has no larger integers."""
-Name = Annotated[str, msgspec.Meta(max_length=255)]
-Text = Annotated[str, msgspec.Meta(max_length=16_384)]
-
-
-class _Wire(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
-    """One array on the wire; new fields come last and have a default."""
-
-
-class _Request(_Wire, frozen=True, tag=True):
-    """A request: tagged with its class name; answered by a REPLY or an ERROR."""
 
 
 class Limits(_Wire, frozen=True):
@@ -49,7 +39,8 @@ class Limits(_Wire, frozen=True):
 
 class Hello(_Wire, frozen=True):
     """First frame of a connection. uid is chosen at random by the client and names it for as long
-    as it lives, over reconnects too."""
+    as it lives, over reconnects too. request_timeout_ms: how long it waits for an answer; 0: not
+    said."""
 
     uid: U64
     client_id: Name = ""
@@ -58,6 +49,7 @@ class Hello(_Wire, frozen=True):
     client_name: Name = ""
     library: Name = ""
     is_server: bool = False
+    request_timeout_ms: U64 = 0
 
 
 class Welcome(_Wire, frozen=True):
@@ -73,12 +65,15 @@ class Welcome(_Wire, frozen=True):
 
 class OpenSession(_Request, frozen=True):
     """ack_mode: 0 AUTO, 1 DUPS_OK, 2 CLIENT, 3 NONE. uid and commits name the session's
-    transactions over a reconnect."""
+    transactions over a reconnect. is_xa: it can work in branches; xid: of the one in which it
+    worked when its connection was lost, and which it has not left yet."""
 
     session: U32
     ack_mode: U32 = 0
     is_transacted: bool = False
     is_asynchronous: bool = False
+    is_xa: bool = False
+    xid: bytes = b""
 
 
 class CloseSession(_Request, frozen=True):
@@ -103,6 +98,20 @@ class CloseProducer(_Request, frozen=True):
     """Its numbering is forgotten."""
 
     producer: U32
+
+
+class CreateTemporary(_Request, frozen=True):
+    """A queue or topic that lives as long as this connection, and from which only it receives; the
+    reply has its name."""
+
+    kind: Name
+
+
+class DeleteTemporary(_Request, frozen=True):
+    """End a temporary destination before its connection ends."""
+
+    kind: Name
+    name: Name
 
 
 class OpenConsumer(_Request, frozen=True):
@@ -206,11 +215,36 @@ class Watch(_Request, frozen=True):
     destination: Name
 
 
+class OpenFile(_Request, frozen=True):
+    """A file comes, or goes on to come after a lost connection: handle is the client's own number
+    for it. The reply says from which offset on."""
+
+    handle: U32
+    size_bytes: U64
+
+
+class CloseFile(_Request, frozen=True):
+    """All of a file has come; the reply, once it is synced, has the node's name for it, and where
+    the node keeps it."""
+
+    handle: U32
+    size_bytes: U64
+    sha256: Name
+
+
+class ReadFile(_Request, frozen=True):
+    """Bytes of a file that a message names; fewer at its end."""
+
+    file: Name
+    offset: U64
+    size_bytes: U32
+
+
 class Administer(_Request, frozen=True):
     """An operator's command, such as ("queue.list", {}); the reply carries plain data."""
 
     verb: Name
-    arguments: dict[str, str | int | float | bool | None] = {}
+    arguments: dict[str, str | int | float | bool | None] = msgspec.field(default_factory=dict)
 
 
 Request = (
@@ -218,6 +252,8 @@ Request = (
     | CloseSession
     | OpenProducer
     | CloseProducer
+    | CreateTemporary
+    | DeleteTemporary
     | OpenConsumer
     | RequestRetained
     | CloseConsumer
@@ -230,6 +266,10 @@ Request = (
     | Unadvertise
     | Watch
     | Administer
+    | TransactionRequest
+    | OpenFile
+    | CloseFile
+    | ReadFile
 )
 
 
@@ -237,7 +277,33 @@ class ErrorReply(_Wire, frozen=True):
     """An error of the catalogue."""
 
     number: int
-    fields: dict[str, FieldValue] = {}
+    fields: dict[str, FieldValue] = msgspec.field(default_factory=dict)
+
+
+class FileBlock(_Wire, frozen=True):
+    """FILE to the node, with bytes of a file that is open; answered by a REPLY or an ERROR."""
+
+    handle: U32
+    offset: U64
+
+
+class ScheduleHead(_Wire, frozen=True):
+    """SCHEDULE to the node, with a pack of one message: send it again and again; answered by a
+    REPLY or an ERROR. name: the schedule's; either every_ms or cron, in time_zone; first_ms: not
+    before; until_ms, count_max 0: without end; missed: what becomes of occurrences that were due
+    while the node was down, SKIP, ONE or ALL; may_replace: another one of that name ends."""
+
+    producer: U32
+    name: Name
+    every_ms: U64 = 0
+    cron: Name = ""
+    time_zone: Name = "UTC"
+    first_ms: U64 = 0
+    until_ms: U64 = 0
+    count_max: U32 = 0
+    missed: Name = "ONE"
+    is_persistent: bool = True
+    may_replace: bool = False
 
 
 class CallHead(_Wire, frozen=True):
@@ -252,6 +318,8 @@ class CallHead(_Wire, frozen=True):
     is_reply_wanted: bool = True
     may_wait: bool = True
     mode: int = 0
+    transaction: MaybeGtrid = b""
+    """The gtrid of the global transaction in which the caller works."""
 
 
 class InvokeHead(_Wire, frozen=True):
@@ -269,6 +337,8 @@ class InvokeHead(_Wire, frozen=True):
     head: bytes = b""
     client: U64 = 0
     mode: int = 0
+    transaction: bytes = b""
+    """As of the CALL."""
 
 
 class ResultHead(_Wire, frozen=True):
@@ -281,11 +351,13 @@ class ResultHead(_Wire, frozen=True):
     rcode: int = 0
     kind: int = 0
     error_number: int = 0
-    error_fields: dict[str, FieldValue] = {}
+    error_fields: dict[str, FieldValue] = msgspec.field(default_factory=dict)
     elapsed_us: U64 = 0
     forward: Name = ""
     verdict: int = 0
     delay_ms: U64 = 0
+    branches: tuple[bytes, ...] = ()
+    """What the services left prepared in the caller's transaction, packed by tpmon.xa.decisions."""
 
 
 class TalkHead(_Wire, frozen=True):
@@ -320,7 +392,7 @@ class Event(_Wire, frozen=True):
     what: str
     consumer: int = 0
     error_number: int = 0
-    error_fields: dict[str, FieldValue] = {}
+    error_fields: dict[str, FieldValue] = msgspec.field(default_factory=dict)
     kind: Name = ""
     destination: Name = ""
 

@@ -7,6 +7,7 @@ from field_buffer.errors import HmsError
 from hms.client.aio.session import Session
 from hms.client.destinations import Destination, parse_destination
 from hms.client.opening import new_session
+from hms.client.schedules import Schedule, schedule_of
 from hms.constants import AckMode
 from tpmon.aio import AsyncConnection
 from tpmon.events import Event
@@ -46,6 +47,25 @@ class Connection(AsyncConnection):
         whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
         await self.run(self.watching(destination.kind, destination.name))
+
+    async def schedules(
+        self, kind: str = "", destination: str = "", limit: int = 1000
+    ) -> list[Schedule]:
+        """Schedules and delayed messages, the next one due first; kind "schedule" or "delayed":
+        those only; destination: such as "queue:orders"."""
+        asked = {"kind": kind, "destination": destination, "limit": limit}
+        return [
+            schedule_of(one) for one in await self.run(self.administering("schedule.list", asked))
+        ]
+
+    async def schedule(self, name: str) -> Schedule:
+        """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
+        return schedule_of(await self.run(self.administering("schedule.show", {"name": name})))
+
+    async def cancel_schedule(self, name: str) -> None:
+        """End a schedule, or take back a message that waits for its time, given by its id.
+        ScheduleNotFound."""
+        await self.run(self.administering("schedule.cancel", {"name": name}))
 
     def __repr__(self) -> str:
         return f"<aio.Connection {', '.join(self.addresses)} {self.link.state.value}>"

@@ -1,11 +1,13 @@
 """Consumer: receives from one queue, topic or durable subscription."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from field_buffer.catalogue import ConnectionClosed
 from hms.client.aio.opened import Opened
 from hms.client.consumer_steps import ConsumerSteps, Listener
+from hms.client.files import FileInfo
 from hms.client.inbox import Inbox, Stamp
 from hms.client.message import Message
 from hms.client.opening import Opening
@@ -50,6 +52,12 @@ class Consumer(Opened, ConsumerSteps):
     async def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
         """What `await message.ack()` does."""
         await self._connection.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
+
+    async def save(
+        self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
+    ) -> None:
+        """What `await message.save()` does."""
+        await self._connection.run(self.saving(message, info, target))
 
     async def request_retained(self) -> int:
         """Have the topic's retained publications delivered, again or for the first time; how many.

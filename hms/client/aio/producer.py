@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from field_buffer.catalogue import TooManyRequests
 from hms.client.aio.opened import Opened
+from hms.client.message import Message
 from hms.client.opening import Opening
+from hms.client.options import SendHow
 from hms.client.producer_steps import ProducerSteps
 from hms.client.receipt import Receipt, Receipts
+from hms.client.schedules import Recurrence, Schedule
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
 from hms.client.streaming import Body
 from hms.client.tickets import SendOptions
+from hms.constants import BodyKind
 from tpmon.aio import AsyncConnection
 
 WAITING_MAX = 16_384
@@ -34,28 +38,22 @@ class Producer(Opened, ProducerSteps):
         self,
         body: Body,
         properties: Mapping[str, Any] | None = None,
-        *,
-        persistent: bool | None = None,
-        ttl_s: float | None = None,
-        priority: int | None = None,
-        retain: bool | None = None,
+        **how: Unpack[SendHow],
     ) -> Receipt:
-        """Send and wait until the node has it; a str is a text; retain: the topic keeps
-        it for later subscribers. MessageTooLarge, QueueFull. When it
+        """Send and wait until the node has it; a str is a text; how: see SendHow.
+        MessageTooLarge, QueueFull. When it
         is cancelled, the message has been sent or not. In a session with AckMode.NONE it does not
         wait, and the receipt has no message_id."""
-        encoded, ticket = self.prepared(body, properties, (persistent, ttl_s, priority, retain))
+        if isinstance(body, Message) and body.kind is BodyKind.FILE:
+            return await self._connection.run(self.sending_file(body, properties, how))
+        encoded, ticket = self.prepared(body, properties, how)
         return await self._connection.run(self.sending(encoded, ticket))
 
     def send_async(
         self,
         body: Body,
         properties: Mapping[str, Any] | None = None,
-        *,
-        persistent: bool | None = None,
-        ttl_s: float | None = None,
-        priority: int | None = None,
-        retain: bool | None = None,
+        **how: Unpack[SendHow],
     ) -> "asyncio.Future[Receipt]":
         """Send without waiting; order is kept (F-D6). Await the futures, or some of them: when
         16,384 messages wait for room it raises TooManyRequests."""
@@ -63,7 +61,6 @@ class Producer(Opened, ProducerSteps):
         count = self._sender.waiting_count
         if count >= WAITING_MAX:
             raise TooManyRequests(what="send_async()", count=count, limit=WAITING_MAX)
-        how = persistent, ttl_s, priority, retain
         self.add(*self.prepared(body, properties, how, future))
         self._connection.flush()
         return future
@@ -75,6 +72,22 @@ class Producer(Opened, ProducerSteps):
         `receipts` then has a Receipt or None for each message that was sent.
         """
         return await self._connection.run(self.sending_many(bodies))
+
+    async def schedule(
+        self,
+        name: str,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        persistent: bool | None = None,
+        ttl_s: float | None = None,
+        priority: int | None = None,
+        **recurrence: Unpack[Recurrence],
+    ) -> Schedule:
+        """Have the node send a message again and again, until conn.cancel_schedule(name): see
+        Recurrence (F-D4). InvalidSchedule, ScheduleExists, ScheduleLimit."""
+        how: SendHow = {"persistent": persistent, "ttl_s": ttl_s, "priority": priority}
+        return await self._connection.run(self.scheduling(name, body, properties, how, recurrence))
 
     async def close(self) -> None:
         """Wait for the confirmation of what was sent, and close."""

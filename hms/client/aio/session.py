@@ -7,7 +7,8 @@ from hms.client.aio.consumer import Consumer
 from hms.client.aio.listening_task import ListeningTask
 from hms.client.aio.opened import Opened
 from hms.client.aio.producer import Producer
-from hms.client.destinations import Topic
+from hms.client.creating import creating, deleting_temporary, looking_up, making_temporary
+from hms.client.destinations import Destination, Queue, Topic
 from hms.client.inbox import Inbox
 from hms.client.making import Making
 from hms.client.opening import Opening
@@ -16,6 +17,7 @@ from hms.client.sending import Sender
 from hms.client.session_state import SessionState
 from hms.client.tickets import SendOptions
 from tpmon.aio import AsyncConnection
+from tpmon.xa.hms_rm import AsyncHmsResource
 
 
 class Session(Opened, Making[Producer, Consumer, Browser]):
@@ -36,6 +38,7 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
         self._connection = connection
         self._opening = opening
         self.listening = ListeningTask(self)
+        self._resource: AsyncHmsResource | None = None
 
     async def commit(self) -> None:
         """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost.
@@ -54,9 +57,53 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
         """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
         await self.connection.run(self.acknowledging_all())
 
+    @property
+    def resource(self) -> AsyncHmsResource:
+        """The node as a resource manager, whose branches this XA session works in (F-B6)."""
+        if self._resource is None:
+            self.state.must_be_xa()
+            self._resource = AsyncHmsResource(self.connection, self)
+        return self._resource
+
     async def unsubscribe(self, topic: Topic | str, name: str, scheme: str = "TOPIC") -> None:
         """End a durable subscription, given as it was made; SubscriptionNotFound."""
         await self.connection.run(self.unsubscribing(topic, name, scheme))
+
+    # ---- destinations
+
+    async def create_queue(self, text: str) -> Queue:
+        """The queue "NAME"; "NAME?export-name=jms/N&max-messages=5" creates it, for as long as the
+        node runs (F-C4). DestinationExists, ExportNameInUse."""
+        made = await self.connection.run(creating(self, "queue", text))
+        assert isinstance(made, Queue)
+        return made
+
+    async def create_topic(self, text: str) -> Topic:
+        """The same of a topic."""
+        made = await self.connection.run(creating(self, "topic", text))
+        assert isinstance(made, Topic)
+        return made
+
+    async def temporary_queue(self) -> Queue:
+        """A queue that lives as long as this connection; only it receives from it (F-C6)."""
+        made = await self.connection.run(making_temporary(self, "queue"))
+        assert isinstance(made, Queue)
+        return made
+
+    async def temporary_topic(self) -> Topic:
+        """A topic that lives as long as this connection; only it receives from it (F-C6)."""
+        made = await self.connection.run(making_temporary(self, "topic"))
+        assert isinstance(made, Topic)
+        return made
+
+    async def delete_temporary(self, destination: Destination) -> None:
+        """End a temporary destination now, and what waits in it; DestinationInUse while something
+        receives from it."""
+        await self.connection.run(deleting_temporary(self, destination))
+
+    async def lookup(self, export_name: str) -> Destination:
+        """The queue or topic with that export name, or that name (F-C7); ExportNameNotFound."""
+        return await self.connection.run(looking_up(self, export_name))
 
     async def close(self) -> None:
         """Wait for confirmations, settle what was received, close; a transaction rolls back."""

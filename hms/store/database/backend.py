@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from field_buffer.errors import FieldValue
 from hms.store.database.changes import Changes
 from hms.store.database.owner import Owner
+from hms.store.database.pending import PendingRow, PendingRows
 from hms.store.database.rows import (
     BatchRow,
     CommitRow,
@@ -51,6 +52,7 @@ class Transaction:
     base: int
     changes: Changes
     memory: MemoryChanges
+    pending: PendingRows
     unheld: Sequence[int]
     at_ms: int
     keeps_history: bool
@@ -77,6 +79,9 @@ class Backend(Protocol):
 
     def commits(self) -> Iterable[CommitRow]:
         """All commits that are remembered."""
+
+    def pending(self) -> Sequence[PendingRow]:
+        """Records that hold, in their order."""
 
     def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
         """Every message with its head and body, by position; beside stays()."""

@@ -21,6 +21,7 @@ from field_buffer.catalogue import (
 from field_buffer.errors import FieldValue
 from hms.store.database.backend import Claim, Transaction, Unreachable
 from hms.store.database.owner import is_dead
+from hms.store.database.pending import PendingRow
 from hms.store.database.postgresql_session import Session, Sessions, shown_as
 from hms.store.database.postgresql_sql import DEFINITIONS, prepared
 from hms.store.database.postgresql_write import array, write
@@ -148,6 +149,10 @@ class PostgreSQL:
         """All commits that are remembered."""
         rows = self._sessions.all(self._sql["ALL_COMMITS"])
         return [CommitRow(unsigned(uid), *rest) for uid, *rest in rows]
+
+    def pending(self) -> list[PendingRow]:
+        """Records that hold, in their order."""
+        return [PendingRow(*row) for row in self._sessions.all(self._sql["ALL_PENDING"])]
 
     def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
         """Every message with its head and body, by position."""

@@ -128,6 +128,8 @@ COMMITS: Final = (
     " unnest(%s::int8[], %s::int8[], %s::int8[], %s::int8[])"
     " ON CONFLICT (client_uid, session) DO UPDATE SET number = excluded.number, lsn = excluded.lsn"
 )
+PENDING_GONE: Final = "DELETE FROM {p}pending WHERE kind = %s::int2 AND name = %s::bytea"
+PENDING: Final = "INSERT INTO {p}pending VALUES (%s::int2, %s::bytea, %s::int8, %s::bytea)"
 DESTINATION: Final = (
     "INSERT INTO {p}destination VALUES (%s::int8, %s, %s, %s::bytea) ON CONFLICT (number) DO UPDATE"
     " SET kind = excluded.kind, name = excluded.name, definition = excluded.definition"
@@ -150,6 +152,7 @@ DEFINITIONS: Final = (
 IDS_BELOW: Final = "SELECT below FROM {p}message_id ORDER BY node_index"
 ALL_BATCHES: Final = "SELECT * FROM {p}producer"
 ALL_COMMITS: Final = "SELECT * FROM {p}transaction"
+ALL_PENDING: Final = "SELECT kind, name, lsn, record FROM {p}pending ORDER BY lsn"
 ALL_MESSAGES: Final = (
     "SELECT position, id, seq, destination, timestamp_ms, expires_at_ms, priority, kind,"
     " octet_length(head), octet_length(body) FROM {p}message ORDER BY position"

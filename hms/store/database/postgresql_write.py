@@ -11,6 +11,7 @@ import psycopg
 
 from field_buffer.catalogue import StoreFailed
 from hms.store.database.backend import Transaction
+from hms.store.database.pending import PendingRows
 from hms.store.database.postgresql_sql import END_PLACE
 from hms.store.database.rows import DefinitionRow, MemoryChanges
 
@@ -29,6 +30,7 @@ def write(session: Session, sql: Statements, transaction: Transaction, lease_ms:
         _many(session, sql["CHANGE"], transaction.changes.stay_changes())
         _define(session, sql, transaction)
         _remember(session, sql, transaction.memory.stored())
+        _hold(session, sql, transaction.pending)
         done = session.execute("COMMIT")
     if done.statusmessage != "COMMIT":
         raise StoreFailed(path="the database", detail=f"COMMIT was answered {done.statusmessage}")
@@ -95,6 +97,13 @@ def _remember(session: Session, sql: Statements, memory: MemoryChanges) -> None:
     _many(session, sql["FORGOTTEN"], memory.forgotten)
     _many(session, sql["COMMITS_GONE"], memory.commits_gone)
     _many(session, sql["COMMITS"], memory.commits)
+
+
+def _hold(session: Session, sql: Statements, pending: PendingRows) -> None:
+    for kind, name in pending.gone():
+        session.execute(sql["PENDING_GONE"], [str(kind), name])
+    for row in pending.rows():
+        session.execute(sql["PENDING"], [str(row.kind), row.name, str(row.lsn), row.record])
 
 
 def _many(session: Session, text: str, rows: Sequence[tuple[Any, ...]]) -> None:

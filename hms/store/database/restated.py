@@ -5,7 +5,7 @@ whose bytes lie one behind the other share a record, and its position is such th
 where its row says.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 from field_buffer.catalogue import StoreCorrupt
@@ -24,6 +24,7 @@ from hms.records import (
     reserved,
 )
 from hms.store.database.backend import Backend
+from hms.store.database.pending import PendingRow
 from hms.store.database.rows import MessageRow, Meta, StayRow
 from hms.store.interface import StoredRecord
 
@@ -49,6 +50,12 @@ def bounds_of(meta: Meta, ids_below: list[int]) -> Iterator[StoredRecord]:
 def memory_of(meta: Meta, content: Memory) -> StoredRecord:
     """Sends and commits that were taken."""
     return _stored(meta, memory(content))
+
+
+def pending_of(meta: Meta, rows: Iterable[PendingRow]) -> Records:
+    """Branches in doubt and decisions."""
+    for row in rows:
+        yield meta.last_lsn, row.kind, 1, memoryview(row.record), 0
 
 
 def messages_of(meta: Meta, backend: Backend, unheld: Callable[[int], None]) -> Records:

@@ -8,6 +8,7 @@
     transaction            commits that took effect                 (B.6)
     producer               batches that were taken
     message_id             ids below these may have been given away
+    pending                branches in doubt and decisions of distributed transactions
     log                    the records themselves, for the history
     migration              the versions that these tables went through
 
@@ -125,12 +126,21 @@ CREATE TABLE {p}log (
     payload {bytes} NOT NULL
 );
 """
+_VERSION_2: Final = """
+CREATE TABLE {p}pending (
+    kind {small} NOT NULL,
+    name {bytes} NOT NULL,
+    lsn {long} NOT NULL,
+    record {bytes} NOT NULL,
+    PRIMARY KEY (kind, name)
+);
+"""
 _ONLY_POSTGRESQL: Final = """
 ALTER TABLE {p}message ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE {p}log ALTER COLUMN payload SET STORAGE EXTERNAL;
 """
 
-VERSIONS: Final = (_VERSION_1,)
+VERSIONS: Final = (_VERSION_1, _VERSION_2)
 FIRST_POSITION: Final = 1 << 32
 """Positions begin high enough that a record put around a message never begins below zero."""
 

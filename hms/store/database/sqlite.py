@@ -20,6 +20,7 @@ from typing import Any, Final
 from field_buffer.catalogue import StoreFailed, StoreFenced, StoreLocked, StoreUnavailable
 from field_buffer.errors import FieldValue
 from hms.store.database.backend import Claim, Transaction, Unreachable
+from hms.store.database.pending import PendingRow
 from hms.store.database.rows import (
     BatchRow,
     CommitRow,
@@ -124,6 +125,10 @@ class SQLite:
         """All commits that are remembered."""
         rows = self._all(self._sql["ALL_COMMITS"])
         return [CommitRow(unsigned(uid), *rest) for uid, *rest in rows]
+
+    def pending(self) -> list[PendingRow]:
+        """Records that hold, in their order."""
+        return [PendingRow(*row) for row in self._all(self._sql["ALL_PENDING"])]
 
     def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
         """Every message with its head and body, by position."""

@@ -64,6 +64,9 @@ IDS: Final = (
     " DO UPDATE SET below = max(below, ?2)"
 )
 
+PENDING_GONE: Final = "DELETE FROM {p}pending WHERE kind = ? AND name = ?"
+PENDING: Final = "INSERT INTO {p}pending VALUES (?, ?, ?, ?)"
+
 DEFINITIONS: Final = (
     "SELECT definition FROM {p}destination ORDER BY number",
     "SELECT definition FROM {p}durable_subscription ORDER BY number",
@@ -71,6 +74,7 @@ DEFINITIONS: Final = (
 IDS_BELOW: Final = "SELECT below FROM {p}message_id ORDER BY node_index"
 ALL_BATCHES: Final = "SELECT * FROM {p}producer"
 ALL_COMMITS: Final = "SELECT * FROM {p}transaction"
+ALL_PENDING: Final = "SELECT kind, name, lsn, record FROM {p}pending ORDER BY lsn"
 ALL_MESSAGES: Final = "SELECT * FROM {p}message ORDER BY position"
 ALL_STAYS: Final = "SELECT * FROM {p}subscription_message ORDER BY position, holder"
 READ: Final = (

@@ -41,6 +41,8 @@ def write(session: sqlite3.Connection, sql: Statements, transaction: Transaction
         _place(session, sql, row)
     session.executemany(sql["IDS"], changes.ids_below.items())
     _remember(session, sql, transaction.memory.stored())
+    session.executemany(sql["PENDING_GONE"], transaction.pending.gone())
+    session.executemany(sql["PENDING"], transaction.pending.rows())
 
 
 def _message_values(transaction: Transaction) -> Iterator[tuple[object, ...]]:

@@ -9,6 +9,7 @@ store is dead and the node stops (P7).
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -19,8 +20,9 @@ from hms.store.database.backend import Backend, Claim, Transaction, Unreachable
 from hms.store.database.backlog import Backlog
 from hms.store.database.outage import Outage
 from hms.store.database.owner import this_process
+from hms.store.database.pending import PendingRows, committed_of
 from hms.store.database.remembered import Remembered
-from hms.store.database.restated import bounds_of, dictionary_of, memory_of, messages_of
+from hms.store.database.restated import bounds_of, dictionary_of, memory_of, messages_of, pending_of
 from hms.store.database.rows import Entry
 from hms.store.database.translation import Translation
 from hms.store.database.upkeep import DatabaseSettings, Upkeep
@@ -38,6 +40,7 @@ class DatabaseStore:
         self._closing = threading.Event()
         self._outage = Outage(backend.shown, settings.retry_s)
         self._remembered = Remembered(settings.batches_max, settings.entries_max)
+        self._committed: OrderedDict[bytes, None] = OrderedDict()
         self._backlog: Backlog | None = None
         self._failure: HmsError | None = None
         try:
@@ -87,6 +90,9 @@ class DatabaseStore:
                 yield record
             for content in self._remembered.load(backend.batches(), backend.commits()):
                 yield memory_of(meta, content)
+            rows = backend.pending()
+            self._committed = committed_of(rows)
+            yield from pending_of(meta, rows)
 
     @property
     def recovery_bytes(self) -> int:
@@ -132,7 +138,8 @@ class DatabaseStore:
         self._backlog.safe(entries)
 
     def _translated(self, entries: Sequence[Entry]) -> Transaction:
-        translation = Translation(self._meta, self._remembered)
+        pending = PendingRows(self._committed, self._settings.entries_max)
+        translation = Translation(self._meta, self._remembered, pending)
         blob = translation.apply_all(entries)
         return Transaction(
             self._meta,
@@ -142,6 +149,7 @@ class DatabaseStore:
             entries[0].position,
             translation.changes,
             self._remembered.take_changes(),
+            pending,
             self._upkeep.departed.take(time.monotonic()),
             time.time_ns() // 1_000_000,
             keeps_history=self._settings.history_bytes > 0,

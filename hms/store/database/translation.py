@@ -27,6 +27,7 @@ from hms.records import (
     defined,
 )
 from hms.store.database.changes import Changes
+from hms.store.database.pending import PendingRows
 from hms.store.database.remembered import Remembered
 from hms.store.database.rows import DefinitionRow, Entry, MessageRow, Meta
 from hms.store.database.steps import DELIVERED, FAILED, RELEASED
@@ -40,9 +41,9 @@ Payload = bytes | memoryview
 class Translation:
     """Feed it the records of one transaction; `changes` and `meta_after` are what to write."""
 
-    def __init__(self, meta: Meta, remembered: Remembered) -> None:
+    def __init__(self, meta: Meta, remembered: Remembered, pending: PendingRows) -> None:
         self.changes = Changes()
-        self._meta, self._remembered = meta, remembered
+        self._meta, self._remembered, self.pending = meta, remembered, pending
         self._next_number, self._next_seq = meta.next_number, meta.next_seq
         self._now_ms = meta.now_ms
         self._event = (meta.event, meta.event_ms)
@@ -62,6 +63,11 @@ class Translation:
             RecordType.NODE: self._node,
             RecordType.MOVED: self._moved,
             RecordType.MEMORY: self._memory,
+            RecordType.PREPARED: pending.prepared,
+            RecordType.HEURISTIC: pending.heuristic,
+            RecordType.ENDED: pending.ended,
+            RecordType.DECIDED: pending.decided,
+            RecordType.FORGOTTEN: pending.forgotten,
         }
 
     @property
@@ -71,7 +77,7 @@ class Translation:
 
     def apply(self, lsn: int, kind: int, payload: Payload, position: int) -> None:
         """One record; a type that this version does not know raises KeyError."""
-        self._lsn = lsn
+        self._lsn = self.pending.lsn = lsn
         self._apply[kind](payload, position)
 
     def apply_all(self, entries: Sequence[Entry]) -> bytes:
@@ -91,7 +97,7 @@ class Translation:
             next_position=last.position + last.length,
             next_number=self._next_number,
             next_seq=self._next_seq,
-            now_ms=self._now_ms,
+            now_ms=max(self._now_ms, self.pending.now_ms),
             event=self._event[0],
             event_ms=self._event[1],
         )
@@ -130,10 +136,11 @@ class Translation:
         start = position + record.pack_offset + ROW.size * record.message_count
         positions = self._new_messages(record, start)
         hold, first_id, is_new = self.changes.hold, record.first_message_id, not record.is_forwarded
+        due = _due_times(record)
         for holder, marks in record.placements:
-            stay = Stay(holder)
             for i, is_here in enumerate(bits(marks, record.message_count)):
                 if is_here:
+                    stay = Stay(holder, due_ms=due[i]) if due else Stay(holder)
                     hold(first_id + i, positions[i], stay, is_new=is_new)
         self._next_seq = max(self._next_seq, record.first_seq + record.message_count)
         self._now_ms = max(self._now_ms, record.timestamp_ms)
@@ -190,7 +197,9 @@ class Translation:
             self._next_seq = max(self._next_seq, one.seq + 1)
 
     def _memory(self, payload: Payload, _position: int) -> None:
-        self._remembered.restated(decode_memory(payload), self._lsn)
+        content = decode_memory(payload)
+        self._remembered.restated(content, self._lsn)
+        self.pending.restated(content)
 
     def _of(self, payload: Payload) -> tuple[int, Iterable[int]]:
         """The place that a record of ranges speaks of, and the message ids."""
@@ -202,6 +211,14 @@ class Translation:
         if below:
             index, known = below >> NODE_INDEX_SHIFT, self.changes.ids_below
             known[index] = max(known.get(index, 0), below)
+
+
+def _due_times(record: Sent) -> list[int]:
+    """When each message is due, 0 at once; nothing when all of them are."""
+    delays = [row.delay_ms for row in record.rows()]
+    if not any(delays):
+        return []
+    return [record.timestamp_ms + delay if delay else 0 for delay in delays]
 
 
 def _rest(one: Kept) -> tuple[int, int, int, int, int, int]:

@@ -5,6 +5,7 @@ is appended again (by the engine, see next_to_clean); the next new segment's hea
 log begins later; then the file gets the history's name, or is removed.
 """
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -16,6 +17,7 @@ from hms.store.journal.spare import Spare
 from hms.store.journal.walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
+    opened,
     segment_file,
     segment_numbers,
 )
@@ -30,6 +32,9 @@ SPENT_PER_BYTE: Final = 4
 three bytes are moved to make room for one."""
 LIVE_SHARE_MAX: Final = 0.75
 """A full log with a larger live share is not worth cleaning: it is full."""
+ARCHIVE_MARK: Final = "archive.json"
+"""Written into the log's directory by the history's archive: what it has of the log."""
+_MARK_BYTES_MAX: Final = 1 << 20
 
 
 class LogLimits(NamedTuple):
@@ -39,6 +44,8 @@ class LogLimits(NamedTuple):
     history_bytes_max: int = 1 << 40
     history_age_s: float = 0.0
     """0: no limit of age."""
+    is_archive_required: bool = False
+    """What no archive has yet stays in the history, beyond every limit."""
 
 
 class Ring:
@@ -173,7 +180,7 @@ class Ring:
 
     def _let_go(self, number: int) -> None:
         file = segment_file(self._directory, number)
-        if self._limits.history_bytes_max:
+        if self._limits.history_bytes_max or self._limits.is_archive_required:
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
             self._forget(number)
@@ -187,13 +194,27 @@ class Ring:
         """
         files = list(self._history())
         total = sum(size for _, size, _ in files)
+        archived_below = self._archived_below() if files else 0
         for number, size, age_s in files:
             is_old = 0 < self._limits.history_age_s < age_s
             if total <= self._limits.history_bytes_max and not is_old:
                 break
+            if self._limits.is_archive_required and number >= archived_below:
+                break
             self._forget(number)
             self._disk.unlink(segment_file(self._directory, number, HISTORY_SUFFIX))
             total -= size
+
+    def _archived_below(self) -> int:
+        """The first segment that the archive does not have; a mark that cannot be read is none."""
+        if not self._limits.is_archive_required:
+            return 0
+        try:
+            with opened(self._disk, self._directory / ARCHIVE_MARK) as fd:
+                mark = json.loads(self._disk.pread(fd, _MARK_BYTES_MAX, 0))
+            return int(mark["until_segment"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0
 
     def _history(self) -> Iterator[tuple[int, int, float]]:
         """Number, size and age of each segment of the history; any of them may go meanwhile."""

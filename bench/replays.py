@@ -1,0 +1,195 @@
+"""Replays under kills, and how fast they are: `python -m bench.replays kills 30`, `... rate`.
+
+kills: a replay of three queues into three others is killed (SIGKILL, with its Spark) at random
+moments, and now and then the node that takes its messages, until the same command ends by itself.
+Then every message must be there once, in its order. rate: the same replay without kills, beside
+what `hms bench send` brings into the same node.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+import hms
+import hms.testing
+from field_buffer.packing import decode_head
+from hms.history.scan import plan, read_part
+from hms.history.scope import parse_scope
+from hms.testing import TestNode
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = ("orders", "bills", "news")
+LATEST_S = 300
+NODE_EVERY = 6
+"""One of so many kills hits the node."""
+
+
+class Outcome(NamedTuple):
+    """What came of a replay under kills."""
+
+    messages: int
+    kills: int
+    node_kills: int
+    seconds: float
+    faults: list[str]
+
+
+@contextmanager
+def past(messages: int, size: int = 200) -> Iterator[TestNode]:
+    """A node that took so many messages in its three queues."""
+    queues = {name: {} for name in (*NAMES, *(f"re.{name}" for name in NAMES), "bench")}
+    config = {"hms": {"queue": queues}, "node": {"NODE1": {"history_bytes": "4 GiB"}}}
+    with hms.testing.node(config=config) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            producers = [session.producer(hms.Queue(name)) for name in NAMES]
+            for first in range(0, messages, 1000):
+                for i, producer in enumerate(producers):
+                    batch = range(first + i, min(first + 1000, messages), len(NAMES))
+                    producer.send_many([hms.Message(bytes(size), {"n": n}) for n in batch])
+        yield node
+
+
+def command(node: TestNode, *more: str) -> list[str]:
+    """The replay, as an operator types it."""
+    own = ["history", "replay", "--path", str(node.store), "--connect", node.address]
+    own += ["--destination", ",".join(f"queue:{name}" for name in NAMES)]
+    return [sys.executable, "-m", "boot", *own, "--into", "re.{destination}", *more]
+
+
+def under_kills(messages: int, kills: int, seed: int) -> Outcome:
+    """Kill the replay so often, then let it end; what is wrong then."""
+    chance, began = random.Random(seed), time.monotonic()
+    with past(messages) as node, hms.connect(node.address, reconnect_interval_s=0.2) as looking:
+        done = hit = 0
+        for i in range(kills):
+            goal = done + chance.randrange(1, max(2, 2 * (messages - done) // (kills - i + 1)))
+            child = _start(command(node))
+            is_node = i % NODE_EVERY == NODE_EVERY - 1
+            if _reached(looking, goal, child) and is_node:
+                node.kill()
+                node.boot(warm=True)
+                hit += 1
+                _reached(looking, goal + 1, child)
+            _kill(child)
+            done = _arrived(looking)
+        last = subprocess.run(command(node, "--json"), cwd=ROOT, capture_output=True, check=False)
+        faults = [] if last.returncode == 0 else [last.stderr.decode()]
+        faults += check(node)
+    return Outcome(messages, kills, hit, time.monotonic() - began, faults)
+
+
+def check(node: TestNode) -> list[str]:
+    """What is not there once and in its order, place by place."""
+    faults = []
+    for name in NAMES:
+        wanted = [offset for offset, _ in _told(node, name)]
+        found = [said["$ReplayOffset"] for _, said in _told(node, f"re.{name}")]
+        if found != wanted:
+            lost, more = set(wanted) - set(found), len(found) - len(set(found))
+            faults.append(f"{name}: {len(lost)} lost, {more} twice, of {len(wanted)}")
+    return faults
+
+
+def _told(node: TestNode, name: str) -> Iterator[tuple[int, dict[str, object]]]:
+    scope = parse_scope({"destination": f"queue:{name}", "view": "messages"})
+    for part in plan(node.store, scope):
+        for batch in read_part(part, scope, ("head",)):
+            yield from ((event.offset, decode_head(event.head or b"").node) for event in batch)
+
+
+def _start(arguments: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        arguments,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _reached(looking: hms.Connection, goal: int, child: subprocess.Popen[bytes]) -> bool:
+    """Wait until so many messages have arrived; False when the replay ended before."""
+    until = time.monotonic() + LATEST_S
+    while _arrived(looking) < goal:
+        if child.poll() is not None:
+            return False
+        assert time.monotonic() < until, "the replay does not come on"
+        time.sleep(0.01)
+    return True
+
+
+def _arrived(looking: hms.Connection) -> int:
+    queues = {one["name"]: one for one in looking.administer("queue.list")}
+    return sum(queues[f"re.{name}"]["waiting"] for name in NAMES)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """The process and its Spark: all of its session."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait(LATEST_S)
+
+
+@click.group()
+def main() -> None:
+    """See the module."""
+
+
+@main.command()
+@click.argument("count", type=int, default=30)
+@click.option("--messages", default=200_000, show_default=True)
+@click.option("--seed", type=int, default=None, help="Of the moments; printed.")
+def kills(count: int, messages: int, seed: int | None) -> None:
+    """Kill a replay so often."""
+    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    click.echo(f"seed {seed}")
+    outcome = under_kills(messages, count, seed)
+    click.echo(json.dumps(outcome._asdict()))
+    sys.exit(bool(outcome.faults))
+
+
+@main.command()
+@click.option("--messages", default=200_000, show_default=True)
+@click.option("--size", default=1024, show_default=True)
+@click.option("--runs", default=3, show_default=True)
+def rate(messages: int, size: int, runs: int) -> None:
+    """Messages a second of a replay, as a ratio to hms bench send into the same node."""
+    from hms.history import replay, session  # noqa: PLC0415 - only here
+
+    spark = session("bench")
+    with past(messages, size) as node:
+        for i in range(runs):
+            arguments = ["bench", "send", "--connect", node.address, "--size", str(size), "--json"]
+            told = subprocess.run(
+                [sys.executable, "-m", "boot", *arguments, "--count", str(messages // 4)],
+                cwd=ROOT,
+                capture_output=True,
+                check=True,
+            )
+            report = replay(
+                spark,
+                node.store,
+                address=node.address,
+                destination="queue:orders,queue:bills,queue:news",
+                into="re.{destination}",
+                run_id=f"rate-{i}",
+            )
+            click.echo(f"replay {report.rate:,.0f} a second; bench send: {told.stdout.decode()}")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

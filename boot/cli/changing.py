@@ -1,0 +1,122 @@
+"""What changes a queue or topic while the node runs: create, alter, delete, pause and resume."""
+
+from typing import Any
+
+import click
+
+from boot.cli.target import Target, target_options
+
+__all__ = ["add_changes"]
+
+_SET = click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An attribute, under its name in hms.conf, such as max_messages=1000.",
+)
+
+
+def add_changes(group: click.Group, kind: str) -> None:
+    """Give the group of a kind of destination the commands that change one."""
+    for make in (_create, _alter, _delete, _pause, _resume):
+        group.add_command(make(kind))
+
+
+def _create(kind: str) -> click.Command:
+    @click.command("create", help=f"Make a {kind}; it stays until it is deleted.")
+    @target_options
+    @click.argument("name")
+    @_SET
+    @click.option("--topic-string", default="", hidden=kind == "queue", help="Where it stands.")
+    def create(target: Target, name: str, given: tuple[str, ...], topic_string: str) -> None:
+        arguments = _attributes(given)
+        if topic_string:
+            arguments["topic_string"] = topic_string
+        target.administer(f"{kind}.create", name=name, **arguments)
+        target.say(f"{name}: created", {kind: name, "created": True})
+
+    return create
+
+
+def _alter(kind: str) -> click.Command:
+    @click.command("alter", help=f"Change attributes of a {kind}; they hold over restarts.")
+    @target_options
+    @click.argument("name")
+    @_SET
+    @click.option("--unset", multiple=True, metavar="KEY", help="Back to what hms.conf says.")
+    def alter(target: Target, name: str, given: tuple[str, ...], unset: tuple[str, ...]) -> None:
+        arguments = _attributes(given) | dict.fromkeys(unset)
+        if not arguments:
+            raise click.UsageError("nothing is changed: give --set or --unset")
+        target.administer(f"{kind}.alter", name=name, **arguments)
+        target.say(f"{name}: altered", {kind: name, "altered": sorted(arguments)})
+
+    return alter
+
+
+def _delete(kind: str) -> click.Command:
+    @click.command("delete", help=f"End a {kind} with what waits in it; counted, in the history.")
+    @target_options
+    @click.argument("name")
+    @click.option("--yes", is_flag=True, help="Do not ask.")
+    def delete(target: Target, name: str, yes: bool) -> None:
+        if not yes:
+            click.confirm(f"End {name} with all that waits in it?", abort=True, err=True)
+        count = target.administer(f"{kind}.delete", name=name)
+        said = {kind: name, "discarded": count}
+        target.say(f"{name}: deleted, {count} messages discarded", said)
+
+    return delete
+
+
+def _pause(kind: str) -> click.Command:
+    said = f"Pause a {kind}: sends wait, consumers get nothing; without an option both."
+    return _switch(kind, "pause", "paused", said)
+
+
+def _resume(kind: str) -> click.Command:
+    said = f"Let a paused {kind} go on; without an option both."
+    return _switch(kind, "resume", "resumed", said)
+
+
+def _switch(kind: str, verb: str, done: str, said: str) -> click.Command:
+    @click.command(verb, help=said)
+    @target_options
+    @click.argument("name")
+    @click.option("--production", "what", flag_value="PRODUCTION", help="Sending to it alone.")
+    @click.option("--consumption", "what", flag_value="CONSUMPTION", help="Receiving alone.")
+    def switch(target: Target, name: str, what: str | None) -> None:
+        chosen = what or "BOTH"
+        target.administer(f"{kind}.{verb}", name=name, what=chosen)
+        word = "production and consumption" if chosen == "BOTH" else chosen.lower()
+        target.say(f"{name}: {word} {done}", {kind: name, done: chosen})
+
+    return switch
+
+
+def _attributes(given: tuple[str, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in given:
+        key, equals, text = one.partition("=")
+        if not equals:
+            raise click.UsageError(f"{one!r} is not of the form KEY=VALUE")
+        found[key.strip()] = _value(key.strip(), text.strip())
+    return found
+
+
+def _value(key: str, text: str) -> Any:
+    """A number where it looks like one, bytes where the key says so, else text."""
+    if key.endswith("bytes"):
+        from boot.kinds import Refused, size  # noqa: PLC0415 - the help loads no messaging
+
+        try:
+            return size(0, 1 << 50)(int(text) if text.isdigit() else text)
+        except Refused as fault:
+            raise click.UsageError(f"{key}: {fault}") from fault
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

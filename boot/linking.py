@@ -1,0 +1,83 @@
+"""The links of a node process: made if it is in a cluster, fed by its lanes and its scheduler."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from boot import compose
+from boot.clusters import link_settings
+from boot.config import Config, Node
+from hms.engine.cluster.members import Change, Life
+from hms.engine.engine import Engine
+from tpmon.broker import Broker
+from tpmon.gateway import Gateway
+from tpmon.links.door import CLUSTER_TICK, Door, NodeKey
+from tpmon.links.gateway import LinkedGateway
+from tpmon.links.links import Links
+from workers.lanes import LanePool
+
+TICKS_PER_INTERVAL = 5
+TICK_S_MAX, TICK_S_MIN = 0.2, 0.02
+
+
+class Linking:
+    """What a node in a cluster has more than one that is alone."""
+
+    def __init__(self, config: Config, node: Node, engine: Engine, broker: Broker) -> None:
+        assert engine.cluster is not None
+        self._engine, self._broker = engine, broker
+        self.lanes: LanePool
+        self.ring: Callable[[], None] = lambda: None
+        self.tick_s = max(TICK_S_MIN, min(TICK_S_MAX, node.group.hmsgqint / TICKS_PER_INTERVAL))
+        self.links = Links(
+            link_settings(config, node),
+            on_word=self._on_word,
+            on_change=self._on_change,
+            wake=self._wake,
+        )
+        self._door = Door(engine.cluster, broker.command, self.links.outbox.put_many)
+        broker.releases.to_node = self._door.release
+        engine.cluster.describe_links = self.links.describe
+
+    def booted(self) -> None:
+        """The log is read: this run of the node has its number."""
+        moves = self._engine.state.moves
+        self.links.life = Life(moves.life, moves.incarnation)
+
+    def handle(self, key: Hashable, items: list[Any]) -> None:
+        """A lane's batch, of a node or of a client."""
+        if isinstance(key, NodeKey):
+            self._door.handle(key, items)
+        else:
+            self._broker.handle(key, items)
+
+    def tick(self) -> None:
+        """Several times a second."""
+        self.lanes.put_many(NodeKey(0), [CLUSTER_TICK])
+
+    def _wake(self) -> None:
+        self.ring()
+
+    def _on_word(self, index: int, items: list[tuple[Life, bytes]]) -> bool:
+        return self.lanes.put_many(NodeKey(index), items)
+
+    def _on_change(self, change: Change) -> None:
+        """Goes behind what the node said before; a full lane is no reason to miss it."""
+        key = NodeKey(change.node)
+        if not self.lanes.put_many(key, [change]):
+            self.lanes.discard(key)
+            self.lanes.put_many(key, [change])
+
+
+def make_linking(config: Config, node: Node, engine: Engine, broker: Broker) -> Linking | None:
+    """The links of a node; None when it is alone."""
+    return None if engine.cluster is None else Linking(config, node, engine, broker)
+
+
+def make_gateway(node: Node, linking: Linking | None, **handlers: Any) -> Gateway:
+    """The gateway, with links if there are some."""
+    limits = compose.gateway_limits(node)
+    if linking is None:
+        return Gateway(node.listen, limits=limits, **handlers)
+    gateway = LinkedGateway(node.listen, links=linking.links, limits=limits, **handlers)
+    linking.ring = gateway.wake
+    return gateway

@@ -1,0 +1,123 @@
+"""Options of a send: what its producer has, and what one send says itself."""
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple, TypedDict
+
+from field_buffer.catalogue import InvalidArgument
+from field_buffer.compression import ZLIB, check_codec
+from field_buffer.packing import FLAG_RETAIN
+from hms.client.destinations import Destination, check_retain
+from hms.client.tickets import SendOptions
+
+PRIORITY_MAX = 9
+SECONDS_MAX = 100 * 366 * 86_400
+"""A hundred years."""
+
+When = datetime | float
+"""A moment: with its time zone, or in seconds since 1970 UTC."""
+
+
+class SendHow(TypedDict, total=False):
+    """What a send may say itself, beside body and properties; what it does not say is as its
+    producer has it.
+
+    ttl_s 0: it never expires. retain: the topic keeps it for later subscribers. delay_s: it is not
+    delivered before so many seconds have passed; deliver_at: nor before that moment.
+    compress: the body, by "zlib" (True) or "zstd", where that makes it smaller (F-D7).
+    """
+
+    persistent: bool | None
+    ttl_s: float | None
+    priority: int | None
+    retain: bool | None
+    delay_s: float | None
+    deliver_at: When | None
+    compress: bool | str | None
+
+
+class How(NamedTuple):
+    """SendHow, complete; None: as the producer has it."""
+
+    persistent: bool | None = None
+    ttl_s: float | None = None
+    priority: int | None = None
+    retain: bool | None = None
+    delay_s: float | None = None
+    deliver_at: When | None = None
+    compress: bool | str | None = None
+
+
+_AS_PRODUCER = How()
+
+
+def send_options(
+    *,
+    persistent: bool,
+    ttl_s: float,
+    priority: int,
+    retain: bool = False,
+    delay_s: float = 0,
+    compress: bool | str = False,
+) -> SendOptions:
+    """Options that are valid: ttl_s and delay_s from 0 (never expires, at once), priority 0 to 9;
+    InvalidArgument, CompressionUnknown, CodecMissing."""
+    for what, seconds in (("ttl_s", ttl_s), ("delay_s", delay_s)):
+        if not (math.isfinite(seconds) and 0 <= seconds <= SECONDS_MAX):
+            detail = f"{seconds} is not a number of seconds from 0 to {SECONDS_MAX}"
+            raise InvalidArgument(what=what, detail=detail)
+    if priority.__class__ is bool or priority not in range(PRIORITY_MAX + 1):
+        raise InvalidArgument(what="priority", detail=f"{priority!r} is not in 0 to 9")
+    if retain and delay_s:
+        detail = "what a topic retains is there at once; send it when it is due"
+        raise InvalidArgument(what="delay_s", detail=detail)
+    flags = FLAG_RETAIN if retain else 0
+    ttl_ms, delay_ms = math.ceil(ttl_s * 1000), math.ceil(delay_s * 1000)
+    codec = ZLIB if compress is True else compress or ""
+    if codec:
+        check_codec(codec)
+    return SendOptions(bool(persistent), ttl_ms, int(priority), flags, delay_ms, codec)
+
+
+def options_of(
+    own: SendOptions, how: How, destination: Destination, now_ms: Callable[[], int]
+) -> SendOptions:
+    """The options of one send, by what its producer has and what it says itself."""
+    if how == _AS_PRODUCER:
+        return own
+    if how.retain:
+        check_retain(destination)
+    delay_s = own.delay_ms / 1000 if how.delay_s is None else how.delay_s
+    if how.deliver_at is not None:
+        delay_s = _seconds_until(how, now_ms())
+    return send_options(
+        persistent=own.is_persistent if how.persistent is None else how.persistent,
+        ttl_s=own.ttl_ms / 1000 if how.ttl_s is None else how.ttl_s,
+        priority=own.priority if how.priority is None else how.priority,
+        retain=bool(own.flags if how.retain is None else how.retain),
+        delay_s=delay_s,
+        compress=own.codec if how.compress is None else how.compress,
+    )
+
+
+def _seconds_until(how: How, now_ms: int) -> float:
+    """A moment that has passed is now."""
+    if how.delay_s is not None:
+        detail = "a send has a delay or a moment, not both"
+        raise InvalidArgument(what="delay_s and deliver_at", detail=detail)
+    at_s = epoch_s("deliver_at", how.deliver_at)
+    return max(0.0, at_s - now_ms / 1000)
+
+
+def epoch_s(what: str, when: When | None) -> float:
+    """A moment in seconds since 1970 UTC; InvalidArgument when nobody knows which one is meant."""
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            detail = f"{when} has no time zone; such as {when}+01:00 has one"
+            raise InvalidArgument(what=what, detail=detail)
+        return when.timestamp()
+    if not isinstance(when, int | float) or isinstance(when, bool) or not math.isfinite(when):
+        detail = f"{when!r} is neither a datetime nor a number of seconds since 1970 UTC"
+        raise InvalidArgument(what=what, detail=detail)
+    return float(when)

@@ -1,0 +1,143 @@
+"""Schedules: messages that the node sends again and again, and those that wait for their time."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
+
+from field_buffer.catalogue import InvalidArgument
+from hms.client.options import When, epoch_s
+from hms.client.tickets import SendOptions
+from tpmon.protocol.structures import ScheduleHead
+
+__all__ = ["Schedule"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME_CHARACTERS_MAX = 255
+_COUNT_MAX = 0xFFFF_FFFF
+_EVERY_S_MAX = 100 * 366 * 86_400
+
+
+class Recurrence(TypedDict, total=False):
+    """When a scheduled message is sent: every so many seconds, or as a cron expression says.
+
+    every_s: an interval; its first message comes at start, without that after one interval. cron:
+    minute, hour, day, month, day of the week, in time_zone (UTC unless said), from start on. until:
+    no more after that moment; count: so many in all. missed: what becomes of those that were due
+    while the node was down: SKIP none, ONE a single one (unless said otherwise), ALL of them.
+    replace: another schedule of that name ends.
+    """
+
+    every_s: float | None
+    cron: str | None
+    time_zone: str
+    start: When | None
+    until: When | None
+    count: int
+    missed: str
+    replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule, or with kind "delayed" a message that waits for its time, named by its id.
+
+    next_time: when it is due next. sent: so many messages of it were sent. error: why the last one
+    could not be sent; it is tried again.
+    """
+
+    name: str
+    kind: str
+    destination: str
+    next_time: datetime
+    every_s: float = 0
+    cron: str = ""
+    time_zone: str = ""
+    missed: str = ""
+    sent: int = 0
+    start: datetime | None = None
+    until: datetime | None = None
+    max_count: int = 0
+    persistent: bool = True
+    error: str = ""
+
+
+def schedule_of(told: Mapping[str, Any]) -> Schedule:
+    """What the node says of a schedule or of a delayed message."""
+    return Schedule(
+        told["name"],
+        told["kind"],
+        told["destination"],
+        _EPOCH + timedelta(milliseconds=told["next_ms"]),
+        told.get("every_s", 0),
+        told.get("cron", ""),
+        told.get("time_zone", ""),
+        told.get("missed", ""),
+        told.get("sent", 0),
+        _time(told.get("first_ms", 0)),
+        _time(told.get("until_ms", 0)),
+        told.get("max_count", 0),
+        told["persistent"],
+        told.get("error", ""),
+    )
+
+
+def schedule_head(
+    producer: int, name: str, recurrence: Recurrence, options: SendOptions, now_ms: int
+) -> ScheduleHead:
+    """What the node is asked for; InvalidArgument."""
+    every_s, cron = recurrence.get("every_s") or 0, recurrence.get("cron") or ""
+    every_ms = _milliseconds(every_s)
+    start, until = recurrence.get("start"), recurrence.get("until")
+    first_ms = now_ms + every_ms if start is None else _moment_ms("start", start)
+    if start is None and cron:
+        first_ms = 0
+    count = recurrence.get("count", 0)
+    if count.__class__ is not int or not 0 <= count <= _COUNT_MAX:
+        raise InvalidArgument(what="count", detail=f"{count!r} is not a number from 0 on")
+    _check_texts(name, cron, recurrence)
+    return ScheduleHead(
+        producer,
+        name,
+        every_ms,
+        cron,
+        recurrence.get("time_zone", "UTC"),
+        first_ms,
+        0 if until is None else _moment_ms("until", until),
+        count,
+        recurrence.get("missed", "ONE"),
+        options.is_persistent,
+        bool(recurrence.get("replace", False)),
+    )
+
+
+def _check_texts(name: str, cron: str, recurrence: Recurrence) -> None:
+    """What the wire would refuse without saying what it is."""
+    given: dict[str, Any] = {"name": name, "cron": cron}
+    given |= {key: dict(recurrence).get(key, "") for key in ("time_zone", "missed")}
+    for what, text in given.items():
+        if not isinstance(text, str) or len(text) > _NAME_CHARACTERS_MAX:
+            detail = f"{text!r} is not a text of up to {_NAME_CHARACTERS_MAX} characters"
+            raise InvalidArgument(what=what, detail=detail)
+
+
+def _milliseconds(every_s: float) -> int:
+    if not (math.isfinite(every_s) and 0 <= every_s <= _EVERY_S_MAX):
+        detail = f"{every_s} is not a number of seconds from 0.1 to {_EVERY_S_MAX}"
+        raise InvalidArgument(what="every_s", detail=detail)
+    return math.ceil(every_s * 1000)
+
+
+def _moment_ms(what: str, when: When) -> int:
+    moment_ms = math.ceil(epoch_s(what, when) * 1000)
+    if not 0 < moment_ms < 1 << 53:
+        raise InvalidArgument(what=what, detail=f"{when} is not a time after 1970")
+    return moment_ms
+
+
+def _time(at_ms: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(milliseconds=at_ms) if at_ms else None
+    except OverflowError:
+        return None

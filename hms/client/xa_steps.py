@@ -1,0 +1,75 @@
+"""What an XA session does, for threads and for asyncio alike: xa_start and xa_end."""
+
+from typing import TYPE_CHECKING
+
+from field_buffer.catalogue import IllegalState
+from field_buffer.errors import HmsError
+from hms.client.xa_state import XaSessionState
+from tpmon.asked import OnLoss, Pending
+from tpmon.link import State
+from tpmon.steps import Steps
+from tpmon.xa.constants import TMFAIL, XA_RBCOMMFAIL
+
+if TYPE_CHECKING:
+    from hms.client.session_steps import SessionSteps
+
+__all__ = ["Code", "xa_ending", "xa_starting"]
+
+Code = tuple[int, str]
+"""A return code of X/Open XA, and in words why it is not XA_OK."""
+_LOST: Code = (XA_RBCOMMFAIL, "the connection was lost, and the branch with it")
+
+
+def xa_starting(session: "SessionSteps", xid: bytes, flags: int, timeout_ms: int) -> Steps[Code]:
+    """Work in a branch from now on."""
+    state = _state_of(session)
+    session.check_open()
+    yield from session.sends_settled()
+    pending = state.ask_to_start(xid, flags, timeout_ms)
+    try:
+        code = yield from _coded(session, pending)
+    except BaseException:
+        if not pending.is_done:  # it may begin after all: what is said next must be outside of it
+            state.ask_to_end(xid, TMFAIL, OnLoss.DONE)
+        raise
+    if not code[0]:
+        state.enter(xid)
+    return code
+
+
+def xa_ending(session: "SessionSteps", xid: bytes, flags: int) -> Steps[Code]:
+    """Work in it no longer."""
+    state = _state_of(session)
+    session.check_open()
+    if state.xid != xid:
+        return (yield from _coded(session, state.ask_to_end(xid, flags)))
+    link = session.connection.link
+    yield from session.sends_settled(is_enough=lambda: not session.connection.is_connected)
+    if state.is_doomed and link.state is not State.UP:
+        state.exit()
+        return _LOST
+    try:
+        code = yield from _coded(session, state.ask_to_end(xid, flags))
+    except BaseException as fault:
+        state.exit()  # the node has heard it, or has lost the branch
+        if isinstance(fault, HmsError) and link.state is not State.UP:
+            return _LOST
+        raise
+    if code[0] >= 0:
+        state.exit()
+    return code
+
+
+def _coded(session: "SessionSteps", pending: Pending) -> Steps[Code]:
+    answered = yield from session.connection.answer_to(pending)
+    reply = answered.value()
+    return int(reply["code"]), str(reply["reason"])
+
+
+def _state_of(session: "SessionSteps") -> XaSessionState:
+    state = session.state
+    if not isinstance(state, XaSessionState):
+        raise IllegalState(
+            what="xa_start()", detail="the session is no XA session: session(xa=True)"
+        )
+    return state

@@ -1,0 +1,62 @@
+"""Decisions: what the coordinators among this node's clients have decided (presumed abort).
+
+A global transaction is *active* while the connection that began it lives; that is known in memory
+only. To decide is to write a record: from then on it is committed, whatever happens, until it is
+forgotten because every participant has done its part. What is neither active nor decided was, or
+will be, rolled back: nothing is ever written of that.
+"""
+
+from typing import NamedTuple
+
+from hms.records import Decided
+
+DECIDED_BYTES = 160
+"""What a decision takes in the log beside its participants."""
+
+
+class Active(NamedTuple):
+    """A global transaction that has begun. deadline_ms 0: it has none."""
+
+    connection: int
+    since_ms: int
+    deadline_ms: int
+    name: str
+
+
+class Decisions:
+    """Global transactions of this node's clients."""
+
+    def __init__(self) -> None:
+        self.active: dict[bytes, Active] = {}
+        self.decided: dict[bytes, Decided] = {}
+        self.held: dict[bytes, int] = {}
+        """Decisions that the connection which made them is still carrying out; in memory only."""
+        self.next_serial = 1
+        self.size_bytes = 0
+        """What decisions take in the log."""
+
+    def connection_ended(self, number: int) -> None:
+        """What a connection has not decided can only be rolled back now."""
+        for gtrid in [g for g, one in self.active.items() if one.connection == number]:
+            del self.active[gtrid]
+        for gtrid in [g for g, holder in self.held.items() if holder == number]:
+            del self.held[gtrid]
+
+    def keep(self, content: Decided) -> None:
+        """A decision was made, or read back."""
+        self.active.pop(content.gtrid, None)
+        holder = self.held.get(content.gtrid)
+        self.drop(content.gtrid)
+        if holder is not None:
+            self.held[content.gtrid] = holder
+        self.size_bytes += DECIDED_BYTES + len(content.participants)
+        self.decided[content.gtrid] = content
+        self.next_serial = max(self.next_serial, content.serial + 1)
+
+    def drop(self, gtrid: bytes) -> bool:
+        """A decision is not needed any more; whether there was one."""
+        self.held.pop(gtrid, None)
+        known = self.decided.pop(gtrid, None)
+        if known is not None:
+            self.size_bytes -= DECIDED_BYTES + len(known.participants)
+        return known is not None

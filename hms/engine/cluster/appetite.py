@@ -1,0 +1,106 @@
+"""Appetite: what other nodes asked for goes to them as soon as it is there.
+
+An ask stands until it is filled, replaced or too old, so what arrives later need not wait for the
+next word. Consumers here go first, then a buffer for them is kept; only what is beyond that goes.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from hms.engine.cluster.giving import offer, room_for
+from hms.engine.cluster.peers import Peer, Wanted
+from hms.engine.cluster.planning import Figures, surplus_of
+from hms.engine.cluster.settings import GlobalQueue
+from hms.engine.dispatch import discard
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.places import Queue
+from hms.engine.state import State
+from hms.records import Cause
+
+BYTES_MAX = 1 << 30
+
+
+def figures_of(queue: Queue, rate: int = 0, *, is_taking: bool = True) -> Figures:
+    """A queue of this node as others see it."""
+    line = queue.line
+    return Figures(line.waiting_count, len(queue.consumers), rate, line.size_bytes, is_taking)
+
+
+def serve(
+    state: State,
+    settings: GlobalQueue,
+    queue: Queue,
+    peers: Iterable[Peer],
+    fx: Effects,
+    *,
+    is_scan: bool = False,
+) -> None:
+    """Give what was asked for. is_scan: also look for messages that selectors choose."""
+    for peer in peers:
+        wanted = peer.wanted.get(queue.name)
+        if wanted is None or (wanted.selectors and not is_scan):
+            continue
+        count = min(
+            _open_count(state, peer.index, queue, wanted),
+            surplus_of(settings, figures_of(queue)),
+            settings.request_max,
+        )
+        if count > 0 and room_for(state, peer.index) > 0:
+            give(state, peer, queue, _choose(state, queue, wanted, count, fx), fx)
+
+
+def give(
+    state: State, peer: Peer, queue: Queue, messages: list[StoredMessage], fx: Effects
+) -> None:
+    """Messages that were taken from the line go to a node."""
+    for number, count in offer(state, peer.index, queue, messages, fx):
+        peer.given[number] = queue.name, count
+
+
+def take(state: State, queue: Queue, count: int, fx: Effects) -> list[StoredMessage]:
+    """Up to so many messages leave the front of the line."""
+    taken: list[StoredMessage] = []
+    expired: list[StoredMessage] = []
+    while len(taken) < count and queue.line.waiting_count:
+        some = queue.line.take(count - len(taken), BYTES_MAX, state.now_ms, expired)
+        taken += some
+    discard(state, queue, expired, Cause.EXPIRED, fx)
+    return taken
+
+
+def take_last(state: State, queue: Queue, count: int, fixed: set[int]) -> list[StoredMessage]:
+    """Up to so many leave the end of the line, none of them one of the fixed."""
+    found = (m for m in reversed(list(queue.line.in_order())) if m.id not in fixed)
+    alive = (m for m in found if not 0 < m.expires_at_ms <= state.now_ms)
+    chosen = list(islice(alive, count))
+    chosen.reverse()
+    for message in chosen:
+        queue.line.take_one(message)
+    return chosen
+
+
+def _choose(
+    state: State, queue: Queue, wanted: Wanted, count: int, fx: Effects
+) -> list[StoredMessage]:
+    if not wanted.selectors:
+        return take(state, queue, count, fx)
+    chosen = list(islice((m for m in queue.line.in_order() if _fits(m, wanted)), count))
+    for message in chosen:
+        queue.line.take_one(message)
+    return chosen
+
+
+def _fits(message: StoredMessage, wanted: Wanted) -> bool:
+    return any(one.matches(selector_view(message, one.names)) is True for one in wanted.selectors)
+
+
+def _open_count(state: State, peer: int, queue: Queue, wanted: Wanted) -> int:
+    """How many more the node wants than are on their way to it."""
+    if wanted.until_ms <= state.now_ms:
+        return 0
+    out = state.moves.peer(peer).offers
+    under_way = sum(
+        len(o.messages) for n, o in out.items() if n > wanted.after and o.place is queue
+    )
+    return wanted.count - under_way

@@ -1,0 +1,179 @@
+"""Members: who of the cluster is there. Sans-IO; times are milliseconds of any even clock.
+
+Theory of operation. A node is told by its index, name and key, and by its life: when its store came
+to be, and how often that was booted (its incarnation). It is UP when it was heard within the
+heartbeat time, is known in its newest life, and has said that it hears this node in this one's
+newest life; so a link that works in one direction only counts as cut on both sides. Silence makes
+it FAILED at once. What an older life says is refused: it may be a frame that was long under way, or
+a node on an old copy of its store.
+
+    ABSENT --hello--> HEARD --hears us--> UP --silence--> FAILED --hello--> HEARD
+    any --newer life--> HEARD (whoever was UP goes DOWN first)
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from field_buffer.catalogue import MemberRefused
+
+
+class Presence(enum.StrEnum):
+    """How a node of the cluster is seen."""
+
+    ABSENT = "absent"
+    HEARD = "heard"
+    UP = "up"
+    FAILED = "failed"
+
+
+class Life(NamedTuple):
+    """A run of a node: the later one is the larger one. (0, 0): none is known."""
+
+    store: int
+    incarnation: int
+
+
+NOBODY = Life(0, 0)
+
+
+class Hello(NamedTuple):
+    """Who a node says it is; node: its index. key_name: whose key it has, "" without keys."""
+
+    cluster: str
+    name: str
+    node: int
+    life: Life
+    version: int
+    key_name: str = ""
+
+
+class Change(NamedTuple):
+    """A node came (is_up) or went."""
+
+    node: int
+    life: Life
+    is_up: bool
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Member:
+    """Another node of the cluster."""
+
+    index: int
+    name: str
+    presence: Presence = Presence.ABSENT
+    life: Life = NOBODY
+    heard_ms: int = 0
+    reason: str = "not heard yet"
+    refused: int = 0
+    last_error: str = ""
+
+
+class Members:
+    """The other nodes; what is wrong with one raises MemberRefused and changes nothing but its
+    count of refusals."""
+
+    def __init__(self, own: Hello, peers: Iterable[tuple[int, str]], silence_ms: int) -> None:
+        self.own = own
+        self._silence_ms = silence_ms
+        self.members = {index: Member(index, name) for index, name in peers}
+
+    def hello(self, said: Hello, now_ms: int) -> list[Change]:
+        """A node says who it is."""
+        member = self.members.get(said.node)
+        try:
+            member = self._check(said, member)
+        except MemberRefused as fault:
+            if member is not None:
+                member.refused += 1
+                member.last_error = str(fault)
+            raise
+        member.heard_ms = now_ms
+        if said.life == member.life and member.presence is not Presence.FAILED:
+            return []
+        changes = self._go(member, "it was booted again")
+        member.life, member.presence, member.reason = said.life, Presence.HEARD, ""
+        return changes
+
+    def heard(self, index: int, life: Life, hears: Life, now_ms: int) -> list[Change]:
+        """A heartbeat of a node that said hello; hears: the life of this node that it hears."""
+        member = self._known(index, life)
+        member.heard_ms = now_ms
+        hears_us = hears == self.own.life
+        if member.presence is Presence.HEARD and hears_us:
+            member.presence, member.reason = Presence.UP, ""
+            return [Change(index, life, is_up=True)]
+        if member.presence is Presence.UP and not hears_us:
+            changes = self._go(member, "it does not hear this node")
+            member.presence = Presence.HEARD
+            return changes
+        return []
+
+    def is_welcome(self, index: int, life: Life) -> bool:
+        """Whether what this life of the node says counts."""
+        member = self.members.get(index)
+        return member is not None and member.life == life and member.presence is Presence.UP
+
+    def tick(self, now_ms: int) -> list[Change]:
+        """Fail those that are silent."""
+        changes: list[Change] = []
+        for member in self.members.values():
+            is_there = member.presence in (Presence.HEARD, Presence.UP)
+            if is_there and now_ms - member.heard_ms > self._silence_ms:
+                silence_ms = now_ms - member.heard_ms
+                changes += self._go(member, f"nothing was heard for {silence_ms / 1000:.3g} s")
+                member.presence = Presence.FAILED
+        return changes
+
+    def paused(self, for_ms: int) -> None:
+        """This node itself stood still so long: nobody was silent meanwhile."""
+        for member in self.members.values():
+            member.heard_ms += for_ms
+
+    def gone(self, index: int, reason: str) -> list[Change]:
+        """A node said good-bye, or its link broke."""
+        member = self.members[index]
+        changes = self._go(member, reason)
+        if member.presence is not Presence.ABSENT:
+            member.presence = Presence.FAILED
+        return changes
+
+    def _go(self, member: Member, reason: str) -> list[Change]:
+        was_up = member.presence is Presence.UP
+        member.reason = reason
+        change = Change(member.index, member.life, is_up=False, reason=reason)
+        return [change] if was_up else []
+
+    def _known(self, index: int, life: Life) -> Member:
+        member = self.members.get(index)
+        if member is None:
+            raise MemberRefused(node=f"index {index}", detail="it is no node of this cluster")
+        is_there = member.presence in (Presence.HEARD, Presence.UP)
+        if member.life != life or not is_there:
+            detail = f"it speaks as life {life}, and {member.life} is the one that said hello"
+            member.refused += 1
+            raise MemberRefused(node=member.name, detail=detail)
+        return member
+
+    def _check(self, said: Hello, member: Member | None) -> Member:
+        """The member that says hello, or why it is none."""
+        own = self.own
+        if said.version != own.version:
+            detail = f"it speaks version {said.version} of the links, this node {own.version}"
+        elif said.cluster != own.cluster:
+            detail = f"it belongs to the domain {said.cluster}, this node to {own.cluster}"
+        elif said.key_name not in ("", said.name):
+            detail = f"its key is that of {said.key_name}"
+        elif said.node == own.node or said.name == own.name:
+            detail = f"it has the name {said.name} and HMSINDEX {said.node}; one is this node's own"
+        elif member is None or member.name != said.name:
+            known = "nobody" if member is None else member.name
+            detail = f"HMSINDEX {said.node} belongs to {known} in this node's hms.conf"
+        elif said.life < member.life:
+            detail = f"its life {said.life} is older than {member.life}: an old frame or store"
+        else:
+            return member
+        raise MemberRefused(node=said.name or f"index {said.node}", detail=detail)

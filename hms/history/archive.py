@@ -1,0 +1,256 @@
+"""The archive: what the log has sealed becomes Parquet files, exactly once and proved.
+
+A run takes a piece of the log that nobody writes any more, in this order, each step safe before the
+next one:
+
+1. Spark writes the piece's rows into files, by day and destination, that no manifest names;
+2. Spark reads them back, and the log once more: both must be the very same rows;
+3. the next version of the manifest names the files: from here on they are the archive;
+4. the mark in the store's directory says so: the node may let go of these segments.
+
+A run that dies leaves at most files that nobody names, which the next one removes; it goes on where
+the manifest ends. Small files of one day are made into larger ones in the same way.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from field_buffer.catalogue import ArchiveError, ArchiveGap
+from hms.history import compaction
+from hms.history.archive_hadoop import place_of
+from hms.history.archive_mark import Mark, read_mark, write_mark
+from hms.history.archive_place import ArchivePlace, is_url
+from hms.history.archive_write import (
+    DATA,
+    DRAFT,
+    HASHED,
+    files_of,
+    frame_of_log,
+    summary,
+    write_files,
+)
+from hms.history.faults import as_own
+from hms.history.manifest import Manifest, load_manifest, store_manifest
+from hms.history.segments import PathName, Segment, Tail, sealed, survey
+from hms.history.spark import borrowed_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ArchiveReport", "archive", "where_of"]
+
+PIECE_BYTES = 512 * 1024 * 1024
+"""So much of the log is archived in one step."""
+LOCK = "archive.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveReport:
+    """What a run did. until_offset: the archive has all offsets below it; behind: what the log has
+    sealed meanwhile and the archive not yet, in bytes."""
+
+    where: str
+    first_offset: int
+    until_offset: int
+    rows: int
+    files: int
+    size: int
+    merged: int
+    seconds: float
+    behind: int = 0
+
+
+Tell = Callable[[ArchiveReport], object]
+
+
+def where_of(store: PathName, where: str | None) -> str:
+    """Where the archive of a store lies: as said, else where it was before. ArchiveError."""
+    if where:
+        return where if is_url(where) else str(Path(where).absolute())
+    mark = read_mark(store)
+    if mark is None:
+        detail = "it is not known where it is to lie; give --where, a directory or a URL"
+        raise ArchiveError(where="?", detail=detail)
+    return mark.where
+
+
+def archive(
+    spark: "SparkSession | None",
+    store: PathName,
+    where: str | None = None,
+    *,
+    allow_gap: bool = False,
+    on_piece: Tell = lambda _: None,
+    interval_s: float | None = None,
+    is_stopping: Callable[[float], bool] = lambda _: False,
+    master: str | None = None,
+) -> ArchiveReport:
+    """Archive what the log of a store has sealed; with an interval, again and again.
+
+    where: a directory or a URL that Spark's Hadoop knows; None: where it was before. is_stopping
+    waits so many seconds and says whether to end. on_piece is told what each step did. Raises
+    ArchiveError, ArchiveGap, ArchiveMismatch, ArchiveBusy, StoreUnavailable and StoreCorrupt.
+    """
+    shown = where_of(store, where)
+    survey(store)  # refused before Spark is started
+    with _alone(store, shown), borrowed_session(spark, "hms-archive", master) as session, as_own():
+        run = _Run(session, os.fspath(store), place_of(session, shown), allow_gap, on_piece)
+        run.clean()
+        run.take_all()
+        while interval_s is not None and not is_stopping(interval_s):
+            run.take_all()
+        return run.report(time.monotonic() - run.began_s)
+
+
+@contextmanager
+def _alone(store: PathName, where: str) -> Iterator[None]:
+    """One run for each store; the lock ends with the process, however it ends."""
+    fd = os.open(Path(store) / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as fault:
+            detail = f"another hms history archive works on {store}"
+            raise ArchiveError(where=where, detail=detail) from fault
+        yield
+    finally:
+        os.close(fd)
+
+
+class _Run:
+    """One run over one store; see archive()."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        store: str,
+        place: ArchivePlace,
+        allow_gap: bool,
+        on_piece: Tell,
+    ) -> None:
+        self._spark, self._store, self._place = spark, store, place
+        self._allow_gap, self._on_piece = allow_gap, on_piece
+        self.began_s = time.monotonic()
+        self._rows = self._files = self._size = self._merged = 0
+        found = load_manifest(place)
+        self._manifest = found or self._new()
+        self._is_new = found is None
+        self._first = self._manifest.until_offset
+        self._check()
+
+    def _new(self) -> Manifest:
+        first = survey(self._store)[0]
+        begin = first.first_lsn
+        return Manifest(0, first.node_uid, begin, begin, first.number)
+
+    def _check(self) -> None:
+        """The archive is of this store, and of its past."""
+        manifest, place, found = self._manifest, self._place, survey(self._store)
+        if manifest.node_uid != found[0].node_uid:
+            detail = f"it is of node {manifest.node_uid}, the store {self._store} of another one"
+            raise ArchiveError(where=place.where, detail=detail)
+        end = Tail(self._store).end()
+        if end < manifest.until_offset:
+            detail = (
+                f"it has offsets up to {manifest.until_offset}, and the log ends before {end}: "
+            )
+            detail += (
+                f"{self._store} is a newer store, or one that was set back; give another place"
+            )
+            raise ArchiveError(where=place.where, detail=detail)
+        begin = found[0].first_lsn
+        if begin > manifest.until_offset:
+            if not self._allow_gap:
+                raise ArchiveGap(
+                    where=place.where, end=manifest.until_offset, first=begin, path=self._store
+                )
+            gap = (manifest.until_offset, begin)
+            self._manifest = msgspec.structs.replace(
+                manifest, gaps=[*manifest.gaps, gap], until_offset=begin
+            )
+
+    def clean(self) -> None:
+        """Remove what runs before this one have left, and write the mark that one may have owed."""
+        known = {file.name for file in self._manifest.files}
+        known.update(name for name, _ in self._manifest.dropped)
+        self._place.remove(DRAFT)
+        for name in self._place.files(DATA):
+            if name not in known:
+                self._place.remove(name)
+        if not self._is_new:
+            self._mark()
+
+    def take_all(self) -> None:
+        """Archive all that is sealed, piece by piece, and make small files large."""
+        while piece := self._next():
+            self._take(piece)
+        self._compact()
+
+    def _next(self) -> list[Segment]:
+        """The oldest sealed segments that the archive does not have, up to a piece."""
+        piece: list[Segment] = []
+        size = 0
+        for segment in sealed(self._store):
+            if segment.until_offset <= self._manifest.until_offset:
+                continue
+            size += segment.size
+            if piece and size > PIECE_BYTES:
+                break
+            piece.append(segment)
+        return piece
+
+    def _take(self, piece: list[Segment]) -> None:
+        began_s, place = time.monotonic(), self._place
+        first, until = self._manifest.until_offset, piece[-1].until_offset
+        rows = frame_of_log(self._spark, self._store, first, until)
+        names = write_files(rows, place, first, sum(segment.size for segment in piece))
+        whole = summary(frame_of_log(self._spark, self._store, first, until, HASHED))
+        files = files_of(self._spark, place, names, whole, (first, until - 1))
+        known = self._manifest
+        self._commit(
+            msgspec.structs.replace(
+                known,
+                version=known.version + 1,
+                until_offset=until,
+                until_segment=piece[-1].number + 1,
+                files=[*known.files, *files],
+            )
+        )
+        self._rows += whole.rows
+        self._files += len(files)
+        self._size += sum(file.size for file in files)
+        self._on_piece(self.report(time.monotonic() - began_s, first))
+
+    def _commit(self, manifest: Manifest) -> None:
+        store_manifest(self._place, manifest)
+        self._manifest, self._is_new = manifest, False
+        self._mark()
+
+    def _mark(self) -> None:
+        known = self._manifest
+        write_mark(self._store, Mark(self._place.where, known.until_offset, known.until_segment))
+
+    def _compact(self) -> None:
+        for manifest in compaction.steps(self._spark, self._place, self._manifest):
+            self._merged += len(manifest.dropped) - len(self._manifest.dropped)
+            self._commit(manifest)
+        self._manifest = compaction.forget(self._place, self._manifest)
+
+    def report(self, seconds: float, first: int | None = None) -> ArchiveReport:
+        """What was done so far."""
+        until = self._manifest.until_offset
+        behind = sum(one.size for one in sealed(self._store) if one.until_offset > until)
+        return ArchiveReport(
+            self._place.where,
+            self._first if first is None else first,
+            until,
+            *(self._rows, self._files, self._size, self._merged, seconds, behind),
+        )

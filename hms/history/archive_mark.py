@@ -1,0 +1,50 @@
+"""The mark: a file in the store's directory that says what an archive has of it, and where.
+
+The archive writes it behind each commit. Readers find the archive by it, and a node with archive =
+"REQUIRED" lets go of nothing from the named segment on.
+"""
+
+import os
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from field_buffer.catalogue import ArchiveError
+from hms.history.archive_place import sync
+from hms.store.journal.ring import ARCHIVE_MARK
+
+__all__ = ["Mark", "read_mark", "write_mark"]
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """until_segment: those of the log below this number are in the archive, verified."""
+
+    where: str
+    until_offset: int
+    until_segment: int
+
+
+def read_mark(store: str | os.PathLike[str]) -> Mark | None:
+    """The mark of a store's directory; None without one. ArchiveError when it is damaged."""
+    file = Path(store) / ARCHIVE_MARK
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Mark)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.MsgspecError) as fault:
+        detail = f"its mark {file} cannot be read ({fault}); hms history archive writes it anew"
+        raise ArchiveError(where=str(file.parent), detail=detail) from fault
+
+
+def write_mark(store: str | os.PathLike[str], mark: Mark) -> None:
+    """Replace the mark; safe on the disk when this returns."""
+    target = Path(store) / ARCHIVE_MARK
+    draft = target.with_name(f"{ARCHIVE_MARK}.{uuid.uuid4().hex}")
+    try:
+        draft.write_bytes(msgspec.json.encode(mark))
+        sync(draft)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync(target.parent)

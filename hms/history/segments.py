@@ -1,0 +1,228 @@
+"""Segments: which of them a reading needs, and where the log is safe up to. No lock is taken.
+
+A node may write, let go and use files again meanwhile. What looks like damage in a file that has
+lost its name is none: the file is the log's no more. A record that is written but not synced is
+never shown, since a crash could take it back and give its number to another one: whoever reads the
+newest segment syncs it first, which costs nothing where the node has done it already.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from field_buffer.catalogue import HistoryError, HistoryGone, StoreCorrupt, StoreUnavailable
+from hms.history.scope import Scope
+from hms.records import Dictionary, RecordType, decode_dictionary
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.format import (
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    unpack_record_header,
+)
+from hms.store.journal.reader import list_segments, read_segment
+from hms.store.journal.walk import (
+    HISTORY_SUFFIX,
+    LOG_SUFFIX,
+    SegmentInfo,
+    Walk,
+    is_whole,
+    opened,
+    read_info,
+)
+
+__all__ = ["PathName", "Segment", "Tail", "records_of", "sealed", "segments_for", "survey"]
+
+PathName = str | os.PathLike[str]
+LogRecord = tuple[int, int, int, bytes | memoryview, int]
+"""lsn, type, count, payload, position."""
+_LOOKS = 5
+_OPENING_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment, or what of it is safe: offsets from first_offset to until_offset, excluded."""
+
+    file: str
+    number: int
+    size: int
+    first_offset: int
+    until_offset: int
+
+
+def survey(path: PathName) -> list[SegmentInfo]:
+    """The segments of a store by number.
+
+    StoreUnavailable also for a directory that holds none; StoreCorrupt, StoreFormatUnknown.
+    """
+    for _ in range(_LOOKS - 1):
+        try:
+            return _some(path)
+        except StoreCorrupt as fault:
+            if _has_name(Path(str(fault.fields["file"]))):
+                raise
+    return _some(path)
+
+
+def _some(path: PathName) -> list[SegmentInfo]:
+    found = list_segments(path)
+    if not found:
+        detail = "it holds no segment of a log; give the directory of a store, or an archive"
+        raise StoreUnavailable(path=os.fspath(path), detail=detail)
+    return found
+
+
+def _has_name(file: Path) -> bool:
+    return any(file.with_suffix(suffix).exists() for suffix in (LOG_SUFFIX, HISTORY_SUFFIX))
+
+
+class Tail:
+    """Where a log is safe up to; asked again, it looks on from where it was before."""
+
+    def __init__(self, path: PathName) -> None:
+        self._path = path
+        self._salt = self._at = self._lsn = -1
+
+    def end(self) -> int:
+        """The first offset that is not there yet, or not safe."""
+        last = survey(self._path)[-1]
+        with opened(REAL_DISK, last.file) as fd:
+            walk = Walk(REAL_DISK, fd, last)
+            if last.salt == self._salt:
+                walk.at, walk.lsn = self._at, self._lsn
+            deque(walk.records(), maxlen=0)
+            if walk.lsn > self._lsn:
+                _sync(fd, last)
+        self._salt, self._at, self._lsn = last.salt, walk.at, walk.lsn
+        return walk.lsn
+
+
+def _sync(fd: int, info: SegmentInfo) -> None:
+    try:
+        os.fdatasync(fd)
+    except OSError as fault:
+        if os.fstatvfs(fd).f_flag & os.ST_RDONLY:
+            return  # nobody writes there
+        raise StoreUnavailable(path=str(info.file), detail=str(fault)) from fault
+
+
+def sealed(path: PathName) -> list[Segment]:
+    """The segments that nobody writes any more, oldest first."""
+    return [_segment(one, other.first_lsn) for one, other in pairwise(survey(path))]
+
+
+def _segment(info: SegmentInfo, until: int) -> Segment:
+    return Segment(str(info.file), info.number, info.size, info.first_lsn, until)
+
+
+def segments_for(path: PathName, scope: Scope, end: int) -> list[Segment]:
+    """The segments that may hold what is asked for, oldest first; end: the first offset to leave
+    out. Their openings tell when they were begun, and which ids had been given then."""
+    # Later than the end was found: a segment that was begun meanwhile is left out below.
+    found = survey(path)
+    if scope.until_offset is not None:
+        end = min(end, scope.until_offset)
+    ends = [*(info.first_lsn for info in found[1:]), end]
+    around = [
+        (_segment(info, min(stop, end)), info, after)
+        for info, stop, after in zip(found, ends, [*found[1:], None], strict=True)
+        if info.first_lsn < end and stop > scope.first_offset
+    ]
+    if scope.from_ms is None and scope.until_ms is None and not scope.message_ids:
+        return [segment for segment, _, _ in around]
+    return [segment for segment, info, after in around if _may_hold(scope, info, after)]
+
+
+def _may_hold(scope: Scope, info: SegmentInfo, after: SegmentInfo | None) -> bool:
+    """Times never fall in a log, nor do ids; an opening that says nothing excludes nothing."""
+    begun, ended = _opening(info), _opening(after)
+    if scope.until_ms is not None and begun.now_ms >= scope.until_ms:
+        return False
+    if scope.from_ms is not None and 0 < ended.now_ms < scope.from_ms:
+        return False
+    return not scope.message_ids or _may_name(scope.message_ids, ended.ids_below)
+
+
+def _may_name(wanted: frozenset[int], ids_below: int) -> bool:
+    """Whether one of the ids may have been given; another node's may have come from there."""
+    return not ids_below or any(one < ids_below or one >> 40 != ids_below >> 40 for one in wanted)
+
+
+def _opening(info: SegmentInfo | None) -> Dictionary:
+    """What the first record of a segment tells; nothing when that cannot be read here."""
+    nothing = Dictionary(())
+    if info is None:
+        return nothing
+    try:
+        with opened(REAL_DISK, info.file) as fd:
+            return _dictionary(fd, info.salt) or nothing
+    except (OSError, msgspec.MsgspecError):
+        return nothing  # reading it will tell what is wrong with it
+
+
+def _dictionary(fd: int, salt: int) -> Dictionary | None:
+    start = SEGMENT_HEADER_BYTES
+    view = memoryview(REAL_DISK.pread(fd, _OPENING_BYTES, start))
+    header = unpack_record_header(view, 0, salt)
+    if header is None or header.kind != RecordType.DICTIONARY:
+        return None
+    if len(view) < RECORD_HEADER_BYTES + header.length:
+        view = memoryview(REAL_DISK.pread(fd, RECORD_HEADER_BYTES + header.length, start))
+    payload = view[RECORD_HEADER_BYTES : RECORD_HEADER_BYTES + header.length]
+    return decode_dictionary(payload) if is_whole(header, payload) else None
+
+
+def records_of(segment: Segment) -> Iterator[LogRecord]:
+    """The records of a segment, which must reach up to its end: nothing is left out in silence.
+
+    Raises HistoryGone when it was let go meanwhile.
+    """
+    reached = segment.first_offset
+    try:
+        info = _present(segment)
+        for record in read_segment(info.file, until_lsn=segment.until_offset - 1):
+            yield record
+            reached = record[0] + record[2]
+    except FileNotFoundError as fault:
+        raise _gone(segment, reached) from fault
+    except StoreCorrupt as fault:
+        if not _is_there(segment):
+            raise _gone(segment, reached) from fault
+        raise
+    if reached < segment.until_offset:
+        raise _gone(segment, reached) if not _is_there(segment) else _short(segment, reached)
+
+
+def _present(segment: Segment) -> SegmentInfo:
+    """The segment, under the log's name or the history's."""
+    file = Path(segment.file)
+    for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+        try:
+            return read_info(REAL_DISK, file.with_suffix(suffix), segment.number, is_last=True)
+        except FileNotFoundError:
+            continue
+    raise FileNotFoundError(segment.file)
+
+
+def _is_there(segment: Segment) -> bool:
+    """Whether it still has a name, and is the one that was planned."""
+    try:
+        return _present(segment).first_lsn == segment.first_offset
+    except FileNotFoundError:
+        return False
+
+
+def _gone(segment: Segment, reached: int) -> HistoryGone:
+    last = segment.until_offset - 1
+    return HistoryGone(first=reached, last=last, detail=f"{segment.file} was let go")
+
+
+def _short(segment: Segment, reached: int) -> HistoryError:
+    detail = f"{segment.file} ends before offset {reached}, but the history goes on at "
+    detail += f"{segment.until_offset}: a segment is missing or damaged"
+    return HistoryError(detail=detail)

@@ -1,0 +1,126 @@
+"""Links of several nodes on loopback, turned by hand in one thread, and a stranger's bare socket."""
+
+import socket
+import time
+
+import zmq
+
+from hms.engine.cluster.members import Life
+from tpmon.links.links import Links
+from tpmon.links.settings import LinkPeer, LinkSettings
+
+TIMEOUT_S = 20
+FRAME_BYTES_MAX = 1 << 16
+
+
+def free_port():
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class LinkNode:
+    """One node's links, and what they told."""
+
+    def __init__(self, context, settings, life=Life(100, 1)):
+        self.words, self.changes = [], []
+        self.takes_words = True
+        self.links = Links(
+            settings, on_word=self._word, on_change=self.changes.append, wake=lambda: None
+        )
+        self.links.life = life
+        self.links.open(context)
+
+    def _word(self, index, items):
+        if self.takes_words:
+            self.words += [(index, data) for _, data in items]
+        return self.takes_words
+
+    def say(self, index, data):
+        """A word for a node."""
+        self.links.outbox.put_many([(index, data)])
+
+    def link(self, name):
+        """What the status tells of the link to a node."""
+        (found,) = [one for one in self.links.describe()["links"] if one["node"] == name]
+        return found
+
+
+class Rig:
+    """Nodes n1, n2 …; keys: their key pairs by index."""
+
+    def __init__(self, count=2, heartbeat_s=2.0, keys=None):
+        self.context = zmq.Context()
+        self.addresses = {i: f"tcp://127.0.0.1:{free_port()}" for i in range(1, count + 1)}
+        self.heartbeat_s, self.keys = heartbeat_s, keys or {}
+        self.nodes = {}
+        self.strangers = []
+
+    def settings(self, index, **changed):
+        """What hms.conf would tell a node."""
+        peers = tuple(
+            LinkPeer(i, f"n{i}", address, self.keys[i].public.decode() if self.keys else "")
+            for i, address in self.addresses.items()
+            if i != index
+        )
+        values = {
+            "cluster": "hms",
+            "name": f"n{index}",
+            "index": index,
+            "address": self.addresses[index],
+            "peers": peers,
+            "heartbeat_s": self.heartbeat_s,
+            "frame_bytes_max": FRAME_BYTES_MAX,
+            "keys": self.keys.get(index),
+        }
+        return LinkSettings(**{**values, **changed})
+
+    def start(self, index, life=Life(100, 1), **changed):
+        """A node begins to listen."""
+        node = LinkNode(self.context, self.settings(index, **changed), life)
+        self.nodes[index] = node
+        return node
+
+    def stop(self, index):
+        """It says good-bye."""
+        self.nodes.pop(index).links.close()
+
+    def stranger(self, index, **options):
+        """A bare socket that leads to a node."""
+        found = self.context.socket(zmq.DEALER)
+        found.setsockopt(zmq.LINGER, 0)
+        for name, value in options.items():
+            setattr(found, name, value)
+        found.connect(self.addresses[index])
+        self.strangers.append(found)
+        return found
+
+    def until(self, is_so):
+        """Turn all links until something is so."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_so():
+            assert time.monotonic() < deadline, "it does not come about"
+            for node in self.nodes.values():
+                node.links.take_turn()
+            self.context.sockopt(zmq.BLOCKY)
+            zmq.select([node.links.sockets()[0] for node in self.nodes.values()], [], [], 0.005)
+
+    def until_up(self, *indexes):
+        """These hear one another."""
+        self.until(
+            lambda: all(
+                self.nodes[a].link(f"n{b}")["presence"] == "up"
+                for a in indexes
+                for b in indexes
+                if a != b
+            )
+        )
+
+    def close(self):
+        """Give everything back."""
+        for index in list(self.nodes):
+            self.stop(index)
+        for one in self.strangers:
+            one.close(0)
+        self.context.term()

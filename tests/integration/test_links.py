@@ -1,0 +1,223 @@
+"""Links over real sockets: who is heard, who is refused, and that nothing a peer sends harms."""
+
+import pytest
+import zmq
+
+from hms.engine.cluster.members import NOBODY, Life
+from tests.integration.links_rig import FRAME_BYTES_MAX, Rig
+from tpmon.links.frames import HelloBody, LinkKind, encode_hello, link_frame
+from tpmon.links.keys import KeyPair
+from tpmon.links.settings import FRAMES_PER_S_MAX
+
+
+@pytest.fixture
+def make_rig():
+    """Rigs that are closed with the test."""
+    made = []
+
+    def make(**options):
+        made.append(Rig(**options))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.close()
+
+
+@pytest.fixture
+def rig(make_rig):
+    """Two nodes that hear one another."""
+    rig = make_rig()
+    rig.start(1)
+    rig.start(2)
+    rig.until_up(1, 2)
+    return rig
+
+
+def hello(name="n2", index=2, cluster="hms", life=Life(100, 1)):
+    """A node's hello."""
+    body = encode_hello(HelloBody(cluster, name))
+    return link_frame(LinkKind.HELLO, index, life, NOBODY, body)
+
+
+def test_words_arrive_in_order_in_both_directions(rig):
+    """Offers and answers rely on it."""
+    for number in range(500):
+        rig.nodes[1].say(2, b"%d" % number)
+        rig.nodes[2].say(1, b"%d" % number)
+    rig.until(lambda: all(len(node.words) == 500 for node in rig.nodes.values()))
+
+    assert rig.nodes[2].words == [(1, b"%d" % number) for number in range(500)]
+    assert rig.nodes[1].words == [(2, b"%d" % number) for number in range(500)]
+
+
+def test_a_silent_node_is_failed_and_back_when_heard_again(make_rig):
+    """F-J2."""
+    rig = make_rig(heartbeat_s=0.5)
+    rig.start(1)
+    rig.start(2)
+    rig.until_up(1, 2)
+    silent = rig.nodes.pop(2)
+    rig.until(lambda: rig.nodes[1].link("n2")["presence"] == "failed")
+    assert "nothing was heard" in rig.nodes[1].changes[-1].reason
+
+    rig.nodes[2] = silent
+
+    rig.until_up(1, 2)
+
+
+def test_who_says_good_bye_is_gone_at_once(rig):
+    """A node that stops in order need not be waited for."""
+    rig.stop(2)
+
+    rig.until(lambda: rig.nodes[1].link("n2")["presence"] == "failed")
+
+    assert rig.nodes[1].changes[-1].reason == "the node stops"
+
+
+def test_a_node_that_was_booted_again_is_a_new_one(rig):
+    """What its old life was told, it may have forgotten."""
+    rig.stop(2)
+    rig.start(2, Life(100, 2))
+    rig.until_up(1, 2)
+
+    assert rig.nodes[1].changes[-1].life == Life(100, 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"name": "n1"}, "one is this node's own"),
+        ({"index": 1}, "one is this node's own"),
+        ({"index": 9}, "belongs to nobody"),
+        ({"name": "n9"}, "belongs to n2"),
+        ({"cluster": "another"}, "belongs to the domain another"),
+        ({"life": Life(99, 7)}, "is older than"),
+    ],
+)
+def test_who_is_not_who_it_says_is_refused_and_named(rig, changed, reason):
+    """Two nodes with one name or index would give one message id twice."""
+    stranger = rig.stranger(1)
+    stranger.send_multipart(hello(**changed))
+
+    rig.until(lambda: reason in rig.nodes[1].links.describe()["last_refusal"])
+    rig.until(lambda: stranger.poll(0))
+
+    assert reason in stranger.recv_multipart()[1].decode()
+    assert rig.nodes[1].link("n2")["presence"] == "up"
+
+
+def test_another_version_of_the_links_is_refused(rig):
+    """Two versions would read one frame in two ways."""
+    head, body = hello()
+    rig.stranger(1).send_multipart([head[:2] + b"\x63" + head[3:], body])
+
+    rig.until(lambda: "version 99" in rig.nodes[1].links.describe()["last_refusal"])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"garbage"],
+        [b"", b""],
+        [b"x" * 48, b""],
+        [hello()[0], b"longer than announced" * 9],
+        [b"a", b"b", b"c"],
+        [link_frame(LinkKind.WORD, 2, Life(100, 1), Life(100, 1), b"w")[0], b"w"],
+        [link_frame(LinkKind.HELLO, 2, Life(100, 1), NOBODY, b"\xc1")[0], b"\xc1"],
+    ],
+)
+def test_garbage_is_counted_and_harms_nobody(rig, parts):
+    """A port that anything can reach must bear anything."""
+    rig.stranger(1).send_multipart(parts)
+    rig.until(lambda: rig.nodes[1].links.describe()["refused_frames"] == 1)
+
+    rig.nodes[2].say(1, b"still here")
+
+    rig.until(lambda: rig.nodes[1].words == [(2, b"still here")])
+
+
+def test_a_frame_above_the_limit_never_arrives(rig):
+    """libzmq drops the connection before it takes the bytes."""
+    stranger = rig.stranger(1)
+    stranger.send_multipart([b"x", b"y" * (FRAME_BYTES_MAX + 1)])
+    rig.nodes[2].say(1, b"still here")
+
+    rig.until(lambda: rig.nodes[1].words == [(2, b"still here")])
+
+    assert rig.nodes[1].links.describe()["refused_frames"] == 0
+
+
+def test_a_flood_cuts_the_link_for_a_while_and_is_named(make_rig):
+    """A node that runs wild costs itself, not the others."""
+    rig = make_rig(count=3)
+    rig.start(1)
+    rig.start(3)
+    rig.until_up(1, 3)
+    wild = rig.stranger(1)
+    wild.send_multipart(hello())
+    frame = link_frame(LinkKind.WORD, 2, Life(100, 1), NOBODY, b"w")
+    sent = 0
+
+    def is_cut():
+        nonlocal sent
+        for _ in range(1000):
+            if sent < 3 * FRAMES_PER_S_MAX and wild.poll(0, zmq.POLLOUT):
+                wild.send_multipart(frame, zmq.NOBLOCK)
+                sent += 1
+        return "frames came in a second" in rig.nodes[1].link("n2")["last_error"]
+
+    rig.until(is_cut)
+    rig.nodes[3].say(1, b"still here")
+
+    rig.until(lambda: (3, b"still here") in rig.nodes[1].words)
+
+
+def test_a_node_whose_words_cannot_be_taken_is_cut_and_comes_back(rig):
+    """What waits for the workers is bounded too."""
+    rig.nodes[1].takes_words = False
+    rig.nodes[2].say(1, b"too much")
+    rig.until(lambda: rig.nodes[1].changes and not rig.nodes[1].changes[-1].is_up)
+    assert "than this node can take" in rig.nodes[1].link("n2")["last_error"]
+
+    rig.nodes[1].takes_words = True
+
+    rig.until_up(1, 2)
+
+
+def keys(*indexes):
+    """A pair for each."""
+    return {index: KeyPair(*zmq.curve_keypair()) for index in indexes}
+
+
+def test_with_keys_nodes_hear_one_another_and_nobody_else(make_rig):
+    """F-N3: the port of the links is open to keys of the cluster alone."""
+    rig = make_rig(keys=keys(1, 2))
+    rig.start(1)
+    rig.start(2)
+    rig.until_up(1, 2)
+    public, secret = zmq.curve_keypair()
+    server = rig.keys[1].public
+    options = {"curve_publickey": public, "curve_secretkey": secret, "curve_serverkey": server}
+    rig.stranger(1).send_multipart(hello())
+    rig.stranger(1, **options).send_multipart(hello())
+
+    rig.until(lambda: rig.nodes[1].links.describe()["refused_keys"] >= 1)
+
+    assert rig.nodes[1].links.describe()["refused_frames"] == 0
+    assert rig.nodes[1].links.describe()["encrypted"] is True
+
+
+def test_a_node_with_the_key_of_another_one_is_refused(make_rig):
+    """Who has one key of the cluster must not speak for all of it."""
+    rig = make_rig(count=3, keys=keys(1, 2, 3))
+    rig.start(1)
+    own = rig.keys[3]
+    options = {
+        "curve_publickey": own.public,
+        "curve_secretkey": own.secret,
+        "curve_serverkey": rig.keys[1].public,
+    }
+    rig.stranger(1, **options).send_multipart(hello("n2", 2))
+
+    rig.until(lambda: "its key is that of n3" in rig.nodes[1].links.describe()["last_refusal"])

@@ -1,0 +1,46 @@
+"""The XA behaviours, one by one, over every resource manager that HMS has an adapter for."""
+
+import pytest
+
+from hms.testing import node
+from tests.support.mariadb import mariadb_server
+from tests.support.postgres import postgres_server
+from tests.support.xa_benches import HmsBench, MariaDBBench, PostgreSQLBench
+from tpmon.xa.conformance import ABILITIES, BEHAVIOURS
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    with postgres_server({"max_prepared_transactions": "100"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def mariadb():
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hms_address():
+    with node(config={"hms": {"queue": {HmsBench.queue: {}}}}) as running:
+        yield running.address
+
+
+@pytest.fixture(params=["postgres", "mariadb", "hms_address"])
+def bench(request):
+    kinds = {"postgres": PostgreSQLBench, "mariadb": MariaDBBench, "hms_address": HmsBench}
+    made = kinds[request.param](request.getfixturevalue(request.param))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda one: one.name)
+def test_every_behaviour_of_a_resource_manager_is_shown(bench, behaviour):
+    """One transaction manager serves them all, so they must answer alike."""
+    assert behaviour.run(bench) is (not behaviour.needs or behaviour.needs in bench.able)
+
+
+def test_a_bench_names_only_abilities_that_exist(bench):
+    """A misspelt ability would leave out behaviours in silence."""
+    assert bench.able <= ABILITIES

@@ -1,0 +1,183 @@
+"""Branches over a crash, and what operators do to those that stay."""
+
+import pytest
+
+from field_buffer.catalogue import BranchNotFound, BranchStateWrong
+from hms.engine.branches.codes import Code
+from hms.engine.effects import Effects
+from hms.records import RecordType
+from tests.support.branch_rig import XA, BranchRig, xid
+
+
+@pytest.fixture
+def rig():
+    return BranchRig()
+
+
+def _count(rig, queue="orders"):
+    return len(rig.browse(queue).messages)
+
+
+def _prepared(rig, name=None, *, receipts=1):
+    """A branch that has moved orders to slow."""
+    rig.send(1, receipts)
+    messages = rig.consume(9, session=XA)
+    rig.begin(name)
+    rig.acknowledge(9, messages)
+    rig.send(53, receipts)
+    rig.end(name)
+    assert rig.prepare(name) == Code.OK
+    rig.run(lambda fx: rig.engine.close_consumer(1, 9, rig.now_ms, fx))
+    return messages
+
+
+def test_a_prepared_branch_is_there_again_after_a_crash(rig):
+    """F-H4: its transaction manager may have decided to commit."""
+    _prepared(rig, receipts=2)
+    rig.start()
+    assert rig.recover()["xids"] == [xid()]
+    assert (_count(rig), _count(rig, "slow")) == (0, 0)
+
+    assert rig.commit() == Code.OK
+
+    assert (_count(rig), _count(rig, "slow")) == (0, 2)
+    rig.start()
+    assert (_count(rig), _count(rig, "slow")) == (0, 2)
+    assert rig.recover()["xids"] == []
+
+
+def test_a_prepared_branch_can_be_rolled_back_after_a_crash(rig):
+    """And what it had received comes again, as one that was delivered before."""
+    messages = _prepared(rig)
+    rig.start()
+
+    assert rig.rollback() == Code.OK
+
+    assert (_count(rig), _count(rig, "slow")) == (1, 0)
+    assert rig.browse().counts == [1]
+    rig.start()
+    assert [m.id for m in rig.browse().messages] == [m.id for m in messages]
+    assert rig.engine.state.queues["orders"].line.attempts(messages[0]) == 1
+
+
+def test_a_branch_that_was_not_prepared_is_gone_after_a_crash(rig):
+    """F-H4."""
+    rig.sent_in_branch()
+    rig.start()
+
+    assert rig.prepare() == Code.NOTA
+    assert _count(rig) == 0
+
+
+def test_a_publication_in_a_branch_goes_to_who_subscribes_when_it_is_committed():
+    """As in a local transaction; also when its producer is of another life of the node."""
+    rig = BranchRig(subscriptions=[("billing", "news")])
+    rig.begin()
+    rig.send(52, 2)
+    rig.end()
+    rig.prepare()
+    rig.start(subscriptions=[("billing", "news"), ("audit", "news")])
+
+    rig.commit()
+
+    found = rig.engine.state.topics["news"].subscriptions
+    assert [s.line.waiting_count for s in found] == [2, 2]
+
+
+def test_message_ids_of_a_prepared_branch_are_not_given_again(rig):
+    """An id twice would be two messages under one name."""
+    rig.begin()
+    rig.send(51)
+    rig.end()
+    rig.prepare()
+    rig.start()
+    rig.send(1)
+    rig.commit()
+
+    ids = [m.id for m in rig.browse().messages]
+    assert len(set(ids)) == 2
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_cleaning_the_log_carries_branches_and_decisions_on(rig, is_cleaned):
+    """The ring lets old segments go; a vote must not go with them."""
+    messages = _prepared(rig)
+    rig.engine.branches.begin_global(1, b"global", 0, "", rig.now_ms)
+    rig.run(lambda fx: rig.branches.decide(1, b"global", b"who", [], rig.now_ms, fx))
+    rig.send(1)
+    if is_cleaned:
+        _forget_the_old_log(rig)
+    rig.start()
+
+    assert rig.recover()["xids"] == [xid()]
+    assert rig.branches.ask(b"global", Effects())["participants"] == b"who"
+    assert rig.commit() == Code.OK
+    assert (_count(rig), _count(rig, "slow")) == (1, 1)
+    assert messages[0].id not in [m.id for m in rig.browse().messages]
+
+
+def _forget_the_old_log(rig):
+    """What cleaning leaves: the dictionary, what was moved, and what was told again."""
+    state = rig.engine.state
+    old = len(rig.log)
+    dictionary = rig.engine.dictionary()
+    held = [m for q in state.queues.values() for m in q.line.everything()]
+    held += [m for b in state.branches.by_xid.values() for _, m in b.work.acknowledged]
+    for message in held:
+        message.block.landed(0)
+    rig.run(lambda fx: rig.engine.move(0, [(m, m.payload) for m in held], rig.now_ms, fx))
+    rig.run(lambda fx: rig.branches.restate(rig.branches.kept(), fx))
+    first = (dictionary.type, b"".join(dictionary.parts))
+    rig.log = [first, *rig.log[old:]]
+    assert RecordType.MOVED in [kind for kind, _ in rig.log]
+
+
+def test_an_operators_commit_is_told_until_it_is_forgotten(rig):
+    """XA_HEURCOM, also after a crash: the transaction manager must hear of it."""
+    _prepared(rig)
+    rig.operate("transaction.commit")
+    assert _count(rig, "slow") == 1
+    rig.start()
+
+    assert _count(rig, "slow") == 1
+    assert rig.recover()["xids"] == [xid()]
+    assert rig.rollback() == Code.HEURCOM
+    assert rig.commit() == Code.HEURCOM
+    assert rig.forget() == Code.OK
+    rig.start()
+    assert rig.forget() == Code.NOTA
+
+
+def test_an_operators_rollback_is_told_until_it_is_forgotten(rig):
+    """XA_HEURRB."""
+    _prepared(rig)
+    rig.operate("transaction.rollback")
+    assert (_count(rig), _count(rig, "slow")) == (1, 0)
+    rig.start()
+
+    assert (_count(rig), _count(rig, "slow")) == (1, 0)
+    assert rig.commit() == Code.HEURRB
+    rig.operate("transaction.forget")
+    assert rig.recover()["xids"] == []
+
+
+def test_an_operator_decides_about_prepared_branches_only(rig):
+    """What is not prepared belongs to its connection; what is gone, to nobody."""
+    rig.sent_in_branch()
+    with pytest.raises(BranchStateWrong):
+        rig.operate("transaction.commit")
+    with pytest.raises(BranchNotFound):
+        rig.operate("transaction.rollback", xid(2))
+    rig.prepare()
+    with pytest.raises(BranchStateWrong):
+        rig.operate("transaction.forget")
+    assert rig.operate("transaction.show")["sends"] == {"queue:orders": 1}
+
+
+def test_who_asks_again_after_a_crash_hears_the_outcome(rig):
+    """The answer to a one-phase commit may have been lost with the node."""
+    rig.sent_in_branch()
+    rig.commit(is_one_phase=True)
+    rig.start()
+
+    assert rig.commit(is_one_phase=True, is_again=True) == Code.OK

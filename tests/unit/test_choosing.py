@@ -1,0 +1,102 @@
+"""Selectors of a topic's subscriptions, asked together."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from field_buffer.packing import Head, encode_head
+from hms.engine.choosing import Audience
+from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.places import Subscription, Topic
+from hms.engine.selector import Selector
+from hms.engine.selector.equality import equality_of
+from hms.records import Definition
+
+TEXTS = st.sampled_from(
+    [
+        "",
+        "Key = 1",
+        "Key = 1.0",
+        "1 = Key",
+        "Key = 'a'",
+        "Key = TRUE",
+        "Key = 9007199254740993",
+        "Key = 9007199254740992.0",
+        "Key IN ('a', 'b', 'a')",
+        "Key NOT IN ('a')",
+        "Key = 1 AND Other > 2",
+        "Other > 2 AND Key = 'a'",
+        "Key = 1 OR Other = 2",
+        "NOT Key = 1",
+        "Key <> 1",
+        "Key IS NULL",
+        "Other BETWEEN 1 AND 2",
+        "JMSPriority = 4",
+        "JMSPriority = 9 AND Key = 1",
+    ]
+)
+VALUES = st.sampled_from(
+    [0, 1, 1.0, 2, True, False, "a", "b", "", b"a", 2**53, 2**53 + 1, float(2**53), -0.0]
+)
+MESSAGES = st.lists(
+    st.dictionaries(st.sampled_from(["Key", "Other"]), VALUES), min_size=1, max_size=5
+)
+
+
+def subscription(number, text):
+    definition = Definition(number, "subscription", f"s{number}", topic=1, selector=text)
+    made = Subscription(Topic(1, "news", -1), definition, is_durable=True)
+    made.order = number
+    return made
+
+
+def message(number, properties):
+    head = encode_head(Head(properties))
+    return StoredMessage(number, number, 1000, 0, 4, 0, len(head), head, is_persistent=True)
+
+
+@given(st.lists(TEXTS, max_size=8), MESSAGES)
+def test_the_audience_chooses_what_each_selector_chooses_alone(texts, properties):
+    """An index that finds too little loses messages without a trace."""
+    subscriptions = [subscription(i, text) for i, text in enumerate(texts, start=1)]
+    messages = [message(i, one) for i, one in enumerate(properties, start=1)]
+
+    expected = []
+    for one in subscriptions:
+        flags = one.chooses(messages) or [True] * len(messages)
+        chosen = [m for m, is_it in zip(messages, flags, strict=True) if is_it]
+        expected += [(one, chosen)] if chosen else []
+
+    audience = Audience(subscriptions)
+    assert audience.choose(messages) == expected
+    assert audience.choose(messages) == expected, "a second batch finds nothing of the first"
+
+
+def test_only_those_are_asked_whom_a_message_can_fit(monkeypatch):
+    """A thousand selectors that differ in one value must not cost a thousand questions."""
+    asked = []
+    subscriptions = [subscription(i, f"Key = {i}") for i in range(1, 1001)]
+    for one in subscriptions:
+        matches = one.selector.matches
+        spy = lambda view, matches=matches: asked.append(1) or matches(view)  # noqa: E731
+        monkeypatch.setattr(one.selector, "matches", spy, raising=False)
+
+    audience = Audience(subscriptions)
+    chosen = audience.choose([message(1, {"Key": 7}), message(2, {"Key": 700})])
+
+    assert [(s.name, [m.id for m in found]) for s, found in chosen] == [("s7", [1]), ("s700", [2])]
+    assert len(asked) == 2
+
+
+def test_a_property_that_decides_is_found_in_a_selector():
+    """What has no such property is asked for every message."""
+    assert equality_of(Selector("A > 1 AND B = 'x'").condition) == ("B", ("x",))
+    assert equality_of(Selector("A IN ('x', 'y')").condition) == ("A", ("x", "y"))
+    for text in ("A = 1 OR B = 2", "NOT A = 1", "A = B", "A = 9007199254740993", "A LIKE 'x'"):
+        assert equality_of(Selector(text).condition) is None
+
+
+def test_a_selector_sees_what_it_names_and_no_header_field_else():
+    """One view serves all selectors; a name of another one's must not change an answer."""
+    one = message(1, {"Key": 1})
+    wide = selector_view(one, frozenset({"Key", "JMSPriority", "$Type"}))
+    assert wide == {"Key": 1, "JMSPriority": 4}

@@ -1,0 +1,146 @@
+"""The decision log: a coordinator's decision is durable, or it was never made."""
+
+import pytest
+
+from field_buffer.catalogue import DecisionNotFound, DecisionRefused
+from hms.engine.branches.codes import Code
+from hms.engine.effects import Effects
+from tests.support.branch_rig import SECOND, BranchRig, xid
+
+GTRID = b"transfer 1"
+
+
+@pytest.fixture
+def rig():
+    return BranchRig()
+
+
+def _begin(rig, gtrid=GTRID, timeout_ms=0, connection=1):
+    rig.branches.begin_global(connection, gtrid, timeout_ms, "bank", rig.now_ms)
+
+
+def _decide(rig, gtrid=GTRID, xids=(), connection=1):
+    return rig.run(lambda fx: rig.branches.decide(connection, gtrid, b"who", xids, rig.now_ms, fx))
+
+
+def _ask(rig, gtrid=GTRID):
+    return rig.branches.ask(gtrid, Effects())["state"]
+
+
+def test_a_decision_outlives_a_crash_until_it_is_forgotten(rig):
+    """Whoever finds a prepared branch asks, and must hear the same answer for ever."""
+    _begin(rig)
+    assert _ask(rig) == "active"
+    assert _decide(rig).must_wait
+    rig.start()
+    assert _ask(rig) == "committed"
+
+    rig.run(lambda fx: rig.branches.forget_decision(GTRID, fx))
+    rig.start()
+
+    assert _ask(rig) == "unknown"
+
+
+def test_what_was_not_begun_cannot_be_decided(rig):
+    """A crash of the node forgets what is active: then nobody may decide for it any more, because a
+    recoverer may have rolled its branches back."""
+    _begin(rig)
+    rig.start()
+
+    with pytest.raises(DecisionRefused):
+        _decide(rig)
+
+
+def test_the_end_of_its_connection_ends_an_active_transaction(rig):
+    """The same."""
+    _begin(rig)
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
+
+    assert _ask(rig) == "unknown"
+
+
+def test_nobody_else_decides(rig):
+    """Only who began it knows that all have voted."""
+    _begin(rig)
+
+    with pytest.raises(DecisionRefused):
+        _decide(rig, connection=SECOND)
+    with pytest.raises(DecisionRefused):
+        _begin(rig, connection=SECOND)
+
+
+def test_a_transaction_whose_time_is_over_is_not_committed(rig):
+    """Its branches may have been rolled back already."""
+    _begin(rig, timeout_ms=100)
+    rig.now_ms += 100
+
+    with pytest.raises(DecisionRefused):
+        _decide(rig)
+
+
+def test_deciding_twice_is_deciding_once(rig):
+    """The reply to the first one may have been lost."""
+    _begin(rig)
+    _decide(rig)
+    before = len(rig.log)
+
+    _decide(rig)
+    _decide(rig, connection=SECOND)
+
+    assert len(rig.log) == before
+
+
+def test_a_decision_and_the_branches_here_are_one_record(rig):
+    """HMS needs no vote of its own: it commits when it decides."""
+    rig.sent_in_branch()
+    _begin(rig)
+    before = len(rig.log)
+
+    _decide(rig, xids=[xid()])
+
+    assert len(rig.log) == before + 1
+    assert len(rig.browse().messages) == 1
+    rig.start()
+    assert len(rig.browse().messages) == 1
+    assert _ask(rig) == "committed"
+
+
+def test_a_refused_decision_changes_nothing(rig):
+    """One branch that cannot be committed, and none is."""
+    rig.sent_in_branch(xid(1))
+    rig.begin(xid(2))
+    _begin(rig)
+
+    with pytest.raises(DecisionRefused):
+        _decide(rig, xids=[xid(1), xid(2)])
+
+    assert _ask(rig) == "active"
+    assert rig.commit(xid(1), is_one_phase=True) == Code.OK
+
+
+def test_a_decision_says_what_is_left_to_do(rig):
+    """Its participants are noted again as they end; over a crash too."""
+    _begin(rig)
+    _decide(rig)
+    rig.run(lambda fx: rig.branches.note(GTRID, b"one is left", rig.now_ms, fx))
+    rig.start()
+
+    page = rig.branches.decisions(0, 10, Effects())
+
+    assert page["decisions"] == [[GTRID, b"one is left", 1000, False]]
+    with pytest.raises(DecisionNotFound):
+        rig.run(lambda fx: rig.branches.note(b"other", b"", rig.now_ms, fx))
+
+
+def test_a_decision_is_its_makers_until_that_one_leaves(rig):
+    """Recovery that went ahead of a living client would make its commit look like a stranger's."""
+    _begin(rig)
+    _decide(rig)
+    assert _ask(rig) == "committing"
+    assert rig.branches.decisions(0, 10, Effects())["decisions"][0][3]
+
+    rig.branches.end_global(2, GTRID)
+    assert _ask(rig) == "committing"
+    rig.branches.end_global(1, GTRID)
+
+    assert _ask(rig) == "committed"

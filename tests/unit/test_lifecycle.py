@@ -1,0 +1,308 @@
+"""Destinations come and go and are altered while the node runs (F-C4 to F-C7)."""
+
+import pytest
+
+from field_buffer.catalogue import (
+    DestinationExists,
+    DestinationInUse,
+    DestinationNotFound,
+    ExportNameInUse,
+    ExportNameNotFound,
+    InvalidArgument,
+    QueueFull,
+    TemporaryDestination,
+    UndefinedLimitBehavior,
+)
+from hms.engine.effects import Confirm, Refusal
+from hms.engine.engine import ConsumerRequest
+from hms.records import Cause, RecordType, decode_ranges
+from tests.support.engine_rig import EngineRig
+from tests.support.limits_rig import open_producer, order, retry, shown
+
+
+@pytest.fixture
+def rig():
+    return EngineRig()
+
+
+# made and deleted
+
+
+def test_a_created_queue_is_there_after_a_restart_with_its_limits_and_messages(rig):
+    """What an operator creates is as good as what stands in hms.conf."""
+    order(rig, "queue.create", name="new", max_messages=2, redelivery_limit=7)
+    open_producer(rig, 20, "new")
+    rig.send(producer=20, count=2)
+
+    rig.start()
+
+    found = shown(rig, "new")
+    assert (found["remaining"], found["max_messages"], found["redelivery_limit"]) == (2, 2, 7)
+    assert found["life"] == "CREATED"
+    open_producer(rig, 20, "new")
+    with pytest.raises(QueueFull):
+        rig.send(producer=20)
+
+
+def test_a_created_topic_takes_publications(rig):
+    """Topics as well as queues."""
+    order(rig, "topic.create", name="sports", topic_string="Sports/Football")
+    rig.consume(30, "news")
+    open_producer(rig, 20, "sports", "topic")
+
+    rig.start()
+
+    assert rig.engine.state.topics["sports"].string == "Sports/Football"
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_a_name_that_is_taken_is_refused_whatever_it_names(rig, kind):
+    """F-C4: exists already is an error."""
+    with pytest.raises(DestinationExists, match="queue orders"):
+        order(rig, f"{kind}.create", name="orders")
+
+
+@pytest.mark.parametrize("name", ["", "HMS.MINE", "a\nb", "x" * 256])
+def test_a_name_that_cannot_be_is_refused(rig, name):
+    """Bad input changes nothing."""
+    before = len(rig.log)
+    with pytest.raises(InvalidArgument):
+        order(rig, "queue.create", name=name)
+    assert len(rig.log) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"max_messages": -1}, InvalidArgument),
+        ({"max_messages": "many"}, InvalidArgument),
+        ({"max_mesages": 1}, InvalidArgument),
+        ({"limit_behavior": "PANIC"}, UndefinedLimitBehavior),
+        ({"redelivery_delay_s": -1}, InvalidArgument),
+    ],
+)
+def test_an_attribute_that_cannot_be_is_refused(rig, given, error):
+    """And the destination is as it was."""
+    with pytest.raises(error):
+        order(rig, "queue.alter", name="orders", **given)
+    assert shown(rig, "orders")["max_messages"] == 0
+
+
+def test_a_deleted_queue_takes_what_waits_with_it_counted_and_told_in_the_log(rig):
+    """P9: what was in it is not lost in silence, and does not come back."""
+    order(rig, "queue.create", name="new")
+    open_producer(rig, 20, "new")
+    rig.send(producer=20, count=3)
+
+    assert order(rig, "queue.delete", name="new") == 3
+
+    causes = [decode_ranges(p).cause for kind, p in rig.log if kind == RecordType.DISCARDED]
+    assert causes == [Cause.DELETED]
+    with pytest.raises(DestinationNotFound):
+        rig.send(producer=20)
+    rig.start()
+    assert "new" not in rig.engine.state.queues
+    assert rig.engine.state.waiting_bytes == 0
+
+
+def test_a_queue_of_the_same_name_begins_anew(rig):
+    """What an old one had must not show up in its heir."""
+    for _ in range(2):
+        order(rig, "queue.create", name="new")
+        open_producer(rig, 20, "new")
+        rig.send(producer=20)
+        rig.run(lambda fx: rig.engine.close_producer(1, 20, fx))
+        order(rig, "queue.delete", name="new")
+    order(rig, "queue.create", name="new")
+
+    rig.start()
+
+    assert shown(rig, "new")["remaining"] == 0
+
+
+def test_what_is_in_use_is_not_deleted(rig):
+    """Nobody's messages vanish from under his hands."""
+    order(rig, "queue.create", name="new")
+    rig.consume(30, "new")
+    with pytest.raises(DestinationInUse, match="1 consumers"):
+        order(rig, "queue.delete", name="new")
+    with pytest.raises(DestinationInUse, match=r"hms\.conf"):
+        order(rig, "queue.delete", name="orders")
+    rig.consume(31, "news", durable="mine")
+    order(rig, "topic.create", name="old")
+
+
+def test_a_send_that_waits_for_a_deleted_queue_is_told(rig):
+    """It would wait for ever for room that will not come."""
+    order(rig, "queue.create", name="new", max_messages=1, limit_behavior="FLOW_CONTROL")
+    open_producer(rig, 20, "new")
+    rig.send(producer=20)
+    rig.send(producer=20)
+    order(rig, "queue.delete", name="new")
+
+    (refusal,) = [one for one in retry(rig).out if isinstance(one, Refusal)]
+
+    assert isinstance(refusal.error, DestinationNotFound)
+
+
+# altered
+
+
+def test_an_altered_limit_holds_over_a_restart_and_can_be_taken_back(rig):
+    """What was altered goes before hms.conf; None is as hms.conf has it."""
+    order(rig, "queue.alter", name="orders", max_messages=1)
+    rig.start()
+    rig.send()
+    with pytest.raises(QueueFull):
+        rig.send()
+
+    order(rig, "queue.alter", name="orders", max_messages=None)
+    rig.send()
+
+
+def test_altering_the_limit_lets_those_go_who_wait(rig):
+    """The cure that the error names."""
+    order(rig, "queue.alter", name="orders", max_messages=1, limit_behavior="FLOW_CONTROL")
+    rig.send()
+    rig.send()
+    order(rig, "queue.alter", name="orders", max_messages=2)
+
+    assert any(isinstance(one, Confirm) for one in retry(rig).out)
+
+
+def test_a_topic_that_is_altered_tells_its_subscriptions(rig):
+    """The limit of redelivery holds for those that were there before."""
+    rig.consume(30, "news", durable="mine")
+    order(rig, "topic.alter", name="news", redelivery_limit=9, dead_letter="slow")
+
+    mine = rig.engine.state.topics["news"].durable("mine")
+    assert (mine.redelivery_limit, mine.dead_letter) == (9, "slow")
+
+
+# lives of their own
+
+
+def test_what_a_client_created_is_gone_after_the_node_has_stopped(rig):
+    """F-C4: create_queue() is for this life of the node."""
+    order(rig, "queue.create", name="mine", life="DYNAMIC")
+    open_producer(rig, 20, "mine")
+    rig.send(producer=20)
+
+    rig.start()
+
+    assert "mine" not in rig.engine.state.queues
+    causes = [decode_ranges(p).cause for kind, p in rig.log if kind == RecordType.DISCARDED]
+    assert causes == [Cause.DELETED]
+
+
+def test_an_automatic_queue_is_made_by_its_first_use_and_goes_when_it_was_idle():
+    """F-C5: off by default."""
+    with pytest.raises(DestinationNotFound):
+        open_producer(EngineRig(), 20, "auto")
+    rig = EngineRig(is_auto=True, auto_idle_ms=1000)
+    open_producer(rig, 20, "auto")
+    rig.send(producer=20)
+    rig.run(lambda fx: rig.engine.close_producer(1, 20, fx))
+    for _ in range(3):
+        rig.now_ms += 1000
+        rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    assert shown(rig, "auto")["remaining"] == 1  # what waits keeps it
+
+    order(rig, "queue.purge", name="auto")
+    rig.now_ms += 1000
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    assert "auto" not in rig.engine.state.queues
+    rig.start()
+    assert "auto" not in rig.engine.state.queues
+
+
+def temporary(rig, kind="queue"):
+    """A temporary destination of connection 1."""
+    names = []
+    rig.run(lambda fx: names.append(rig.engine.create_temporary(1, kind, fx)))
+    return names[0]
+
+
+def test_only_its_connection_receives_from_a_temporary_queue(rig):
+    """F-C6: others answer into it."""
+    name = temporary(rig)
+    rig.engine.open_connection(2, 78, "", "")
+    rig.engine.open_session(2, 1, 0, "")
+    rig.run(lambda fx: rig.engine.open_producer(2, 1, 1, "queue", name, "", fx))
+    request = ConsumerRequest(9, 1, "queue", name, 10)
+    with pytest.raises(TemporaryDestination, match="receive"):
+        rig.run(lambda fx: rig.engine.open_consumer(2, request, 1, rig.now_ms, fx))
+    open_producer(rig, 20, name)
+    rig.send(producer=20)
+    assert len(rig.consume(30, name)) == 1
+
+
+def test_the_log_knows_nothing_of_temporary_destinations(rig):
+    """A request and its answer must not cost two definitions of the disk."""
+    before = len(rig.log)
+    name = temporary(rig)
+    open_producer(rig, 20, name)
+    rig.send(producer=20)
+    got = rig.consume(30, name)
+    rig.acknowledge(30, got)
+    temporary(rig, "topic")
+
+    assert [kind for kind, _ in rig.log[before:]] == []
+    assert rig.engine.state.waiting_bytes == 0
+    rig.engine.dictionary()
+    rig.start()
+    assert name not in rig.engine.state.queues
+
+
+def test_a_temporary_queue_survives_a_lost_connection_for_a_while_and_a_good_bye_not_at_all(rig):
+    """A client that comes back finds its answers."""
+    name, other = temporary(rig), temporary(rig)
+    open_producer(rig, 20, name)
+    rig.send(producer=20)
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
+    rig.now_ms += 59_000
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    rig.engine.open_connection(1, 77, "", "")
+    rig.now_ms += 59_000
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    assert shown(rig, name)["remaining"] == 1
+
+    rig.run(lambda fx: rig.engine.delete_temporary(1, "queue", other, fx))
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx, is_final=True))
+    assert name not in rig.engine.state.queues
+    assert rig.engine.state.waiting_bytes == 0
+
+
+def test_a_temporary_queue_whose_owner_does_not_come_back_goes(rig):
+    """P8: lost clients must not fill the node."""
+    name = temporary(rig)
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
+    rig.now_ms += 61_000
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+    assert name not in rig.engine.state.queues
+
+
+# export names
+
+
+def test_a_destination_is_looked_up_by_its_export_name_or_its_own(rig):
+    """F-C7: clients need not know what it is called inside."""
+    order(rig, "queue.create", name="new", export_name="jms/New")
+
+    found = order(rig, "destination.lookup.show", name="jms/New")
+
+    assert found == {"name": "new", "kind": "queue"}
+    assert order(rig, "destination.lookup.show", name="news")["kind"] == "topic"
+    for unknown in ("new", "nowhere"):
+        with pytest.raises(ExportNameNotFound):
+            order(rig, "destination.lookup.show", name=unknown)
+
+
+def test_two_destinations_do_not_share_an_export_name(rig):
+    """Whoever looks it up would get one or the other."""
+    with pytest.raises(ExportNameInUse, match="queue orders"):
+        order(rig, "queue.create", name="new", export_name="orders")
+    order(rig, "queue.alter", name="orders", export_name="jms/Orders")
+    order(rig, "queue.create", name="new", export_name="orders")
+    with pytest.raises(ExportNameInUse):
+        order(rig, "queue.alter", name="orders", export_name="")

@@ -1,0 +1,291 @@
+"""Schedules in the engine: each occurrence is sent once, over crashes too; what was missed."""
+
+import msgspec
+import pytest
+
+from boot.calendar import CronCalendar
+from field_buffer.catalogue import (
+    InvalidSchedule,
+    MessageTooLarge,
+    ScheduleExists,
+    ScheduleLimit,
+    ScheduleNotFound,
+)
+from field_buffer.packing import ROW, Head, encode_head
+from hms.engine.effects import Effects
+from hms.engine.plans import Plan
+from tests.support.engine_rig import EngineRig, delivered
+
+EVERY_MS = 1000
+
+
+def _plan(name="beat", **options):
+    given = {"every_ms": EVERY_MS, "first_ms": 2000} | options
+    return Plan(name, "queue", "orders", **given)
+
+
+class _Rig(EngineRig):
+    """An engine with a calendar, and short words for schedules."""
+
+    def __init__(self, **limits):
+        super().__init__(**{"calendar": CronCalendar()} | limits)
+
+    def schedule(self, plan, *, body=b"tick", properties=None, may_replace=False):
+        head = encode_head(Head(properties or {}))
+        pack = memoryview(ROW.pack(len(head), len(body), 0, 0, 4, 0, 0, 0) + head + body)
+        producer = 2 if plan.kind == "topic" else 1
+        return self.run(
+            lambda fx: self.engine.schedule(
+                1, 5, producer, plan, pack, self.now_ms, fx, may_replace=may_replace
+            )
+        )
+
+    def at(self, now_ms):
+        """Let the time come; what is delivered then."""
+        self.now_ms = now_ms
+        return delivered(self.run(lambda fx: self.engine.tick(now_ms, fx)))
+
+    def crash(self, now_ms):
+        """The node is away until then."""
+        self.now_ms = now_ms
+        self.start()
+
+    def shown(self):
+        return {
+            one["name"]: one
+            for one in self.engine.administer("schedule.list", {}, self.now_ms, Effects())
+            if one["kind"] == "schedule"
+        }
+
+    def waiting(self):
+        return list(self.engine.state.queues["orders"].line.in_order())
+
+
+def _numbers(messages):
+    return [m.head().node["$ScheduleCount"] for m in messages]
+
+
+def test_a_schedule_sends_its_message_again_and_again():
+    """The same body and properties, and what the reader needs to know which one it is."""
+    rig = _Rig()
+    rig.schedule(_plan(), properties={"Type": "News"})
+    rig.consume(1)
+
+    assert rig.at(1999) == []
+    first, second = *rig.at(2000), *rig.at(3000)
+
+    assert first.payload.endswith(b"tick")
+    assert first.head().properties == {"Type": "News"}
+    assert first.head().node == {
+        "$ScheduleName": "beat",
+        "$ScheduledTime": 2000,
+        "$ScheduleCount": 1,
+    }
+    assert second.head().node["$ScheduledTime"] == 3000
+    assert first.id != second.id
+
+
+def test_a_late_tick_sends_all_that_was_due_meanwhile():
+    """A node that was busy has missed nothing: nobody was told to skip."""
+    rig = _Rig()
+    rig.schedule(_plan(missed="SKIP"))
+    rig.at(5500)
+
+    assert _numbers(rig.waiting()) == [1, 2, 3, 4]
+    assert rig.engine.due_ms() == 6000
+
+
+@pytest.mark.parametrize(
+    ("missed", "times"),
+    [("SKIP", [6000]), ("ONE", [2000, 6000]), ("ALL", [2000, 3000, 4000, 5000])],
+)
+def test_what_was_due_while_the_node_was_down_follows_the_plan(missed, times):
+    """Three reports at once are as wrong for one user as one that is lost is for the next."""
+    rig = _Rig()
+    rig.schedule(_plan(missed=missed))
+    rig.crash(5500)
+    for now_ms in (5500, 5500, 5500, 5500, 6000, 6000):
+        rig.at(now_ms)
+
+    said = [m.head().node["$ScheduledTime"] for m in rig.waiting()]
+    assert said[: len(times)] == times
+    assert said == sorted(set(said))
+    assert 6000 in said
+
+
+def test_an_occurrence_is_not_sent_again_after_a_crash():
+    """The message and the schedule's next time are one record."""
+    rig = _Rig()
+    rig.schedule(_plan(missed="ALL"))
+    rig.at(2000)
+    rig.crash(2500)
+    rig.at(2600)
+
+    assert _numbers(rig.waiting()) == [1]
+    assert rig.shown()["beat"]["sent"] == 1
+    assert rig.shown()["beat"]["next_ms"] == 3000
+
+
+@pytest.mark.parametrize("until", [{"until_ms": 3500}, {"count_max": 2}])
+def test_a_schedule_ends_by_itself(until):
+    """What is over is not listed, after a crash neither."""
+    rig = _Rig()
+    rig.schedule(_plan(**until))
+    for now_ms in (2000, 3000, 4000, 5000):
+        rig.at(now_ms)
+    assert rig.shown() == {}
+    rig.crash(6000)
+
+    assert _numbers(rig.waiting()) == [1, 2]
+    assert rig.shown() == {}
+    assert rig.engine.state.waiting_bytes == sum(m.size_bytes for m in rig.waiting())
+
+
+def test_a_cancelled_schedule_sends_nothing_more():
+    """Neither at once nor after a crash."""
+    rig = _Rig()
+    rig.schedule(_plan())
+    rig.run(lambda fx: rig.engine.administer("schedule.cancel", {"name": "beat"}, 1500, fx))
+    rig.at(2000)
+    rig.crash(3000)
+    rig.at(4000)
+
+    assert rig.waiting() == []
+    with pytest.raises(ScheduleNotFound):
+        rig.engine.administer("schedule.cancel", {"name": "beat"}, 4000, Effects())
+
+
+def test_a_cron_expression_is_kept_in_its_time_zone():
+    """Nine o'clock is nine o'clock where the user is: 08:00 UTC in winter, 07:00 in summer."""
+    rig = _Rig()
+    day = 86_400_000
+    rig.now_ms = 1_774_656_000_000  # 28 March 2026, the day before the clock is put forward
+    rig.schedule(
+        _plan(every_ms=0, first_ms=0, cron="0 9 * * *", time_zone="Europe/Berlin"),
+    )
+    start = rig.now_ms
+    due = []
+    for _ in range(3):
+        due.append(rig.engine.due_ms() - start)
+        rig.at(rig.engine.due_ms())
+
+    hour = 3_600_000
+    assert due == [8 * hour, day + 7 * hour, 2 * day + 7 * hour]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"every_ms": 0},
+        {"cron": "* * * * *"},
+        {"every_ms": 5},
+        {"missed": "SOME"},
+        {"name": ""},
+        {"every_ms": 0, "cron": "0 0 30 2 *"},
+        {"every_ms": 0, "cron": "* * * *"},
+        {"every_ms": 0, "cron": "0 0 * * *", "time_zone": "Europe/Nowhere"},
+        {"every_ms": 0, "cron": "0 0 * * *", "time_zone": "../../etc/passwd"},
+        {"every_ms": 0, "cron": "0 " * 200},
+        {"until_ms": 1500},
+    ],
+)
+def test_a_plan_that_never_comes_to_pass_is_refused(options):
+    """Said when it is made, not found out when nothing came."""
+    rig = _Rig()
+    before = len(rig.log)
+
+    with pytest.raises(InvalidSchedule):
+        rig.schedule(_plan(**options))
+
+    assert len(rig.log) == before
+    assert rig.engine.due_ms() is None
+
+
+def test_the_same_schedule_once_more_changes_nothing():
+    """A client that has lost its connection asks again."""
+    rig = _Rig()
+    rig.schedule(_plan())
+    before = len(rig.log)
+    fx = rig.schedule(_plan())
+
+    assert len(rig.log) == before
+    assert fx.must_wait
+    with pytest.raises(ScheduleExists):
+        rig.schedule(_plan(), body=b"another")
+    with pytest.raises(ScheduleExists):
+        rig.schedule(_plan(every_ms=500))
+
+
+def test_a_replaced_schedule_ends_when_the_other_begins():
+    """Both are one record: never both, never none."""
+    rig = _Rig()
+    rig.schedule(_plan())
+    rig.schedule(_plan(every_ms=500), body=b"tock", may_replace=True)
+    for now_ms in (2000, 2500):
+        rig.at(now_ms)
+    rig.crash(2600)
+
+    assert [m.payload[-4:] for m in rig.waiting()] == [b"tock", b"tock"]
+    assert list(rig.shown()) == ["beat"]
+
+
+def test_an_occurrence_for_which_there_is_no_room_is_sent_when_there_is():
+    """Nothing is lost in silence; a full queue is said."""
+    rig = _Rig(memory_bytes_max=4000)
+    rig.schedule(_plan())
+    rig.send(body=b"x" * 3200, is_persistent=False)
+    rig.at(2000)
+    assert "HMS-4013" in rig.shown()["beat"]["error"]
+    (message,) = rig.consume(1)
+    rig.acknowledge(1, [message])
+
+    assert rig.at(2100) == []
+    late, *_ = rig.at(3000)
+    assert late.head().node["$ScheduledTime"] == 2000
+    assert rig.shown()["beat"]["error"] == ""
+
+
+def test_nothing_is_sent_while_the_disk_is_full():
+    """P10: acknowledgements need the room that is left."""
+    rig = _Rig()
+    rig.schedule(_plan())
+    rig.now_ms = 2000
+    rig.run(lambda fx: rig.engine.tick(2000, fx, "the disk is full"))
+
+    assert rig.waiting() == []
+    assert rig.engine.due_ms() == 3000
+    rig.at(3000)
+    assert _numbers(rig.waiting()) == [1, 2]
+
+
+def test_too_many_or_too_large_schedules_are_refused():
+    """P8: every table has a limit."""
+    rig = _Rig(schedules_max=1, message_bytes_max=2000)
+    with pytest.raises(MessageTooLarge):
+        rig.schedule(_plan(), body=b"x" * 1500)
+    rig.schedule(_plan())
+    with pytest.raises(ScheduleLimit):
+        rig.schedule(_plan("other"))
+
+
+def test_a_schedule_publishes_on_a_topic():
+    """To the subscribers of that moment."""
+    rig = _Rig()
+    rig.schedule(msgspec.structs.replace(_plan(), kind="topic", destination="news"))
+    rig.consume(1, "news")
+    rig.at(2000)
+    (second,) = rig.at(3000)
+
+    assert _numbers([second]) == [2]
+
+
+def test_a_cold_boot_forgets_schedules():
+    """F-H2: they are what the store holds for their destination."""
+    rig = _Rig()
+    rig.schedule(_plan())
+    rig.now_ms = 1500
+    rig.start(is_warm=False)
+
+    assert rig.shown() == {}
+    assert rig.at(2000) == []
+    assert rig.waiting() == []

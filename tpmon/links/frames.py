@@ -1,0 +1,91 @@
+"""Frames of the links: one envelope part and one payload part. No socket.
+
+Every envelope tells who speaks, in which life, and which life of the other one it hears; so a link
+that works in one direction only is noticed by both. Decoding garbage raises ProtocolError.
+"""
+
+import enum
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from field_buffer.catalogue import FrameTooLarge, ProtocolError
+from hms.engine.cluster.members import Life
+
+MAGIC = b"HL"
+LINK_VERSION = 1
+_ENVELOPE = struct.Struct("<2sBBHxxQIQII")
+"""magic, version, kind, node, store and incarnation, those that it hears, payload bytes."""
+
+
+class LinkKind(enum.IntEnum):
+    """What a frame of a link is. GOODBYE and REFUSED carry the reason as text."""
+
+    HELLO = 1
+    WORD = 2
+    GOODBYE = 3
+    REFUSED = 4
+
+
+class LinkEnvelope(NamedTuple):
+    """What the main thread reads of a frame."""
+
+    kind: LinkKind
+    version: int
+    node: int
+    life: Life
+    hears: Life
+
+
+class HelloBody(msgspec.Struct, frozen=True, array_like=True):
+    """Who a node says it is; sent again as its heartbeat."""
+
+    cluster: str
+    name: str
+    addresses: Sequence[str] = ()
+    """Where clients find it."""
+
+
+_KINDS = {int(kind): kind for kind in LinkKind}
+_hello = msgspec.msgpack.Decoder(HelloBody).decode
+
+
+def link_frame(
+    kind: LinkKind, node: int, life: Life, hears: Life, payload: bytes = b""
+) -> tuple[bytes, bytes]:
+    """A whole frame."""
+    head = _ENVELOPE.pack(MAGIC, LINK_VERSION, kind, node, *life, *hears, len(payload))
+    return head, payload
+
+
+def decode_link(parts: Sequence[bytes], payload_bytes_max: int) -> LinkEnvelope:
+    """Check a frame's shape and read its envelope."""
+    if len(parts) != 2 or len(parts[0]) != _ENVELOPE.size:  # noqa: PLR2004 - envelope, payload
+        raise ProtocolError(detail="no frame of a link")
+    magic, version, kind, node, *lives, size = _ENVELOPE.unpack(parts[0])
+    if magic != MAGIC:
+        raise ProtocolError(detail="the envelope does not begin with HL")
+    if size != len(parts[1]):
+        raise ProtocolError(detail=f"{size} payload bytes announced, {len(parts[1])} came")
+    if size > payload_bytes_max:
+        key = "max_message_bytes"
+        raise FrameTooLarge(what="a link's frame", size=size, limit=payload_bytes_max, key=key)
+    known = _KINDS.get(kind)
+    if known is None:
+        raise ProtocolError(detail=f"frame kind {kind} of a link is not known")
+    return LinkEnvelope(known, version, node, Life(*lives[:2]), Life(*lives[2:]))
+
+
+def encode_hello(body: HelloBody) -> bytes:
+    """The payload of a HELLO."""
+    return msgspec.msgpack.encode(body)
+
+
+def decode_hello(payload: bytes) -> HelloBody:
+    """The payload of a HELLO; ProtocolError for anything else."""
+    try:
+        return _hello(payload)
+    except Exception as fault:  # msgspec also raises RecursionError and UnicodeDecodeError
+        raise ProtocolError(detail=f"a hello that cannot be read: {fault}") from fault

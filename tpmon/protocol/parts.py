@@ -1,0 +1,21 @@
+"""What every structure on the wire is made of."""
+
+from typing import Annotated
+
+import msgspec
+
+U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
+U64 = Annotated[int, msgspec.Meta(ge=0)]
+"""msgpack has no larger integers."""
+Name = Annotated[str, msgspec.Meta(max_length=255)]
+MaybeGtrid = Annotated[bytes, msgspec.Meta(max_length=64)]
+"""A global transaction, or none."""
+Text = Annotated[str, msgspec.Meta(max_length=16_384)]
+
+
+class Wire(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """One array on the wire; new fields come last and have a default."""
+
+
+class Tagged(Wire, frozen=True, tag=True):
+    """A request: tagged with its class name; answered by a REPLY or an ERROR."""

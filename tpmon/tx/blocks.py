@@ -1,0 +1,199 @@
+"""The comfortable layer: `with connection.transaction()`, and @transactional for functions.
+
+    with connection.transaction(timeout_s=30):
+        hms.rm("bank").execute("UPDATE …")
+
+Leaving the block commits, an exception that leaves it rolls back.
+"""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from field_buffer.catalogue import TxInvalid, TxProtocolError
+from tpmon import context
+from tpmon.tx import carried
+from tpmon.tx.place import place_of
+from tpmon.tx.transaction import Transaction
+
+if TYPE_CHECKING:
+    from tpmon.asking import Asking
+
+__all__ = ["AsyncBlock", "AsyncTransaction", "Block", "rm", "transactional"]
+
+REQUIRES = ("required", "requires_new", "supports", "mandatory", "never")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Block:
+    """One transaction for the length of a block; it is the thread's own meanwhile.
+
+    wait: "completed" leaves the block when it is committed everywhere, "logged" when the decision
+    is durable.
+    """
+
+    def __init__(self, connection: "Asking", timeout_s: float, wait: str = "completed") -> None:
+        if wait not in ("completed", "logged"):
+            raise TxInvalid(what="wait", detail=f"{wait!r} is neither completed nor logged")
+        if timeout_s < 0:
+            raise TxInvalid(what="timeout_s", detail=f"{timeout_s} is below 0")
+        self._place = place_of(connection)
+        self._timeout_s = timeout_s
+        self._is_waited = wait == "completed"
+        self._transaction: Transaction | None = None
+        self._connection = connection
+
+    def __enter__(self) -> Transaction:
+        if carried.current() is not None:
+            raise TxProtocolError(what="transaction()", detail="one is going on here already")
+        made = self._transaction = Transaction(self._place, self._timeout_s)
+        made.enlist_all(carried.sessions(self._connection))
+        carried.enter(made)
+        return made
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        transaction = self._transaction
+        assert transaction is not None
+        carried.enter(None)
+        if transaction.is_ended:
+            return
+        if error is None:
+            transaction.commit(is_waited=self._is_waited)
+        else:
+            transaction.rollback()
+
+
+class AsyncTransaction:
+    """A transaction for asyncio: whatever may wait runs in a thread beside the loop."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self.transaction = transaction
+
+    async def rm(self, name: str) -> Any:
+        """The connection to a resource manager; it blocks, so use it in a thread too."""
+        return await asyncio.to_thread(self.transaction.rm, name)
+
+    async def enlist(self, resource: Any) -> Any:
+        """Let a resource manager, or an XA session, take part."""
+        return await asyncio.to_thread(self.transaction.enlist, resource)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transaction, name)
+
+
+class AsyncBlock:
+    """The same for asyncio."""
+
+    def __init__(self, connection: "Asking", timeout_s: float, wait: str = "completed") -> None:
+        self._block = Block(connection, timeout_s, wait)
+
+    async def __aenter__(self) -> AsyncTransaction:
+        return AsyncTransaction(self._block.__enter__())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        carried.enter(None)
+        await asyncio.to_thread(self._block.__exit__, kind, error, trace)
+
+
+def rm(name: str) -> Any:
+    """The connection to [rm.NAME] whose work belongs to the transaction of this thread or task.
+
+    TxProtocolError outside a transaction; ResourceUnknown, ResourceUnavailable, XaError.
+    """
+    transaction = carried.current()
+    if transaction is None:
+        raise TxProtocolError(what=f"rm({name!r})", detail="no transaction is going on here")
+    return transaction.rm(name)
+
+
+def transactional(
+    requires: str = "required", *, timeout_s: float = 0, connection: "Asking | None" = None
+) -> Callable[[_F], _F]:
+    """Let a function run in a transaction: of its caller, or one of its own.
+
+    requires: "required" joins or begins, "requires_new" always begins (the caller's is suspended),
+    "supports" takes what there is, "mandatory" and "never" refuse the other case. connection: where
+    it begins, that of tpstart() or of the server when it is not given. A coroutine function is
+    given a transaction of its event loop's connection.
+    """
+    if requires not in REQUIRES:
+        detail = f"{requires!r} is none of {', '.join(REQUIRES)}"
+        raise TxInvalid(what="@transactional", detail=detail)
+
+    def decorate(function: _F) -> _F:
+        if inspect.iscoroutinefunction(function):
+            return _async(function, requires, timeout_s, connection)  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            outer = carried.current()
+            if not _begins(requires, outer, function.__name__):
+                return function(*args, **kwargs)
+            _suspend(outer)
+            try:
+                with Block(connection or _connection(), timeout_s):
+                    return function(*args, **kwargs)
+            finally:
+                _resume(outer)
+
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def _async(
+    function: Callable[..., Any], requires: str, timeout_s: float, connection: "Asking | None"
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        outer = carried.current()
+        if not _begins(requires, outer, function.__name__):
+            return await function(*args, **kwargs)
+        await asyncio.to_thread(_suspend, outer)
+        carried.enter(None)
+        try:
+            async with AsyncBlock(connection or _connection(), timeout_s):
+                return await function(*args, **kwargs)
+        finally:
+            await asyncio.to_thread(_resume, outer)
+            carried.enter(outer)
+
+    return run
+
+
+def _begins(requires: str, outer: Transaction | None, name: str) -> bool:
+    """Whether a new transaction is needed; TxProtocolError when there is one too many or few."""
+    if requires == "mandatory" and outer is None:
+        raise TxProtocolError(what=name, detail="it must be called in a transaction")
+    if requires == "never" and outer is not None:
+        raise TxProtocolError(what=name, detail="it must not be called in a transaction")
+    return requires == "requires_new" or (requires == "required" and outer is None)
+
+
+def _suspend(outer: Transaction | None) -> None:
+    if outer is not None:
+        outer.suspend()
+    carried.enter(None)
+
+
+def _resume(outer: Transaction | None) -> None:
+    if outer is not None:
+        outer.resume()
+    carried.enter(outer)
+
+
+def _connection() -> "Asking":
+    return context.current("@transactional").connection

@@ -1,0 +1,61 @@
+"""Which transaction the work of this thread or task belongs to; imports nothing, costs nothing."""
+
+import contextlib
+import contextvars
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpmon.tx.transaction import Transaction
+
+__all__ = ["current", "enter", "opened", "outside", "sessions"]
+
+_transaction: contextvars.ContextVar["Transaction | None"] = contextvars.ContextVar(
+    "transaction", default=None
+)
+
+
+_sessions: contextvars.ContextVar["weakref.WeakSet[Any] | None"] = contextvars.ContextVar(
+    "xa_sessions", default=None
+)
+
+
+def opened(session: Any) -> None:
+    """An XA session was opened in this thread: its work joins the thread's transactions."""
+    known = _sessions.get()
+    if known is None:
+        known = weakref.WeakSet()
+        _sessions.set(known)
+    known.add(session)
+    transaction = current()
+    if transaction is not None:
+        transaction.enlist(session)
+
+
+def sessions(connection: Any) -> list[Any]:
+    """The XA sessions that this thread has open on a connection."""
+    known = _sessions.get() or ()
+    return [s for s in known if s.connection is connection and not s.state.is_closed]
+
+
+def current() -> "Transaction | None":
+    """The transaction of this thread or task, if it is in one."""
+    transaction = _transaction.get()
+    return None if transaction is None or transaction.is_ended else transaction
+
+
+def enter(transaction: "Transaction | None") -> None:
+    """Make it the one of this thread or task."""
+    _transaction.set(transaction)
+
+
+@contextlib.contextmanager
+def outside(*, is_it: bool = True) -> Iterator[None]:
+    """What is done in the block belongs to no transaction, if that is wanted (TPNOTRAN)."""
+    token = _transaction.set(None) if is_it else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _transaction.reset(token)

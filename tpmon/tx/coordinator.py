@@ -1,0 +1,315 @@
+"""The coordinator: brings the branches of one global transaction to one outcome.
+
+Phase one asks every participant to prepare, at the same time; those that only read vote so and are
+done. Then the node decides, in its own log, and with the same record it commits its own branches,
+which therefore need no prepare. Phase two carries the decision out. A single participant is
+committed in one phase without any decision. One that cannot prepare at all (a last resource) is
+committed after all others have prepared and before the decision: if the process dies just there,
+it alone is committed, which its owner has accepted by configuring it so.
+
+Who fails in phase two is finished by the node's recovery; what was finished by somebody else, or
+otherwise than decided, is written beside the decision until an operator forgets it.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from field_buffer.catalogue import (
+    TransactionRolledBack,
+    TxFatal,
+    TxHazard,
+    TxHeuristicCommit,
+    TxMixed,
+)
+from field_buffer.errors import HmsError
+from tpmon.tx.log import DecisionLog
+from tpmon.xa import constants as xa
+from tpmon.xa import decisions
+from tpmon.xa.decisions import Participant
+from tpmon.xa.resource import ResourceManager
+from tpmon.xa.xid import Xid
+
+__all__ = ["Branch", "Coordinator", "Outcome"]
+
+_T = TypeVar("_T")
+
+RETRIES_MAX = 50
+RETRY_PAUSE_S = 0.02
+THREADS_MAX = 32
+
+_pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hms-xa")
+_finishers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hms-xa-finish")
+"""Apart from the pool that they wait for."""
+_STATES = {
+    xa.XA_OK: decisions.COMMITTED,
+    xa.XA_HEURCOM: decisions.COMMITTED,
+    xa.XA_HEURRB: decisions.ROLLED_BACK,
+    xa.XA_HEURMIX: decisions.MIXED,
+    xa.XA_HEURHAZ: decisions.HAZARD,
+    xa.XAER_NOTA: decisions.HAZARD,
+}
+
+
+@dataclass(slots=True)
+class Branch:
+    """One participant; rm None: it is not reached from here. is_prepared: it has said yes;
+    is_of_the_log: its commit is written with the decision, by the node that decides."""
+
+    resource: str
+    xid: Xid
+    rm: ResourceManager | None = None
+    is_prepared: bool = False
+    is_of_the_log: bool = False
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it cannot prepare."""
+        return self.rm is not None and self.rm.is_last_resource
+
+
+class Vote(NamedTuple):
+    """What a branch said to xa_prepare."""
+
+    branch: Branch
+    code: int
+    reason: str
+
+
+class Outcome(NamedTuple):
+    """How a commit ended; pending: participants that recovery goes on with."""
+
+    participants: list[Participant]
+
+    @property
+    def pending(self) -> list[Participant]:
+        """Those that are still to be committed."""
+        return [one for one in self.participants if not decisions.is_settled(one)]
+
+
+class Coordinator:
+    """Ends one transaction; on_step is told of every step, for tests that let the process die."""
+
+    def __init__(
+        self, log: DecisionLog, gtrid: bytes, on_step: Callable[[str], None] | None = None
+    ) -> None:
+        self._log = log
+        self._gtrid = gtrid
+        self._on_step = on_step or _nothing
+
+    # ---- commit
+
+    def commit(
+        self, branches: Sequence[Branch], register: Callable[[], None], *, is_waited: bool = True
+    ) -> Outcome:
+        """Commit all or roll all back; is_waited: return when all participants are done, else as
+        soon as the decision is durable.
+
+        TransactionRolledBack, TxMixed, TxHazard; TxFatal when the node did not answer.
+        """
+        if not branches:
+            return Outcome([])
+        if len(branches) == 1 and not branches[0].is_prepared:
+            return self._commit_one_phase(branches[0])
+        self._register(branches, register)
+        voted = self._prepare(branches, self.roll_back)
+        self._commit_last(voted)
+        prepared = [b for b in voted if not (b.is_last or b.is_of_the_log)]
+        with_decision = [b for b in voted if b.is_of_the_log]
+        if not prepared and len(with_decision) == 1 and not any(b.is_last for b in voted):
+            return self._commit_one_phase(with_decision[0])
+        if not prepared and not with_decision:
+            return Outcome([])
+        return self._decide_and_commit(prepared, with_decision, is_waited=is_waited)
+
+    def _register(self, branches: Sequence[Branch], register: Callable[[], None]) -> None:
+        """Before anything is prepared the node must know that somebody still may decide."""
+        try:
+            register()
+        except HmsError as error:
+            self.roll_back(branches)
+            raise TransactionRolledBack(reason=str(error)) from error
+
+    def _commit_one_phase(self, branch: Branch) -> Outcome:
+        assert branch.rm is not None
+        self._on_step("before commit")
+        code = branch.rm.xa_commit(branch.xid, flags=xa.TMONEPHASE)
+        self._on_step("after commit")
+        if code == xa.XA_OK:
+            return Outcome([])
+        reason = f"{branch.resource} answered {xa.code_name(code)}: {branch.rm.reason}"
+        if code in {xa.XAER_RMFAIL, xa.XA_HEURHAZ}:
+            raise TxHazard(gtrid=decisions.printed(self._gtrid), detail=reason)
+        if code == xa.XA_HEURMIX:
+            raise TxMixed(gtrid=decisions.printed(self._gtrid), detail=reason)
+        if code < 0:
+            branch.rm.xa_rollback(branch.xid)
+        raise TransactionRolledBack(reason=reason)
+
+    def _prepare(
+        self, branches: Sequence[Branch], roll_back: Callable[[Sequence[Branch]], None]
+    ) -> list[Branch]:
+        """Those that are to be committed; all are rolled back when one says no."""
+        asked = [b for b in branches if not (b.is_prepared or b.is_last or b.is_of_the_log)]
+        self._on_step("before prepare")
+        votes = _all_at_once([partial(_vote, b) for b in asked])
+        self._on_step("after prepare")
+        readers = {id(v.branch) for v in votes if v.code == xa.XA_RDONLY}
+        for vote in votes:
+            vote.branch.is_prepared = vote.code == xa.XA_OK
+        no = next((v for v in votes if v.code not in {xa.XA_OK, xa.XA_RDONLY}), None)
+        left = [b for b in branches if id(b) not in readers]
+        if no is not None:
+            roll_back([b for b in left if not xa.is_rolled_back(_code_of(votes, b))])
+            said = f"{no.branch.resource} answered {xa.code_name(no.code)}: {no.reason}"
+            raise TransactionRolledBack(reason=said)
+        return left
+
+    def _commit_last(self, voted: Sequence[Branch]) -> None:
+        """Commit what cannot prepare; the others are rolled back when it refuses."""
+        for branch in [b for b in voted if b.is_last]:
+            assert branch.rm is not None
+            self._on_step("before last")
+            code = branch.rm.xa_commit(branch.xid, flags=xa.TMONEPHASE)
+            self._on_step("after last")
+            if code == xa.XA_OK:
+                continue
+            said = f"{branch.resource} answered {xa.code_name(code)}: {branch.rm.reason}"
+            self.roll_back([b for b in voted if b is not branch])
+            if code == xa.XAER_RMFAIL:
+                raise TxHazard(gtrid=decisions.printed(self._gtrid), detail=said)
+            raise TransactionRolledBack(reason=said)
+
+    def _decide_and_commit(
+        self, prepared: list[Branch], with_decision: list[Branch], *, is_waited: bool
+    ) -> Outcome:
+        participants = [Participant(b.resource, b.xid.bqual) for b in prepared]
+        packed = [b.xid.pack() for b in with_decision]
+        self._on_step("before decision")
+        try:
+            self._log.decide(self._gtrid, decisions.encode(participants), packed)
+        except TxFatal:
+            raise
+        except HmsError as error:
+            self.roll_back([*prepared, *with_decision])
+            raise TransactionRolledBack(reason=str(error)) from error
+        self._on_step("after decision")
+        if not is_waited:
+            _finishers.submit(self._finish_quietly, prepared, participants)
+            return Outcome(participants)
+        return self._finish(prepared, participants)
+
+    def _finish_quietly(self, prepared: list[Branch], participants: list[Participant]) -> None:
+        with suppress(HmsError):  # nobody waits for it: it is written beside the decision
+            self._finish(prepared, participants)
+
+    def _finish(self, prepared: list[Branch], participants: list[Participant]) -> Outcome:
+        """Phase two."""
+        self._on_step("before commit")
+        states = _all_at_once([partial(commit_branch, b) for b in prepared])
+        self._on_step("after commit")
+        done = [
+            Participant(p.resource, p.bqual, state, "", note)
+            for p, (state, note) in zip(participants, states, strict=True)
+        ]
+        self._conclude(done)
+        return Outcome(done)
+
+    def _conclude(self, done: list[Participant]) -> None:
+        odd = [p for p in done if p.state not in {decisions.COMMITTED, decisions.PREPARED}]
+        with suppress(HmsError):  # whatever is not said now, recovery finds out
+            if all(p.state == decisions.COMMITTED for p in done):
+                self._on_step("before forget")
+                self._log.forget(self._gtrid)
+                self._on_step("after forget")
+            else:
+                self._log.note(self._gtrid, decisions.encode(done))
+                self._log.end(self._gtrid)
+        if odd:
+            detail = "; ".join(f"{p.resource}: {p.state} ({p.note})" for p in odd)
+            hazard = all(p.state == decisions.HAZARD for p in odd)
+            kind = TxHazard if hazard else TxMixed
+            raise kind(gtrid=decisions.printed(self._gtrid), detail=detail)
+
+    # ---- a service's part
+
+    def prepare_part(self, branches: Sequence[Branch]) -> list[Branch]:
+        """Prepare what a service did, but do not decide; those that are left to commit."""
+        last = next((b for b in branches if b.is_last), None)
+        if last is not None:
+            self.roll_back_part(branches)
+            raise TransactionRolledBack(reason=f"{last.resource} cannot prepare in a service")
+        return self._prepare(branches, self.roll_back_part)
+
+    def roll_back_part(self, branches: Sequence[Branch]) -> None:
+        """Roll back what a service did; the transaction itself goes on to its own end."""
+        _all_at_once([partial(_rolled_back, b) for b in branches])
+
+    # ---- rollback
+
+    def roll_back(self, branches: Sequence[Branch]) -> None:
+        """Roll all back; TxHeuristicCommit, TxMixed or TxHazard when one was completed otherwise.
+
+        Who is not reached is rolled back by its own database, or by recovery.
+        """
+        reached = [b for b in branches if b.rm is not None]
+        codes = _all_at_once([partial(_rolled_back, b) for b in reached])
+        with suppress(HmsError):
+            self._log.end(self._gtrid)
+        odd = {xa.XA_HEURCOM: TxHeuristicCommit, xa.XA_HEURMIX: TxMixed, xa.XA_HEURHAZ: TxHazard}
+        for branch, code in zip(reached, codes, strict=True):
+            if code in odd:
+                detail = f"{branch.resource} answered {xa.code_name(code)}"
+                raise odd[code](gtrid=decisions.printed(self._gtrid), detail=detail)
+
+
+def commit_branch(branch: Branch) -> tuple[str, str]:
+    """Commit a prepared branch: its state then, and what the resource manager said."""
+    rm = branch.rm
+    if rm is None:
+        return decisions.PREPARED, "it is not reached from the process that decided"
+    pause, is_lost = threading.Event(), False
+    for attempt in range(RETRIES_MAX):
+        code = rm.xa_commit(branch.xid)
+        if is_lost and code == xa.XAER_NOTA:
+            return decisions.COMMITTED, "its answer was lost"
+        is_lost = is_lost or code == xa.XAER_RMFAIL
+        if code == xa.XAER_RMFAIL and not attempt:
+            continue  # a session may have died while it was not used
+        if code != xa.XA_RETRY:
+            break
+        pause.wait(RETRY_PAUSE_S)
+    if code == xa.XA_HEURCOM:
+        rm.xa_forget(branch.xid)
+    said = "" if code == xa.XA_OK else f"{xa.code_name(code)}: {rm.reason}"
+    return _STATES.get(code, decisions.PREPARED), said
+
+
+def _vote(branch: Branch) -> Vote:
+    assert branch.rm is not None
+    code = branch.rm.xa_prepare(branch.xid)
+    return Vote(branch, code, "" if code == xa.XA_OK else branch.rm.reason)
+
+
+def _code_of(votes: Iterable[Vote], branch: Branch) -> int:
+    return next((v.code for v in votes if v.branch is branch), xa.XA_OK)
+
+
+def _rolled_back(branch: Branch) -> int:
+    assert branch.rm is not None
+    return branch.rm.xa_rollback(branch.xid)
+
+
+def _all_at_once(acts: Sequence[Callable[[], _T]]) -> list[_T]:
+    """What all of them return; the first runs here, the others beside it."""
+    futures = [_pool.submit(act) for act in acts[1:]]
+    own = [acts[0]()] if acts else []
+    return own + [future.result() for future in futures]
+
+
+def _nothing(_: str) -> None:
+    """No step is told."""

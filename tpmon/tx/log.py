@@ -1,0 +1,80 @@
+"""The decision log: what makes a global transaction's outcome survive whoever coordinates it.
+
+The node alone may say "committed" (presumed abort): a transaction that it knows neither as active
+nor as decided was rolled back. It is active as long as the connection that began it lives; so a
+branch that recovery finds prepared, of a transaction that is neither, can be rolled back safely:
+nobody can decide for it any more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from field_buffer.catalogue import TxFatal
+from field_buffer.errors import HmsError
+from tpmon.protocol import transactions as wire
+from tpmon.xa import decisions
+
+__all__ = ["DecisionLog", "NodeLog"]
+
+_IN_DOUBT = ("TPECLOSE", "TPETIME", "TPESYSTEM")
+"""Errors after which nobody here knows whether the node has heard."""
+
+
+class DecisionLog(Protocol):
+    """What a coordinator needs of it."""
+
+    @property
+    def node_uid(self) -> int:
+        """The node that decides."""
+
+    def begin(self, gtrid: bytes, timeout_ms: int) -> None:
+        """The transaction is active, as long as this connection lives."""
+
+    def decide(self, gtrid: bytes, participants: bytes, branches: Sequence[bytes]) -> None:
+        """Committed, durable when this returns, and with it those branches of the node itself.
+
+        TransactionRolledBack: it is not active any more. TxFatal: nobody here knows.
+        """
+
+    def note(self, gtrid: bytes, participants: bytes) -> None:
+        """What became of its participants; durable."""
+
+    def forget(self, gtrid: bytes) -> None:
+        """All of it is done."""
+
+    def end(self, gtrid: bytes) -> None:
+        """It is active no more: it was rolled back, or recovery goes on with it."""
+
+
+class NodeLog:
+    """The log of a node; ask: sends a request and returns the reply's data."""
+
+    def __init__(self, ask: Callable[[Any], Any], node_uid: int) -> None:
+        self._ask = ask
+        self.node_uid = node_uid
+
+    def begin(self, gtrid: bytes, timeout_ms: int) -> None:
+        """The transaction is active, as long as this connection lives."""
+        self._ask(wire.BeginGlobal(gtrid, timeout_ms))
+
+    def decide(self, gtrid: bytes, participants: bytes, branches: Sequence[bytes]) -> None:
+        """Committed, durable when this returns."""
+        try:
+            self._ask(wire.Decide(gtrid, participants, list(branches)))
+        except HmsError as error:
+            if error.symbol not in _IN_DOUBT:
+                raise
+            name = decisions.printed(gtrid)
+            raise TxFatal(what="tx_commit()", gtrid=name, detail=str(error)) from error
+
+    def note(self, gtrid: bytes, participants: bytes) -> None:
+        """What became of its participants; durable."""
+        self._ask(wire.NoteDecision(gtrid, participants))
+
+    def forget(self, gtrid: bytes) -> None:
+        """All of it is done."""
+        self._ask(wire.ForgetDecision(gtrid))
+
+    def end(self, gtrid: bytes) -> None:
+        """It is active no more."""
+        self._ask(wire.EndGlobal(gtrid))

@@ -1,0 +1,154 @@
+"""Where the transactions of a connection live: the node's log, and what [rm.NAME] tells of."""
+
+import asyncio
+import inspect
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from field_buffer.catalogue import NotSupported, ResourceUnknown
+from tpmon.tx.identity import identity_of
+from tpmon.tx.log import NodeLog
+from tpmon.xa.opening import Definition, open_resource
+from tpmon.xa.resource import ResourceManager
+
+if TYPE_CHECKING:
+    from tpmon.asking import Asking
+
+__all__ = ["HMS", "LIST_VERB", "NodePlace", "definitions_of", "place_of"]
+
+HMS = "hms"
+"""The node itself, as a resource manager."""
+LIST_VERB = "resource.list"
+
+_places: "weakref.WeakKeyDictionary[Asking, NodePlace]" = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def place_of(connection: "Asking") -> "NodePlace":
+    """That of a connection, for threads or for asyncio."""
+    with _lock:
+        place = _places.get(connection)
+        if place is None:
+            place = _places[connection] = NodePlace(connection)
+        return place
+
+
+class Blocking:
+    """A connection whatever its shell, asked from a thread that may wait."""
+
+    def __init__(self, connection: "Asking") -> None:
+        self._connection: Any = weakref.proxy(connection)
+        self._is_async = hasattr(type(connection), "loop")
+
+    @property
+    def link(self) -> Any:
+        """That of the connection."""
+        return self._connection.link
+
+    def request(self, request: Any) -> Any:
+        """The reply's data, or what the node answered."""
+        return self.run(self.asking(request))
+
+    def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
+        """An operator's command."""
+        return self.run(self._connection.administering(verb, arguments))
+
+    def open_xa_session(self) -> Any:
+        """A session that can work in branches, for one thread."""
+        if self._is_async:
+            detail = "with asyncio open a session(xa=True) and enlist it"
+            raise NotSupported(feature="rm('hms')", instead=detail)
+        from hms.client.session import open_session  # noqa: PLC0415 - only who has HMS branches
+
+        return open_session(self._connection, is_xa=True)
+
+    def asking(self, *arguments: Any, **named: Any) -> Any:
+        """The steps of a request."""
+        return self._connection.asking(*arguments, **named)
+
+    def run(self, steps: Any) -> Any:
+        """Drive an operation to its end."""
+        running = self._connection.run(steps)
+        if not self._is_async:
+            return running
+        return asyncio.run_coroutine_threadsafe(running, self._connection.loop).result()
+
+
+class NodePlace:
+    """See the module; every function may block."""
+
+    def __init__(self, connection: "Asking") -> None:
+        self.blocking = Blocking(connection)
+        self._log: NodeLog | None = None
+        self._definitions: dict[str, Definition] = {}
+        self._hms: ResourceManager | None = None
+        self._session = threading.local()
+        self._of_tasks: weakref.WeakKeyDictionary[Any, ResourceManager] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Sessions of asyncio, as threads use them."""
+
+    @property
+    def log(self) -> NodeLog:
+        """The node's."""
+        if self._log is None:
+            self._log = NodeLog(self.blocking.request, identity_of(self.blocking))
+        return self._log
+
+    @property
+    def link(self) -> Any:
+        """That of the connection."""
+        return self.blocking.link
+
+    def resource(self, name: str) -> ResourceManager:
+        """The resource manager of that name; ResourceUnknown, ResourceUnavailable."""
+        if name == HMS:
+            return self._of_node()
+        if name not in self._definitions:
+            self._definitions = definitions_of(self.blocking)
+        if name not in self._definitions:
+            raise ResourceUnknown(resource=name)
+        return open_resource(self._definitions[name])
+
+    def working(self, name: str) -> ResourceManager:
+        """The same to work with: for "hms" the XA session of this thread."""
+        if name != HMS:
+            return self.resource(name)
+        session = getattr(self._session, "of_thread", None)
+        if session is None or session.state.is_closed:
+            session = self._session.of_thread = self.blocking.open_xa_session()
+        return self.usable(session)
+
+    def usable(self, resource: Any) -> ResourceManager:
+        """The resource manager of an XA session, or what is one already, for threads."""
+        rm: Any = getattr(resource, "resource", resource)
+        if not inspect.iscoroutinefunction(rm.xa_start):
+            known: ResourceManager = rm
+            return known
+        if resource not in self._of_tasks:
+            self._of_tasks[resource] = _hms_resource(self.blocking, resource)
+        return self._of_tasks[resource]
+
+    def is_of_the_log(self, rm: ResourceManager) -> bool:
+        """Whether it is a session, or the completing part, of this very node."""
+        node_uid, welcome = getattr(rm, "node_uid", None), self.blocking.link.welcome
+        return node_uid is not None and welcome is not None and node_uid == welcome.node_uid
+
+    def _of_node(self) -> ResourceManager:
+        if self._hms is None:
+            self._hms = _hms_resource(self.blocking)
+        return self._hms
+
+
+def _hms_resource(blocking: Blocking, session: Any = None) -> ResourceManager:
+    from tpmon.xa.hms_rm import HmsResource  # noqa: PLC0415 - only who has HMS branches
+
+    made: ResourceManager = HmsResource(blocking, session)
+    return made
+
+
+def definitions_of(blocking: Blocking) -> dict[str, Definition]:
+    """What [rm.NAME] of the node's configuration tells."""
+    told = blocking.administer(LIST_VERB)
+    return {one["name"]: Definition(**one) for one in told["resources"]}

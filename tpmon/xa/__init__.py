@@ -1,0 +1,5 @@
+"""tpmon.xa: the XA side of distributed transactions: xids, codes and resource managers."""
+
+from tpmon.xa.xid import Xid
+
+__all__ = ["Xid"]

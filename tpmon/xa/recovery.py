@@ -1,0 +1,249 @@
+"""Recovery: branches that nobody finishes any more are brought to the outcome that was decided.
+
+Each resource manager has a round of its own, in a thread of its own, so that one that is down
+holds up no other. A round lists the prepared branches and asks the node about each: one whose
+transaction is active is left alone, a decided one is committed, any other one of this node was
+never decided and is rolled back (presumed abort). Branches of other systems are not touched.
+
+Then every decision that nobody carries out any more is looked through: what it wants here and is
+not prepared any more was committed by the client before it left.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from field_buffer.catalogue import XaError
+from field_buffer.errors import HmsError
+from tpmon.protocol import transactions as wire
+from tpmon.xa import constants as xa
+from tpmon.xa import decisions
+from tpmon.xa.decisions import Participant
+from tpmon.xa.resource import ResourceManager, scan
+from tpmon.xa.xid import Xid
+
+__all__ = ["Asker", "Recovery", "Round", "Waiting", "Watch"]
+
+PAGE = 200
+FIRST_PAUSE_S = 0.2
+
+
+class Asker(Protocol):
+    """The node."""
+
+    def request(self, request: Any) -> Any:
+        """The reply's data."""
+
+
+class Waiting(NamedTuple):
+    """A branch that could not be finished, and why."""
+
+    resource: str
+    gtrid: bytes
+    reason: str
+
+
+class Decision(NamedTuple):
+    """One that nobody carries out any more."""
+
+    gtrid: bytes
+    participants: list[Participant]
+
+
+class Round(NamedTuple):
+    """What a round did."""
+
+    committed: int
+    rolled_back: int
+    waiting: list[Waiting]
+    foreign: int
+
+
+class Recovery:
+    """The rounds of one node's resource managers; identity: what its gtrids begin with."""
+
+    def __init__(self, node: Asker, identity: Callable[[], int]) -> None:
+        self._node = node
+        self._identity = identity
+        self._lock = threading.Lock()
+
+    def round(self, rm: ResourceManager) -> Round:
+        """Finish what is left over in a resource manager; XaError when it is not reached."""
+        uid = self._identity()
+        left = {d.gtrid: d for d in self.left_over()}  # before the scan: see the module
+        found = list(scan(rm))
+        ours = [xid for xid in found if decisions.node_of(xid) == uid]
+        counts = {"committed": 0, "rolled back": 0, "": 0}
+        waiting = []
+        for xid in ours:
+            did, reason = self._finish(rm, xid)
+            counts[did] += 1
+            if reason:
+                waiting.append(Waiting(rm.name, xid.gtrid, reason))
+        there = {(xid.gtrid, xid.bqual) for xid in ours}
+        for decision in left.values():
+            self._conclude(rm, decision, there)
+        return Round(counts["committed"], counts["rolled back"], waiting, len(found) - len(ours))
+
+    def left_over(self) -> Iterator[Decision]:
+        """Decisions that nobody carries out."""
+        after = 0
+        while True:
+            page = self._node.request(wire.ListDecisions(after, PAGE))
+            for gtrid, participants, _, *held in page["decisions"]:
+                if gtrid != decisions.IDENTITY and not any(held):
+                    yield Decision(gtrid, decisions.decode(participants))
+            if not page["has_more"]:
+                return
+            after = page["position"]
+
+    # ---- one branch
+
+    def _finish(self, rm: ResourceManager, xid: Xid) -> tuple[str, str]:
+        """What was done with a prepared branch of ours, and why it could not be."""
+        told = self._node.request(wire.AskDecision(xid.gtrid))
+        if told["state"] in {"active", "committing"}:
+            return "", ""
+        wanted = self._participant(told, rm, xid)
+        if wanted is None or wanted.order == decisions.ROLLBACK:
+            return self._roll_back(rm, xid, wanted)
+        return self._commit(rm, xid)
+
+    def _participant(
+        self, told: dict[str, Any], rm: ResourceManager, xid: Xid
+    ) -> Participant | None:
+        """What the decision says of a branch; None: it does not want it."""
+        if told["state"] != "committed":
+            return None
+        known = decisions.decode(told["participants"])
+        return next((p for p in known if (p.resource, p.bqual) == (rm.name, xid.bqual)), None)
+
+    def _commit(self, rm: ResourceManager, xid: Xid) -> tuple[str, str]:
+        code = rm.xa_commit(xid)
+        if code in {xa.XA_OK, xa.XAER_NOTA}:
+            self._note(rm.name, xid, decisions.COMMITTED, "")
+            return "committed", ""
+        reason = f"{xa.code_name(code)}: {rm.reason}"
+        if code in _HEURISTIC:
+            self._note(rm.name, xid, _HEURISTIC[code], reason)
+            return "", ""
+        return "", reason
+
+    def _roll_back(
+        self, rm: ResourceManager, xid: Xid, wanted: Participant | None
+    ) -> tuple[str, str]:
+        code = rm.xa_rollback(xid)
+        if code not in {xa.XA_OK, xa.XAER_NOTA}:
+            return "", f"{xa.code_name(code)}: {rm.reason}"
+        if wanted is not None:
+            said = "an operator ordered it, against the decision"
+            self._note(rm.name, xid, decisions.ROLLED_BACK, said)
+        return "rolled back", ""
+
+    # ---- decisions
+
+    def _conclude(
+        self, rm: ResourceManager, decision: Decision, there: set[tuple[bytes, bytes]]
+    ) -> None:
+        """What a decision wants here and is not there any more was committed."""
+        for participant in decision.participants:
+            is_here = participant.resource == rm.name and not decisions.is_settled(participant)
+            if is_here and (decision.gtrid, participant.bqual) not in there:
+                is_odd = participant.order == decisions.ROLLBACK
+                state = decisions.HAZARD if is_odd else decisions.COMMITTED
+                said = "it was not there when the operator's order came" if is_odd else ""
+                xid = decisions.xid_of(decision.gtrid, participant.bqual)
+                self._note(rm.name, xid, state, said)
+
+    def _note(self, resource: str, xid: Xid, state: str, said: str) -> None:
+        """Write down what became of a participant; forget the decision when all have committed."""
+        with self._lock:
+            told = self._node.request(wire.AskDecision(xid.gtrid))
+            if told["state"] != "committed":
+                return
+            known = [
+                _settled(p, state, said) if (p.resource, p.bqual) == (resource, xid.bqual) else p
+                for p in decisions.decode(told["participants"])
+            ]
+            if all(p.state == decisions.COMMITTED for p in known):
+                self._node.request(wire.ForgetDecision(xid.gtrid))
+            else:
+                self._node.request(wire.NoteDecision(xid.gtrid, decisions.encode(known)))
+
+
+_HEURISTIC = {
+    xa.XA_HEURCOM: decisions.COMMITTED,
+    xa.XA_HEURRB: decisions.ROLLED_BACK,
+    xa.XA_HEURMIX: decisions.MIXED,
+    xa.XA_HEURHAZ: decisions.HAZARD,
+}
+
+
+def _settled(participant: Participant, state: str, said: str) -> Participant:
+    if decisions.is_settled(participant):
+        return participant
+    return Participant(participant.resource, participant.bqual, state, participant.order, said)
+
+
+class Watch:
+    """The rounds of one resource manager, one after the other, until stop is set.
+
+    One that is down is tried again after a pause that doubles, but never waits longer than the
+    interval: what is left over must end within two of them.
+    """
+
+    def __init__(
+        self,
+        recovery: Recovery,
+        name: str,
+        opened: Callable[[], ResourceManager],
+        interval_s: float,
+    ) -> None:
+        self.name = name
+        self._recovery = recovery
+        self._open = opened
+        self._interval_s = interval_s
+        self._pause_s = min(FIRST_PAUSE_S, interval_s)
+        self.waiting: list[Waiting] = []
+        self.reason = "not reached yet"
+        self.since = time.time()
+        self.done = [0, 0]
+        self.foreign = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Until stop is set."""
+        while not stop.is_set():
+            stop.wait(self.step())
+
+    def step(self) -> float:
+        """One round; how long to wait for the next."""
+        try:
+            did = self._recovery.round(self._open())
+        except HmsError as error:
+            self._down(error.fields.get("reason") if isinstance(error, XaError) else error)
+            pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, self._interval_s)
+            return pause_s
+        if self.reason:
+            self.reason, self.since = "", time.time()
+        self._pause_s = min(FIRST_PAUSE_S, self._interval_s)
+        self.waiting, self.foreign = did.waiting, did.foreign
+        self.done = [self.done[0] + did.committed, self.done[1] + did.rolled_back]
+        return self._pause_s if did.waiting else self._interval_s
+
+    def _down(self, error: object) -> None:
+        if not self.reason:
+            self.since = time.time()
+        self.reason = str(error) or type(error).__name__
+
+    def describe(self) -> dict[str, Any]:
+        """For operators."""
+        return {
+            "name": self.name,
+            "state": "down" if self.reason else "up",
+            "reason": self.reason,
+            "since": round(self.since, 3),
+            "committed": self.done[0],
+            "rolled_back": self.done[1],
+            "foreign": self.foreign,
+        }
