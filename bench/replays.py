@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +30,12 @@ from hms.testing import TestNode
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("orders", "bills", "news")
 LATEST_S = 300
+RATE = 5000
+"""Of a replay that is killed: with it a chunk is a tenth of that."""
 NODE_EVERY = 6
-"""One of so many kills hits the node."""
+"""One of so many kills hits the node first."""
+EARLY, START_S = 0.2, 10
+"""That share of the kills comes at a moment of the first seconds, while Spark starts."""
 
 
 class Outcome(NamedTuple):
@@ -69,23 +73,39 @@ def command(node: TestNode, *more: str) -> list[str]:
 def under_kills(messages: int, kills: int, seed: int) -> Outcome:
     """Kill the replay so often, then let it end; what is wrong then."""
     chance, began = random.Random(seed), time.monotonic()
+    arguments = ("--rate", str(RATE))
     with past(messages) as node, hms.connect(node.address, reconnect_interval_s=0.2) as looking:
-        done = hit = 0
-        for i in range(kills):
-            goal = done + chance.randrange(1, max(2, 2 * (messages - done) // (kills - i + 1)))
-            child = _start(command(node))
-            is_node = i % NODE_EVERY == NODE_EVERY - 1
-            if _reached(looking, goal, child) and is_node:
+        done = hit = killed = 0
+        while killed < kills and done < messages:
+            child = _start(command(node, *arguments))
+            is_alive = _struck(looking, chance, child, done, (messages - done) // (kills - killed))
+            if is_alive and killed % NODE_EVERY == NODE_EVERY - 1:
                 node.kill()
                 node.boot(warm=True)
                 hit += 1
-                _reached(looking, goal + 1, child)
+                is_alive = _reached(looking, _arrived(looking) + 1, child)
             _kill(child)
+            killed += is_alive
             done = _arrived(looking)
         last = subprocess.run(command(node, "--json"), cwd=ROOT, capture_output=True, check=False)
         faults = [] if last.returncode == 0 else [last.stderr.decode()]
         faults += check(node)
-    return Outcome(messages, kills, hit, time.monotonic() - began, faults)
+    return Outcome(messages, killed, hit, time.monotonic() - began, faults)
+
+
+def _struck(
+    looking: hms.Connection,
+    chance: random.Random,
+    child: subprocess.Popen[bytes],
+    done: int,
+    share: int,
+) -> bool:
+    """Wait for the moment of the next kill; whether the replay runs still then."""
+    if chance.random() < EARLY:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(chance.uniform(0, START_S))
+        return child.poll() is None
+    return _reached(looking, done + chance.randint(1, max(1, share)), child)
 
 
 def check(node: TestNode) -> list[str]:
@@ -136,10 +156,8 @@ def _arrived(looking: hms.Connection) -> int:
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
     """The process and its Spark: all of its session."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     child.wait(LATEST_S)
 
 

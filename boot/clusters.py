@@ -4,7 +4,7 @@ from boot.check import Found, Report
 from boot.destinations import Homes
 from boot.entries import Config, Group, Node
 from boot.kinds_cluster import is_loopback
-from boot.schema import NODE, QUEUE, SVRGROUP
+from boot.schema import NODE, QUEUE, SVRGROUP, TOPIC
 from boot.sizes import frame_bytes_max
 from field_buffer.catalogue import LinkKeyError, NotSupported
 from hms.engine.cluster.settings import ClusterSettings, GlobalQueue, Scope
@@ -23,14 +23,15 @@ def check_clusters(every: list[Found], homes: Homes, report: Report) -> None:
     for group in groups:
         _check_keys(group, groups, report)
     databases = {f.name for f in every if f.section is NODE and f.values["database"] is not None}
-    for queue in [f for f in every if f.section is QUEUE and f.values["global_"] == "Y"]:
-        here = homes(queue) or frozenset()
+    places = [f for f in every if f.section in {QUEUE, TOPIC} and f.values["global_"] == "Y"]
+    for place in places:
+        here = homes(place) or frozenset()
         for name in sorted(here - linked):
-            text = f"{queue.title} GLOBAL: node {name} has no HMSPORT in its server group"
-            report.add((*queue.path, "GLOBAL"), text)
+            text = f"{place.title} GLOBAL: node {name} has no HMSPORT in its server group"
+            report.add((*place.path, "GLOBAL"), text)
         for name in sorted(here & linked & databases):
-            text = f"{queue.title} GLOBAL: node {name} keeps messages in a database, not in a log"
-            report.add((*queue.path, "GLOBAL"), text)
+            text = f"{place.title} GLOBAL: node {name} keeps messages in a database, not in a log"
+            report.add((*place.path, "GLOBAL"), text)
 
 
 def _node_of(group: Found, every: list[Found]) -> str | None:
@@ -85,7 +86,9 @@ def cluster_settings(config: Config, node: Node) -> ClusterSettings | None:
         if queue.global_ == "Y"
     ]
     peers = [(group.hmsindex, group.nodename) for group in _others(config, node)]
-    return ClusterSettings(tuple(peers), round(node.group.hmsgqint * 1000), tuple(queues))
+    topics = tuple(topic.name for topic in config.topics_of(node) if topic.global_ == "Y")
+    interval_ms = round(node.group.hmsgqint * 1000)
+    return ClusterSettings(tuple(peers), interval_ms, tuple(queues), topics)
 
 
 def _scope(word: str) -> Scope:

@@ -197,6 +197,7 @@ class Topic:
     topic_string: str | None
     persistent_delivery: str | None
     non_persistent_delivery: str | None
+    global_: str = "N"
 
     def on(self, node: Node | None) -> "Topic":
         """The same with what the node decides filled in."""

@@ -6,7 +6,7 @@ test holds them together. `later` names words of Tmax, or of what is to come, re
 
 from boot import kinds
 from boot.keys import ABSENT, Key, Section
-from boot.schema_cluster import QUEUE_CLUSTER
+from boot.schema_cluster import QUEUE_CLUSTER, TOPIC_CLUSTER
 from boot.schema_limits import OF_DESTINATION, OF_QUEUE
 from boot.schema_node import DOMAIN, NODE, SVRGROUP, WARM_COLD
 from boot.schema_order import OF_GROUPS, OF_SORT
@@ -133,9 +133,7 @@ SERVICE = Section(
 )
 
 _QUOTAS = {"max_consumers": "is written max_active_consumers"}
-_GLOBAL = dict.fromkeys(("GQTHR", "GQMAXREQ", "GQFULL"), "is a queue's") | {
-    "GLOBAL": f"global topics: {ABSENT}"
-}
+_GLOBAL = dict.fromkeys(("GQTHR", "GQMAXREQ", "GQFULL"), "is for queues")
 _TYPE = {"TYPE": "is told by the section: [hms.queue.NAME] or [hms.topic.NAME]"}
 _BOOT = Key(
     "BOOT", WARM_COLD, None, "WARM or COLD for this one alone.", otherwise="BOOT of the node"
@@ -199,7 +197,7 @@ QUEUE = Section(
 TOPIC = Section(
     ("hms", "topic"),
     "A topic: each message goes to every subscriber of that moment.",
-    (_SVGNAME, _BOOT, *_REDELIVERY, *OF_DESTINATION, *OF_TOPIC),
+    (_SVGNAME, _BOOT, *_REDELIVERY, *OF_DESTINATION, *OF_TOPIC, *TOPIC_CLUSTER),
     later={
         "multicast": ABSENT,
         "subscriptions": "stand in sections of their own: [hms.subscription.NAME]",
@@ -230,7 +228,7 @@ SUBSCRIPTION = Section(
             otherwise="every node of its topic",
         ),
     ),
-    later={"BOOT": "is that of its topic", "no_local": ABSENT, "client_id": ABSENT, **_GLOBAL},
+    later={"BOOT": "is that of its topic", "no_local": ABSENT, "client_id": ABSENT, "GLOBAL": "is that of its topic", **_GLOBAL},
 )
 
 SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, RESOURCE, QUEUE, TOPIC, SUBSCRIPTION)

@@ -78,3 +78,12 @@ QUEUE_CLUSTER = (
         "Whose consumers get them: any node's; others' if there is none here; this node's only.",
     ),
 )
+
+TOPIC_CLUSTER = (
+    Key(
+        "GLOBAL",
+        kinds.choice("Y", "N"),
+        "N",
+        "Y: what is published here or below goes to subscribers at other nodes too.",
+    ),
+)

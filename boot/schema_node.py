@@ -183,7 +183,7 @@ NODE = Section(
             "max_file_bytes",
             kinds.size(0, 1 << 50),
             "16 GiB",
-            "The most bytes of files that messages bring, kept beside the log; then they are refused.",
+            "The most bytes of files that messages bring, beside the log; then they are refused.",
         ),
         Key(
             "file_life_s",

@@ -29,6 +29,9 @@ DELIVERED_ROW = struct.Struct("<QQQIIIBBBx8x")
 flags."""
 
 HEAD_BYTES_MAX = 64 * 1024
+"""What a sender may say in a head."""
+HEAD_BYTES_READ_MAX = HEAD_BYTES_MAX + 4096
+"""The same with what nodes add, such as why a message is a dead letter."""
 PRIORITY_DEFAULT = 4
 
 KIND_CARRAY, KIND_TEXT, KIND_MAP, KIND_STREAM, KIND_OBJECT, KIND_FILE, KIND_NONE = range(7)
@@ -50,6 +53,8 @@ PROPERTY_GLOBAL_ORDER, NODE_ORDER_CLOCK = "JMS_HMS_GlobalOrder", "$GlobalOrderCl
 NODE_TOPIC, NODE_RETAINED = "$Topic", "$IsRetained"
 """What the node adds to a head: on which topic a message was published where its reader may not
 know, and that it was retained and is not news."""
+NODE_PUBLISHER = "$Publisher"
+"""Of what is retained: which client published it, as the node knows it again."""
 NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL = (
     "$File",
     "$FileBytes",
@@ -126,7 +131,7 @@ def decode_head(data: bytes | memoryview) -> Head:
     """A head from its bytes; raises MessageFormatError for anything else."""
     if not data:
         return _EMPTY
-    if len(data) > HEAD_BYTES_MAX:
+    if len(data) > HEAD_BYTES_READ_MAX:
         raise MessageFormatError(detail=f"its head has {len(data)} bytes")
     try:
         head = _decode(data)

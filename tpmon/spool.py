@@ -7,7 +7,7 @@ for a file is bounded: a client that sends ahead of the answers is refused.
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,6 +35,10 @@ WAITING_BYTES_MAX = 8 << 20
 COMING_MAX = 256
 """So many files may be coming at once."""
 READ_BYTES_MAX = 256 << 10
+READS_MAX = 32
+"""So many reads of one connection may wait."""
+JOBS_AT_ONCE = 2
+"""Of the storage workers: to sync a large file takes long, and the log must not wait for it."""
 SWEEP_MS = 60_000
 
 Change = Callable[[Callable[[Effects, int], None]], None]
@@ -68,6 +72,9 @@ class Spool:
         self._change, self._submit, self._refused = change, submit, refused
         self._lines: dict[str, _Line] = {}
         self._lock = threading.Lock()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._running = 0
+        self._reads: Counter[int] = Counter()
         self._swept_ms = 0
         self.handlers: dict[type, Callable[..., None]] = {
             wire.OpenFile: self._open,
@@ -124,19 +131,27 @@ class Spool:
         if not 0 < request.size_bytes <= READ_BYTES_MAX:
             detail = f"{request.size_bytes} is not between 1 and {READ_BYTES_MAX}"
             raise InvalidArgument(what="size_bytes", detail=detail)
+        _ = self._files
+        with self._lock:
+            count = self._reads[connection]
+            if count >= READS_MAX:
+                raise TooManyRequests(what="reads of files", count=count, limit=READS_MAX)
+            self._reads[connection] += 1
         work = partial(self._data, request.file, request.offset, request.size_bytes)
-        self._job(partial(self._answer, connection, correlation, work))
+        self._job(partial(self._give, connection, correlation, work))
 
     def drop(self, file: str) -> None:
         """No message names it any more, and the log knows."""
-        if self._store is not None and not self._submit(partial(self._store.remove, file)):
-            self._store.remove(file)
+        if self._store is not None:
+            self._job(partial(self._store.remove, file))
 
     def tick(self, now_ms: int) -> None:
         """Files that stopped to come are given up, now and then."""
+        if self._jobs and not self._running:
+            self._job(_nothing)
         if self._store is not None and now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms
-            self._submit(partial(self._sweep, self._store, now_ms))
+            self._job(partial(self._sweep, self._store, now_ms))
 
     def _check_space(self) -> None:
         """P10: what is left of the disk is for acknowledgements."""
@@ -167,19 +182,35 @@ class Spool:
             line.size_bytes, line.used_ms = size, now_ms
             is_idle, line.is_worked_on = not line.is_worked_on, True
         if is_idle:
-            try:
-                self._job(partial(self._work, line))
-            except TooManyRequests:
-                with self._lock:
-                    line.waiting.pop()
-                    line.is_worked_on = False
-                raise
+            self._job(partial(self._work, line))
 
     def _job(self, job: Callable[[], None]) -> None:
-        if not self._submit(job):
-            raise TooManyRequests(what="jobs of the storage workers", count=0, limit=0)
+        """Work for the storage workers, of whom the spool has some only."""
+        with self._lock:
+            self._jobs.append(job)
+            must_begin = self._running < JOBS_AT_ONCE
+            self._running += must_begin
+        if must_begin and not self._submit(self._run):
+            with self._lock:  # the node stops, or has a thousand other things to do; a tick comes
+                self._running -= 1
 
     # storage workers
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._running -= 1
+                    return
+                job = self._jobs.popleft()
+            job()
+
+    def _give(self, connection: int, correlation: int, work: Work) -> None:
+        with self._lock:
+            self._reads[connection] -= 1
+            if not self._reads[connection]:
+                del self._reads[connection]
+        self._answer(connection, correlation, work)
 
     def _work(self, line: _Line) -> None:
         while True:
@@ -246,3 +277,7 @@ class Spool:
             if file not in coming:
                 log.warning("the file %s stopped to come and is given up", file)
                 files.remove(file)
+
+
+def _nothing() -> None:
+    """What was put in line when no storage worker was free goes on now."""

@@ -51,7 +51,8 @@ class Transacting:
         plain = value.plain() if isinstance(value, Answer) else value
         fx.out.insert(at, Reply(connection, correlation, plain))
 
-    def _start(self, connection: int, request: wire.XaStart, now_ms: int, _: Effects) -> Answer:
+    def _start(self, connection: int, request: wire.XaStart, now_ms: int, fx: Effects) -> Answer:
+        fx.must_wait = True  # what was acknowledged before is safe then
         return self._branches.start(
             connection, request.session, request.xid, request.flags, request.timeout_ms, now_ms
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 import tpmon.client
 from field_buffer.errors import HmsError
-from hms.client.destinations import Destination, parse_destination
+from hms.client.destinations import Destination, parse_destination, watched_name
 from hms.client.schedules import Schedule, schedule_of
 from hms.client.session import Session, open_session
 from hms.constants import AckMode
@@ -34,7 +34,7 @@ class Connection(tpmon.client.Connection):
         """Have the event listener told whether there is a consumer at a destination: now, and
         whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
-        self.run(self.watching(destination.kind, destination.name))
+        self.run(self.watching(destination.kind, watched_name(destination)))
 
     def schedules(self, kind: str = "", destination: str = "", limit: int = 1000) -> list[Schedule]:
         """Schedules and delayed messages, the next one due first; kind "schedule" or "delayed":

@@ -9,12 +9,13 @@ from typing import Any, BinaryIO
 from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState
 from field_buffer.packing import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
 from hms.client.destinations import Destination
-from hms.client.files import FileInfo, saving
+from hms.client.files import FileInfo
 from hms.client.inbox import Inbox, Stamp
 from hms.client.lists import Delivered, list_message
 from hms.client.message import Message
 from hms.client.opening import close_inbox
 from hms.client.session_steps import SessionSteps
+from hms.client.transfers import saving
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import State

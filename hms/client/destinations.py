@@ -112,3 +112,13 @@ def check_destination_name(name: str) -> str:
             destination=name, detail="it has a character that cannot be printed"
         )
     return name
+
+
+def watched_name(destination: Destination) -> str:
+    """How the node is asked to watch it: a topic by its object, or by its whole topic string."""
+    if isinstance(destination, Queue):
+        return destination.name
+    if destination.is_joined or len(destination.said) > NAME_CHARACTERS_MAX:
+        detail = f"{destination}: give the whole topic string, of {NAME_CHARACTERS_MAX} characters"
+        raise InvalidArgument(what="watch()", detail=f"{detail} at most")
+    return destination.said

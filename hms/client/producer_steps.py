@@ -10,7 +10,6 @@ from field_buffer.catalogue import ConnectionClosed, InvalidArgument, MessageToo
 from field_buffer.errors import HmsError
 from field_buffer.packing import message_parts, pack_messages
 from hms.client.destinations import Destination
-from hms.client.files import uploading
 from hms.client.global_order import check_order_name, in_order
 from hms.client.message import Message
 from hms.client.opening import close_sender, node_now_ms
@@ -21,6 +20,7 @@ from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
 from hms.client.streaming import Body, Cut, as_message, frames_of
 from hms.client.tickets import Encoded, Outcome, SendOptions, Ticket
+from hms.client.transfers import uploading
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import State

@@ -203,6 +203,13 @@ class Sender:
             ticket.is_sent = True
         self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
 
+    def drop_packs(self, error: HmsError) -> None:
+        """What waits to be sent is not sent."""
+        self.link.on_room.pop(self.number, None)
+        while self._packs:
+            for ticket in self._packs.popleft().tickets:
+                self._end(ticket, error)
+
     def withdraw(self, ticket: Ticket) -> None:
         """Nobody waits for it any longer: while there is no connection, do not send it later,
         unless it shares its frame with others. If its outcome is bad, the listener will hear."""

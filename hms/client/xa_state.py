@@ -9,7 +9,7 @@ work is refused until xa_end.
 
 import msgspec
 
-from field_buffer.catalogue import IllegalState
+from field_buffer.catalogue import IllegalState, TransactionRolledBack
 from field_buffer.errors import HmsError
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
@@ -42,8 +42,9 @@ class XaSessionState(SessionState):
         return self.link.request(XaEnd(self.number, xid, flags), Pending("xa_end", on_loss))
 
     def enter(self, xid: bytes) -> None:
-        """From now on all work is the branch's."""
+        """From now on all work is the branch's; what was acknowledged before is safe."""
         self.xid = xid
+        self._unsure, self._asked = [], []
         self._work_in_branch(is_it=True)
 
     def exit(self) -> None:
@@ -51,6 +52,15 @@ class XaSessionState(SessionState):
         self.xid = b""
         self.has_work = self.is_doomed = False
         self._work_in_branch(is_it=False)
+
+    def exit_lost(self) -> None:
+        """The same without a connection: what was sent in the branch, and what still waits to be
+        sent, must not go out later, as work of no branch."""
+        error = TransactionRolledBack(reason="the connection was lost, and the branch with it")
+        for sender in self.all_senders:
+            sender.drop_packs(error)
+        self._withdraw_sends()
+        self.exit()
 
     def _work_in_branch(self, *, is_it: bool) -> None:
         self.is_transacted = is_it

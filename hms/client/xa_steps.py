@@ -46,7 +46,7 @@ def xa_ending(session: "SessionSteps", xid: bytes, flags: int) -> Steps[Code]:
     link = session.connection.link
     yield from session.sends_settled(is_enough=lambda: not session.connection.is_connected)
     if state.is_doomed and link.state is not State.UP:
-        state.exit()
+        state.exit_lost()
         return _LOST
     try:
         code = yield from _coded(session, state.ask_to_end(xid, flags))

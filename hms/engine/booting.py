@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from hms.engine import schedules
+from hms.engine.branches.cold import empty_in_branches
 from hms.engine.cluster.giving import dropped
 from hms.engine.configured import define_destinations, define_subscriptions
 from hms.engine.dispatch import discard
@@ -89,6 +90,7 @@ def _empty_cold_topics(state: State, node_is_warm: bool, ordered: bool | None, f
 
 def _empty(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Delete what the store holds for a place: its messages, and itself if it is a subscription."""
+    empty_in_branches(state, place, fx)
     for offer in [o for o in state.moves.offers() if o.place is place]:
         dropped(state, offer, Cause.COLD, fx)
     waiting = place.line.everything()

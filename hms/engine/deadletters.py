@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from field_buffer.packing import ROW, encode_head
+from field_buffer.packing import HEAD_BYTES_READ_MAX, ROW, encode_head
 from hms.engine.blocks import hold
 from hms.engine.effects import Effects
 from hms.engine.files import watched_as
@@ -22,6 +22,8 @@ from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import InLimbo, State
 from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
 
+ORIGIN_SHORT = 250
+"""So many characters are said of an origin for which there is no room."""
 GROUP_BYTES = 64 << 10
 """Letters are recorded together up to about so many bytes."""
 
@@ -150,6 +152,9 @@ def _letter(
         node["$OriginalMessageID"] = message_id_text(id_)
         id_ = state.take_ids(1, fx)  # another subscription's copy is there already
     encoded = encode_head(msgspec.structs.replace(head, node=node))
+    if len(encoded) > HEAD_BYTES_READ_MAX:  # a long topic; the letter must stay readable
+        node["$DeadOrigin"] = node["$DeadOrigin"][:ORIGIN_SHORT] + "…"
+        encoded = encode_head(msgspec.structs.replace(head, node=node))
     letter = StoredMessage(
         id_,
         state.take_seqs(1),

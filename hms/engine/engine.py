@@ -34,6 +34,7 @@ from hms.engine.branches.associating import expire
 from hms.engine.branches.commands import BranchCommands
 from hms.engine.cluster import commands as cluster_commands
 from hms.engine.cluster.cluster import Cluster
+from hms.engine.cluster.relaying import forget_strangers
 from hms.engine.deadletters import body_came
 from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
@@ -71,6 +72,8 @@ class Engine:
     def boot(self, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
         """Begin to work after recovery; is_warm None: as configured."""
         booting.boot(self.state, now_ms, is_warm, version, fx)
+        known = () if self.cluster is None else self.cluster.peers
+        forget_strangers(self.state, known, fx)
         if self.cluster is not None:
             self.cluster.attach()
 

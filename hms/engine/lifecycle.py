@@ -228,6 +228,14 @@ def _reason_to_stay(state: State, target: Destination) -> str:
     is_ours = (target.kind, target.name) in state.configured or target.name.startswith(SYSTEM)
     if is_ours and target.control.life is not Life.TEMPORARY:
         return "it stands in hms.conf, or is the system's own"
+    wait_in_branches = sum(
+        batch.count
+        for branch in state.branches.by_xid.values()
+        for batch in branch.work.sends
+        if batch.producer.destination is target
+    )
+    if wait_in_branches:
+        return f"distributed transactions send {wait_in_branches} messages to it"
     if isinstance(target, Topic):
         count = len(target.subscriptions)
         return f"it has {count} subscriptions" if count else ""

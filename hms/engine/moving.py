@@ -13,6 +13,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.paging import page_in
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
+from hms.engine.transactions import open_works
 from hms.records import Kept, Memory, ProducerTaken, Stay, memory, moved, peers
 
 CHUNK_BYTES = 256 << 10
@@ -113,11 +114,8 @@ def _ids_out(state: State, place: Queue | Subscription) -> set[int]:
     if not place.line.out_count:
         return set()
     ids = {id_ for consumer in place.consumers for id_ in consumer.out}
-    for connection in state.connections.values():
-        for session in connection.sessions.values():
-            ids.update(m.id for where, m in session.work.acknowledged if where is place)
-    for branch in state.branches.by_xid.values():
-        ids.update(m.id for where, m in branch.work.acknowledged if where is place)
+    for work in open_works(state):
+        ids.update(m.id for where, m in work.acknowledged if where is place)
     return ids
 
 

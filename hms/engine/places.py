@@ -16,6 +16,7 @@ from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.topics import NO_LIMITS, Delivery, Pattern, Scheme, Wants
 from hms.records import Definition
 
+PROXY_PREFIX = "HMS.FOR."
 SCHEDULED = "scheduled"
 """The kind of the place where recurring messages wait for their next time."""
 
@@ -211,6 +212,8 @@ class Subscription(Place):
             self.line.tracks = Tracks(self.line)
         self.take_over()
         self.is_removed = False
+        self.is_proxy = definition.name.startswith(PROXY_PREFIX)
+        """It stands for subscriptions of another node of the cluster."""
         self._is_durable = is_durable
 
     def take_over(self) -> None:

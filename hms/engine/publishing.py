@@ -11,7 +11,7 @@ publication are one group, so after a crash everybody has it or nobody (PD-01, P
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from field_buffer.packing import NODE_TOPIC, ROW, Row, slice_payloads
+from field_buffer.packing import NODE_PUBLISHER, NODE_TOPIC, ROW, Row, slice_payloads
 from hms.engine.audience import retained_at, room_in
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.copying import copies_of, record_of, stamped
@@ -20,7 +20,7 @@ from hms.engine.effects import Effects
 from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages
 from hms.engine.ordering.global_order import is_ordered, stamped_with_clock
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.retaining import retain
+from hms.engine.retaining import publisher_mark, retain
 from hms.engine.sessions import PendingBatch
 from hms.engine.state import State
 from hms.engine.topics import Delivery, TopicNode
@@ -47,7 +47,10 @@ def store_publication(
     audience = state.space.audience(producer.topic, state.now_ms)
     pack, at = batch.pack, retained_at(rows)
     if at is not None or audience.must_be_told or producer.topic != destination.name:
-        rows, pack = stamped(rows, pack, {NODE_TOPIC: producer.topic})
+        stamp = {NODE_TOPIC: producer.topic}
+        if at is not None:
+            stamp[NODE_PUBLISHER] = publisher_mark(producer.session.connection.uid)
+        rows, pack = stamped(rows, pack, stamp)
     due = due_times(rows, batch.first_id, batch.timestamp_ms)
     if due:
         rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
@@ -59,6 +62,7 @@ def store_publication(
     out = _FanOut(state, batch, due, messages, fx)
     for subscription, chosen in audience.choose(messages):
         out.give(subscription, chosen)
+    out.relay()
     if at is not None:
         out.retain(node, messages[at])
     if batch.is_persistent:
@@ -141,6 +145,8 @@ class _FanOut:
         self._messages = messages
         self._fx = fx
         self._queues: set[int] = set()
+        self._relayed: dict[Queue, set[int]] = {}
+        """By their queue, the ids of what goes to other nodes."""
         self.placements: list[Placement] = []
         self.touched: list[Queue | Subscription] = []
         self.records: list[Record] = []
@@ -149,6 +155,9 @@ class _FanOut:
         """What it chose, to it or into its queue."""
         if subscription.is_local(self._uid):
             return
+        if subscription.is_proxy:
+            self._relay(subscription, chosen)
+            return
         fitting = self._fitting(subscription, chosen)
         if not fitting:
             return
@@ -156,6 +165,18 @@ class _FanOut:
             self._put(subscription, fitting, is_logged=subscription.is_durable)
         else:
             self._give_queue(subscription, subscription.queue, fitting)
+
+    def _relay(self, proxy: Subscription, chosen: list[StoredMessage]) -> None:
+        """For another node: only what is on a global topic, and each message once."""
+        queue = proxy.queue
+        if queue is None or not self._state.is_global_topic(self._topic):
+            return
+        self._relayed.setdefault(queue, set()).update(m.id for m in chosen)
+
+    def relay(self) -> None:
+        """What goes to other nodes, in the order in which it came."""
+        for queue, ids in self._relayed.items():
+            self._put(queue, [m for m in self._messages if m.id in ids], is_logged=True)
 
     def _fitting(
         self, subscription: Subscription, chosen: list[StoredMessage]

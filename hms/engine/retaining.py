@@ -6,10 +6,12 @@ from which the tree of topics knows them again after a crash; of two for one top
 crash between two records can leave, the later one counts.
 """
 
+import hashlib
+
 import msgspec
 
 from field_buffer.catalogue import NoRetainedMessage, TransactionTooLarge
-from field_buffer.packing import NODE_RETAINED, NODE_TOPIC
+from field_buffer.packing import NODE_PUBLISHER, NODE_RETAINED, NODE_TOPIC
 from hms.engine.copying import copy_of, record_of
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
@@ -83,10 +85,20 @@ def forget_expired(state: State, expired: list[StoredMessage]) -> None:
             state.space.retained.drop(topic, state.now_ms)
 
 
-def wanted_by(state: State, subscription: Subscription) -> list[StoredMessage]:
+def publisher_mark(client_uid: int) -> str:
+    """What names a publisher to the node again, and tells nobody its uid."""
+    return hashlib.blake2b(client_uid.to_bytes(8, "big"), digest_size=8).hexdigest()
+
+
+def wanted_by(
+    state: State, subscription: Subscription, client_uid: int | None = None
+) -> list[StoredMessage]:
     """What is retained that a subscription would take; checked to fit, before anything changes."""
     found = state.space.retained.matching(subscription.pattern, state.now_ms)
     messages = [message for _, message in found]
+    if subscription.is_no_local and client_uid is not None:  # F-E7
+        own = publisher_mark(client_uid)
+        messages = [m for m in messages if m.head().node.get(NODE_PUBLISHER) != own]
     flags = subscription.chooses(messages)
     if flags is not None:
         messages = [m for m, is_chosen in zip(messages, flags, strict=True) if is_chosen]
@@ -140,7 +152,8 @@ def _marked(
 
 def request_retained(state: State, subscription: Subscription, fx: Effects) -> int:
     """A subscriber asks for what is retained, again or for the first time (SU-19, SU-22)."""
-    messages = wanted_by(state, subscription)
+    uids = [consumer.connection.uid for consumer in subscription.consumers]
+    messages = wanted_by(state, subscription, uids[0] if len(uids) == 1 else None)
     if not messages:
         raise NoRetainedMessage(topic=subscription.pattern.text)
     records = deliver_retained(state, subscription, messages, fx, is_new=False)

@@ -135,8 +135,11 @@ def _put_back(
     """One message comes back; False when it has become a dead letter. doomed: those that become one
     with others of their list."""
     deliveries, attempts = place.line.history.get(message.id, (0, 0))
+    counters = place.line.counters
     if how is not Return.RELEASED:
         deliveries += 1
+    elif deliveries:  # nobody saw it a second time; it is counted when somebody does
+        counters.redelivered = max(0, counters.redelivered - 1)
     if how in (Return.FAILED, Return.REJECTED):
         attempts += 1
         reason = doomed.get(message.id) or _death(place, message, attempts, how)

@@ -62,6 +62,8 @@ class TopicSpace:
         self._named: dict[tuple[str, Scheme, str, bool], Subscription] = {}
         self._audiences: dict[str, Audience] = {}
         self._audience_entries = 0
+        self.version = 0
+        """Grows when a subscription changes."""
 
     # topic objects
 
@@ -92,6 +94,11 @@ class TopicSpace:
     def defines(self, number: int) -> bool:
         """Whether a topic object has this number in the log."""
         return any(t.number == number for t in self.topics.values())
+
+    def nearest_number(self, topic: str) -> int:
+        """The number in the log of the topic object at a topic or above it."""
+        nearest = self.objects.nearest(topic)
+        return self.base.number if nearest is None else nearest.number
 
     def delivery(self, topic: str, *, is_persistent: bool) -> Delivery:
         """Who has to take a publication: as the nearest object says that says it (TO-02, PD-04)."""
@@ -148,6 +155,7 @@ class TopicSpace:
 
     def changed(self) -> None:
         """A subscription is not what it was."""
+        self.version += 1
         self._audiences.clear()
         self._audience_entries = 0
 
@@ -180,7 +188,7 @@ class TopicSpace:
             self.mortal[subscription.order] = subscription
         if subscription.is_durable:  # in the log a new one may come before the end of the old one
             self._named[subscription.key] = subscription
-        elif subscription.name:
+        elif subscription.name and subscription.is_shared:  # who shares none has the name alone
             self._named.setdefault(subscription.key, subscription)
         subscription.topic.subscriptions.append(subscription)
 

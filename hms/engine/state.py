@@ -86,6 +86,7 @@ class State:
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
         cluster = settings.cluster
+        self.global_topics = frozenset(() if cluster is None else cluster.topics)
         self.global_queues = {} if cluster is None else {q.name: q for q in cluster.queues}
         self.configured = {(d.kind, d.name): d for d in settings.destinations}
 
@@ -97,6 +98,13 @@ class State:
     def is_global(self, queue: str) -> bool:
         """Whether a queue is one queue with those of its name at other nodes (F-J4)."""
         return queue in self.global_queues
+
+    def is_global_topic(self, topic: str) -> bool:
+        """Whether what is published on a topic goes to subscribers at other nodes too (F-J3)."""
+        if not self.global_topics:
+            return False
+        nearest = self.space.objects.nearest(topic)
+        return nearest is not None and nearest.name in self.global_topics
 
     # time and numbers
 

@@ -65,14 +65,15 @@ def subscribe(
     if request.is_shared and not wanted.name:
         raise InvalidArgument(what="shared subscription", detail="it needs a name")
     if request.durable:
-        return _durable(state, topic, pattern, wanted, fx)
+        return _durable(state, connection, topic, pattern, wanted, fx)
     if request.is_shared:
         shared = state.space.named(pattern, wanted.name, is_durable=False)
         if shared is not None and shared.is_shared:
             return _same(shared, wanted)
     queue = state.queue(request.queue) if request.queue else None
     subscription = Subscription(topic, wanted, is_durable=False, queue=queue)
-    retained = wanted_by(state, subscription) if subscription.wants is Wants.ALL else []
+    wants_all = subscription.wants is Wants.ALL
+    retained = wanted_by(state, subscription, connection.uid) if wants_all else []
     state.space.add(subscription, state.now_ms)
     records = deliver_retained(state, subscription, retained, fx, is_new=True)
     if records:  # into a queue: those outlive the subscription
@@ -135,13 +136,18 @@ def definition_of(
 
 
 def _durable(
-    state: State, topic: Topic, pattern: Pattern, wanted: Definition, fx: Effects
+    state: State,
+    connection: Connection,
+    topic: Topic,
+    pattern: Pattern,
+    wanted: Definition,
+    fx: Effects,
 ) -> Subscription:
     """Continue a durable subscription, or make it; a changed selector begins a new one (JMS 3.1
     §8.3.3)."""
     known = state.space.named(pattern, wanted.name, is_durable=True)
     if known is None:
-        return define_durable(state, topic, wanted, fx)
+        return define_durable(state, topic, wanted, fx, connection.uid)
     if known.queue is not None and known.definition.queue != wanted.queue:
         detail = f"what it takes is put into queue {known.queue.name}; consume from there"
         raise IllegalState(what=f"subscription {known.name}", detail=detail)
@@ -156,7 +162,7 @@ def _durable(
     if is_in_use(known):
         raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
     remove_subscription(state, known, Cause.UNSUBSCRIBED, fx)
-    return define_durable(state, topic, wanted, fx)
+    return define_durable(state, topic, wanted, fx, connection.uid)
 
 
 def _chosen(definition: Definition) -> tuple[str, bool, int, str]:
@@ -184,12 +190,14 @@ def _same(known: Subscription, wanted: Definition) -> Subscription:
     return known
 
 
-def define_durable(state: State, topic: Topic, wanted: Definition, fx: Effects) -> Subscription:
-    """A durable subscription begins, with what is retained."""
+def define_durable(
+    state: State, topic: Topic, wanted: Definition, fx: Effects, client_uid: int | None = None
+) -> Subscription:
+    """A durable subscription begins, with what is retained; client_uid: of its first subscriber."""
     _check_definitions(state, wanted)
     queue = state.places.get(wanted.queue) if wanted.queue else None
     trial = Subscription(topic, wanted, is_durable=True)
-    retained = wanted_by(state, trial) if trial.wants is Wants.ALL else []
+    retained = wanted_by(state, trial, client_uid) if trial.wants is Wants.ALL else []
     definition = msgspec.structs.replace(wanted, number=state.take_number())
     state.define(definition)
     made = state.places[definition.number]

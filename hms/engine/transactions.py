@@ -3,6 +3,8 @@
 A commit is one GROUP record, so it is in the log as a whole or not at all.
 """
 
+from collections.abc import Iterator
+
 from field_buffer.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
 from field_buffer.packing import unpack_rows
 from hms.engine.blocked import Obstacle, Waiting
@@ -43,23 +45,23 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
 class _Commit(Waiting):
     """A transaction that takes effect, now or when there is room for what it sends (F-C11)."""
 
-    __slots__ = ("_number", "_work")
+    __slots__ = ("_number", "work")
 
     def __init__(self, session: Session, correlation: int, number: int) -> None:
         work = session.work
         super().__init__(session, None, correlation, keys_of(work), work.size_bytes)
-        self._work = work
+        self.work = work
         self._number = number
 
     def obstacle(self, state: State) -> Obstacle | None:
         """A limit or a pause of one of its destinations."""
-        return obstacle_to_commit(state, self._work)
+        return obstacle_to_commit(state, self.work)
 
     def take(self, state: State, fx: Effects) -> None:
         """Make it effective, and answer."""
         session, number = self.session, self._number
-        connection, has_work = session.connection, self._work.is_any
-        records, touched = take_effect(state, self._work, fx)
+        connection, has_work = session.connection, self.work.is_any
+        records, touched = take_effect(state, self.work, fx)
         if has_work:  # even when none is persistent: whoever gets no reply asks for the number
             fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
         fx.must_wait = True
@@ -72,11 +74,21 @@ class _Commit(Waiting):
 
     def give_up(self) -> None:
         """It was not committed: it is open again, with what was done in it since."""
-        older, newer = self._work, self.session.work
+        older, newer = self.work, self.session.work
         older.sends += newer.sends
         older.acknowledged += newer.acknowledged
         older.size_bytes += newer.size_bytes
         self.session.work = older
+
+
+def open_works(state: State) -> Iterator[Work]:
+    """The work of every transaction that has not ended, each at least once: of sessions, of
+    branches, and of commits that wait for room."""
+    for connection in state.connections.values():
+        yield from (session.work for session in connection.sessions.values())
+    yield from (branch.work for branch in state.branches.by_xid.values())
+    for line in state.blocked.lines.values():
+        yield from (waiting.work for waiting in line if isinstance(waiting, _Commit))
 
 
 def take_effect(

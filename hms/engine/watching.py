@@ -12,13 +12,16 @@ from hms.engine.state import State
 
 def watch(state: State, connection: Connection, kind: str, name: str) -> bool:
     """Tell the connection from now on; whether there is a consumer now."""
-    target = state.destination(kind, name)
+    if kind == "topic" and name not in state.topics:
+        state.space.publication(name, "")  # a topic string that could be published on
+    else:
+        state.destination(kind, name)
     limit, count = state.settings.consumers_max, len(connection.watched)
     if (kind, name) not in connection.watched and count >= limit:
         raise ConsumerLimit(what="watched destinations of a connection", count=count, limit=limit)
     connection.watched[kind, name] = None
     state.watchers.setdefault((kind, name), {})[connection.number] = None
-    return _consumers(target) > 0
+    return _consumers_at(state, kind, name) > 0
 
 
 def watch_no_more(state: State, connection: Connection) -> None:
@@ -43,10 +46,32 @@ def went(state: State, place: Queue | Subscription, fx: Effects) -> None:
 
 def _tell(state: State, place: Queue | Subscription, wanted: int, fx: Effects) -> None:
     """Tell that there is one, or none, if the destination has so many consumers now."""
-    target = place.topic if isinstance(place, Subscription) else place
-    watchers = state.watchers.get((target.kind, target.name))
-    if watchers and _consumers(target) == wanted:
-        fx.out += [Ready(number, target.kind, target.name, wanted > 0) for number in watchers]
+    if not state.watchers:
+        return
+    for kind, name in _watched(state, place):
+        if _consumers_at(state, kind, name) == wanted:
+            watchers = state.watchers[kind, name]
+            fx.out += [Ready(number, kind, name, wanted > 0) for number in watchers]
+
+
+def _watched(state: State, place: Queue | Subscription) -> list[tuple[str, str]]:
+    """What is watched of that which the place belongs to: a queue, the topic object, and the topic
+    strings that the subscription matches."""
+    if isinstance(place, Queue):
+        key = ("queue", place.name)
+        return [key] if key in state.watchers else []
+    found = [("topic", place.topic.name)] if ("topic", place.topic.name) in state.watchers else []
+    topics = [name for kind, name in state.watchers if kind == "topic"]
+    strings = [name for name in topics if name not in state.topics and place.pattern.matches(name)]
+    return found + [("topic", name) for name in strings]
+
+
+def _consumers_at(state: State, kind: str, name: str) -> int:
+    """How many consumers a destination has now; a topic may be said by a topic string."""
+    target = (state.queues if kind == "queue" else state.topics).get(name)
+    if target is not None:
+        return _consumers(target)
+    return sum(len(s.consumers) for s in state.space.index.match(name))
 
 
 def _consumers(target: Queue | Topic) -> int:

@@ -12,12 +12,8 @@ from types import FrameType
 import click
 
 from hms.history.archive import ArchiveReport, archive
-from hms.history.archive_mark import read_mark
-from hms.history.archive_place import is_url, local_place
-from hms.history.manifest import load_manifest
-from hms.history.segments import sealed
 
-__all__ = ["archive_command", "archive_lines"]
+__all__ = ["archive_command"]
 
 
 def _store(config: Path, path: str | None) -> str:
@@ -120,22 +116,3 @@ def _sentence(report: ArchiveReport) -> str:
         f"{report.where} has all offsets below {report.until_offset}: {report.rows} rows in "
         f"{report.files} files of {report.size} bytes were added in {report.seconds:.1f} s{merged}."
     )
-
-
-def archive_lines(path: str) -> list[str]:
-    """What hms history info tells of a store's archive; nothing when there is none."""
-    mark = read_mark(path)
-    if mark is None:
-        return []
-    behind = [one.size for one in sealed(path) if one.until_offset > mark.until_offset]
-    lines = [f"archive {mark.where}: offsets below {mark.until_offset}"]
-    manifest = None if is_url(mark.where) else load_manifest(local_place(mark.where))
-    if manifest is not None:
-        rows, size = (
-            sum(getattr(one, name) for one in manifest.files) for name in ("rows", "size")
-        )
-        lines[0] += f", {rows} rows in {len(manifest.files)} files of {size} bytes"
-        lines += [f"  gone before they were archived: {a} to {b - 1}" for a, b in manifest.gaps]
-    if behind:
-        lines.append(f"  not archived yet: {len(behind)} sealed segments of {sum(behind)} bytes")
-    return lines

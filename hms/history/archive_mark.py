@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 
 from field_buffer.catalogue import ArchiveError
-from hms.history.archive_place import sync
+from hms.history.archive_place import is_url, local_place, sync
+from hms.history.manifest import load_manifest
+from hms.history.segments import sealed
 from hms.store.journal.ring import ARCHIVE_MARK
 
-__all__ = ["Mark", "read_mark", "write_mark"]
+__all__ = ["Mark", "archive_lines", "read_mark", "write_mark"]
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -48,3 +50,22 @@ def write_mark(store: str | os.PathLike[str], mark: Mark) -> None:
     finally:
         draft.unlink(missing_ok=True)
     sync(target.parent)
+
+
+def archive_lines(path: str) -> list[str]:
+    """What hms history info tells of a store's archive; nothing when there is none."""
+    mark = read_mark(path)
+    if mark is None:
+        return []
+    behind = [one.size for one in sealed(path) if one.until_offset > mark.until_offset]
+    lines = [f"archive {mark.where}: offsets below {mark.until_offset}"]
+    manifest = None if is_url(mark.where) else load_manifest(local_place(mark.where))
+    if manifest is not None:
+        rows, size = (
+            sum(getattr(one, name) for one in manifest.files) for name in ("rows", "size")
+        )
+        lines[0] += f", {rows} rows in {len(manifest.files)} files of {size} bytes"
+        lines += [f"  gone before they were archived: {a} to {b - 1}" for a, b in manifest.gaps]
+    if behind:
+        lines.append(f"  not archived yet: {len(behind)} sealed segments of {sum(behind)} bytes")
+    return lines

@@ -12,6 +12,7 @@ from field_buffer.catalogue import ArchiveError
 
 __all__ = ["ArchivePlace", "FileTakenError", "LocalPlace", "is_url", "local_place", "sync"]
 
+
 class FileTakenError(Exception):
     """A file that was to be created is there."""
 

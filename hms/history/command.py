@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from hms.history.archive_mark import archive_lines
 from hms.history.command_options import CONFIG, JSON, PATH, TIMES, options, resolved, table, tell
 from hms.history.report import EventCount, count_events
 from hms.history.scope import parse_scope
@@ -16,6 +17,8 @@ from hms.history.scope import parse_scope
 __all__ = ["history", "info_command"]
 
 _COMMANDS = {
+    "package": ("hms.history.package_command:package_command", "Our code for spark-submit."),
+    "java": ("hms.history.package_command:java_command", "The Java that Spark gets."),
     "report": ("hms.history.report_command:report_command", "Tables and curves of what happened."),
     "archive": (
         "hms.history.archive_command:archive_command",
@@ -62,8 +65,9 @@ def history() -> None:
 def info_command(config: Path, path: str | None, is_json: bool, **wanted: str | None) -> None:
     """Count what happened, by destination."""
     scope = parse_scope({name.rstrip("_"): value for name, value in wanted.items() if value})
-    counts = count_events(path or str(resolved(config, "--path")[1]), scope)
-    tell(counts, is_json=is_json, text=lambda: _text(counts))
+    store = path or str(resolved(config, "--path")[1])
+    counts = count_events(store, scope)
+    tell(counts, is_json=is_json, text=lambda: "\n".join([_text(counts), *archive_lines(store)]))
 
 
 def _text(counts: list[EventCount]) -> str:

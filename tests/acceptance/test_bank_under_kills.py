@@ -118,7 +118,7 @@ def _received(conn):
 
 def _is_empty(conn):
     orders = {one["name"]: one for one in conn.administer("queue.list")}["bank.transfers"]
-    return not orders["waiting"] and not orders["outstanding"]
+    return not any(orders[which] for which in ("waiting", "delayed", "in_flight"))
 
 
 @pytest.mark.timeout(1800)

@@ -35,8 +35,8 @@ def write(journal, *records):
         journal.maintain()
 
 
-def begin(path, segment_bytes=64 * 1024):
-    journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=1)
+def begin(path, segment_bytes=64 * 1024, node_uid=1):
+    journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=node_uid)
     assert list(journal.recover()) == []
     first = dictionary(Dictionary(DEFINITIONS))
     journal.start(lambda: (int(first.type), first.events, first.parts))

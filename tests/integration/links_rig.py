@@ -1,15 +1,17 @@
-"""Links of several nodes on loopback, turned by hand in one thread, and a stranger's bare socket."""
+"""Links of several nodes on loopback, turned by hand in one thread, and bare sockets of strangers."""
 
 import socket
 import time
 
 import zmq
 
+from field_buffer.catalogue import InvalidArgument
 from hms.engine.cluster.members import Life
 from tpmon.links.links import Links
 from tpmon.links.settings import LinkPeer, LinkSettings
 
 TIMEOUT_S = 20
+FIRST = Life(100, 1)
 FRAME_BYTES_MAX = 1 << 16
 
 
@@ -23,7 +25,7 @@ def free_port():
 class LinkNode:
     """One node's links, and what they told."""
 
-    def __init__(self, context, settings, life=Life(100, 1)):
+    def __init__(self, context, settings, life=FIRST):
         self.words, self.changes = [], []
         self.takes_words = True
         self.links = Links(
@@ -52,6 +54,7 @@ class Rig:
 
     def __init__(self, count=2, heartbeat_s=2.0, keys=None):
         self.context = zmq.Context()
+        self.contexts = [self.context]
         self.addresses = {i: f"tcp://127.0.0.1:{free_port()}" for i in range(1, count + 1)}
         self.heartbeat_s, self.keys = heartbeat_s, keys or {}
         self.nodes = {}
@@ -76,11 +79,22 @@ class Rig:
         }
         return LinkSettings(**{**values, **changed})
 
-    def start(self, index, life=Life(100, 1), **changed):
+    def start(self, index, life=FIRST, **changed):
         """A node begins to listen."""
-        node = LinkNode(self.context, self.settings(index, **changed), life)
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                node = LinkNode(self._context(), self.settings(index, **changed), life)
+                break
+            except InvalidArgument:  # libzmq gives a port back a little later
+                assert time.monotonic() < deadline
         self.nodes[index] = node
         return node
+
+    def _context(self):
+        """Each node has its own, as the guard's address is one of the whole context."""
+        self.contexts.append(zmq.Context())
+        return self.contexts[-1]
 
     def stop(self, index):
         """It says good-bye."""
@@ -103,7 +117,6 @@ class Rig:
             assert time.monotonic() < deadline, "it does not come about"
             for node in self.nodes.values():
                 node.links.take_turn()
-            self.context.sockopt(zmq.BLOCKY)
             zmq.select([node.links.sockets()[0] for node in self.nodes.values()], [], [], 0.005)
 
     def until_up(self, *indexes):
@@ -123,4 +136,5 @@ class Rig:
             self.stop(index)
         for one in self.strangers:
             one.close(0)
-        self.context.term()
+        for context in self.contexts:
+            context.destroy(0)

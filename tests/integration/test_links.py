@@ -4,7 +4,7 @@ import pytest
 import zmq
 
 from hms.engine.cluster.members import NOBODY, Life
-from tests.integration.links_rig import FRAME_BYTES_MAX, Rig
+from tests.integration.links_rig import FIRST, FRAME_BYTES_MAX, Rig
 from tpmon.links.frames import HelloBody, LinkKind, encode_hello, link_frame
 from tpmon.links.keys import KeyPair
 from tpmon.links.settings import FRAMES_PER_S_MAX
@@ -34,7 +34,7 @@ def rig(make_rig):
     return rig
 
 
-def hello(name="n2", index=2, cluster="hms", life=Life(100, 1)):
+def hello(name="n2", index=2, cluster="hms", life=FIRST):
     """A node's hello."""
     body = encode_hello(HelloBody(cluster, name))
     return link_frame(LinkKind.HELLO, index, life, NOBODY, body)
@@ -138,7 +138,7 @@ def test_garbage_is_counted_and_harms_nobody(rig, parts):
 
 
 def test_a_frame_above_the_limit_never_arrives(rig):
-    """libzmq drops the connection before it takes the bytes."""
+    """The connection is dropped before the bytes are taken."""
     stranger = rig.stranger(1)
     stranger.send_multipart([b"x", b"y" * (FRAME_BYTES_MAX + 1)])
     rig.nodes[2].say(1, b"still here")

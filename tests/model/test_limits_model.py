@@ -131,9 +131,15 @@ class LimitsMachine(RuleBasedStateMachine):
         """Those who wait go as far as there is room, in their order."""
         for model in self.models.values():
             while model.line and not model.paused & {"PRODUCTION", "BOTH"}:
-                if not model.has_room(len(model.line[0].bodies)):
+                batch, count = model.line[0], len(model.line[0].bodies)
+                has_room = model.has_room(count)
+                is_patient = model.behavior is LimitBehavior.FLOW_CONTROL and count <= model.limit
+                if not has_room and is_patient:
                     break
-                batch = model.line.pop(0)
+                del model.line[0]
+                if not has_room:  # the limit was lowered, or it came while the queue was paused
+                    self.wanted[batch.correlation] = "refused"
+                    continue
                 self.wanted[batch.correlation] = "ok"
                 model.store(batch)
 

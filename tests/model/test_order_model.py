@@ -286,7 +286,7 @@ def _mark(message, queue):
 
 TestOrders = OrderMachine.TestCase
 TestOrders.settings = settings(
-    max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "100")),
+    max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "60")),
     stateful_step_count=50,
     deadline=None,
 )

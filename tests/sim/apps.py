@@ -14,6 +14,7 @@ from hms.client.destinations import Topic
 from hms.constants import AckMode
 from tests.sim.client import Client, Condition
 from tests.sim.inbound import Inbound
+from tests.sim.ordering import PARTS, part
 from tests.sim.unit import Steps, Unit
 from tpmon.asked import OnLoss, Pending
 from tpmon.protocol.frames import DELIVER_HEAD, decode_deliver
@@ -39,6 +40,23 @@ def producer(client: Client, *places: str) -> Steps:
         elif roll < 0.25:
             yield from unit.close_producer(outbound)
             yield from unit.producer(outbound.place)
+        yield pause(client)
+    yield from unit.close()
+
+
+def parts_producer(client: Client, place: str) -> Steps:
+    """Sends lists part by part, in any order; some never become whole."""
+    unit, world, rng = Unit(client), client.world, client.world.rng
+    yield from unit.open()
+    yield from unit.producer(place)
+    count = 0
+    while not world.is_ending:
+        (outbound,) = unit.outbounds
+        count += 1
+        numbers = rng.sample(range(1, PARTS + 1), PARTS if rng.random() < 0.9 else PARTS - 1)
+        for number in numbers:
+            yield from outbound.send(part(f"{client.name}.{count}", number))
+        outbound.look()
         yield pause(client)
     yield from unit.close()
 

@@ -32,13 +32,15 @@ class Books:
         self.sendings: dict[str, Sending] = {}
         self.receipts: dict[tuple[str, str], Receipt] = {}
         self.transactions: list[Transaction] = []
-        self.by_key: dict[tuple[int, int, int], Transaction] = {}
+        self.by_key: dict[object, Transaction] = {}
         self.subscribed: list[Subscribed] = []
         self.ended: set[str] = set()
         self.refused: set[str] = set()
         self.vanished: set[str] = set()
         self.told_lost: set[tuple[str, int]] = set()
         """Clients and messages whose acknowledgement they were told may be lost."""
+        self.decided: set[bytes] = set()
+        """Packed xids of branches that are to be committed."""
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
         self._order: dict[tuple[object, ...], int] = {}
@@ -110,7 +112,7 @@ class Books:
         before = self.receipts.get((origin, sending.key))
         has_failed = before is not None and before.failures >= ATTEMPTS_MAX
         is_late = sending.ttl_ms > 0 and arrival.place.startswith("queue:late")
-        if not (has_failed or is_late or origin == "queue:jobs"):
+        if not (has_failed or is_late or origin in ("queue:jobs", "queue:parts")):
             self.faults.append(f"unexpected: {arrival} is a dead letter without its failures")
 
     def _check_limit(self, arrival: Arrival, receipt: Receipt) -> None:
@@ -131,7 +133,7 @@ class Books:
     def _is_ordered(self, sending: Sending) -> bool:
         """What is not persistent and older than the last boot was sent again, behind others."""
         is_first = sending.is_persistent or sending.boot == self.boot()
-        return is_first and sending.stream[0] not in self.refused
+        return is_first and sending.stream[0].split(" ")[0] not in self.refused
 
     def _check_order(self, arrival: Arrival, sending: Sending) -> None:
         key = arrival.place, (*sending.stream, sending.color)  # a selector may take red ones first
@@ -160,7 +162,7 @@ class Books:
         self.transactions.append(Transaction())
         return self.transactions[-1]
 
-    def committing(self, transaction: Transaction, key: tuple[int, int, int]) -> None:
+    def committing(self, transaction: Transaction, key: object) -> None:
         """Its commit is about to be asked for."""
         transaction.key, transaction.outcome = key, INFO
         self.by_key[key] = transaction

@@ -5,7 +5,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hms.constants import AckMode
-from tests.sim.apps import browser, consumer, passing, producer, subscriber, transfer
+from tests.sim.apps import (
+    browser,
+    consumer,
+    parts_producer,
+    passing,
+    producer,
+    subscriber,
+    transfer,
+)
+from tests.sim.branching import mover, recoverer
 from tests.sim.client import Client
 from tests.sim.operator import operator
 from tests.sim.services import listener, server
@@ -30,6 +39,11 @@ def _audit(client: Client) -> None:
     client.run(subscriber(client, "news", "audit", is_transacted=True))
 
 
+def _parts(client: Client) -> None:
+    client.run(parts_producer(client, "queue:parts"))
+    client.run(consumer(client, "queue:parts", AckMode.AUTO))
+
+
 ROLES: dict[str, Role] = {
     "orders": lambda c: c.run(producer(c, "queue:orders", "queue:scratch")),
     "many": _both,
@@ -43,12 +57,16 @@ ROLES: dict[str, Role] = {
     "scratch": lambda c: c.run(consumer(c, "queue:scratch")),
     "transfer": lambda c: c.run(transfer(c, "queue:orders", "queue:copy", "topic:news")),
     "spread": lambda c: c.run(transfer(c, "queue:copy", "queue:ledger", "queue:jobs")),
+    "mover": lambda c: c.run(mover(c, "queue:orders", "queue:copy", "topic:news")),
+    "recoverer": lambda c: c.run(recoverer(c)),
     "letters": lambda c: c.run(transfer(c, "queue:HMS.DLQ")),
     "billing": lambda c: c.run(subscriber(c, "news", "billing")),
     "audit": _audit,
     "team": _team,
     "flash": lambda c: c.run(subscriber(c, "flash", "flash")),
     "passing": lambda c: c.run(passing(c, "news")),
+    "parts": _parts,
+    "lists": lambda c: c.run(consumer(c, "queue:parts")),
     "browser": lambda c: c.run(browser(c, "queue:orders", "queue:ledger", "queue:copy")),
     "listener": lambda c: c.run(listener(c)),
     "server": lambda c: c.run(server(c)),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from hms.client.destinations import Queue, Topic
 from hms.constants import AckMode
+from tests.sim.branching import finish_in_doubt
 from tests.sim.client import Client
 from tests.sim.node import Node
 from tests.sim.unit import Steps, Unit
@@ -42,6 +43,7 @@ def _is_alone(world: "World") -> bool:
 def _take_all(client: Client) -> Steps:
     unit = Unit(client, AckMode.CLIENT)
     yield from unit.open()
+    yield from finish_in_doubt(unit, only_left=False)
     node = client.world.node
     assert node is not None
     for name in sorted(node.engine.state.queues):
@@ -52,7 +54,7 @@ def _take_all(client: Client) -> Steps:
             selector, make = one.definition.selector, unit.session.subscriber
             make = partial(make, Topic(topic.name), durable=one.name, selector=selector)
             yield from unit.consumer(f"sub:{one.name}", partial(make, prefetch=60))
-    while any(place.line.size_bytes for place in node.engine.state.places.values()):
+    while _has_any(node):
         client.world.now_ms += 50
         for inbound in unit.inbounds:
             while inbound.has_news:
@@ -63,6 +65,12 @@ def _take_all(client: Client) -> Steps:
     yield from unit.close()
 
 
+def _has_any(node: Node) -> bool:
+    """Something is at a place, or waits for its body to become a dead letter."""
+    places = node.engine.state.places.values()
+    return any(place.line.size_bytes for place in places) or node.engine.live_bytes() > 0
+
+
 def _left(node: Node) -> list[str]:
     state = node.engine.state
     said = [
@@ -71,6 +79,8 @@ def _left(node: Node) -> list[str]:
             ("waiting_bytes", state.waiting_bytes),
             ("sessions_open", state.sessions_open),
             ("connections", len(state.connections)),
+            ("branches", len(state.branches.by_xid)),
+            ("held_bytes", state.branches.held_bytes),
             ("due", len([1 for _, _, place in state.due if place.line.delayed_count])),
         )
         if value

@@ -13,7 +13,9 @@ from hms.records import (
     bits,
     decode_definition,
     decode_dictionary,
+    decode_ended,
     decode_group,
+    decode_prepared,
     decode_ranges,
     decode_sent,
 )
@@ -61,6 +63,8 @@ class Durable:
         self.delivered: Counter[tuple[str, int]] = Counter()
         self.left: set[tuple[str, int]] = set()
         self.commits: set[tuple[int, int, int]] = set()
+        self.prepared: set[bytes] = set()
+        self.ended: set[bytes] = set()
 
     def refresh(self) -> "Durable":
         """Read what became safe since the last time."""
@@ -99,6 +103,10 @@ class Durable:
                 self._record(record.type, memoryview(record.parts[0]))
             if group.commit:
                 self.commits.add((group.client_uid, group.session, group.commit))
+        elif kind == RecordType.PREPARED:
+            self.prepared.add(decode_prepared(payload)[0].xid)
+        elif kind == RecordType.ENDED:
+            self.ended.add(decode_ended(payload).xid)
         elif kind == RecordType.DICTIONARY:
             self._definitions.learn(decode_dictionary(payload).definitions)
         elif kind == RecordType.DEFINED:

@@ -10,10 +10,11 @@ LETTER_QUEUES = ("queue:HMS.DLQ", "queue:late")
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """Sends and acknowledgements that take effect together; key: (uid, session, number)."""
+    """Sends and acknowledgements that take effect together; key: (uid, session, number),
+    or the packed xid of a branch."""
 
     outcome: str = OPEN
-    key: tuple[int, int, int] | None = None
+    key: object = None
     sends: list["Sending"] = field(default_factory=list)
     acknowledged: list["Receipt"] = field(default_factory=list)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import AcknowledgeLost
-from field_buffer.packing import DeliveredRow, decode_head
+from field_buffer.packing import FLAG_PART, DeliveredRow, decode_head
 from hms.client.inbox import Delivered
 from hms.constants import AckMode
 from tests.sim.entries import LETTER_QUEUES, Arrival, Receipt, Taken
+from tests.sim.ordering import torn_list
 
 if TYPE_CHECKING:
     from tests.sim.client import Condition
@@ -26,7 +27,7 @@ class Inbound:
     def __init__(self, unit: "Unit", consumer: "Consumer", place: str) -> None:
         self.unit, self.consumer, self.place = unit, consumer, place
         self.inbox = consumer.inbox
-        self.seen: dict[int, Receipt] = {}
+        self.seen: dict[int, list[Receipt]] = {}
         self._said: list[tuple[int, Receipt]] = []
         """What was acknowledged without an answer, and in which incarnation."""
 
@@ -52,19 +53,26 @@ class Inbound:
     def _took(self, delivered: Delivered | None) -> Receipt | None:
         if delivered is None:
             return None
-        receipt = self.unit.books.received(self._arrival(delivered))
-        if receipt.sending.due_ms > self.unit.world.now_ms:
-            self.unit.books.faults.append(f"early: {receipt.sending.key} at {self.place}")
-        self._note(delivered[0], receipt)
-        return receipt
+        row, _, body = delivered
+        parts = body if row.flags & FLAG_PART else [delivered]
+        if row.flags & FLAG_PART:
+            self.unit.books.faults += torn_list(self.place, parts)
+        arrivals = [self._arrival(part) for part in parts]
+        others = [one._replace(color="") for one in arrivals[1:]]  # a list's first one is selected
+        receipts = [self.unit.books.received(one) for one in (arrivals[0], *others)]
+        for receipt in receipts:
+            if receipt.sending.due_ms > self.unit.world.now_ms:
+                self.unit.books.faults.append(f"early: {receipt.sending.key} at {self.place}")
+            self._note(row, receipt)
+        return next((one for one in receipts if one.sending.is_poison), receipts[0])
 
     def _note(self, row: DeliveredRow, receipt: Receipt) -> None:
-        """What the session's mode means for the books."""
+        """What the session's mode means for the books; a list is settled by its first message."""
         state, books = self.unit.state, self.unit.books
         if state.is_transacted:
             books.acknowledging(receipt, self.unit.transaction)
         elif state.ack_mode is AckMode.CLIENT:
-            self.seen[row.message_id] = receipt
+            self.seen.setdefault(row.message_id, []).append(receipt)
         else:
             books.acknowledging(receipt)
             taken = Taken(self.unit.client.name, row.message_id, row.delivery_count)
@@ -95,7 +103,7 @@ class Inbound:
             return
         is_one = rng.random() < 0.2
         chosen = chosen[-1:] if is_one else chosen
-        receipts = [self.seen.pop(one) for one in chosen]
+        receipts = [receipt for one in chosen for receipt in self.seen.pop(one)]
         for receipt in receipts:
             books.acknowledging(receipt)
         steps = unit.session.acknowledging(inbox, chosen[-1], is_upthrough=not is_one)
@@ -106,7 +114,8 @@ class Inbound:
 
     def give_back(self) -> list[Receipt]:
         """What was seen and not acknowledged is about to be said to have failed."""
-        failing = [receipt for one, receipt in self.seen.items() if one in self.inbox.seen]
+        known = [receipts for one, receipts in self.seen.items() if one in self.inbox.seen]
+        failing = list(dict.fromkeys(receipt for receipts in known for receipt in receipts))
         for receipt in failing:
             receipt.failures += 1
         self.seen.clear()

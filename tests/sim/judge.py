@@ -8,9 +8,12 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT, DeliveredRow, unpack_delivered
+from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
+from hms.engine.transactions import open_works
 from tests.sim.durable import Durable
 from tests.sim.node import Node
+from tests.sim.ordering import overlaps
 from tpmon.protocol.frames import (
     DELIVER_HEAD,
     Action,
@@ -30,6 +33,7 @@ from tpmon.protocol.structures import (
     decode_request,
     decode_with_body,
 )
+from tpmon.protocol.transactions import XaCommit, XaPrepare
 from tpmon.wire import Frame
 
 if TYPE_CHECKING:
@@ -106,6 +110,8 @@ class Judge:
 
     def _reply(self, uid: int, request: bytes, payload: bytes, facts: Durable) -> str:
         asked = decode_request(request)
+        if isinstance(asked, XaPrepare | XaCommit):
+            return _voted(asked, decode_reply(payload), facts)
         if isinstance(asked, Commit):
             key = uid, asked.session, asked.number
         elif isinstance(asked, OpenSession):
@@ -126,6 +132,16 @@ class Judge:
                     if one in facts.sent and (place, one) not in facts.left:
                         return f"the reply to the acknowledgement of {one} at {place}"
         return ""
+
+
+def _voted(asked: XaPrepare | XaCommit, reply: dict[str, int], facts: Durable) -> str:
+    """A vote, and the end of what was voted on, are safe before they are told."""
+    if reply["code"]:
+        return ""
+    if isinstance(asked, XaPrepare):
+        return "" if asked.xid in facts.prepared else f"the vote of {asked.xid!r}"
+    is_safe = asked.xid not in facts.prepared or asked.xid in facts.ended
+    return "" if is_safe else f"the commit of {asked.xid!r}"
 
 
 def _rows(place: str, rows: list[DeliveredRow], facts: Durable) -> str:
@@ -170,12 +186,15 @@ class Invariants:
         places |= {id(s): s for t in state.topics.values() for s in t.subscriptions}
         sessions = [s for c in state.connections.values() for s in c.sessions.values()]
         held: dict[int, list[int]] = {}
-        works = {id(s.work): s.work for s in sessions}
-        works |= {id(b.work): b.work for b in state.branches.by_xid.values()}
+        acknowledged: dict[int, list[tuple[int, StoredMessage]]] = {}
+        works = {id(work): work for work in open_works(state)}
+        branches = {id(b.work) for b in state.branches.by_xid.values()}
         for work in works.values():
             for place, message in work.acknowledged:
                 places[id(place)] = place
                 held.setdefault(id(place), []).append(message.id)
+                if id(work) not in branches:  # of a branch, a consumer of many works may own it
+                    acknowledged.setdefault(id(place), []).append((id(work), message))
         total = sum(place.line.size_bytes for place in places.values())
         if state.waiting_bytes != total:
             yield f"waiting_bytes is {state.waiting_bytes}, the places have {total}"
@@ -184,6 +203,7 @@ class Invariants:
         for key, place in places.items():
             if is_thorough or self._is_changed(key, place):
                 yield from _place(place, held.get(key, []))
+                yield from overlaps(place, acknowledged.get(key, []))
 
     def _is_changed(self, key: int, place: Queue | Subscription) -> bool:
         line = place.line
@@ -202,7 +222,7 @@ def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
         yield f"{name}: a message is there twice (P6): {sorted(m.id for m in every)} {held}"
     if (line.waiting_count, line.out_count) != (len(waiting), len(out) + len(held)):
         yield f"{name} counts {line.waiting_count} and {line.out_count}, has {len(waiting)} …"
-    order = [(-m.priority, m.seq) for m in waiting]
+    order = [line.entry(m)[:-1] for m in waiting]
     if order != sorted(order):
         yield f"{name}: its messages stand in the order {order}"
     if not held and line.size_bytes != sum([m.size_bytes for m in every]):

@@ -17,6 +17,7 @@ from hms.records import (
     bits,
     decode_definition,
     decode_dictionary,
+    decode_ended,
     decode_group,
     decode_number,
     decode_ranges,
@@ -25,7 +26,23 @@ from hms.records import (
 from tests.sim.durable import Definitions
 
 _BACK = (RecordType.FAILED, RecordType.RELEASED)
-_NOT_EVENTS = (RecordType.RESERVED, RecordType.NODE, RecordType.MOVED, RecordType.MEMORY)
+_NOT_EVENTS = (
+    RecordType.RESERVED,
+    RecordType.NODE,
+    RecordType.MOVED,
+    RecordType.MEMORY,
+    RecordType.PREPARED,
+    RecordType.ENDED,
+    RecordType.HEURISTIC,
+    RecordType.DECIDED,
+    RecordType.FORGOTTEN,
+)
+
+
+def _xid_of(group: Group) -> bytes | None:
+    """The branch that was committed with these records."""
+    ends = [decode_ended(one.parts[0]) for one in group.records if one.type == RecordType.ENDED]
+    return ends[0].xid if ends else None
 
 
 class Ledger:
@@ -36,7 +53,7 @@ class Ledger:
         self.fates: dict[tuple[str, str], list[tuple[Cause, int]]] = {}
         self.stored: Counter[str] = Counter()
         self.sent_at: dict[str, int] = {}
-        self.groups: list[tuple[tuple[int, int, int], set[str], set[tuple[str, str]]]] = []
+        self.groups: list[tuple[object, set[str], set[tuple[str, str]]]] = []
         self.faults: list[str] = []
         self._definitions = Definitions()
         self._group: tuple[set[str], set[tuple[str, str]]] | None = None
@@ -72,8 +89,10 @@ class Ledger:
         for record in group.records:
             self._record(record.type, record.parts[0])
         if group.commit:
-            key = group.client_uid, group.session, group.commit
+            key: object = (group.client_uid, group.session, group.commit)
             self.groups.append((key, *self._group))
+        elif (xid := _xid_of(group)) is not None:
+            self.groups.append((xid, *self._group))
         self._group = None
 
     def _sent(self, sent: Sent) -> None:

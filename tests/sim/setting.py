@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from hms.engine.ordering.sort import SortSettings
 from hms.engine.settings import DestinationSettings, EngineSettings
 from tpmon.protocol.structures import Limits
 
@@ -23,7 +24,8 @@ SETTINGS = EngineSettings(
         ),
         DestinationSettings("queue", "ledger", bytes_max=20_000, limit_behavior=FLOW),
         DestinationSettings("queue", "gauge", messages_max=6, limit_behavior="REMOVE_OLDEST"),
-        DestinationSettings("queue", "copy", redelivery_limit=-1),
+        DestinationSettings("queue", "copy", redelivery_limit=-1, sort=SortSettings("color")),
+        DestinationSettings("queue", "parts", is_gathering=True, group_life_ms=1_500),
         DestinationSettings("queue", "jobs", redelivery_delay_ms=40, messages_max=40),
         DestinationSettings("queue", "late", redelivery_limit=-1),
         DestinationSettings("queue", "scratch", is_warm=False, redelivery_delay_ms=40),

@@ -33,6 +33,7 @@ class Shell:
     lock = contextlib.nullcontext()
     request_timeout_s = 1e9
     answer_to = Asking.answer_to
+    asking = Asking.asking
     too_late = Asking.too_late
 
     def __init__(self, client: "Client") -> None:

@@ -5,7 +5,7 @@ the books before it is said, and what it learns after it is known.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from field_buffer.catalogue import TransactionRolledBack
 from field_buffer.errors import HmsError
@@ -15,6 +15,7 @@ from hms.constants import AckMode
 from tests.sim.client import Client, Condition
 from tests.sim.entries import FAIL, OK, Sending, Transaction
 from tests.sim.inbound import Inbound
+from tests.sim.ordering import draw_marks
 from tests.sim.shell import Consumer, Producer, Session, Shell
 
 Steps = Iterator[Condition]
@@ -31,13 +32,14 @@ class Unit:
         *,
         is_transacted: bool = False,
         is_asynchronous: bool = False,
+        is_xa: bool = False,
     ) -> None:
         self.client, self.world = client, client.world
         self.rng, self.books = client.world.rng, client.world.books
         self.shell = Shell(client)
         self.inbounds: list[Inbound] = []
         self.outbounds: list[Outbound] = []
-        self._kind = ack, is_transacted, is_asynchronous
+        self._kind = ack, is_transacted, is_asynchronous, is_xa
         self._transaction: Transaction | None = None
 
     @property
@@ -45,6 +47,11 @@ class Unit:
         """The open transaction, begun when it is first needed."""
         if self.state.is_transacted and self._transaction is None:
             self._transaction = self.books.begin()
+        return self._transaction
+
+    @property
+    def current(self) -> Transaction | None:
+        """The open transaction, if anything was done in it."""
         return self._transaction
 
     @property
@@ -63,9 +70,13 @@ class Unit:
 
     def open(self) -> Steps:
         """Open the session."""
-        ack, is_transacted, is_asynchronous = self._kind
+        ack, is_transacted, is_asynchronous, is_xa = self._kind
         self.state, opening = new_session(
-            self.client.link, ack, is_transacted=is_transacted, is_asynchronous=is_asynchronous
+            self.client.link,
+            ack,
+            is_transacted=is_transacted,
+            is_xa=is_xa,
+            is_asynchronous=is_asynchronous,
         )
         self.session = Session(self.shell, self.state, is_asynchronous=is_asynchronous)
         yield from self.shell.drive(opening.granted(self.shell))
@@ -73,7 +84,7 @@ class Unit:
     def producer(self, place: str) -> Steps:
         """Open a producer; it is the last of `outbounds` then."""
         producer = self.session.producer(place)
-        if self.state.is_transacted:
+        if self.state.is_transacted or self.state.is_xa:
             self.world.transacted.add((self.client.uid, producer.sender.number))
         yield from self.shell.drive(producer.opening.granted(self.shell))
         self.outbounds.append(Outbound(self, producer, place))
@@ -104,8 +115,8 @@ class Unit:
         yield from self.wait_for_sends()
         for inbound in self.inbounds:
             inbound.give_back()
-        self._fail()
-        self._end(FAIL)
+        self.fail()
+        self.end(FAIL)
         login, said = self.login, [one for inbound in self.inbounds for one in inbound.said()]
         yield from self.shell.drive(self.session.closing())
         if login is not None and self.login is login:
@@ -117,9 +128,10 @@ class Unit:
     def wait_for_sends(self) -> Steps:
         """Until all sends have their outcome."""
         yield from self.shell.drive(self.session.sends_settled())
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Tell the books what is known of sends."""
         for outbound in self.outbounds:
             outbound.look()
 
@@ -127,7 +139,7 @@ class Unit:
         """As Session.commit(); the books learn the outcome."""
         yield from self.wait_for_sends()
         if self.state.is_doomed:
-            self._fail()
+            self.fail()
         elif self.state.has_work:
             key = self.client.uid, self.state.number, self.state._commits + 1
             self.books.committing(self.transaction, key)
@@ -136,32 +148,33 @@ class Unit:
         try:
             yield from self.shell.drive(self.session.committing())
         except TransactionRolledBack:
-            self._look()
-            self._end(FAIL)
+            self.look()
+            self.end(FAIL)
         except HmsError:
             yield from self.rollback()
         else:
-            self._end(OK)
+            self.end(OK)
 
     def rollback(self) -> Steps:
         """As Session.rollback()."""
         is_enough = lambda: not self.client.is_up  # noqa: E731
         yield from self.shell.drive(self.session.sends_settled(is_enough))
-        self._fail()
+        self.fail()
         is_counted, login = not self.state.is_doomed, self.login
         yield from self.shell.drive(self.session.rolling_back())
         if is_counted and login is not None and self.login is login:
-            self._fail(is_known=True)
-        self._look()
-        self._end(FAIL)
+            self.fail(is_known=True)
+        self.look()
+        self.end(FAIL)
 
-    def _fail(self, *, is_known: bool = False) -> None:
+    def fail(self, *, is_known: bool = False) -> None:
         """What the transaction acknowledged is about to be given back as failed, or was."""
         for receipt in self._transaction.acknowledged if self._transaction else ():
             receipt.failures += not is_known
             receipt.failures_known += is_known
 
-    def _end(self, outcome: str) -> None:
+    def end(self, outcome: str) -> None:
+        """The open transaction is over."""
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             self.books.ended_as(transaction, outcome)
@@ -184,13 +197,18 @@ class Outbound:
         self._sequence = 0
         self._waiting: list[tuple[Ticket, Sending]] = []
 
-    def send(self) -> Steps:
-        """One message, of random kind, into the pack; its outcome comes later."""
+    def send(self, part: Mapping[str, str | int] | None = None) -> Steps:
+        """One message, of random kind, into the pack; its outcome comes later. part: what makes it
+        one of a list."""
         unit, rng = self.unit, self.unit.rng
         sending, priority = self._make()
-        properties = {"color": sending.color} if rng.random() < 0.8 else None
-        if properties is None:
+        properties = {"color": sending.color} if rng.random() < 0.8 else {}
+        if not properties:
             sending.color = "none"
+        marks = part or draw_marks(rng)
+        if marks:  # a group may go on while another is held up
+            sending.stream = (f"{sending.stream[0]} {marks}", *sending.stream[1:])
+            properties |= marks
         options = {
             "persistent": sending.is_persistent,
             "ttl_s": sending.ttl_ms / 1000,

@@ -13,6 +13,7 @@ from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
 
 QUEUE = "orders"
+TOPIC = "news"
 INTERVAL_MS = 1000
 
 
@@ -20,10 +21,15 @@ def settings_of(index, count, limits, **queue):
     """One of count nodes with a global queue."""
     peers = tuple((i, f"n{i}") for i in range(1, count + 1) if i != index)
     options = {"threshold": 10, "request_max": 100, "full": 0} | queue
-    cluster = ClusterSettings(peers, INTERVAL_MS, (GlobalQueue(QUEUE, **options),))
+    queues = (GlobalQueue(QUEUE, **options),)
+    cluster = ClusterSettings(peers, INTERVAL_MS, queues, (TOPIC,))
     return EngineSettings(
         node_index=index,
-        destinations=(DestinationSettings("queue", QUEUE, **limits.get(index, {})),),
+        destinations=(
+            DestinationSettings("queue", QUEUE, **limits.get(index, {})),
+            DestinationSettings("topic", TOPIC),
+            DestinationSettings("topic", "local"),
+        ),
         cluster=cluster,
     )
 
@@ -60,6 +66,8 @@ class Node:
         self.engine.open_connection(1, 70 + self.index, "", "")
         self.engine.open_session(1, 1, 2, "")
         self.engine.open_producer(1, 1, 1, "queue", QUEUE)
+        self.engine.open_producer(1, 2, 1, "topic", TOPIC)
+        self.engine.open_producer(1, 3, 1, "topic", "local")
 
     def clean(self):
         """What lies in the log so far is told again where it is needed, and then goes."""
@@ -83,6 +91,11 @@ class Node:
         """Another node is there."""
         now_ms = self.world.clock(self.index)
         return self.run(lambda fx: self.engine.cluster.up(index, life, now_ms, fx))
+
+    def misses(self, index):
+        """Another node is gone."""
+        now_ms = self.world.clock(self.index)
+        self.run(lambda fx: self.engine.cluster.down(index, "cut", now_ms, fx))
 
     def run(self, call):
         """A command; its records are not durable yet."""
@@ -110,15 +123,24 @@ class Node:
         while self.pending and self.pending[0][0] <= self.durable:
             self.got += self.pending.pop(0)[1].messages
 
-    def send(self, count=1, priority=4, ttl_ms=0, is_persistent=True, properties=None):
-        """So many messages of a producer."""
-        head, body = encode_head(Head(properties or {})), b"body"
+    def send(
+        self,
+        count=1,
+        priority=4,
+        ttl_ms=0,
+        is_persistent=True,
+        properties=None,
+        producer=1,
+        body=b"body",
+    ):
+        """So many messages of a producer: 1 to the queue, 2 and 3 on topics."""
+        head = encode_head(Head(properties or {}))
         row = ROW.pack(len(head), len(body), ttl_ms, 0, priority, 0, 0, 0)
         pack = memoryview(pack_messages([(row, head, body)] * count))
         first, self.sequence = self.sequence + 1, self.sequence + count
         now_ms = self.world.clock(self.index)
         return self.run(
-            lambda fx: self.engine.send(1, 5, 1, first, count, is_persistent, pack, now_ms, fx)
+            lambda fx: self.engine.send(1, 5, producer, first, count, is_persistent, pack, now_ms, fx)
         )
 
     def consume(self, handle=1, credit=1000, **options):
@@ -126,6 +148,17 @@ class Node:
         request = ConsumerRequest(handle, 1, "queue", QUEUE, credit, **options)
         now_ms = self.world.clock(self.index)
         return self.run(lambda fx: self.engine.open_consumer(1, request, 1, now_ms, fx))
+
+    def subscribe(self, handle=1, topic=TOPIC, credit=1000, **options):
+        """A subscriber with so much credit."""
+        request = ConsumerRequest(handle, 1, "topic", topic, credit, **options)
+        now_ms = self.world.clock(self.index)
+        return self.run(lambda fx: self.engine.open_consumer(1, request, 1, now_ms, fx))
+
+    def leave(self, handle=1):
+        """A consumer or subscriber goes."""
+        now_ms = self.world.clock(self.index)
+        self.run(lambda fx: self.engine.close_consumer(1, handle, now_ms, fx))
 
     @property
     def queue(self):
@@ -178,7 +211,7 @@ class World:
         self.cut.add(frozenset((one, other)))
         for a, b in ((one, other), (other, one)):
             self.wires[a, b] = []
-            self.nodes[a].engine.cluster.down(b, "cut", self.clock(a))
+            self.nodes[a].misses(b)
 
     def link_all(self):
         """Everybody hears everybody."""

@@ -42,6 +42,7 @@ class EngineRig:
             recovery.apply(kind, payload)
         recovery.finish()
         self.run(lambda fx: self.engine.boot(self.now_ms, is_warm, "test", fx))
+        self.booted_at = len(self.log)
         self.engine.open_connection(1, 77, "", "")
         for session, kind in ((1, ""), (2, "transacted")):
             self.engine.open_session(1, session, 2 if session == 1 else 0, kind)

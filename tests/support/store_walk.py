@@ -8,6 +8,7 @@ from field_buffer.errors import HmsError
 from field_buffer.packing import ROW, Head, encode_head, pack_messages
 from hms.engine.effects import Deliver
 from hms.engine.engine import ConsumerRequest, Return
+from hms.engine.plans import Plan
 from tests.support.branch_walk import SESSION, BranchSteps
 
 QUEUES, SUBSCRIPTIONS = ("a", "b", "c"), ("one", "two")
@@ -75,6 +76,7 @@ class Walk(BranchSteps):
                 self.tick,
                 self.leave,
                 self.operate,
+                self.schedule,
             )
         )()
 
@@ -96,7 +98,8 @@ class Walk(BranchSteps):
             head = encode_head(Head({"Color": color} | limit)) if choose.random() < 0.8 else b""
             body = choose.randbytes(choose.choice((1, 7, 100, 3000)))
             ttl_ms = choose.choice((0, 0, 0, 100, 100_000))
-            row = ROW.pack(len(head), len(body), ttl_ms, 0, choose.randrange(10), 0, 0, 0)
+            delay_ms = choose.choice((5, 60, 900)) if choose.random() < 0.1 else 0
+            row = ROW.pack(len(head), len(body), ttl_ms, delay_ms, choose.randrange(10), 0, 0, 0)
             messages.append((row, head, body))
         first = self.sequences[producer]
         if choose.random() < 0.1 and producer < 20:
@@ -108,6 +111,25 @@ class Walk(BranchSteps):
         at = (self.connections, 1, producer, first, count, is_persistent, pack, node.now_ms)
         with contextlib.suppress(TransactionRolledBack):  # its branch is over
             self._run(lambda fx: send(*at, fx))
+
+    def schedule(self):
+        """A message that is sent again and again; or one schedule less."""
+        choose, node = self.random, self.node
+        engine, now_ms = node.engine, node.now_ms
+        name = f"s{choose.randrange(6)}"
+        if choose.random() < 0.3:
+            with contextlib.suppress(HmsError):
+                self._run(
+                    lambda fx: engine.administer("schedule.cancel", {"name": name}, now_ms, fx)
+                )
+            return
+        every_ms, count = choose.choice((100, 1000)), choose.choice((0, 0, 2))
+        options = {"first_ms": now_ms + every_ms, "count_max": count}
+        plan = Plan(name, "queue", "a", "", every_ms, **options)
+        body = choose.randbytes(choose.choice((1, 500)))
+        pack = memoryview(ROW.pack(0, len(body), 0, 0, 4, 0, 0, 0) + body)
+        at = (self.connections, 1, 11, plan, pack, now_ms)
+        self._run(lambda fx: engine.schedule(*at, fx, may_replace=True))
 
     def credit(self):
         handle = self.random.choice(list(self.handles))

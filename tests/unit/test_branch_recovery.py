@@ -2,10 +2,10 @@
 
 import pytest
 
-from field_buffer.catalogue import BranchNotFound, BranchStateWrong
+from field_buffer.catalogue import BranchNotFound, BranchStateWrong, DestinationInUse
 from hms.engine.branches.codes import Code
 from hms.engine.effects import Effects
-from hms.records import RecordType
+from hms.records import Cause, RecordType, decode_ranges
 from tests.support.branch_rig import XA, BranchRig, xid
 
 
@@ -181,3 +181,56 @@ def test_who_asks_again_after_a_crash_hears_the_outcome(rig):
     rig.start()
 
     assert rig.commit(is_one_phase=True, is_again=True) == Code.OK
+
+
+def test_a_queue_to_which_a_branch_sends_cannot_be_deleted(rig):
+    """Its messages would have no place to go to when the branch is committed."""
+    _create(rig)
+    rig.begin()
+    rig.send(59)
+    rig.end()
+    rig.prepare()
+
+    with pytest.raises(DestinationInUse):
+        _administer(rig, "queue.delete")
+    rig.rollback()
+    _administer(rig, "queue.delete")
+
+
+def test_what_is_sent_to_a_queue_that_has_not_outlived_the_node_is_a_dead_letter(rig):
+    """P9: a queue that was made while the node ran ends with it; what a branch sent there does
+    not."""
+    _create(rig, "DYNAMIC")
+    rig.begin()
+    rig.send(59)
+    rig.end()
+    rig.prepare()
+    rig.start()
+
+    assert rig.commit() == Code.OK
+    assert _count(rig, "HMS.DLQ") == 1
+
+
+def _create(rig, life="CREATED"):
+    _administer(rig, "queue.create", life=life)
+    rig.engine.open_producer(1, 59, XA, "queue", "made")
+
+
+def _administer(rig, verb, **arguments):
+    arguments = {"name": "made"} | arguments
+    rig.run(lambda fx: rig.engine.administer(verb, arguments, rig.now_ms, fx))
+
+
+def test_a_cold_boot_takes_from_branches_what_it_takes_from_queues(rig):
+    """F-H2: what the store holds for a destination is deleted, in doubt or not; who decides about
+    the branch still finds it."""
+    _prepared(rig, receipts=2)
+    rig.start(is_warm=False)
+    rig.start()
+
+    assert rig.recover()["xids"] == [xid()]
+    assert rig.commit() == Code.OK
+    assert (_count(rig), _count(rig, "slow")) == (0, 0)
+    causes = [decode_ranges(p).cause for k, p in rig.log if k == RecordType.DISCARDED]
+    assert causes.count(Cause.COLD) == 2
+    assert rig.engine.state.waiting_bytes == 0

@@ -126,11 +126,13 @@ def test_a_wrong_property_is_a_wrong_use(node, run, word):
 def test_options_of_a_send_reach_the_producer(node, run):
     """Each of them changes what the node does with the message."""
     words = ["--priority", "9", "--ttl", "1.5", "--non-persistent", "--count", "3", "--text"]
+    words += ["--delay", "60"]
 
     said = run("send", "topic:NEWS", "x", *words, "--json")
 
     assert node.destination == hms.Topic("NEWS")
-    assert node.options == {"persistent": False, "ttl_s": 1.5, "priority": 9, "retain": False}
+    wanted = {"persistent": False, "ttl_s": 1.5, "priority": 9, "retain": False, "delay_s": 60}
+    assert node.options == wanted
     assert [message.body for message in node.waiting] == ["x", "x", "x"]
     assert len(json.loads(said.output)["message_ids"]) == 3
 

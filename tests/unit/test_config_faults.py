@@ -190,7 +190,6 @@ def test_a_value_of_another_type_is_refused(faults, value):
 @pytest.mark.parametrize(
     "text",
     [
-        "[hms.topic.T]\nGLOBAL = 'Y'",
         "[svrgroup.g]\nHMSNAME = 'hms01'",
         "[svrgroup.g]\nOPENINFO = ''",
         "[user.u]\npassword = 'secret'",

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from field_buffer import FieldBuffer, Short
 from field_buffer.catalogue import (
     BodyKindError,
+    FileUnreadable,
     HmsError,
     IllegalState,
+    InvalidArgument,
     MessageFormatError,
     MessageReadOnly,
-    NotSupported,
     PropertyTypeError,
 )
 from field_buffer.packing import DeliveredRow
@@ -149,10 +150,18 @@ def test_a_value_that_contains_itself_is_refused():
         Message.object(endless)
 
 
-def test_a_file_message_is_refused_in_this_version(tmp_path):
-    """F-F6 is for later; it must say so."""
-    with pytest.raises(NotSupported):
+def test_a_file_message_wants_a_file_and_its_own_way(tmp_path):
+    """F-F6: what is no file is refused at once, and a file does not go in a batch."""
+    with pytest.raises(FileUnreadable):
         Message.file(tmp_path)
+    with pytest.raises(InvalidArgument):
+        Message.file(3)
+    (tmp_path / "a").write_bytes(b"x")
+    message = Message.file(tmp_path / "a", {"Type": "News"})
+    assert message.kind is BodyKind.FILE
+    assert message.file_info is None
+    with pytest.raises(InvalidArgument):
+        message.encode()
 
 
 def test_a_field_buffer_becomes_properties_and_back():

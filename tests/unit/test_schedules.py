@@ -7,6 +7,7 @@ from boot.calendar import CronCalendar
 from field_buffer.catalogue import (
     InvalidSchedule,
     MessageTooLarge,
+    NodeFull,
     ScheduleExists,
     ScheduleLimit,
     ScheduleNotFound,
@@ -59,6 +60,16 @@ class _Rig(EngineRig):
 
     def waiting(self):
         return list(self.engine.state.queues["orders"].line.in_order())
+
+
+def _fill(rig):
+    """Until the node has no room; how many messages that took."""
+    for count in range(100):
+        try:
+            rig.send(body=b"x" * 100, is_persistent=False)
+        except NodeFull:
+            return count
+    raise AssertionError("it has room for ever")
 
 
 def _numbers(messages):
@@ -231,14 +242,15 @@ def test_a_replaced_schedule_ends_when_the_other_begins():
 
 def test_an_occurrence_for_which_there_is_no_room_is_sent_when_there_is():
     """Nothing is lost in silence; a full queue is said."""
-    rig = _Rig(memory_bytes_max=4000)
-    rig.schedule(_plan())
-    rig.send(body=b"x" * 3200, is_persistent=False)
+    rig = _Rig(memory_bytes_max=4000, paging_share=9)
+    rig.schedule(_plan(is_persistent=False), body=b"t" * 150)
+    sent = _fill(rig)
     rig.at(2000)
     assert "HMS-4013" in rig.shown()["beat"]["error"]
-    (message,) = rig.consume(1)
-    rig.acknowledge(1, [message])
+    messages = rig.consume(1)
+    rig.acknowledge(1, messages)
 
+    assert len(messages) == sent
     assert rig.at(2100) == []
     late, *_ = rig.at(3000)
     assert late.head().node["$ScheduledTime"] == 2000

@@ -75,7 +75,7 @@ class Door:
             if item.is_up:
                 cluster.up(item.node, item.life, now_ms, fx)
             else:
-                cluster.down(item.node, item.reason, now_ms)
+                cluster.down(item.node, item.reason, now_ms, fx)
         elif cluster.peers[key.index].life == item[2]:
             try:
                 cluster.heard(key.index, item[0], item[1], now_ms, fx)

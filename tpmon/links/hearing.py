@@ -106,6 +106,8 @@ class Hearing:
             listener.bind(self._settings.address)
         except zmq.ZMQError as fault:
             listener.close(0)
+            if self.guard is not None:
+                self.guard.close()
             what = f"listening for nodes at {self._settings.address}"
             raise InvalidArgument(what=what, detail=str(fault)) from fault
         return listener

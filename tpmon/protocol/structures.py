@@ -18,7 +18,7 @@ from tpmon.protocol.transactions import TransactionRequest
 
 HEADER_BYTES_MAX = 64 * 1024
 """The most bytes of one msgpack header; bodies are opaque and bounded by the frame."""
-INVOKE_BYTES_MAX = HEADER_BYTES_MAX + 4096
+INVOKE_BYTES_MAX = HEADER_BYTES_MAX + 8192
 """The same of a header that carries a message's head among its own fields."""
 
 QUEUE, TOPIC = "queue", "topic"

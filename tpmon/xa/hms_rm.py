@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from field_buffer.catalogue import ConnectionLost, XaError
+from field_buffer.catalogue import XaError
 from field_buffer.errors import HmsError
-from tpmon.asked import OnLoss
+from tpmon.asked import OnLoss, Pending
 from tpmon.asking import Asking
 from tpmon.protocol import transactions as wire
 from tpmon.steps import Steps
@@ -210,12 +210,17 @@ class HmsSteps:
         again: wire.TransactionRequest,
         meaning: dict[int, Coded],
     ) -> Steps[Coded]:
+        pending = Pending(type(first).__name__, OnLoss.FAIL)
+        self._connection.link.request(first, pending)
         try:
-            reply = yield from self._connection.asking(first, on_loss=OnLoss.FAIL)
-        except ConnectionLost:
+            yield from self._connection.answer_to(pending)
+        except HmsError:
+            if pending.is_answered or not pending.is_done:  # refused, or too late
+                raise
             reply = yield from self._connection.asking(again)
             code = int(reply["code"])
             return meaning.get(code, (code, str(reply["reason"])))
+        reply = pending.value()
         return int(reply["code"]), str(reply["reason"])
 
     def _guarded(self, steps: Steps[Coded]) -> Steps[int]:

@@ -13,9 +13,6 @@ from typing import NamedTuple
 from field_buffer.catalogue import ResourceUnavailable
 from tpmon.xa.constants import XA_OK, code_name
 from tpmon.xa.kit import DatabaseResource, Driver
-from tpmon.xa.mariadb import MariaDB
-from tpmon.xa.postgresql import PostgreSQL
-from tpmon.xa.sqlite import SQLite
 
 __all__ = ["KINDS", "Definition", "close_resources", "make_resource", "open_resource"]
 
@@ -67,13 +64,20 @@ def make_resource(definition: Definition) -> DatabaseResource:
 
 
 def _driver(definition: Definition) -> Driver:
+    """That of its kind; each is imported only by who has such a database."""
     name, kind, where, reference = definition
     password = _secret(name, reference) if reference else None
     if kind == "postgresql":
+        from tpmon.xa.postgresql import PostgreSQL  # noqa: PLC0415
+
         return PostgreSQL(name, where, password)
     if kind == "mariadb":
+        from tpmon.xa.mariadb import MariaDB  # noqa: PLC0415
+
         return MariaDB(name, where, password)
     if kind == "sqlite":
+        from tpmon.xa.sqlite import SQLite  # noqa: PLC0415
+
         return SQLite(name, where.removeprefix("sqlite:"))
     raise ResourceUnavailable(resource=name, reason=f"its kind {kind!r} is not known here")
 

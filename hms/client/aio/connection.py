@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from field_buffer.errors import HmsError
 from hms.client.aio.session import Session
-from hms.client.destinations import Destination, parse_destination
+from hms.client.destinations import Destination, parse_destination, watched_name
 from hms.client.opening import new_session
 from hms.client.schedules import Schedule, schedule_of
 from hms.constants import AckMode
@@ -46,7 +46,7 @@ class Connection(AsyncConnection):
         """Have the event listener told whether there is a consumer at a destination: now, and
         whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
-        await self.run(self.watching(destination.kind, destination.name))
+        await self.run(self.watching(destination.kind, watched_name(destination)))
 
     async def schedules(
         self, kind: str = "", destination: str = "", limit: int = 1000

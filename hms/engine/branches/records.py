@@ -9,6 +9,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.numbering import ProducerMemory
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.sessions import Connection, PendingBatch, Producer, Session
+from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 from hms.engine.transactions import by_place
 from hms.records import (
@@ -42,6 +43,8 @@ class Outcome(enum.IntEnum):
 def stand_in(state: State, producer: Producer) -> Producer:
     """Who sent what a branch held, when the producer itself may be gone; ready to publish."""
     client_uid, destination = producer.session.connection.uid, producer.destination
+    if isinstance(destination, Queue) and destination.control.is_gone:
+        destination = state.queues[DEAD_LETTER_QUEUE]  # not lost in silence (P9)
     made = _producer(client_uid, producer.handle, destination, producer.topic)
     if isinstance(destination, Topic):
         made.node = state.space.tree.node(producer.topic, state.now_ms, is_known=True)
@@ -143,9 +146,7 @@ class RecoveredBranches:
 
     def _batch(self, described: PreparedBatch, pack: memoryview) -> PendingBatch:
         state = self._state
-        place = state.places.get(described.destination)
-        destination = place if isinstance(place, Queue) else None
-        found = destination or state.space.numbered(described.destination)
+        found = self._destination(described)
         producer = _producer(described.client_uid, described.producer, found, described.topic)
         state.ids.recovered(described.first_message_id + described.count)
         return PendingBatch(
@@ -156,6 +157,14 @@ class RecoveredBranches:
             is_persistent=True,
             pack=memoryview(bytes(pack)),
         )
+
+    def _destination(self, described: PreparedBatch) -> Queue | Topic:
+        """Where it was sent to; a queue that has not outlived the node is replaced by the one that
+        keeps what nobody else does."""
+        if described.topic:
+            return self._state.space.numbered(described.destination)
+        place = self._state.places.get(described.destination)
+        return place if isinstance(place, Queue) else self._state.queues[DEAD_LETTER_QUEUE]
 
     def _ended(self, payload: Payload, _position: int) -> None:
         content = decode_ended(payload)

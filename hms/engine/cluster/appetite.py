@@ -7,10 +7,11 @@ next word. Consumers here go first, then a buffer for them is kept; only what is
 from collections.abc import Iterable
 from itertools import islice
 
-from hms.engine.cluster.giving import offer, room_for
+from hms.engine.cluster.giving import CHUNK_BYTES, offer, room_for
 from hms.engine.cluster.peers import Peer, Wanted
 from hms.engine.cluster.planning import Figures, surplus_of
 from hms.engine.cluster.settings import GlobalQueue
+from hms.engine.cluster.words import MESSAGES_PER_OFFER_MAX
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage, selector_view
@@ -64,6 +65,20 @@ def take(state: State, queue: Queue, count: int, fx: Effects) -> list[StoredMess
     expired: list[StoredMessage] = []
     while len(taken) < count and queue.line.waiting_count:
         some = queue.line.take(count - len(taken), BYTES_MAX, state.now_ms, expired)
+        taken += some
+    discard(state, queue, expired, Cause.EXPIRED, fx)
+    return taken
+
+
+def take_chunk(state: State, queue: Queue, fx: Effects) -> list[StoredMessage]:
+    """What one offer carries leaves the front of the line."""
+    taken: list[StoredMessage] = []
+    expired: list[StoredMessage] = []
+    room = CHUNK_BYTES // 2
+    while len(taken) < MESSAGES_PER_OFFER_MAX and room > 0 and queue.line.waiting_count:
+        count = MESSAGES_PER_OFFER_MAX - len(taken)
+        some = queue.line.take(count, room, state.now_ms, expired)
+        room -= sum(m.length for m in some)
         taken += some
     discard(state, queue, expired, Cause.EXPIRED, fx)
     return taken

@@ -18,12 +18,13 @@ from field_buffer.errors import FieldValue, HmsError
 from field_buffer.packing import ROW
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.cluster.moves import DECIDED_MAX
+from hms.engine.cluster.relaying import give_out, relay_name, topic_of
 from hms.engine.cluster.words import Answer, Moving, Offer
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects, ToNode
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.paging import page_out_new
-from hms.engine.places import Queue
+from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
 from hms.records import Arrived, Placement, Record, Sent, arrived, group, sent
 
@@ -49,16 +50,19 @@ def arrive(
     fault = _why_not(state, said)
     if fault is not None:
         _refuse(state, source, store, said, fault, fx)
+    elif said.queue == relay_name(state.settings.node_index):
+        _publish(state, source, store, said, payloads, fx)
     else:
         _take(state, source, store, said, payloads, fx)
 
 
 def _why_not(state: State, said: Offer) -> HmsError | None:
     """Why the messages cannot be taken; None when they can."""
+    is_relay = said.queue == relay_name(state.settings.node_index)
     queue = state.queues.get(said.queue)
-    if queue is None or not state.is_global(said.queue):
+    if not is_relay and (queue is None or not state.is_global(said.queue)):
         return DestinationNotFound(kind="global queue", destination=said.queue)
-    if state.moves.is_closed:
+    if state.moves.is_closed and not is_relay:
         return NodeStopping()
     limit = state.settings.message_bytes_max
     sizes = [one.head_bytes + one.body_bytes for one in said.messages]
@@ -68,7 +72,7 @@ def _why_not(state: State, said: Offer) -> HmsError | None:
         state.check_memory(sum(sizes) + OVERHEAD_BYTES * len(sizes))
     except HmsError as fault:
         return fault
-    return why_full(queue, len(sizes), sum(sizes))
+    return None if is_relay or queue is None else why_full(queue, len(sizes), sum(sizes))
 
 
 def why_full(queue: Queue, count: int, size: int) -> HmsError | None:
@@ -120,11 +124,49 @@ def _take(
         returned=returned,
     )
     persistent = [m for m in messages if m.is_persistent]
-    runs = [_sent(state, queue, run) for run in _runs(persistent)]
+    everywhere = [Placement(queue.number, b"")]
+    hold(persistent, queue.number)
+    runs = [_sent(state, queue.number, run, everywhere) for run in _runs(persistent)]
     fx.records.append(group(0, 0, 0, state.now_ms, [*runs, arrived(content)]))
     fx.out.append(ToNode(source, Answer(said.number, is_accepted=True)))
     dispatch(state, queue, fx)
     page_out_new(state, persistent, [queue])
+
+
+def _publish(
+    state: State, source: int, store: int, said: Offer, payloads: Sequence[bytes], fx: Effects
+) -> None:
+    """Publications for the subscribers here."""
+    messages = _messages(state, said.messages, payloads)
+    records: list[Record] = []
+    touched: list[Queue | Subscription] = []
+    for topic, run in _by_topic(messages):
+        placements, places = give_out(state, topic, run)
+        touched += places
+        if placements:
+            records.append(_sent(state, state.space.nearest_number(topic), run, placements))
+    _decide(state, source, store, said, is_accepted=True)
+    content = Arrived(source, store, said.number, is_accepted=True, at_ms=state.now_ms)
+    fx.records.append(group(0, 0, 0, state.now_ms, [*records, arrived(content)]))
+    fx.out.append(ToNode(source, Answer(said.number, is_accepted=True)))
+    for place in touched:
+        dispatch(state, place, fx)
+
+
+def _by_topic(messages: Sequence[StoredMessage]) -> Iterator[tuple[str, list[StoredMessage]]]:
+    """Messages that one record can tell of, on one topic and kept in one way."""
+    run: list[StoredMessage] = []
+    topic = ""
+    for message in messages:
+        own = topic_of(message)
+        is_alike = bool(run) and message.is_persistent == run[-1].is_persistent
+        if run and not (is_alike and own == topic and _follows(run[-1], message)):
+            yield topic, run
+            run = []
+        topic = own
+        run.append(message)
+    if run:
+        yield topic, run
 
 
 def _decide(state: State, source: int, store: int, said: Offer, *, is_accepted: bool) -> None:
@@ -179,12 +221,16 @@ def _follows(last: StoredMessage, message: StoredMessage) -> bool:
     return is_next and message.timestamp_ms == last.timestamp_ms
 
 
-def _sent(state: State, queue: Queue, run: list[StoredMessage]) -> Record:
-    hold(run, queue.number)
-    landing = state.blocks.add(run, offsets_of(run, ROW.size * len(run)))
+def _sent(
+    state: State, number: int, run: Sequence[StoredMessage], placements: list[Placement]
+) -> Record:
+    """The record of messages that are held where the placements say."""
+    offsets = offsets_of(run, ROW.size * len(run))
+    held = [(m, at) for m, at in zip(run, offsets, strict=True) if m.holders]
+    landing = state.blocks.add([m for m, _ in held], [at for _, at in held])
     first = run[0]
     head = Sent(
-        queue.number,
+        number,
         first.id,
         first.timestamp_ms,
         0,
@@ -192,7 +238,7 @@ def _sent(state: State, queue: Queue, run: list[StoredMessage]) -> Record:
         0,
         len(run),
         is_forwarded=True,
-        placements=[Placement(queue.number, b"")],
+        placements=placements,
         pack=memoryview(b"".join([*map(_row, run), *[m.payload for m in run]])),
         first_seq=first.seq,
     )

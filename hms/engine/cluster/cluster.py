@@ -11,15 +11,16 @@ from typing import Any
 
 from field_buffer.catalogue import ProtocolError
 from hms.engine.cluster import planning
-from hms.engine.cluster.appetite import give, serve, take, take_last
+from hms.engine.cluster.appetite import give, serve, take, take_chunk, take_last
 from hms.engine.cluster.arriving import arrive
 from hms.engine.cluster.giving import accepted, room_for, say, taken_back
 from hms.engine.cluster.gossip import Gossiping
 from hms.engine.cluster.members import Life
 from hms.engine.cluster.peers import Asked, Peer
 from hms.engine.cluster.planning import Figures
+from hms.engine.cluster.relaying import gone, interested, relay_name, wishes
 from hms.engine.cluster.settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.words import Answer, Ask, Gossip, Offer, Word
+from hms.engine.cluster.words import Answer, Ask, Gossip, Interest, Offer, Wish, Word
 from hms.engine.effects import Effects, ToNode
 from hms.engine.places import Queue
 from hms.engine.state import State
@@ -38,14 +39,20 @@ class Cluster:
         self.is_drained = False
         self.describe_links: Callable[[], Mapping[str, Any]] = dict
         """What the links tell for the status."""
+        self._version = -1
+        self._wishes: list[Wish] = []
         self._gossip = Gossiping(settings.interval_ms)
 
     def attach(self) -> None:
-        """After boot: global queues tell of what happens to them."""
+        """After boot: global queues and relays tell of what happens to them."""
         for name in self._state.global_queues:
             queue = self._state.queues.get(name)
             if queue is not None:
                 queue.feed = self._feeder(queue)
+        for peer in self.peers.values():
+            relay = self._state.queues.get(relay_name(peer.index))
+            if relay is not None:
+                relay.feed = self._relayer(peer, relay)
 
     # nodes that come and go
 
@@ -66,10 +73,13 @@ class Cluster:
                 say(state, made, fx)
         peer, is_drained = self.peers[index], self.is_drained
         self._gossip.tell_all(self._queues(), peer, fx, is_drained=is_drained)
+        self._say(index, Interest(wishes(state)), fx)
+        self._relay(peer, fx)
 
-    def down(self, index: int, reason: str, now_ms: int) -> None:
+    def down(self, index: int, reason: str, now_ms: int, fx: Effects) -> None:
         """A node is gone; what is offered to it waits for it."""
         self._state.at(now_ms)
+        gone(self._state, index, fx)
         self.peers[index].forget()
         self.peers[index].last_error = reason
 
@@ -89,6 +99,10 @@ class Cluster:
                 self._ask(queue, fx)
         elif isinstance(word, Ask):
             self._asked(peer, word, fx)
+        elif isinstance(word, Interest):
+            relay = interested(self._state, index, word, fx)
+            if relay is not None:
+                relay.feed = self._relayer(peer, relay)
         elif isinstance(word, Offer):
             self._offered(peer, word, payloads, fx)
         else:
@@ -109,7 +123,9 @@ class Cluster:
         is_new = any(isinstance(a, Answer) and a.is_accepted and not a.reason for a in answers)
         peer.last_offer = max(peer.last_offer, word.number)
         queue = self._state.queues.get(word.queue)
-        if is_new and queue is not None:
+        if is_new and (queue is None or not self._state.is_global(word.queue)):
+            peer.tally.moved_in += len(word.messages)
+        elif is_new and queue is not None:
             count = len(word.messages)
             peer.tally.moved_in += count
             if word.queue in peer.asked:
@@ -132,7 +148,7 @@ class Cluster:
             peer.wanted.pop(made.place.name, None)
             peer.pause_ms[made.place.name] = self._state.now_ms + self._settings.interval_ms
             taken_back(self._state, made, fx)
-        self._serve(made.place, fx)
+        self._resume(peer, made.place, fx)
 
     # time
 
@@ -145,6 +161,9 @@ class Cluster:
             self._gossip.measure(queues, self._state.now_ms)
             self._gossip.tell(queues, self._up(), fx, is_drained=self.is_drained)
             self._say_again(fx)
+        self._tell_wishes(fx)
+        for peer in self._up():
+            self._relay(peer, fx)
         for queue in self._queues():
             self._serve(queue, fx)
             self._ask(queue, fx)
@@ -232,6 +251,44 @@ class Cluster:
         now_ms = self._state.now_ms
         told = {p.index: p.figures_now(queue.name, now_ms) for p in self._up()}
         return {index: figures for index, figures in told.items() if figures is not None}
+
+    # publications for other nodes
+
+    def _relayer(self, peer: Peer, relay: Queue) -> Callable[[Effects], None]:
+        def feed(fx: Effects) -> None:
+            if relay.line.waiting_count:
+                self._relay(peer, fx)
+
+        return feed
+
+    def _relay(self, peer: Peer, fx: Effects) -> None:
+        """One offer after the other, so that no refusal changes the order."""
+        name = relay_name(peer.index)
+        relay, offers = self._state.queues.get(name), self._state.moves.peer(peer.index).offers
+        is_paused = peer.pause_ms.get(name, 0) > self._state.now_ms
+        if relay is None or not relay.line.waiting_count or not peer.is_up or is_paused:
+            return
+        if not any(made.place is relay for made in offers.values()):
+            give(self._state, peer, relay, take_chunk(self._state, relay, fx), fx)
+
+    def _tell_wishes(self, fx: Effects) -> None:
+        """Subscribers came or went."""
+        version = self._state.space.version
+        if version == self._version:
+            return
+        self._version = version
+        said = wishes(self._state) if self._state.global_topics else []
+        if said != self._wishes:
+            self._wishes = said
+            for peer in self._up():
+                self._say(peer.index, Interest(said), fx)
+
+    def _resume(self, peer: Peer, place: Queue, fx: Effects) -> None:
+        """An offer was answered: the next one may go."""
+        if self._state.is_global(place.name):
+            self._serve(place, fx)
+        else:
+            self._relay(peer, fx)
 
     # small things
 

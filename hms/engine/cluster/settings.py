@@ -37,3 +37,5 @@ class ClusterSettings:
     interval_ms: int = 5000
     """GQINT: how often nodes tell one another of their queues."""
     queues: tuple[GlobalQueue, ...] = field(default=())
+    topics: tuple[str, ...] = field(default=())
+    """Topic objects whose publications go to subscribers at all nodes."""

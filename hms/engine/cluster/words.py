@@ -84,6 +84,21 @@ class Offer(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     messages: Sequence[Moving]
 
 
+class Wish(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """What a subscriber of the node that speaks wants. is_durable: it is to be kept for it."""
+
+    pattern: Annotated[str, msgspec.Meta(max_length=20_000)]
+    scheme: _Name
+    is_durable: bool
+    selector: Annotated[str, msgspec.Meta(max_length=65_536)] = ""
+
+
+class Interest(msgspec.Struct, frozen=True, array_like=True, tag="i"):
+    """All that subscribers of the node want of global topics; it replaces what was told before."""
+
+    wishes: Sequence[Wish] = ()
+
+
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     """What became of an offer; recorded before it is said."""
 
@@ -92,7 +107,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     reason: str = ""
 
 
-Word = Gossip | Ask | Offer | Answer
+Word = Gossip | Ask | Offer | Answer | Interest
 _decode = msgspec.msgpack.Decoder(Word).decode
 
 

@@ -1,0 +1,130 @@
+"""An archive that is killed again and again: nothing lost, nothing twice, resumed by one command.
+
+    python -m bench.spark_kills [--kills N] [--seed N] [--folder DIR]
+
+A log grows while `hms history archive` runs over it and is killed, with its JVM, after a random
+time, at the latest a little after an undisturbed run would end. At last it runs to its end, and the
+archive is compared with the log, row by row. What is archived is let go from time to time, as a
+node with a short history would.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from bench.spark_day import START_MS, append_batches, open_journal
+from hms.history import archived_until
+from hms.history.archive_mark import read_mark
+from hms.history.archive_place import LocalPlace
+from hms.history.manifest import load_manifest
+from hms.history.scan import plan, read_part
+from hms.history.scope import Scope
+from hms.history.segments import sealed
+
+SEGMENT_BYTES = 1 << 20
+BATCHES_EACH = 120
+"""Of 128 messages, so many are written before each run: a few segments."""
+
+
+def main() -> None:
+    """Kill, write, kill …, then compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="hms-kills-"))
+    print(f"seed {options.seed}", flush=True)
+    try:
+        _run(folder, options.kills, random.Random(options.seed))
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder)
+
+
+def _run(folder: Path, kills: int, rng: random.Random) -> None:
+    store, where = folder / "store", folder / "archive"
+    journal = open_journal(store, SEGMENT_BYTES)
+    written: dict[int, tuple[str, str]] = {}
+    whole = 0.0
+    for number in range(kills + 2):
+        append_batches(journal, number * BATCHES_EACH, BATCHES_EACH, START_MS)
+        _remember(store, written)
+        is_whole = number in {0, kills + 1}
+        took, code = _archive(store, where, None if is_whole else whole * rng.uniform(0.2, 1.1))
+        whole = whole or took
+        _let_go(store)
+        mark = read_mark(store)
+        print(
+            f"{number + 1:3} {took:5.1f} s exit {code}: {mark.until_offset if mark else 0}",
+            flush=True,
+        )
+    journal.close()
+    _compare(where, written, archived_until(store))
+
+
+def _archive(store: Path, where: Path, kill_after_s: float | None) -> tuple[float, int]:
+    began = time.monotonic()
+    command = [sys.executable, "-m", "boot", "history", "archive"]
+    process = subprocess.Popen(
+        [*command, "--path", str(store), "--where", str(where)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        process.wait(kill_after_s)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return time.monotonic() - began, process.returncode
+
+
+def _remember(store: Path, written: dict[int, tuple[str, str]]) -> None:
+    scope = Scope(archive="none", first_offset=max(written, default=0), fails_on_loss=False)
+    for part in plan(store, scope):
+        for batch in read_part(part, scope, ()):
+            written.update((e.offset, (e.event, e.message_id)) for e in batch)
+
+
+def _let_go(store: Path) -> None:
+    """As the node does with what the mark says."""
+    mark = read_mark(store)
+    for segment in sealed(store):
+        if mark is not None and segment.number < mark.until_segment:
+            Path(segment.file).unlink()
+
+
+def _compare(where: Path, written: dict[int, tuple[str, str]], until: int) -> None:
+    seen: dict[int, tuple[str, str]] = {}
+    doubled = 0
+    for part in plan(where, Scope()):
+        for batch in read_part(part, Scope(), ()):
+            doubled += sum(event.offset in seen for event in batch)
+            seen.update((e.offset, (e.event, e.message_id)) for e in batch)
+    wanted = {offset: told for offset, told in written.items() if offset < until}
+    place = LocalPlace(str(where), where)
+    manifest = load_manifest(place)
+    assert manifest is not None
+    left = set(place.files("data")) - {file.name for file in manifest.files}
+    left -= {name for name, _ in manifest.dropped}
+    named = f"{len(left)} files that nobody names"
+    lost = sum(offset not in seen for offset in wanted)
+    differ = sum(seen.get(offset, told) != told for offset, told in wanted.items())
+    print(f"{len(wanted):,} rows below offset {until} were to be archived:")
+    print(f"{lost} lost, {doubled} twice, {differ} differ, {len(seen) - len(wanted)} more; {named}")
+    if lost or doubled or differ or len(seen) != len(wanted) or left:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Relaying: publications on global topics go once to each node where somebody subscribes (F-J3).
+
+Theory of operation. Nodes tell one another what their subscribers want: patterns, selectors, and
+whether a subscription is durable. At the other nodes each of these is a *proxy*: a subscription
+that delivers into the *relay*, a queue of the system's own with what has to go to that node. So
+what nobody wants there does not travel; what several want goes once; and what a durable subscriber
+wants is kept in the log until its node has it, however long that is away. Proxies of durable
+subscriptions are in the log too, so a node that boots while another one is down still keeps for
+it; the others end with the link. From the relay publications go over as messages of a queue do
+(moves.py), one offer after the other, so that their order stays. The node that gets one gives it to
+its own subscribers and to no other node: that is why nothing can go in circles.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from field_buffer.errors import HmsError
+from field_buffer.packing import NODE_TOPIC
+from hms.engine.blocks import hold
+from hms.engine.cluster.words import Interest, Wish
+from hms.engine.dispatch import discard
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage
+from hms.engine.places import PROXY_PREFIX as PROXY
+from hms.engine.places import Queue, Subscription
+from hms.engine.state import State
+from hms.engine.topics import Scheme
+from hms.records import Cause, Definition, Placement, defined, undefined
+
+RELAY = "HMS.TO."
+WISHES_MAX = 5000
+EVERYTHING = Wish("#", Scheme.TOPIC.value, is_durable=False)
+EVERYTHING_DURABLE = Wish("#", Scheme.TOPIC.value, is_durable=True)
+
+
+def relay_name(index: int) -> str:
+    """The queue with what has to go to a node."""
+    return f"{RELAY}{index}"
+
+
+def wishes(state: State) -> list[Wish]:
+    """What subscribers here want of global topics; so many that they do not fit are told as one
+    that wants everything: more travels then, but nothing is missed."""
+    found = {
+        _wish(one)
+        for one in state.space.subscriptions.values()
+        if not one.is_proxy and _concerns(state, one)
+    }
+    if len(found) <= WISHES_MAX:
+        return sorted(found)
+    return [EVERYTHING, EVERYTHING_DURABLE]
+
+
+def _concerns(state: State, one: Subscription) -> bool:
+    return one.pattern.is_wildcard or state.is_global_topic(one.pattern.topic)
+
+
+def _wish(one: Subscription) -> Wish:
+    selector = one.selector.text if one.selector is not None else ""
+    is_kept = one.is_durable or one.queue is not None
+    return Wish(one.pattern.text, one.pattern.scheme.value, is_kept, selector)
+
+
+def proxies(state: State, index: int) -> list[Subscription]:
+    """The subscriptions here that stand for those of a node."""
+    name = f"{PROXY}{index}"
+    return [s for s in state.space.subscriptions.values() if s.is_proxy and s.name.startswith(name)]
+
+
+def interested(state: State, index: int, said: Interest, fx: Effects) -> Queue | None:
+    """A node tells what its subscribers want now; its relay, if it has one."""
+    wanted = {_name(index, wish): wish for wish in said.wishes}
+    for proxy in proxies(state, index):
+        if wanted.pop(proxy.name, None) is None:
+            _end(state, proxy, fx)
+    if not wanted:
+        return state.queues.get(relay_name(index))
+    relay = _relay(state, index, fx)
+    for name, wish in sorted(wanted.items()):
+        _begin(state, relay, name, wish, fx)
+    return relay
+
+
+def gone(state: State, index: int, fx: Effects) -> None:
+    """A node failed: only what durable subscribers want is kept for it."""
+    for proxy in proxies(state, index):
+        if not proxy.is_durable:
+            _end(state, proxy, fx)
+
+
+def forget_strangers(state: State, known: Iterable[int], fx: Effects) -> None:
+    """At boot: nothing is kept for nodes that are not in the configuration any more."""
+    names = tuple(f"{PROXY}{index}:" for index in known)
+    for proxy in [s for s in state.space.subscriptions.values() if s.is_proxy]:
+        if not proxy.name.startswith(names):
+            _end(state, proxy, fx)
+    relays = {relay_name(index) for index in known}
+    for queue in [q for q in state.queues.values() if q.name.startswith(RELAY)]:
+        if queue.name not in relays:
+            waiting = queue.line.everything()
+            for message in waiting:
+                queue.line.remove(message)
+            discard(state, queue, waiting, Cause.UNSUBSCRIBED, fx)
+
+
+def _name(index: int, wish: Wish) -> str:
+    kind = "kept" if wish.is_durable else "passing"
+    return f"{PROXY}{index}:{kind}:{wish.selector}"[:1024] + f":{wish.scheme}:{wish.pattern}"
+
+
+def _relay(state: State, index: int, fx: Effects) -> Queue:
+    name = relay_name(index)
+    if name not in state.queues:
+        definition = Definition(state.take_number(), "queue", name)
+        state.define(definition)
+        state.queues[name].redelivery_limit = -1
+        fx.records.append(defined(definition))
+    return state.queues[name]
+
+
+def _begin(state: State, relay: Queue, name: str, wish: Wish, fx: Effects) -> None:
+    """A proxy begins; one whose pattern or selector this node does not understand does not."""
+    try:
+        topic, pattern = state.space.wanted("", wish.pattern, wish.scheme)
+    except HmsError:
+        return  # no topic here is meant by it
+    definition = Definition(
+        state.take_number() if wish.is_durable else 0,
+        "subscription",
+        name,
+        topic.number,
+        wish.selector,
+        topic_string=pattern.text,
+        scheme=wish.scheme,
+        queue=relay.number,
+    )
+    if wish.is_durable:
+        state.define(definition)
+        fx.records.append(defined(definition))
+    else:
+        made = Subscription(topic, definition, is_durable=False, queue=relay)
+        state.space.add(made, state.now_ms)
+
+
+def _end(state: State, proxy: Subscription, fx: Effects) -> None:
+    if proxy.is_durable:
+        state.undefine(proxy)
+        fx.records.append(undefined(proxy.number))
+    else:
+        state.space.remove(proxy, state.now_ms)
+
+
+# at the node that gets them
+
+
+def topic_of(message: StoredMessage) -> str:
+    """On which topic it was published."""
+    found = message.head().node.get(NODE_TOPIC, "")
+    return found if isinstance(found, str) else ""
+
+
+def give_out(
+    state: State, topic: str, messages: list[StoredMessage]
+) -> tuple[list[Placement], list[Queue | Subscription]]:
+    """Publications of another node, all on one topic, to the subscribers here: where the log has
+    them then, and the places to dispatch. Two that deliver into one queue get it once."""
+    if not state.is_global_topic(topic):
+        return [], []
+    placements: list[Placement] = []
+    touched: dict[int, Queue | Subscription] = {}
+    for subscription, chosen in state.space.audience(topic, state.now_ms).choose(messages):
+        place = subscription.queue or subscription
+        if subscription.is_proxy or not chosen or id(place) in touched:
+            continue
+        touched[id(place)] = place
+        before = place.line.size_bytes
+        place.line.add(chosen)
+        state.waiting_bytes += place.line.size_bytes - before
+        if isinstance(place, Queue):
+            place.offer(chosen)
+        if place.is_durable and messages[0].is_persistent:
+            hold(chosen, place.number)
+            placements.append(Placement(place.number, _bitmap(messages, chosen)))
+    return placements, list(touched.values())
+
+
+def _bitmap(messages: Sequence[StoredMessage], chosen: Sequence[StoredMessage]) -> bytes:
+    if len(chosen) == len(messages):
+        return b""
+    ids = {m.id for m in chosen}
+    value = sum(1 << i for i, m in enumerate(messages) if m.id in ids)
+    return value.to_bytes((len(messages) + 7) // 8, "little")

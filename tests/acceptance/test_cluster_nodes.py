@@ -1,0 +1,117 @@
+"""Three real nodes with a global queue: shared, killed, paused, drained, looked at."""
+
+import json
+import os
+import threading
+import time
+
+import pytest
+from global_queue_rig import CONFIG, CONNECT, QUEUE, Load, await_up, hms_command, left
+
+import hms
+from hms.testing import node
+
+ROUNDS = int(os.environ.get("HMS_CLUSTER_KILLS", "1"))
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Three nodes that hear one another."""
+    with node(store=tmp_path / "store", config=CONFIG, nodes=3) as first:
+        await_up(first)
+        yield first
+
+
+def send(one, count):
+    """Confirmed messages at a node."""
+    with hms.connect(one.address, **CONNECT) as conn, conn.session() as session:
+        session.producer(QUEUE).send_many([hms.Message(b"%d" % i) for i in range(count)])
+
+
+def test_a_consumer_gets_what_was_sent_to_other_nodes(cluster):
+    """F-J1: whoever is connected where, it is one queue."""
+    send(cluster.nodes[0], 100)
+    send(cluster.nodes[2], 100)
+    with hms.connect(cluster.nodes[1].address) as conn, conn.session() as session:
+        consumer = session.consumer(QUEUE)
+        got = [consumer.receive(timeout_s=30) for _ in range(200)]
+
+    assert sorted(m.body for m in got) == sorted([b"%d" % i for i in range(100)] * 2)
+    assert len({m.message_id for m in got}) == 200
+    assert {m.message_id[:2] for m in got} == {"01", "03"}
+
+
+def test_nothing_is_lost_or_doubled_when_each_node_is_killed_in_turn(cluster):
+    """C04, C05: kill -9 under load on each side of the moves."""
+    load = Load()
+    load.produce(cluster.nodes[0].address, "a")
+    load.produce(cluster.nodes[1].address, "b")
+    load.consume(cluster.nodes[1].address)
+    load.consume(cluster.nodes[2].address)
+    for _ in range(ROUNDS):
+        for one in cluster.nodes:
+            seen = len(load.confirmed)
+            until = time.monotonic() + 60
+            while len(load.confirmed) < seen + 200:
+                assert time.monotonic() < until
+                assert not load.faults, load.faults
+                threading.Event().wait(0.05)
+            one.kill()
+            one.boot(warm=True)
+    load.finish(cluster)
+
+    lost = set(load.confirmed) - set(load.taken) - load.doubtful
+    doubled = [body for body, count in load.taken.items() if count > 1 and body not in load.doubtful]
+    assert not lost
+    assert not doubled
+    assert set(load.taken) | load.doubtful <= set(load.confirmed)
+
+
+def test_a_paused_node_is_failed_and_takes_part_again_when_it_goes_on(cluster):
+    """C03: what it had under way is neither lost nor served twice."""
+    send(cluster.nodes[0], 500)
+    load = Load()
+    load.consume(cluster.nodes[1].address)
+    cluster.nodes[2].pause()
+    await_silence(cluster, "node3")
+    cluster.nodes[2].resume()
+    await_up(cluster)
+    load.finish(cluster)
+
+    assert sum(load.taken.values()) == 500
+
+
+def await_silence(cluster, name):
+    """Until the first node has failed that one."""
+    until = time.monotonic() + 60
+    with hms.connect(cluster.address) as conn:
+        while True:
+            members = conn.administer("cluster.status")["members"]
+            if not next(one for one in members if one["node"] == name)["is_up"]:
+                return
+            assert time.monotonic() < until
+            threading.Event().wait(0.05)
+
+
+def test_a_node_is_drained_from_the_command_line_and_its_status_shown(cluster):
+    """Maintenance must not need a program."""
+    send(cluster.nodes[0], 300)
+    config = ["--config", str(cluster.config_file)]
+
+    drained = hms_command("cluster", "drain", "node1", *config, "--json")
+    status = hms_command("cluster", "status", *config, "--json")
+    table = hms_command("cluster", "status", *config)
+
+    assert drained.returncode == 0, drained.stderr
+    assert json.loads(drained.stdout) == {"is_drained": True, "left": 0}
+    assert left(cluster.nodes[1]) + left(cluster.nodes[2]) == 300
+    assert json.loads(status.stdout)["is_drained"] is True
+    assert "node2" in table.stdout
+    again = hms_command("cluster", "drain", "node1", "--off", *config)
+    assert again.returncode == 0
+
+
+def test_a_node_alone_says_that_it_is_in_no_cluster(hms_node):
+    """An answer that looks like an empty cluster would be wrong."""
+    with hms.connect(hms_node.address) as conn, pytest.raises(hms.HmsError, match="no cluster"):
+        conn.administer("cluster.status")
