@@ -1,11 +1,11 @@
-"""W10, clusters of 3, 10 and 100 nodes in a simulation: the real engines, a simulated net and clock.
+"""W10, clusters of 3, 10 and 100 nodes, simulated: the real engines, a simulated net and clock.
 
     python -m bench.cluster [--nodes 3 10 100] [--plot clustering.svg] [--json FILE]
 
 Two loads. "balance": everything arrives at one node, nobody consumes; how long until no queue is a
 quarter above the mean. "uneven": a fifth of the nodes produces, the first of them as much as all
-others, another third consumes as fast as it gets; what is moved for each message delivered, and
-what the nodes tell one another meanwhile.
+others, a third consumes with buffers of 50, and every 15 s another third; what is moved for each
+message delivered, and what the nodes tell one another meanwhile.
 """
 
 import argparse
@@ -34,6 +34,7 @@ ENVELOPE_BYTES = 44
 MESSAGES_PER_NODE = 200
 BALANCE_S_MAX = 120
 UNEVEN_S = 60
+SHIFT_MS = 15_000
 RATE = 20
 """Messages that arrive in a step at all producers but the first together, and at that one."""
 BODY = b"x" * 256
@@ -57,7 +58,7 @@ class Node:
         self.run(lambda fx: self.engine.boot(world.now_ms, None, "bench", fx))
         self.engine.open_connection(1, index, "", "")
         self.engine.open_session(1, 1, 3, "")
-        self.run(lambda fx: self._open(fx))
+        self.run(self._open)
 
     def _open(self, _: Effects) -> None:
         self.engine.open_producer(1, 1, 1, "queue", QUEUE)
@@ -80,14 +81,18 @@ class Node:
         row = ROW.pack(0, len(BODY), 0, 0, 4, 0, 0, 0)
         pack = memoryview(pack_messages([(row, b"", BODY)] * count))
         first, self.sequence = self.sequence + 1, self.sequence + count
-        now_ms = self.world.now_ms
-        self.run(lambda fx: self.engine.send(1, 0, 1, first, count, True, pack, now_ms, fx))
+        now_ms, is_kept = self.world.now_ms, True
+        self.run(lambda fx: self.engine.send(1, 0, 1, first, count, is_kept, pack, now_ms, fx))
 
     def consume(self) -> None:
         """A consumer that takes what it gets."""
         request = ConsumerRequest(1, 1, "queue", QUEUE, 8192)
         now_ms = self.world.now_ms
         self.run(lambda fx: self.engine.open_consumer(1, request, 0, now_ms, fx))
+
+    def leave(self) -> None:
+        """The consumer goes."""
+        self.run(lambda fx: self.engine.close_consumer(1, 1, self.world.now_ms, fx))
 
     def step(self) -> None:
         """Time passes here."""
@@ -171,11 +176,11 @@ def uneven(count: int) -> dict[str, Any]:
     """Producers and consumers at different nodes; moves for each delivery, bytes of gossip."""
     world = World(count)
     producers = [world.nodes[i] for i in range(1, 2 + count // 5)]
-    consumers = [world.nodes[i] for i in range(count, count - max(1, count // 3), -1)]
-    for node in consumers:
-        node.consume()
+    consumers: list[Node] = []
     before = sum(node.gossip_bytes for node in world.nodes.values())
-    for _ in range(UNEVEN_S * 1000 // STEP_MS):
+    for step in range(UNEVEN_S * 1000 // STEP_MS):
+        if step * STEP_MS % SHIFT_MS == 0:
+            consumers = _shift(world, consumers, step)
         producers[0].send(RATE)
         for node in producers[1:]:
             node.send(max(1, RATE // len(producers)))
@@ -190,6 +195,18 @@ def uneven(count: int) -> dict[str, Any]:
         "gossip_bytes_per_node_s": round(said / count / UNEVEN_S, 1),
         "gossip_bytes_per_peer_s": round(said / count / (count - 1) / UNEVEN_S, 2),
     }
+
+
+def _shift(world: World, before: list[Node], step: int) -> list[Node]:
+    """Another third of the nodes consumes."""
+    for node in before:
+        node.leave()
+    count = len(world.nodes)
+    share, turn = max(1, count // 3), step * STEP_MS // SHIFT_MS
+    found = [world.nodes[1 + (turn * share + i) % count] for i in range(share)]
+    for node in found:
+        node.consume()
+    return found
 
 
 def measure(sizes: Iterable[int]) -> list[dict[str, Any]]:

@@ -29,8 +29,8 @@ from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
 from hms.history.segments import sealed
 
-SEGMENT_BYTES = 1 << 20
-BATCHES_EACH = 120
+SEGMENT_BYTES = 1 << 19
+BATCHES_EACH = 60
 """Of 128 messages, so many are written before each run: a few segments."""
 
 
@@ -59,8 +59,12 @@ def _run(folder: Path, kills: int, rng: random.Random) -> None:
         append_batches(journal, number * BATCHES_EACH, BATCHES_EACH, START_MS)
         _remember(store, written)
         is_whole = number in {0, kills + 1}
-        took, code = _archive(store, where, None if is_whole else whole * rng.uniform(0.2, 1.1))
-        whole = whole or took
+        before = archived_until(store)
+        took, code = _archive(store, where, None if is_whole else whole * rng.uniform(0.3, 1.2))
+        if code == 0:
+            whole = took
+        elif archived_until(store) == before:
+            whole *= 1.1  # there is more to do by now, or the machine is busier
         _let_go(store)
         mark = read_mark(store)
         print(

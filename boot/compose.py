@@ -152,7 +152,11 @@ def monitor(config: Config, node: Node) -> Monitor:
     the node's last life must not hit one of this."""
     rules = {
         one.name: Rules(
-            one.prio, round(one.timeout_s * 1000), round(one.blocktime_s * 1000), one.concurrency
+            one.prio,
+            round(one.timeout_s * 1000),
+            round(one.blocktime_s * 1000),
+            one.concurrency,
+            one.autotran,
         )
         for one in config.services.values()
     }

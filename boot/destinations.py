@@ -26,11 +26,25 @@ def check_destinations(every: list[Found], homes: Homes, report: Report) -> None
         if queue.values["listener"] and queue.values["message_group"] == "GATHER":
             text = f"{queue.title} listener: a service is called for each message, not for a list"
             report.add((*queue.path, "listener"), text)
+    _check_exports([*queues.values(), *topics.values()], homes, report)
     for found in every:
         if found.section is SUBSCRIPTION and found.is_good("topic"):
             _check_topic(found, every, topics, homes, report)
         if found.section is SUBSCRIPTION:
             _check_target(found, "queue", queues, homes, report)
+
+
+def _check_exports(places: list[Found], homes: Homes, report: Report) -> None:
+    """Two destinations of a node do not share the name by which they are looked up."""
+    seen: dict[str, list[Found]] = {}
+    for place in places:
+        name = place.values["export_name"] or place.name
+        for other in seen.setdefault(name, []):
+            is_said = "export_name" in place.given or "export_name" in other.given
+            if is_said and (homes(other) or frozenset()) & (homes(place) or frozenset()):
+                text = f"{place.title} export_name: {other.title} is looked up as {name!r} already"
+                report.add((*place.path, "export_name"), text)
+        seen[name].append(place)
 
 
 def _check_target(

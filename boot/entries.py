@@ -127,6 +127,7 @@ class Service:
     blocktime_s: float
     prio: int
     concurrency: int
+    autotran: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class Linking:
         )
         self._door = Door(engine.cluster, broker.command, self.links.outbox.put_many)
         broker.releases.to_node = self._door.release
+        broker.doorman.members = self.links.clients
         engine.cluster.describe_links = self.links.describe
 
     def booted(self) -> None:

@@ -4,7 +4,7 @@ The reader in config.py, the sample file and docs/reference/configuration.md fol
 test holds them together. `later` names words of Tmax, or of what is to come, refused with a reason.
 """
 
-from boot import kinds
+from boot import kinds, kinds_topics
 from boot.keys import ABSENT, Key, Section
 from boot.schema_cluster import QUEUE_CLUSTER, TOPIC_CLUSTER
 from boot.schema_limits import OF_DESTINATION, OF_QUEUE
@@ -124,11 +124,16 @@ SERVICE = Section(
             0,
             "So many calls of it run at once, whatever number of servers there is; 0: no limit.",
         ),
+        Key(
+            "AUTOTRAN",
+            kinds_topics.boolean,
+            False,  # noqa: FBT003 - the file's own word
+            "Whether a call without a transaction, or a listener's message, begins one.",
+        ),
     ),
     later={
         "SVCTIME": "is written timeout_s",
         "SVRNAME": f"is not needed: a server offers the services of its module; {ABSENT}",
-        "AUTOTRAN": ABSENT,
     },
 )
 
@@ -228,7 +233,13 @@ SUBSCRIPTION = Section(
             otherwise="every node of its topic",
         ),
     ),
-    later={"BOOT": "is that of its topic", "no_local": ABSENT, "client_id": ABSENT, "GLOBAL": "is that of its topic", **_GLOBAL},
+    later={
+        "BOOT": "is that of its topic",
+        "no_local": ABSENT,
+        "client_id": ABSENT,
+        "GLOBAL": "is that of its topic",
+        **_GLOBAL,
+    },
 )
 
 SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, RESOURCE, QUEUE, TOPIC, SUBSCRIPTION)

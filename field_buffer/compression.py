@@ -97,6 +97,11 @@ def inflate(
     return kind & KIND_MASK, found
 
 
+def inflated(body: bytes) -> bytes:
+    """The body itself of a message whose kind says that it is compressed; as inflate()."""
+    return inflate(KIND_COMPRESSED, body)[1]
+
+
 def _compress(codec: str, body: bytes) -> bytes:
     if codec == ZLIB:
         return zlib.compress(body, _LEVEL[ZLIB])

@@ -20,6 +20,7 @@ from field_buffer.catalogue import (
     TpSecurity,
 )
 from field_buffer.errors import HmsError
+from tpmon.addresses import arranged
 from tpmon.events import EventKind
 from tpmon.link import Link, State
 from tpmon.options import Options
@@ -41,11 +42,12 @@ class Carrier:
 
     def __init__(self, link: Link, addresses: Sequence[str], options: Options) -> None:
         self.link = link
-        self.addresses = tuple(addresses)
+        self.addresses = arranged(addresses, options.address_order)
         self.lost_at = FOREVER
         self._reconnect = options.reconnect
+        self._is_server = options.is_server
         self._attempts = Attempts(
-            addresses, options.reconnect_interval_s, options.reconnect_period_s
+            self.addresses, options.reconnect_interval_s, options.reconnect_period_s
         )
         self._transport: Transport | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
@@ -175,6 +177,7 @@ class Carrier:
             self.lost_at = now
         if was_up:
             self._was_up = False
+            self._attempts.learn(() if self._is_server else self.link.members)
             self._attempts.begin(now)
         else:
             self._attempts.failed(now)

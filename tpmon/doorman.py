@@ -1,6 +1,6 @@
 """The doorman: who is connected, from HELLO to the end. All under the engine's lock."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from field_buffer.catalogue import HandleUnknown, NodeStopping, ProtocolError
@@ -32,6 +32,8 @@ class Doorman:
     def __init__(self, engine: Engine, monitor: Monitor, identity: Identity) -> None:
         self.identity = identity
         self.is_stopping = False
+        self.members: Callable[[], Sequence[str]] = tuple
+        """Addresses of other nodes that a client may use."""
         self.numbers: dict[Hashable, int] = {}
         self.peers: dict[int, Hashable] = {}
         self.releases = Releases(self.peers)
@@ -63,7 +65,9 @@ class Doorman:
         else:
             self._names[number] = hello.user, hello.client_name
         me = self.identity
-        welcome = wire.Welcome(number, me.node, me.node_uid, me.limits, me.version, now_ms)
+        welcome = wire.Welcome(
+            number, me.node, me.node_uid, me.limits, me.version, now_ms, self.members()
+        )
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 
     def close(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:

@@ -76,15 +76,15 @@ class Housekeeping:
 
     def _restate_branches(self) -> None:
         """Branches in doubt, each with all that it sent, and decisions."""
-        kept: list[Key] = []
+        kept: list[list[Key]] = []
         self._change(lambda _fx, _now: kept.extend(self._engine.branches.kept()))
-        for key in kept:
-            self._restate_branch(key)
+        for keys in kept:
+            self._restate_branch(keys)
             self.wait_for_log()
 
-    def _restate_branch(self, key: Key) -> None:
+    def _restate_branch(self, keys: list[Key]) -> None:
         def restate(fx: Effects, _now_ms: int) -> None:
-            self._engine.branches.restate([key], fx)
+            self._engine.branches.restate(keys, fx)
             self._store.spent(_size(fx))
 
         self._change(restate)

@@ -53,6 +53,8 @@ class Link(Serving):
         self.state = State.OFF
         self.error: HmsError = ConnectionLost(address="the node", reason="it is not connected yet")
         self.welcome: Welcome | None = None
+        self.members: tuple[str, ...] = ()
+        """Where else the cluster can be reached, as the node told last."""
         self.limits = NO_LIMITS
         self.outbox: list[Frame] = []
         self.asked: dict[int, Asked] = {}
@@ -229,6 +231,7 @@ class Link(Serving):
 
     def _welcomed(self, welcome: Welcome, now_s: float) -> None:
         self.welcome = welcome
+        self.members = tuple(welcome.members)
         self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
         self.limits = welcome.limits
         self.state = State.UP

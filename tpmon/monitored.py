@@ -40,12 +40,14 @@ class Verdict:
 class Rules:
     """What [service.NAME] says. priority: of two calls that wait for one server, the higher goes
     first; limit_ms: the longest run, 0 for any; block_ms: how long a call waits that does not say
-    so itself, 0 as the node has it; concurrency: how many run at once, 0 for any number."""
+    so itself, 0 as the node has it; concurrency: how many run at once, 0 for any number; autotran:
+    what is called outside a transaction runs in one of its own."""
 
     priority: int = 50
     limit_ms: int = 0
     block_ms: int = 0
     concurrency: int = 0
+    autotran: bool = False
 
 
 NO_RULES = Rules()

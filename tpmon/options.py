@@ -30,3 +30,6 @@ class Options:
     exception_listener: Callable[[HmsError], object] | None = None
     event_listener: Callable[[Event], object] | None = None
     client_uid: int = 0
+    address_order: str = "priority"
+    """Of several addresses: as they stand, round_robin over the process's connections, or random.
+    Members of the cluster that the node tells of are tried behind them."""

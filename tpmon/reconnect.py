@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 _EARLY_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 """The first pauses: a node that was only booted anew is found soon."""
+MEMBERS_AFTER_S = 30.0
 
 
 class Attempts:
@@ -13,7 +14,8 @@ class Attempts:
     """
 
     def __init__(self, addresses: Sequence[str], interval_s: float, period_s: float) -> None:
-        self._addresses = tuple(addresses)
+        self._given = self._addresses = tuple(addresses)
+        self._members: tuple[str, ...] = ()
         self._interval_s = interval_s
         self._period_s = period_s
         self._turn = 0
@@ -25,6 +27,11 @@ class Attempts:
     def address(self) -> str:
         """Where the next attempt goes."""
         return self._addresses[self._turn % len(self._addresses)]
+
+    def learn(self, members: Sequence[str]) -> None:
+        """Other nodes of the cluster, to be tried when none that was given answers for long: a
+        node that is only booted anew knows what of this client it has, another one does not."""
+        self._members = tuple(one for one in members if one not in self._given)
 
     def begin(self, now: float) -> None:
         """The connection is lost: the first attempt is due at once, at the same address."""
@@ -40,6 +47,8 @@ class Attempts:
         """The attempt led to nothing: the next one is due at the next address."""
         self._turn += 1
         self._failed += 1
+        if self._members and now - self._begun_at >= MEMBERS_AFTER_S:
+            self._addresses = (*self._given, *self._members)
         early = _EARLY_S[min(self._failed, len(_EARLY_S) - 1)]
         pause = self._interval_s if self._failed >= len(_EARLY_S) else early
         self.due_at = now + min(pause, self._interval_s)

@@ -292,6 +292,7 @@ class Requests:
             now_ms,
             fx,
             may_replace=head.may_replace,
+            request=(head.request, head.sequence),
         )
 
     def _administer(

@@ -177,6 +177,8 @@ class Server:
         """Run it in the transaction of its caller, or in the one it needs."""
         names = self._services.names
         wanted = self._services.transaction(head.service) if head.service in names else ""
+        if head.is_autotran and not head.mode:
+            wanted = wanted or "required"
         if not head.transaction and not wanted:
             return run()
         from tpmon.tx.serving import serve  # noqa: PLC0415 - only who has transactions

@@ -26,6 +26,7 @@ from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine
 from hms.store.files import FileStore, Part
 from tpmon.protocol import structures as wire
+from tpmon.spool_jobs import SpoolJobs, Submit
 
 log = logging.getLogger("hms.spool")
 
@@ -37,12 +38,9 @@ COMING_MAX = 256
 READ_BYTES_MAX = 256 << 10
 READS_MAX = 32
 """So many reads of one connection may wait."""
-JOBS_AT_ONCE = 2
-"""Of the storage workers: to sync a large file takes long, and the log must not wait for it."""
 SWEEP_MS = 60_000
 
 Change = Callable[[Callable[[Effects, int], None]], None]
-Submit = Callable[[Callable[[], None]], bool]
 Work = Callable[[], dict[str, Any] | None]
 
 
@@ -69,11 +67,10 @@ class Spool:
         refused: Callable[[], str | None],
     ) -> None:
         self._store, self._engine = files, engine
-        self._change, self._submit, self._refused = change, submit, refused
+        self._change, self._refused = change, refused
         self._lines: dict[str, _Line] = {}
         self._lock = threading.Lock()
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._running = 0
+        self._jobs = SpoolJobs(submit)
         self._reads: Counter[int] = Counter()
         self._swept_ms = 0
         self.handlers: dict[type, Callable[..., None]] = {
@@ -138,20 +135,19 @@ class Spool:
                 raise TooManyRequests(what="reads of files", count=count, limit=READS_MAX)
             self._reads[connection] += 1
         work = partial(self._data, request.file, request.offset, request.size_bytes)
-        self._job(partial(self._give, connection, correlation, work))
+        self._jobs.put(partial(self._give, connection, correlation, work))
 
     def drop(self, file: str) -> None:
         """No message names it any more, and the log knows."""
         if self._store is not None:
-            self._job(partial(self._store.remove, file))
+            self._jobs.put(partial(self._store.remove, file))
 
     def tick(self, now_ms: int) -> None:
         """Files that stopped to come are given up, now and then."""
-        if self._jobs and not self._running:
-            self._job(_nothing)
+        self._jobs.go_on()
         if self._store is not None and now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms
-            self._job(partial(self._sweep, self._store, now_ms))
+            self._jobs.put(partial(self._sweep, self._store, now_ms))
 
     def _check_space(self) -> None:
         """P10: what is left of the disk is for acknowledgements."""
@@ -182,28 +178,9 @@ class Spool:
             line.size_bytes, line.used_ms = size, now_ms
             is_idle, line.is_worked_on = not line.is_worked_on, True
         if is_idle:
-            self._job(partial(self._work, line))
-
-    def _job(self, job: Callable[[], None]) -> None:
-        """Work for the storage workers, of whom the spool has some only."""
-        with self._lock:
-            self._jobs.append(job)
-            must_begin = self._running < JOBS_AT_ONCE
-            self._running += must_begin
-        if must_begin and not self._submit(self._run):
-            with self._lock:  # the node stops, or has a thousand other things to do; a tick comes
-                self._running -= 1
+            self._jobs.put(partial(self._work, line))
 
     # storage workers
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self._running -= 1
-                    return
-                job = self._jobs.popleft()
-            job()
 
     def _give(self, connection: int, correlation: int, work: Work) -> None:
         with self._lock:
@@ -277,7 +254,3 @@ class Spool:
             if file not in coming:
                 log.warning("the file %s stopped to come and is given up", file)
                 files.remove(file)
-
-
-def _nothing() -> None:
-    """What was put in line when no storage worker was free goes on now."""

@@ -124,7 +124,8 @@ class Turns:
         self._services[call.head.service].running += 1
         self._next += 1
         self._running[call.number] = call
-        head = msgspec.structs.replace(call.head, call=call.number)
+        is_autotran = self._services[call.head.service].rules.autotran
+        head = msgspec.structs.replace(call.head, call=call.number, is_autotran=is_autotran)
         self.effects.append(Invoke(server.connection, head, call.data))
         call.data = b""
 

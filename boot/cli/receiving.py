@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,6 +26,12 @@ _TAKING_OPTIONS = (
         help="Seconds to wait for each.",
     ),
     click.option("--selector", help='Only messages that fit, such as "Month > 4".'),
+    click.option(
+        "--save-to",
+        "folder",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="The folder for the files of file messages.",
+    ),
 )
 
 
@@ -38,7 +45,14 @@ def _taking_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @target_options
 @click.argument("queue")
 @_taking_options
-def receive(target: Target, queue: str, count: int, timeout_s: float, selector: str | None) -> None:
+def receive(
+    target: Target,
+    queue: str,
+    count: int,
+    timeout_s: float,
+    selector: str | None,
+    folder: Path | None,
+) -> None:
     """Take messages from QUEUE; each is acknowledged when it is printed.
 
     Exit code 1 tells that there was none within the time.
@@ -47,7 +61,7 @@ def receive(target: Target, queue: str, count: int, timeout_s: float, selector: 
         consumer = session.consumer(
             named(queue), selector=selector, prefetch=min(count, PREFETCH_MAX)
         )
-        _take(target, consumer, count, timeout_s, queue)
+        _take(target, consumer, count, timeout_s, queue, folder)
 
 
 @click.command()
@@ -69,6 +83,7 @@ def subscribe(
     count: int,
     timeout_s: float,
     selector: str | None,
+    folder: Path | None,
     durable: str | None,
     client_id: str | None,
     scheme: str,
@@ -82,7 +97,7 @@ def subscribe(
         subscriber = session.subscriber(
             wanted, durable=durable, selector=selector, scheme=scheme, retained=retained
         )
-        _take(target, subscriber, count, timeout_s, topic)
+        _take(target, subscriber, count, timeout_s, topic, folder)
 
 
 @click.command()
@@ -111,14 +126,29 @@ def _session(connection: Any) -> Any:
     return connection.session(ack=hms.AckMode.CLIENT)
 
 
-def _take(target: Target, consumer: Any, count: int, timeout_s: float, name: str) -> None:
+def _take(
+    target: Target, consumer: Any, count: int, timeout_s: float, name: str, folder: Path | None
+) -> None:
     taken = 0
     while taken < count and (message := consumer.receive(timeout_s=timeout_s)) is not None:
+        if message.file_info is not None:
+            _save(message, folder)
         _print(target, message, is_headed=False)
         message.ack()
         taken += 1
     if not taken:
         raise click.ClickException(f"no message from {name} within {timeout_s:g} s")
+
+
+def _save(message: Any, folder: Path | None) -> None:
+    """The file of a message, under its own name; without a place for it the message goes back."""
+    info = message.file_info
+    name = Path(info.name).name or info.id
+    if folder is None:
+        raise click.ClickException(f"the message has a file, {name}: give --save-to FOLDER")
+    if (folder / name).exists():
+        raise click.ClickException(f"{folder / name} is there already")
+    message.save(folder / name)
 
 
 def _numbers(count: int | None) -> Iterable[int]:
@@ -172,4 +202,6 @@ def plain(value: Any) -> Any:
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if hasattr(value, "message_id"):  # of a gathered group
+        return describe(value)
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

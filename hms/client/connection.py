@@ -67,10 +67,12 @@ def connect(
     reconnect_period_s: float = 0,
     request_timeout_s: float = 200,
     connect_timeout_s: float = 10,
+    address_order: str = "priority",
     exception_listener: Callable[[HmsError], object] | None = None,
     event_listener: Callable[[Event], object] | None = None,
 ) -> Connection:
-    """Connect to a node, or to the first that answers of several.
+    """Connect to a node, or to the first that answers of several: in address_order "priority" as
+    they stand, "round_robin" over the connections of the process, or "random".
 
     With reconnect a lost connection is opened again, and calls wait through the outage up to
     request_timeout_s; reconnect_period_s 0 tries for ever. On a thread of the library are called:

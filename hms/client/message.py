@@ -5,9 +5,8 @@ where it is received until `clear_properties` or `clear_body` is called. The hea
 message is decoded when something of it is first asked for: who reads only bodies pays nothing.
 """
 
-import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from field_buffer import FieldBuffer
 from field_buffer.catalogue import (
@@ -38,9 +37,10 @@ from field_buffer.packing import (
     DeliveredRow,
 )
 from field_buffer.types import FieldValue
-from hms.client.bodies import decode_body, encode_body, encode_file
+from hms.client.bodies import decode_body, encode_body
 from hms.client.destinations import Destination
-from hms.client.files import BLOCK_BYTES, FileInfo, Upload, info_of, upload_of
+from hms.client.file_part import FilePart
+from hms.client.files import Upload
 from hms.client.getters import Getters
 from hms.client.headers import Headers
 from hms.client.properties import Content, Properties, checked_properties, decode_content
@@ -52,7 +52,7 @@ _Given = Mapping[str, Any] | None
 _pack_row = ROW.pack
 
 
-class Message(Headers, Getters):
+class Message(Headers, Getters, FilePart):
     """A message; see the class methods for bodies other than bytes.
 
     body: bytes, None for a message without one, or a FieldBuffer whose fields become properties.
@@ -69,8 +69,6 @@ class Message(Headers, Getters):
         "_upload",
         "_value",
     )
-    _upload: Upload | None
-    """There only while its file is to be sent, so that other messages are not slower for it."""
 
     def __init__(
         self,
@@ -129,53 +127,6 @@ class Message(Headers, Getters):
     def object(cls, body: Any, properties: _Given = None, **header: Any) -> Self:
         """A message with any value that msgspec encodes; its receiver gets plain data."""
         return cls._built(KIND_OBJECT, body, properties, header)
-
-    @classmethod
-    def file(
-        cls,
-        path: str | os.PathLike[str],
-        properties: _Given = None,
-        *,
-        url_only: bool = False,
-        block_bytes: int = BLOCK_BYTES,
-        **header: Any,
-    ) -> Self:
-        """A message with a file, which send() sends in blocks (F-F6); url_only: its receiver is
-        told where the node keeps it. FileUnreadable."""
-        upload = upload_of(path, url_only=url_only, block_bytes=block_bytes)
-        self = cls(b"", properties, **header)
-        self._kind, self._upload = KIND_FILE, upload
-        return self
-
-    @property
-    def upload(self) -> Upload | None:
-        """The file that is to be sent with it."""
-        return getattr(self, "_upload", None)
-
-    def uploaded(self, described: dict[str, Any]) -> None:
-        """Its file is at the node."""
-        self._upload = None
-        self.readable().node = described
-        self._body = encode_file(described)
-        self._value = _UNREAD
-
-    @property
-    def file_info(self) -> FileInfo | None:
-        """Of a file message that was received or sent: its file."""
-        return info_of(self.readable().node) if self._kind == KIND_FILE else None
-
-    def save(self, target: "str | os.PathLike[str] | BinaryIO") -> Any:
-        """Read the file of a message that was received into a path or a file object, in blocks; in
-        asyncio `await` it. A path is there only when it is whole; a second try goes on where the
-        first one ended. FileUnknown, FileDamaged, FileUnreadable."""
-        info = self.file_info
-        if info is None:
-            raise IllegalState(what="message.save()", detail="the message has no file")
-        saver = getattr(self._acknowledge, "save", None)
-        if saver is None:
-            detail = "only a message that was received in a session brings its file"
-            raise IllegalState(what="message.save()", detail=detail)
-        return saver(self, info, target)
 
     @classmethod
     def _built(cls, kind: int, body: Any, properties: _Given, header: dict[str, Any]) -> Self:
@@ -321,6 +272,12 @@ class Message(Headers, Getters):
     @properties.setter
     def properties(self, properties: Mapping[str, Any]) -> None:
         self.writable().values = checked_properties(properties)
+
+    def _becomes_file(self, upload: Upload | None) -> None:
+        self._kind, self._upload = KIND_FILE, upload
+
+    def _new_body(self, body: bytes) -> None:
+        self._body, self._value = body, _UNREAD
 
     def clear_body(self) -> None:
         """Empty the body, keeping its kind; it can be set from now on."""

@@ -6,30 +6,26 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from field_buffer.catalogue import ConnectionClosed, InvalidArgument, MessageTooLarge
+from field_buffer.catalogue import ConnectionClosed, MessageTooLarge
 from field_buffer.errors import HmsError
-from field_buffer.packing import message_parts, pack_messages
+from field_buffer.packing import message_parts
 from hms.client.destinations import Destination
 from hms.client.global_order import check_order_name, in_order
-from hms.client.message import Message
+from hms.client.more_sends import MoreSends
 from hms.client.opening import close_sender, node_now_ms
 from hms.client.options import How, SendHow, options_of
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
-from hms.client.schedules import Recurrence, Schedule, schedule_head, schedule_of
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
 from hms.client.streaming import Body, Cut, as_message, frames_of
 from hms.client.tickets import Encoded, Outcome, SendOptions, Ticket
-from hms.client.transfers import uploading
 from hms.constants import AckMode
-from tpmon.asked import OnLoss, Pending, own_copy
+from tpmon.asked import own_copy
 from tpmon.link import State
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import encode_with_body
 from tpmon.steps import Outside, Steps, Wait
 
 
-class ProducerSteps:
+class ProducerSteps(MoreSends):
     """The operations of a producer."""
 
     def __init__(self, session: SessionSteps, sender: Sender, options: SendOptions) -> None:
@@ -99,17 +95,6 @@ class ProducerSteps:
             raise own_copy(ticket.error)
         return ticket.receipts[0]
 
-    def sending_file(
-        self, message: Message, properties: Mapping[str, Any] | None, how: SendHow
-    ) -> Steps[Receipt]:
-        """Send the file, then its message, which is persistent in any case."""
-        self.check_open()
-        upload = message.upload
-        if upload is not None:
-            message.uploaded((yield from uploading(self._connection, upload)))
-        encoded, ticket = self.prepared(message, properties, how | {"persistent": True})
-        return (yield from self.sending(encoded, ticket))
-
     def adding(self, encoded: Encoded, ticket: Ticket) -> Steps[None]:
         """Into the pack, as soon as there is room."""
         if not self.added(encoded, ticket):
@@ -171,33 +156,6 @@ class ProducerSteps:
                 late = connection.too_late("send", patience_s)
                 self._sender.withdraw(ticket)
                 ticket.error = late
-
-    # ---- again and again
-
-    def scheduling(
-        self,
-        name: str,
-        body: Body,
-        properties: Mapping[str, Any] | None,
-        how: SendHow,
-        recurrence: Recurrence,
-    ) -> Steps[Schedule]:
-        """Have the node send a message again and again; asked twice, it is the same schedule."""
-        self.check_open()
-        options = self._with(how) if how else self._options
-        if options.delay_ms:
-            detail = "a schedule says itself when its messages are due"
-            raise InvalidArgument(what="delay_s", detail=detail)
-        message = as_message(body, properties)
-        _, ttl_ms, priority, flags, _, codec = options
-        encoded = message.encode(ttl_ms, 0, priority, flags, codec)
-        link = self._connection.link
-        now_ms = node_now_ms(link)
-        head = schedule_head(self._sender.number, name, recurrence, options, now_ms)
-        pending = Pending("Schedule", OnLoss.REPEAT)
-        link.ask(Kind.SCHEDULE, encode_with_body(head, pack_messages([encoded])), pending)
-        yield from self._connection.answer_to(pending)
-        return schedule_of(pending.value())
 
     # ---- many
 

@@ -84,7 +84,12 @@ def schedule_of(told: Mapping[str, Any]) -> Schedule:
 
 
 def schedule_head(
-    producer: int, name: str, recurrence: Recurrence, options: SendOptions, now_ms: int
+    producer: int,
+    name: str,
+    recurrence: Recurrence,
+    options: SendOptions,
+    now_ms: int,
+    request: tuple[int, int],
 ) -> ScheduleHead:
     """What the node is asked for; InvalidArgument."""
     every_s, cron = recurrence.get("every_s") or 0, recurrence.get("cron") or ""
@@ -109,6 +114,7 @@ def schedule_head(
         recurrence.get("missed", "ONE"),
         options.is_persistent,
         bool(recurrence.get("replace", False)),
+        *request,
     )
 
 

@@ -12,7 +12,7 @@ from field_buffer.catalogue import (
 from hms.client.destinations import Topic, topic_of
 from hms.client.inbox import Inbox
 from hms.client.session_state import SessionState
-from hms.client.xa_steps import Code, xa_ending, xa_starting
+from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.asking import Asking
@@ -87,6 +87,10 @@ class SessionSteps:
     def xa_ending(self, xid: bytes, flags: int) -> Steps[Code]:
         """xa_end."""
         return xa_ending(self, xid, flags)
+
+    def xa_rolled_back(self, xid: bytes) -> Steps[None]:
+        """Have what was received in a branch delivered again in order."""
+        return xa_rolled_back(self, xid)
 
     # ---- acknowledgement
 

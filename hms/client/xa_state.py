@@ -28,6 +28,8 @@ class XaSessionState(SessionState):
     def __init__(self, link: Link) -> None:
         super().__init__(link, AckMode.AUTO, is_transacted=False, is_asynchronous=False)
         self.xid = b""
+        self.last_received = b""
+        """The last branch in which something was received here."""
         self._opening = msgspec.structs.replace(self._opening, is_xa=True)
 
     def ask_to_start(self, xid: bytes, flags: int, timeout_ms: int) -> Pending:
@@ -49,6 +51,8 @@ class XaSessionState(SessionState):
 
     def exit(self) -> None:
         """From now on none is."""
+        if self.has_work:
+            self.last_received = self.xid
         self.xid = b""
         self.has_work = self.is_doomed = False
         self._work_in_branch(is_it=False)

@@ -1,5 +1,6 @@
 """What an XA session does, for threads and for asyncio alike: xa_start and xa_end."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import IllegalState
@@ -13,7 +14,7 @@ from tpmon.xa.constants import TMFAIL, XA_RBCOMMFAIL
 if TYPE_CHECKING:
     from hms.client.session_steps import SessionSteps
 
-__all__ = ["Code", "xa_ending", "xa_starting"]
+__all__ = ["Code", "xa_ending", "xa_rolled_back", "xa_starting"]
 
 Code = tuple[int, str]
 """A return code of X/Open XA, and in words why it is not XA_OK."""
@@ -58,6 +59,15 @@ def xa_ending(session: "SessionSteps", xid: bytes, flags: int) -> Steps[Code]:
     if code[0] >= 0:
         state.exit()
     return code
+
+
+def xa_rolled_back(session: "SessionSteps", xid: bytes) -> Steps[None]:
+    """What was received in a branch comes again: before what the session has prefetched since."""
+    state = _state_of(session)
+    is_here = state.last_received == xid and not state.xid and not state.is_closed
+    if is_here and session.connection.is_connected:
+        with suppress(HmsError):  # a lost connection brings all of it again
+            yield from session.recovering()
 
 
 def _coded(session: "SessionSteps", pending: Pending) -> Steps[Code]:

@@ -11,76 +11,20 @@ in bytes (P8). Nothing of it is in the log: after a crash the client sends again
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import FlowControlTimeout
-from field_buffer.errors import FieldValue, HmsError
+from field_buffer.errors import HmsError
 from hms.engine.effects import Effects, Refusal
+from hms.engine.waiting import Key, Obstacle, Waiting
 
 if TYPE_CHECKING:
     from hms.engine.sessions import Producer, Session
     from hms.engine.state import State
 
-Key = tuple[str, str]
-"""A queue by its name, a topic by its topic string."""
-
-
-class Obstacle(NamedTuple):
-    """Why there is no room. late: the error of who waited; its other fields are filled in then."""
-
-    refusal: HmsError
-    may_wait: bool
-    late: type[HmsError]
-    fields: Mapping[str, FieldValue]
-
-    def error_after(self, waited_ms: int, blocked: int) -> HmsError:
-        """What a send is told that waited so long, and so many with it."""
-        waited_s = round(waited_ms / 1000, 1)
-        return self.late(**dict(self.fields) | {"waited_s": waited_s, "blocked": blocked})
-
-
-class Waiting:
-    """A send or a commit that waits; `session` and `producer` are those it belongs to."""
-
-    __slots__ = (
-        "correlation",
-        "is_over",
-        "keys",
-        "producer",
-        "session",
-        "since_ms",
-        "size",
-        "until_ms",
-    )
-
-    def __init__(
-        self,
-        session: "Session",
-        producer: "Producer | None",
-        correlation: int,
-        keys: tuple[Key, ...],
-        size: int,
-    ) -> None:
-        self.session = session
-        self.producer = producer
-        self.correlation = correlation
-        self.keys = keys
-        self.size = size
-        self.since_ms = 0
-        self.until_ms = 0
-        self.is_over = False
-
-    def obstacle(self, state: "State") -> Obstacle | None:
-        """What is still in its way; an error that no waiting can cure is raised."""
-        raise NotImplementedError
-
-    def take(self, state: "State", fx: Effects) -> None:
-        """There is room: do it, and answer."""
-        raise NotImplementedError
-
-    def give_up(self) -> None:
-        """It is refused, or nobody asks for it any more: nothing of it was done."""
+TRIED_AT_ONCE = 256
+"""So many destinations are looked at after each change."""
 
 
 class Blocked:
@@ -91,6 +35,8 @@ class Blocked:
         self.size_bytes = 0
         self._deadlines: list[tuple[int, int, Waiting]] = []
         self._added = 0
+        self._over = 0
+        """About how many of the deadlines are of those who wait no more."""
 
     @property
     def due_ms(self) -> int | None:
@@ -149,15 +95,24 @@ class Blocked:
     # ---- trying again
 
     def retry(self, state: "State", fx: Effects) -> None:
-        """Let those go for which there is room now."""
+        """Let those go for which there is room now; of many destinations some at a time."""
         goes_on = True
         while goes_on:
             goes_on = False
-            for key in list(self.lines):
-                while (line := self.lines.get(key)) and self._is_first(line[0]):
-                    if not self._tried(state, line[0], fx):
-                        break
-                    goes_on = True
+            for key in list(islice(self.lines, TRIED_AT_ONCE)):
+                goes_on = self._retried(state, key, fx) or goes_on
+            goes_on = goes_on and len(self.lines) <= TRIED_AT_ONCE
+
+    def _retried(self, state: "State", key: Key, fx: Effects) -> bool:
+        """Whether somebody went from a line; if others are left there, it is tried last now."""
+        goes = False
+        while (line := self.lines.get(key)) and self._is_first(line[0]):
+            if not self._tried(state, line[0], fx):
+                break
+            goes = True
+        if len(self.lines) > TRIED_AT_ONCE and key in self.lines:
+            self.lines[key] = self.lines.pop(key)
+        return goes
 
     def _is_first(self, waiting: Waiting) -> bool:
         return all(self.lines[key][0] is waiting for key in waiting.keys)
@@ -178,7 +133,6 @@ class Blocked:
 
     def expire(self, state: "State", fx: Effects) -> None:
         """Refuse those that have waited long enough."""
-        self.retry(state, fx)
         while self._deadlines and self._deadlines[0][0] <= state.now_ms:
             waiting = heapq.heappop(self._deadlines)[2]
             if not waiting.is_over:
@@ -221,6 +175,11 @@ class Blocked:
             return
         waiting.is_over = True
         self.size_bytes -= waiting.size
+        self._over += 1
+        if self._over > len(self._deadlines) // 2 + 64:  # they would keep their messages
+            self._deadlines = [one for one in self._deadlines if not one[2].is_over]
+            heapq.heapify(self._deadlines)
+            self._over = 0
         for key in waiting.keys:
             line = self.lines[key]
             line.remove(waiting)

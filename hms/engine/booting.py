@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from functools import partial
 
-from hms.engine import schedules
+from hms.engine import scheduling
 from hms.engine.branches.cold import empty_in_branches
 from hms.engine.cluster.giving import dropped
 from hms.engine.configured import define_destinations, define_subscriptions
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
-from hms.engine.lifecycle import end_dynamic
+from hms.engine.lives import end_dynamic
 from hms.engine.places import Queue, Retained, Scheduled, Subscription, Topic
 from hms.engine.plans import Plan
 from hms.engine.retaining import take_away
@@ -36,7 +36,7 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
         if isinstance(place, Retained):
             _empty_cold_topics(state, node_is_warm, is_warm, fx)
         elif isinstance(place, Scheduled):
-            schedules.begin(state, partial(_is_plan_warm, state, node_is_warm, is_warm), fx)
+            scheduling.begin(state, partial(_is_plan_warm, state, node_is_warm, is_warm), fx)
         elif not _is_warm(state, place, node_is_warm, is_warm):
             _empty(state, place, fx)
         else:

@@ -16,8 +16,8 @@ from hms.engine import watching
 from hms.engine.branches.associating import attach_lost, connection_ended, leave
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects
-from hms.engine.lifecycle import queue_for
 from hms.engine.limits import check_consumers, check_producers
+from hms.engine.lives import check_owner, queue_for
 from hms.engine.ordering.describing import is_gathering
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.selector import Selector
@@ -157,6 +157,9 @@ def open_consumer(
     if request.queue and request.kind != "topic":
         raise InvalidArgument(what="queue", detail="only a topic's messages are put into one")
     if request.kind == "topic":
+        named = state.topics.get(request.destination)
+        if named is not None:
+            check_owner(named, connection.uid, is_durable=bool(request.durable))
         place = subscribe(state, connection, request, fx)
     else:
         place = queue_for(state, request.destination, fx, connection.uid)

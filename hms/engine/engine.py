@@ -15,14 +15,14 @@ from hms.engine import (
     booting,
     clients,
     inspect,
-    lifecycle,
     limits,
     listening,
+    lives,
     moving,
     paging,
     recovery,
     retaining,
-    schedules,
+    scheduling,
     sending,
     settling,
     transactions,
@@ -42,6 +42,7 @@ from hms.engine.files import drop_overdue, drop_unnamed
 from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.places import Queue, Subscription
 from hms.engine.plans import Plan
+from hms.engine.recurring import send_due
 from hms.engine.selector import Selector
 from hms.engine.settings import EngineSettings
 from hms.engine.settling import Return
@@ -75,7 +76,7 @@ class Engine:
         known = () if self.cluster is None else self.cluster.peers
         forget_strangers(self.state, known, fx)
         if self.cluster is not None:
-            self.cluster.attach()
+            self.cluster.attach(fx)
 
     def stopped(self, now_ms: int, fx: Effects) -> None:
         """Note in the log that the node stopped in order."""
@@ -148,7 +149,7 @@ class Engine:
                 return connection.number
         made = clients.open_connection(self.state, number, uid, client_id, user)
         made.request_timeout_ms = request_timeout_ms
-        lifecycle.owner_came(self.state, uid)
+        lives.owner_came(self.state, uid)
         return None
 
     def close_connection(
@@ -160,7 +161,7 @@ class Engine:
         found = self.state.connections.get(number)
         clients.close_connection(self.state, number, Return.LOST, fx)
         if found is not None:
-            lifecycle.owner_left(self.state, found.uid, fx, is_final=is_final)
+            lives.owner_left(self.state, found.uid, fx, is_final=is_final)
 
     def open_session(
         self, connection: int, handle: int, ack_mode: int, kind: str, xid: bytes = b""
@@ -196,12 +197,12 @@ class Engine:
     def create_temporary(self, connection: int, kind: str, fx: Effects) -> str:
         """A queue or topic for this connection alone (F-C6); its name."""
         owner = self.state.connection(connection)
-        return lifecycle.create_temporary(self.state, owner, kind, fx).name
+        return lives.create_temporary(self.state, owner, kind, fx).name
 
     def delete_temporary(self, connection: int, kind: str, name: str, fx: Effects) -> None:
         """End a temporary destination before its connection ends."""
         owner = self.state.connection(connection)
-        lifecycle.delete_temporary(self.state, owner, kind, name, fx)
+        lives.delete_temporary(self.state, owner, kind, name, fx)
 
     def batch_max(self, connection: int, handle: int) -> tuple[int, int] | None:
         """How many messages and bytes a producer should send at once; None: as it likes."""
@@ -416,7 +417,10 @@ class Engine:
         self.state.at(now_ms)
         if verb.startswith(cluster_commands.PREFIX):
             return cluster_commands.administer(self.state, self.cluster, verb, arguments)
-        return inspect.administer(self.state, verb, arguments, fx)
+        answer = inspect.administer(self.state, verb, arguments, fx)
+        if self.cluster is not None:
+            self.cluster.administered(verb, arguments, fx)
+        return answer
 
     def abandoned(self, now_ms: int) -> list[str]:
         """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
@@ -434,13 +438,18 @@ class Engine:
         fx: Effects,
         *,
         may_replace: bool,
+        request: tuple[int, int] = (0, 0),
     ) -> None:
-        """Send a message again and again from now on; the pack has this one."""
+        """Send a message again and again from now on; the pack has this one. request: the handle
+        and sequence by which its client knows it again."""
         self.state.at(now_ms)
         by = self.state.producer(self.state.connection(connection), producer)
         (row,) = unpack_rows(pack, 1)
         (payload,) = slice_payloads(pack, [row])
-        made = schedules.add(self.state, by, plan, row, payload, fx, may_replace=may_replace)
+        asked = scheduling.Request(*request)
+        made = scheduling.add(
+            self.state, by, plan, row, payload, asked, fx, may_replace=may_replace
+        )
         fx.out.append(Reply(connection, correlation, made))
 
     def files_found(self, found: Sequence[str], now_ms: int) -> list[str]:
@@ -483,9 +492,11 @@ class Engine:
         """Release what is due, remove what has expired (F-C9, F-D2, F-D4); refused: why the store
         takes nothing new now."""
         self.state.at(now_ms)
+        if refused is None:
+            self.state.blocked.retry(self.state, fx)
         self.state.blocked.expire(self.state, fx)
         dispatch_due(self.state, fx)
-        schedules.send_due(self.state, refused, fx)
+        send_due(self.state, refused, fx)
         expire(self.state, fx)
         state = self.state
         for place in state.every_place():
@@ -499,7 +510,7 @@ class Engine:
         unsubscribing.end_overdue(state, fx)
         if state.files.since_ms:
             drop_overdue(state, fx)
-        lifecycle.end_idle(state, fx)
+        lives.end_idle(state, fx)
         state.space.prune(state.now_ms)
 
 

@@ -9,7 +9,7 @@ an open transaction names, is kept for a while, and then goes too.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import FileUnknown, InvalidArgument
+from field_buffer.catalogue import FileUnknown, InvalidArgument, NotSupported
 from field_buffer.packing import (
     KIND_FILE,
     NODE_FILE,
@@ -22,7 +22,7 @@ from hms.engine.effects import Effects, FileDropped
 from hms.engine.messages import StoredMessage
 
 if TYPE_CHECKING:
-    from hms.engine.sessions import PendingBatch
+    from hms.engine.sessions import PendingBatch, Producer
     from hms.engine.state import State
 
 
@@ -103,8 +103,13 @@ def watched_as(message: StoredMessage, copy: StoredMessage) -> StoredMessage:
     return message.watch(copy) if isinstance(message, FileMessage) else copy
 
 
-def check_files(state: "State", rows: Sequence[Row], pack: memoryview, is_persistent: bool) -> None:
-    """Refuse messages whose files are not there."""
+def check_files(
+    state: "State", producer: "Producer", rows: Sequence[Row], pack: memoryview, is_persistent: bool
+) -> None:
+    """Refuse messages whose files are not there, or would not go where they may go."""
+    if state.is_global(producer.destination.name):
+        instead = "Use a queue that is not GLOBAL: files stay at their node."
+        raise NotSupported(feature="a file message in a global queue", instead=instead)
     for file in _files_in(rows, pack):
         if file not in state.files.since_ms:
             raise FileUnknown(file=file or "without a name")

@@ -6,6 +6,7 @@ from typing import Any
 from field_buffer.catalogue import InvalidArgument, NotSupported
 from field_buffer.errors import FieldValue
 from hms.engine.branches.operating import COMMANDS as BRANCH_COMMANDS
+from hms.engine.branches.operating import count_in_doubt
 from hms.engine.counting import counters_of, describe_limits
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
@@ -123,6 +124,7 @@ def _status(state: State, _: Arguments, __: Effects) -> dict[str, Any]:
         "queues": len(state.queues),
         "topics": len(state.topics),
         "retained": state.space.retained.count,
+        **count_in_doubt(state),
         "waiting": sum(p.line.waiting_count for p in places),
         "in_flight": sum(p.line.out_count for p in places),
         "waiting_bytes": state.waiting_bytes,
@@ -156,6 +158,7 @@ def _session_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any
             "user": connection.user,
             "session": session.handle,
             "is_transacted": session.is_transacted,
+            "is_xa": session.is_xa,
             "is_asynchronous": session.is_asynchronous,
             "ack_mode": session.ack_mode,
             "consumers": len(session.consumers),

@@ -9,33 +9,32 @@ what waits is discarded, counted and recorded. Who still has it open for sending
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from field_buffer.catalogue import (
     ConsumerLimit,
     DestinationExists,
     DestinationInUse,
+    DestinationNotFound,
     ExportNameInUse,
     ExportNameNotFound,
     InvalidArgument,
-    TemporaryDestination,
+    NotSupported,
 )
 from hms.engine.attributes import PAUSES, read_attributes
 from hms.engine.control import Life
 from hms.engine.dispatch import discard, dispatch
 from hms.engine.effects import Effects
-from hms.engine.limits import make_room
+from hms.engine.making_room import make_room
 from hms.engine.places import Queue, Topic
-from hms.engine.sessions import Connection
+from hms.engine.retaining import take_away
 from hms.engine.state import State
+from hms.engine.topics import check_topic
 from hms.records import Cause, Definition, defined, undefined
 
 SYSTEM = "HMS."
 TEMPORARY = "HMS.TEMP."
 NAME_MAX = 255
-OWNER_GRACE_MS = 60_000
-"""So long a temporary queue waits for a connection that was lost and may come back."""
-TEMPORARIES_MAX = 1024
-"""Of one connection."""
-
 Destination = Queue | Topic
 
 
@@ -52,17 +51,18 @@ def create(
 ) -> Destination:
     """A new queue or topic; DestinationExists, ExportNameInUse, InvalidArgument."""
     _check_kind(kind)
-    _check_name(state, kind, name)
+    _check_name(state, kind, name, life)
     own = dict(given)
     string = str(own.pop("topic_string", "") or "") if kind == "topic" else ""
+    if kind == "topic":
+        check_topic(string or name, state.space.limits)
     altered = read_attributes(kind, own)
+    _check_targets(state, kind, name, altered)
     _check_export(state, str(altered.get("export_name") or name))
-    number = 0 if life is Life.TEMPORARY else state.take_number()
-    definition = Definition(
-        number, kind, name, topic_string=string, altered=altered, made=life.value
-    )
+    definition = Definition(0, kind, name, topic_string=string, altered=altered, made=life.value)
     if life is not Life.TEMPORARY:
-        check_definitions(state, definition)
+        check_definitions(state, definition.size_bytes)
+        definition = replace(definition, number=state.take_number())
         fx.records.append(defined(definition))
     state.define(definition)
     made = state.destination(kind, name)
@@ -75,18 +75,22 @@ def _check_kind(kind: str) -> None:
         raise InvalidArgument(what="kind", detail=f"{kind!r} is neither queue nor topic")
 
 
-def _check_name(state: State, kind: str, name: str) -> None:
+def _check_name(state: State, kind: str, name: str, life: Life) -> None:
+    if life is Life.DYNAMIC and state.settings.cluster is not None:
+        instead = f"Put [hms.{kind}.{name}] into hms.conf, or use hms {kind} create."
+        raise NotSupported(
+            feature="creating destinations from a client in a cluster", instead=instead
+        )
     if not 1 <= len(name) <= NAME_MAX or not name.isprintable():
         raise InvalidArgument(
             what="name", detail=f"it has to have 1 to {NAME_MAX} printable letters"
         )
-    if name.startswith(SYSTEM) and not name.startswith(TEMPORARY):
+    if name.startswith(SYSTEM) and life is not Life.TEMPORARY:
         detail = f"names that begin with {SYSTEM} are the system's own"
         raise InvalidArgument(what="name", detail=detail)
     if name in state.queues or name in state.topics:
         actual = "queue" if name in state.queues else "topic"
         raise DestinationExists(kind=actual, destination=name)
-    _check_kind(kind)
 
 
 def _check_export(state: State, export_name: str, me: Destination | None = None) -> None:
@@ -97,24 +101,22 @@ def _check_export(state: State, export_name: str, me: Destination | None = None)
             raise ExportNameInUse(export_name=export_name, **said)
 
 
-def check_definitions(state: State, wanted: Definition) -> None:
+def _check_targets(state: State, kind: str, name: str, altered: Mapping[str, object]) -> None:
+    """What keeps its letters exists, and is another queue."""
+    for key in ("dead_letter", "expired_to"):
+        wanted = str(altered.get(key) or "")
+        if wanted and kind == "queue" and wanted == name:
+            raise InvalidArgument(what=key, detail="a queue cannot be its own")
+        if wanted and wanted not in state.queues:
+            raise DestinationNotFound(kind="queue", destination=wanted)
+
+
+def check_definitions(state: State, more: int) -> None:
     """Every definition stands in each segment's dictionary, which has to have room for it."""
     limit = state.settings.definitions_bytes_max
-    size = state.definitions_bytes + wanted.size_bytes
+    size = state.definitions_bytes + more
     if size > limit:
         raise ConsumerLimit(what="bytes of definitions", count=size, limit=limit)
-
-
-def queue_for(state: State, name: str, fx: Effects, uid: int = 0) -> Queue:
-    """The queue of that name; made by this, its first use, where the node does so (F-C5). uid: of
-    the client that wants to receive from it, 0 for one that sends."""
-    is_known = name in state.queues or name in state.topics
-    if not is_known and state.settings.is_auto and not name.startswith(SYSTEM):
-        create(state, "queue", name, {}, fx, Life.AUTOMATIC)
-    found = state.queue(name)
-    if uid and found.control.owner not in (0, uid):
-        raise TemporaryDestination(kind="queue", destination=name, what="receive from it")
-    return found
 
 
 # looking up
@@ -136,6 +138,7 @@ def alter(state: State, target: Destination, given: Mapping[str, object], fx: Ef
     What waits beyond a new limit stays, unless the destination removes."""
     read = read_attributes(target.kind, {k: v for k, v in given.items() if v is not None})
     altered = {k: v for k, v in target.control.altered.items() if k not in given} | read
+    _check_targets(state, target.kind, target.name, read)
     if "export_name" in read:
         export_name = str(read["export_name"] or target.name)
         _check_export(state, export_name, target)
@@ -207,6 +210,9 @@ def _redefine(
         paused=control.paused if paused is None else paused,
         made=control.life.value,
     )
+    more = definition.size_bytes - old.size_bytes
+    if more > 0:
+        check_definitions(state, more)
     state.reconfigure(target, definition)
     if control.life is not Life.TEMPORARY:
         fx.records.append(defined(definition))
@@ -218,13 +224,14 @@ def _redefine(
 def delete(state: State, target: Destination, fx: Effects) -> int:
     """End a destination; how many messages waited for nobody then. DestinationInUse."""
     said = {"kind": target.kind, "destination": target.name}
-    reason = _reason_to_stay(state, target)
+    reason = reason_to_stay(state, target)
     if reason:
         raise DestinationInUse(**said, detail=reason)
     return remove(state, target, Cause.DELETED, fx)
 
 
-def _reason_to_stay(state: State, target: Destination) -> str:
+def reason_to_stay(state: State, target: Destination) -> str:
+    """Why a destination cannot be deleted now; "" when it can."""
     is_ours = (target.kind, target.name) in state.configured or target.name.startswith(SYSTEM)
     if is_ours and target.control.life is not Life.TEMPORARY:
         return "it stands in hms.conf, or is the system's own"
@@ -256,109 +263,13 @@ def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:
             target.line.remove(message)
         discard(state, target, waiting, cause, fx)
         state.temporaries.pop(target.name, None)
+    else:
+        take_away(state, [target.string], cause, fx)
     is_known = target.control.life is not Life.TEMPORARY
     state.undefine_destination(target)
     if is_known:
         fx.records.append(undefined(target.number))
     return len(waiting)
-
-
-# temporary ones
-
-
-def create_temporary(state: State, connection: Connection, kind: str, fx: Effects) -> Destination:
-    """A destination for one connection (F-C6)."""
-    mine = [t for t in state.destinations() if t.control.owner == connection.uid]
-    if len(mine) >= TEMPORARIES_MAX:
-        what = "temporary destinations of a connection"
-        raise ConsumerLimit(what=what, count=len(mine), limit=TEMPORARIES_MAX)
-    state.temporaries_made += 1
-    name = f"{TEMPORARY}{connection.uid:016x}.{state.temporaries_made}"
-    made = create(state, kind, name, {}, fx, Life.TEMPORARY)
-    made.control.owner, made.control.used_ms = connection.uid, 0
-    if isinstance(made, Queue):
-        state.temporaries[name] = made
-    return made
-
-
-def delete_temporary(
-    state: State, connection: Connection, kind: str, name: str, fx: Effects
-) -> None:
-    """End a temporary destination before its connection ends; DestinationInUse."""
-    target = state.destination(kind, name)
-    if target.control.owner != connection.uid:
-        raise TemporaryDestination(kind=kind, destination=name, what="delete it")
-    delete(state, target, fx)
-
-
-def owner_came(state: State, uid: int) -> None:
-    """A client is here, perhaps again: its temporary destinations stay."""
-    for target in _of_owner(state, uid):
-        target.control.used_ms = 0
-
-
-def owner_left(state: State, uid: int, fx: Effects, *, is_final: bool) -> None:
-    """A client said good-bye, or was lost and may come back."""
-    for target in _of_owner(state, uid):
-        target.control.used_ms = state.now_ms
-        if is_final:
-            _end_temporary(state, target, fx)
-
-
-def _of_owner(state: State, uid: int) -> list[Destination]:
-    if not state.temporaries_made:
-        return []
-    every = state.destinations()
-    return [target for target in every if target.control.owner == uid]
-
-
-def _end_temporary(state: State, target: Destination, fx: Effects) -> None:
-    """Nobody but its owner received from it, and that is gone."""
-    is_used = target.subscriptions if isinstance(target, Topic) else target.consumers
-    if not is_used:
-        remove(state, target, Cause.DELETED, fx)
-
-
-# what time brings
-
-
-def end_idle(state: State, fx: Effects) -> None:
-    """Temporary destinations whose owner did not come back go, and automatic queues that nobody
-    has used for their time."""
-    if not (state.settings.is_auto or state.temporaries_made):
-        return
-    for target in state.destinations():
-        control = target.control
-        if control.owner and 0 < control.used_ms <= state.now_ms - OWNER_GRACE_MS:
-            _end_temporary(state, target, fx)
-        elif control.life is Life.AUTOMATIC and isinstance(target, Queue):
-            _end_automatic(state, target, fx)
-
-
-def _end_automatic(state: State, queue: Queue, fx: Effects) -> None:
-    line = queue.line
-    has_messages = line.waiting_count + line.out_count + line.delayed_count > 0
-    if has_messages or queue.producers or _reason_to_stay(state, queue):
-        queue.control.used_ms = state.now_ms
-    elif queue.control.used_ms <= state.now_ms - state.settings.auto_idle_ms:
-        remove(state, queue, Cause.DELETED, fx)
-
-
-def end_dynamic(state: State, fx: Effects) -> None:
-    """At boot: what clients had created for the last life of the node is gone with it (F-C4)."""
-    for target in state.destinations():
-        if target.control.life is Life.DYNAMIC:
-            _end_at_boot(state, target, fx)
-        elif target.control.life is Life.AUTOMATIC:
-            target.control.used_ms = state.now_ms
-
-
-def _end_at_boot(state: State, target: Destination, fx: Effects) -> None:
-    if isinstance(target, Topic) and target.subscriptions:
-        return  # a durable subscriber still counts on it
-    if isinstance(target, Queue) and target.line.out_count:
-        return  # a prepared transaction still has some of it
-    remove(state, target, Cause.DELETED, fx)
 
 
 def destination_of(state: State, kind: str, name: str) -> Destination:

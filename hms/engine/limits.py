@@ -6,7 +6,7 @@ prefetched. The behaviours that remove count what waits: a message that is being
 cannot be removed, and must not make the newest one go in its place.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from field_buffer.catalogue import (
     BatchTooLarge,
@@ -22,16 +22,13 @@ from field_buffer.catalogue import (
 )
 from field_buffer.errors import FieldValue, HmsError
 from field_buffer.packing import Row
-from hms.engine.blocked import Key, Obstacle
 from hms.engine.control import LimitBehavior
-from hms.engine.dispatch import discard
-from hms.engine.effects import Effects
 from hms.engine.line import Line
-from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
+from hms.engine.messages import OVERHEAD_BYTES
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.sessions import Producer, Work
 from hms.engine.state import State
-from hms.records import Cause
+from hms.engine.waiting import Key, Obstacle
 
 Place = Queue | Subscription
 BATCHES = 8
@@ -116,9 +113,13 @@ def _judged(state: State, producer: Producer) -> list[Place]:
     return [
         place
         for place in _places_of(state, producer)
-        if place.control.is_guarded
-        and (is_queue or place.control.limits.behavior is LimitBehavior.FLOW_CONTROL)
+        if place.control.is_guarded and (is_queue or _lets_wait(place))
     ]
+
+
+def _lets_wait(place: Place) -> bool:
+    control = place.control
+    return control.is_sending_paused or control.limits.behavior is LimitBehavior.FLOW_CONTROL
 
 
 def _places_of(state: State, producer: Producer) -> list[Place]:
@@ -134,6 +135,8 @@ def _obstacle_at(
 ) -> Obstacle | None:
     """What keeps so many messages from a place; BatchTooLarge."""
     limits, line = place.control.limits, place.line
+    if place.control.is_sending_paused and isinstance(place, Queue):
+        return paused(place)
     if limits.behavior.removes:
         return None
     _check_fits(place, count, size)
@@ -262,38 +265,6 @@ def _of_node(state: State, refusal: HmsError, fields: dict[str, FieldValue]) -> 
     may_wait = state.settings.limits.behavior is LimitBehavior.FLOW_CONTROL
     said = fields | {"kind": "the", "destination": "node", "oldest_s": "?"}
     return Obstacle(refusal, may_wait, FlowControlTimeout, said)
-
-
-# making room
-
-
-def make_room(state: State, places: Iterable[Place], fx: Effects) -> None:
-    """Remove what is too much where the limit behaviour removes; each is counted, and in the
-    history with its cause. What was just delivered is not in the way any more."""
-    for place in places:
-        limits = place.control.limits
-        if not limits.behavior.removes or not place.control.is_guarded:
-            continue
-        removed = []
-        while (message := _too_much(place)) is not None:
-            place.line.remove(message)
-            removed.append(message)
-        discard(state, place, removed, Cause.LIMIT, fx)
-
-
-def _too_much(place: Place) -> StoredMessage | None:
-    """The message that has to go next, if one has to."""
-    limits, line = place.control.limits, place.line
-    is_over = limits.messages_max and line.waiting_count > limits.messages_max
-    if not is_over and limits.bytes_max:
-        out = sum(consumer.out_bytes for consumer in place.consumers)
-        is_over = held_bytes(line) - out > limits.bytes_max
-    if not is_over or not line.waiting_count:
-        return None
-    firsts = line.firsts()
-    if limits.behavior is LimitBehavior.REMOVE_LOW_PRIORITY:
-        return min(firsts, key=lambda m: (m.priority, m.seq))
-    return min(firsts, key=lambda m: m.seq)
 
 
 def _bytes_of(rows: Sequence[Row]) -> int:

@@ -14,12 +14,13 @@ from hms.engine.paging import page_in
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
 from hms.engine.transactions import open_works
-from hms.records import Kept, Memory, ProducerTaken, Stay, memory, moved, peers
+from hms.records import Kept, Memory, ProducerTaken, Stay, entries, memory, moved, peers
 
 CHUNK_BYTES = 256 << 10
 STAY_BYTES = 32
 MEMORY_BYTES = 8 << 10
 TAKEN_BYTES = 40
+ENTRIES_PER_RECORD = 100
 
 
 def next_to_move(state: State, segment: int) -> list[StoredMessage]:
@@ -123,6 +124,9 @@ def restate(state: State, keys: Sequence[tuple[int, int]], fx: Effects) -> None:
     """Tell again which sends and commits of these were taken, and which offers of other nodes."""
     if state.moves.life:
         fx.records.append(peers(state.moves.memory()))
+        known = list(state.moves.directory.values())
+        for start in range(0, len(known), ENTRIES_PER_RECORD):
+            fx.records.append(entries(known[start : start + ENTRIES_PER_RECORD]))
     for producers in _chunks(state.memories.producers_taken(keys)):
         fx.records.append(memory(Memory(producers=producers)))
     commits = state.memories.commits_taken(keys)

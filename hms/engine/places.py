@@ -49,6 +49,11 @@ class Place:
         """Its persistent messages, deliveries and acknowledgements are in the log."""
         return self.number > 0
 
+    @property
+    def has_selectors(self) -> bool:
+        """Not every consumer wants every message."""
+        return False
+
     def first_for(self, _consumer: Consumer) -> Entry | None:
         """The first message that the consumer may take and others may too."""
         return self.line.first()
@@ -120,6 +125,11 @@ class Queue(Place):
             self.line.close_index()
         self.promote()
 
+    @property
+    def has_selectors(self) -> bool:
+        """Not every consumer wants every message."""
+        return bool(self.candidates)
+
     def first_for(self, consumer: Consumer) -> Entry | None:
         """The first message that the consumer may take and others may too."""
         own = self.candidates.get(consumer)
@@ -143,7 +153,8 @@ class Queue(Place):
         tracks.on_free = self._freed
         if configured is None:
             return
-        self.line.sort = MessageSort(configured.sort) if configured.sort is not None else None
+        if configured.sort is not None:
+            self.line.sort_by(MessageSort(configured.sort))
         if configured.is_gathering:
             tracks.gathering = Gathering(configured.group_life_ms)
 

@@ -11,7 +11,7 @@ publication are one group, so after a crash everybody has it or nobody (PD-01, P
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from field_buffer.packing import NODE_PUBLISHER, NODE_TOPIC, ROW, Row, slice_payloads
+from field_buffer.packing import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, Row, slice_payloads
 from hms.engine.audience import retained_at, room_in
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.copying import copies_of, record_of, stamped
@@ -171,12 +171,16 @@ class _FanOut:
         queue = proxy.queue
         if queue is None or not self._state.is_global_topic(self._topic):
             return
-        self._relayed.setdefault(queue, set()).update(m.id for m in chosen)
+        ids = {m.id for m in chosen if m.kind != KIND_FILE}  # a file lies at this node only
+        proxy.missed += len(chosen) - len(ids)
+        self._relayed.setdefault(queue, set()).update(ids)
 
     def relay(self) -> None:
         """What goes to other nodes, in the order in which it came."""
         for queue, ids in self._relayed.items():
-            self._put(queue, [m for m in self._messages if m.id in ids], is_logged=True)
+            chosen = [m for m in self._messages if m.id in ids]
+            if chosen:
+                self._put(queue, chosen, is_logged=True)
 
     def _fitting(
         self, subscription: Subscription, chosen: list[StoredMessage]

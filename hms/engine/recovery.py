@@ -13,8 +13,8 @@ from field_buffer.packing import KIND_FILE, ROW
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.branches.records import RecoveredBranches
 from hms.engine.cluster.recovering import OffersFound
+from hms.engine.counters import Counters
 from hms.engine.delays import due_times
-from hms.engine.line import Counters
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.paging import page_out
@@ -32,6 +32,7 @@ from hms.records import (
     decode_arrived,
     decode_definition,
     decode_dictionary,
+    decode_entries,
     decode_group,
     decode_memory,
     decode_moved,
@@ -92,6 +93,7 @@ class Recovery:
             RecordType.MEMORY: self._memory,
             **self._branches.handlers,
             RecordType.OFFERED: self._offered,
+            RecordType.ENTRIES: self._entries,
             RecordType.ARRIVED: self._arrived,
             RecordType.OFFER_ENDED: self._offer_ended,
             RecordType.PEERS: lambda payload, _: state.moves.restore(decode_peers(payload)),
@@ -318,6 +320,10 @@ class Recovery:
             self._apply[record.type](record.parts[0], position + offset)
         if group.commit:
             self._state.memories.committed(group.client_uid, group.session, group.commit)
+
+    def _entries(self, payload: Payload, _position: int) -> None:
+        found = decode_entries(payload)
+        self._state.moves.directory.update(((one.kind, one.name), one) for one in found)
 
     def _offered(self, payload: Payload, _position: int) -> None:
         told = decode_offered(payload)

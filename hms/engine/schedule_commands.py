@@ -5,11 +5,12 @@ from typing import Any
 
 from field_buffer.catalogue import InvalidArgument, ScheduleNotFound
 from field_buffer.errors import FieldValue
-from hms.engine import schedules
+from hms.engine import scheduling
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.places import SCHEDULED, Queue, Subscription
+from hms.engine.schedules import describe
 from hms.engine.state import State
 from hms.records import Cause
 
@@ -40,7 +41,7 @@ def schedule_show(state: State, arguments: Arguments, _: Effects) -> dict[str, A
     name = _text(arguments, "name")
     known = None if state.schedules is None else state.schedules.by_name.get(name)
     if known is not None:
-        return schedules.describe(state, known)
+        return describe(state, known.plan, known)
     for place, message in _find(state, name):
         return _describe_delayed(place, message)
     raise ScheduleNotFound(name=name)
@@ -50,7 +51,7 @@ def schedule_cancel(state: State, arguments: Arguments, fx: Effects) -> dict[str
     """End a schedule, or take a delayed message back from wherever it waits for its time."""
     name = _text(arguments, "name")
     if state.schedules is not None and name in state.schedules.by_name:
-        schedules.cancel(state, name, fx)
+        scheduling.cancel(state, name, fx)
         return {"name": name, "kind": "schedule"}
     found = list(_find(state, name))
     if not found:
@@ -64,7 +65,7 @@ def schedule_cancel(state: State, arguments: Arguments, fx: Effects) -> dict[str
 def _scheduled(state: State) -> Iterator[dict[str, Any]]:
     if state.schedules is not None:
         for schedule in state.schedules.by_name.values():
-            yield schedules.describe(state, schedule)
+            yield describe(state, schedule.plan, schedule)
 
 
 def _places(state: State) -> list[Queue | Subscription]:

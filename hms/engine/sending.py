@@ -20,7 +20,6 @@ from field_buffer.packing import (
     unpack_rows,
 )
 from hms.engine.audience import check_publication, record_bytes
-from hms.engine.blocked import Obstacle, Waiting
 from hms.engine.blocks import hold, offsets_of
 from hms.engine.delays import check_delay, due_times, stamped_with_time
 from hms.engine.dispatch import dispatch
@@ -29,10 +28,10 @@ from hms.engine.files import check_files
 from hms.engine.limits import (
     check_batch,
     check_rows,
-    make_room,
     memory_obstacle,
     obstacle_to,
 )
+from hms.engine.making_room import make_room
 from hms.engine.numbering import Taken
 from hms.engine.ordering.checking import check_ordering
 from hms.engine.ordering.global_order import is_ordered, stamp_bytes, stamped_with_clock
@@ -48,6 +47,7 @@ from hms.engine.publishing import (
 )
 from hms.engine.sessions import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
+from hms.engine.waiting import Obstacle, Waiting
 from hms.records import MESSAGES_PER_BATCH_MAX, Placement, group
 
 PRIORITY_MAX = 9
@@ -82,7 +82,7 @@ def send(
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
     rows = unpack_rows(pack, count)
     if check_values(state, rows):
-        check_files(state, rows, pack, is_persistent)
+        check_files(state, producer, rows, pack, is_persistent)
     check_rows(producer, rows)
     check_ordering(producer.destination, rows, pack)
     one = _Send(producer, correlation, first_sequence, rows, is_persistent, pack)
@@ -213,7 +213,7 @@ def _store_in_queue(
     if due:
         rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
     if is_ordered(pack, batch.count):
-        rows, pack = stamped_with_clock(state, rows, pack)
+        rows, pack = stamped_with_clock(state, rows, pack, queue.line.tracks)
     messages = messages_of(state, batch, rows, pack)
     add_to(state, queue, messages, due)
     queue.offer(awake(messages, due))

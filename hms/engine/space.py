@@ -42,7 +42,7 @@ class TopicSpace:
     def __init__(self, settings: EngineSettings, queues: dict[str, Queue]) -> None:
         self._settings = settings
         self._queues = queues
-        self._limits = TopicLimits(settings.topic_characters_max, settings.topic_levels_max)
+        self.limits = TopicLimits(settings.topic_characters_max, settings.topic_levels_max)
         self._orders = 0
         self.topics: dict[str, Topic] = {}
         self.base = Topic(0, BASE_TOPIC, settings.redelivery_limit)
@@ -112,8 +112,8 @@ class TopicSpace:
 
     def publication(self, name: str, string: str) -> tuple[Topic, str]:
         """The topic object and the topic for a publisher's words; every character is literal."""
-        topic = check_topic(self._said(name, string), self._limits)
-        if self._settings.is_topics_strict and Pattern(topic, limits=self._limits).is_wildcard:
+        topic = check_topic(self._said(name, string), self.limits)
+        if self._settings.is_topics_strict and Pattern(topic, limits=self.limits).is_wildcard:
             raise refused(topic, "a level that is # or + cannot be published on: topics are strict")
         nearest = self.objects.nearest(topic)
         if nearest is None and not self._settings.is_topics_open:
@@ -125,7 +125,7 @@ class TopicSpace:
         kind = Scheme.__members__.get(scheme or Scheme.TOPIC.value)
         if kind is None:
             raise refused(name or string, f"{scheme} is no scheme; use TOPIC or CHARACTER")
-        pattern = Pattern(self._said(name, string), kind, self._limits)
+        pattern = Pattern(self._said(name, string), kind, self.limits)
         if not self._settings.is_topics_open and not self.objects.reaches(pattern):
             raise DestinationNotFound(kind="topic", destination=pattern.text[:_SHOWN])
         return self.objects.nearest_to(pattern) or self.base, pattern
@@ -133,12 +133,12 @@ class TopicSpace:
     def _said(self, name: str, string: str) -> str:
         found = self.topics.get(name)
         if found is not None and found is not self.base:
-            return join_topic(found.string, string, self._limits)
+            return join_topic(found.string, string, self.limits)
         if is_given(name) and is_given(string):
             raise DestinationNotFound(kind="topic", destination=name)
         if name in self._queues:
             raise DestinationKindMismatch(destination=name, kind="queue", wanted="topic")
-        return join_topic(name, string, self._limits)
+        return join_topic(name, string, self.limits)
 
     def audience(self, topic: str, now_ms: int) -> Audience:
         """Who gets what comes now on a topic; the same as before until a subscription changes."""

@@ -175,7 +175,8 @@ class State:
     def define(self, definition: Definition) -> None:
         """A place begins to exist, from the configuration or from the log."""
         self.next_number = max(self.next_number, definition.number + 1)
-        self.definitions_bytes += definition.size_bytes
+        if definition.made != Life.TEMPORARY:
+            self.definitions_bytes += definition.size_bytes
         if definition.kind == "queue":
             made = self._make_queue(definition)
             self.queues[made.name] = made
@@ -233,7 +234,7 @@ class State:
         """A queue or topic is gone; nothing waits in it and nobody receives from it."""
         target.control.end()
         self.is_guarded = True
-        if target.number or isinstance(target, Topic):
+        if target.control.life is not Life.TEMPORARY:
             self.definitions_bytes -= target.definition.size_bytes
         if isinstance(target, Topic):
             self.space.undefine(target, self.now_ms)

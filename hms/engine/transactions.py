@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from field_buffer.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
 from field_buffer.packing import unpack_rows
-from hms.engine.blocked import Obstacle, Waiting
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects, Reply
-from hms.engine.limits import keys_of, make_room, obstacle_to_commit
+from hms.engine.limits import keys_of, obstacle_to_commit
 from hms.engine.line import ids_of
+from hms.engine.making_room import make_room
 from hms.engine.messages import StoredMessage
 from hms.engine.paging import page_out_new
 from hms.engine.places import Queue, Subscription
@@ -19,6 +19,7 @@ from hms.engine.sending import store_batch, transaction_bytes
 from hms.engine.sessions import Session, Work
 from hms.engine.settling import Return, give_back, give_back_all
 from hms.engine.state import State
+from hms.engine.waiting import Obstacle, Waiting
 from hms.records import Record, RecordType, group, ranges
 
 
@@ -105,18 +106,25 @@ def take_effect(
         touched.update((id(place), place) for place in stored.touched)
         page_out_new(state, stored.messages, stored.touched)
     for place, messages in by_place(work):
-        for message in messages:
-            place.line.settle(message)
-            state.waiting_bytes -= message.size_bytes
-        place.line.counters.acknowledged += len(messages)
-        persistent = [m for m in messages if m.is_persistent]
-        if persistent and place.is_durable:
-            spans = ids_of(persistent)
-            records.append(ranges(RecordType.ACKNOWLEDGED, place.number, state.now_ms, spans))
+        records += _settled(state, place, messages)
         if place.line.tracks is not None:  # what waited for these may go out
             touched[id(place)] = place
     work.clear()
     return records, list(touched.values())
+
+
+def _settled(
+    state: State, place: Queue | Subscription, messages: list[StoredMessage]
+) -> list[Record]:
+    """What was acknowledged leaves its place for good."""
+    for message in messages:
+        place.line.settle(message)
+        state.waiting_bytes -= message.size_bytes
+    place.line.counters.acknowledged += len(messages)
+    persistent = [m for m in messages if m.is_persistent]
+    if not persistent or not place.is_durable:
+        return []
+    return [ranges(RecordType.ACKNOWLEDGED, place.number, state.now_ms, ids_of(persistent))]
 
 
 def rollback(state: State, session: Session, correlation: int, fx: Effects) -> None:

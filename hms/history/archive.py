@@ -101,13 +101,27 @@ def archive(
     """
     shown = where_of(store, where)
     survey(store)  # refused before Spark is started
-    with _alone(store, shown), borrowed_session(spark, "hms-archive", master) as session, as_own():
+    with (
+        _refusals(shown),
+        _alone(store, shown),
+        borrowed_session(spark, "hms-archive", master) as session,
+        as_own(),
+    ):
         run = _Run(session, os.fspath(store), place_of(session, shown), allow_gap, on_piece)
         run.clean()
         run.take_all()
         while interval_s is not None and not is_stopping(interval_s):
             run.take_all()
         return run.report(time.monotonic() - run.began_s)
+
+
+@contextmanager
+def _refusals(where: str) -> Iterator[None]:
+    """What the disk refuses is an error of the archive."""
+    try:
+        yield
+    except OSError as fault:
+        raise ArchiveError(where=where, detail=str(fault)) from fault
 
 
 @contextmanager

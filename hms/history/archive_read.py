@@ -21,6 +21,7 @@ from hms.history.scan import PathName, is_archive, plan, selector_test
 from hms.history.scope import WITH_HEAD, Scope, parse_scope
 from hms.history.segments import Tail, survey
 from hms.history.spark import register, require_spark
+from hms.history.tables import is_database, tables_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,8 +96,10 @@ def _archive(
 
 
 def _where(path: PathName, archive: str | None) -> str | None:
+    if is_database(path) or archive == "none":
+        return None
     if archive:
-        return None if archive == "none" else archive
+        return archive
     if _is_archive_alone(path):
         return os.fspath(path)
     mark = read_mark(path)
@@ -104,7 +107,7 @@ def _where(path: PathName, archive: str | None) -> str | None:
 
 
 def _is_archive_alone(path: PathName) -> bool:
-    return is_url(str(path)) or is_archive(path)
+    return not is_database(path) and (is_url(str(path)) or is_archive(path))
 
 
 def _archived(
@@ -184,12 +187,16 @@ def archived_until(path: PathName, archive: str | None = None) -> int:
 
 def first_offset(path: PathName, archive: str | None = None) -> int:
     """The oldest offset that can be read. Not for Hadoop URLs."""
+    if is_database(path):
+        return next((table.first_offset for table in tables_for(str(path), Scope())), 1)
     manifest = _archive(None, path, archive)[1]
     return manifest.first_offset if manifest else survey(path)[0].first_lsn
 
 
 def end_offset(path: PathName, archive: str | None = None) -> int:
     """The first offset that is not there yet. Not for Hadoop URLs."""
+    if is_database(path):
+        return max((table.until_offset for table in tables_for(str(path), Scope())), default=1)
     if _is_archive_alone(path):
         return archived_until(path, archive)
     return Tail(path).end()

@@ -51,7 +51,7 @@ def preview(
     """What replay() with the same arguments would send as a new run, by destination."""
     wanted = Wanted(into, wanted_options(destination, from_, to, selector), takes_copies)
     source = source_name(path)
-    check(source, wanted)
+    check(source, wanted.options)
     with borrowed_session(spark, "hms-replay", master) as session, spark_faults():
         window = (first_offset(source), end_offset(source))
         frame = chosen(session, source, wanted.options, window, with_body=False)

@@ -163,7 +163,7 @@ class _Messages:
         if name == "subscriptions":
             return arrow_array([names for run in self._runs for names in run.subscriptions()], kind)
         if name in _MAPS:
-            return _map_array([fields[HEAD_FIELDS.index(name)] for fields in self._head()], kind)
+            return _map_array(self._field(name), kind)
         return arrow_array(self._values(name), kind)
 
     def _values(self, name: str) -> list[Any]:
@@ -176,7 +176,11 @@ class _Messages:
             return list(map(_OF_ROWS[name], self._rows))
         if name in ("head", "body"):
             return self._heads if name == "head" else self._bodies
-        return [fields[HEAD_FIELDS.index(name)] for fields in self._head()]
+        return self._field(name)
+
+    def _field(self, name: str) -> list[Any]:
+        place = HEAD_FIELDS.index(name)
+        return [fields[place] for fields in self._head()]
 
     def _head(self) -> list[tuple[Any, ...]]:
         if self._fields is None:

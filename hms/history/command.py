@@ -17,6 +17,7 @@ from hms.history.scope import parse_scope
 __all__ = ["history", "info_command"]
 
 _COMMANDS = {
+    "watch": ("hms.history.watch_command:watch_command", "Count by the minute; raise alerts."),
     "package": ("hms.history.package_command:package_command", "Our code for spark-submit."),
     "java": ("hms.history.package_command:java_command", "The Java that Spark gets."),
     "report": ("hms.history.report_command:report_command", "Tables and curves of what happened."),

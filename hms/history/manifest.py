@@ -9,6 +9,7 @@ by one step, wherever a run dies, and a reader that has a version has one pictur
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -88,14 +89,15 @@ def known_destinations(names: Sequence[str]) -> list[str] | None:
 
 def load_manifest(place: ArchivePlace) -> Manifest | None:
     """The newest version; None where there is no archive. ArchiveError."""
-    for _ in range(_LOOKS):
-        versions = _versions(place)
-        if not versions:
-            return None
-        try:
-            return _decode(place, place.read(_name(versions[-1])))
-        except FileNotFoundError:
-            continue  # it was replaced and removed between the two looks
+    try:
+        for _ in range(_LOOKS):
+            versions = _versions(place)
+            if not versions:
+                return None
+            with suppress(FileNotFoundError):  # replaced and removed between the two looks
+                return _decode(place, place.read(_name(versions[-1])))
+    except OSError as fault:
+        raise ArchiveError(where=place.where, detail=str(fault)) from fault
     raise ArchiveError(where=place.where, detail="its manifest changes faster than it can be read")
 
 

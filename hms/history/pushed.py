@@ -28,7 +28,10 @@ def narrowed(scope: Scope, filters: "Iterable[ds.Filter]") -> Scope:
 
 
 def _from_offset(scope: Scope, value: Any) -> Scope:
-    return replace(scope, first_offset=max(scope.first_offset, int(value)))
+    """Unlike startingOffsets, a filter may begin before what is left."""
+    is_going_on = scope.fails_on_loss and scope.first_offset > 0
+    first = max(scope.first_offset, int(value))
+    return replace(scope, first_offset=first, fails_on_loss=is_going_on)
 
 
 def _until_offset(scope: Scope, value: Any) -> Scope:

@@ -80,7 +80,7 @@ def narrow(
 ) -> "DataFrame":
     """Some columns of the history; of the log alone only those are decoded."""
     if archived_until(path):
-        return read(spark, path, **given).select(*names)
+        return read(spark, path, columns=names, **given).select(*names)
     schema = ", ".join(f"{name} {KINDS[name]}" for name in names)
     return spark.read.format("hms").schema(schema).options(**given).load(path)
 

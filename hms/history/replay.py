@@ -7,22 +7,18 @@ it was, and one that is complete sends nothing when it is asked for again.
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import HistoryError, ReplayGap, TransactionTooLarge
-from field_buffer.errors import HmsError
-from hms.history.chunks import CHUNK_SCHEMA, Chunker
-from hms.history.pace import Pace, Progress, Show
+from field_buffer.catalogue import HistoryError, ReplayGap
+from hms.history.chunks import Chunker
+from hms.history.forward import forward
+from hms.history.pace import Pace, Show
 from hms.history.reading import (
-    Window,
-    chosen,
     end_offset,
     first_offset,
-    in_order,
     spark_faults,
-    windows,
 )
 from hms.history.scan import PathName, plan, selector_test
 from hms.history.scope import parse_scope
@@ -30,11 +26,10 @@ from hms.history.spark import borrowed_session
 from hms.history.wanted import Wanted, When, time_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from hms.history.ledger import Entry
-    from hms.history.resend import Chunk, Resender
+    from hms.history.resend import Resender
 
 __all__ = ["ReplayReport", "replay"]
 
@@ -99,7 +94,7 @@ def replay(
     _check_rate(rate)
     wanted = Wanted(into, wanted_options(destination, from_, to, selector), takes_copies, run_id)
     source = source_name(path)
-    check(source, wanted)
+    check(source, wanted.options)
     with borrowed_session(spark, "hms-replay", master) as session:
         return _run(session, source, address, wanted, rate, show)
 
@@ -121,9 +116,9 @@ def source_name(path: PathName) -> str:
     return text if "://" in text else os.path.realpath(text)
 
 
-def check(source: str, wanted: Wanted) -> None:
+def check(source: str, options: Mapping[str, str]) -> None:
     """Raise our own errors here, before Spark starts and wraps them in its own."""
-    scope = parse_scope({"view": "messages", **wanted.options})
+    scope = parse_scope(options)
     if scope.selector:
         selector_test(scope.selector)
     plan(source, scope)
@@ -152,33 +147,8 @@ def _run(
             rows = CHUNK_ROWS if rate is None else max(1, min(CHUNK_ROWS, int(rate / _STEPS_PER_S)))
             chunker = Chunker(run, wanted.target, rows, CHUNK_BYTES, wanted.takes_copies)
             with spark_faults():
-                _send_all(session, wanted, chunker, sender, begun, pace, show)
+                forward(session, wanted, chunker, sender, begun, pace, show)
         return _report(begun, sender.entry or begun, pace)
-
-
-def _send_all(
-    session: "SparkSession",
-    wanted: Wanted,
-    chunker: Chunker,
-    sender: "Resender",
-    begun: "Entry",
-    pace: Pace,
-    show: Show | None,
-) -> None:
-    """Send what is left of a run; in smaller chunks when the node finds one too large."""
-    while True:
-        entry = sender.entry or begun
-        chunks = _chunks(session, wanted, entry, chunker)
-        try:
-            send_chunks(chunks, sender, begun, pace, show)
-        except TransactionTooLarge as error:
-            limit = int(str(error.fields["limit"])) * 3 // 4
-            if limit >= chunker.bytes_max:
-                raise
-            chunker = replace(chunker, bytes_max=limit)
-            sender.reopen()
-        else:
-            return
 
 
 def _begun(sender: "Resender", run: str, source: str, wanted: Wanted) -> "Entry":
@@ -192,61 +162,6 @@ def _begun(sender: "Resender", run: str, source: str, wanted: Wanted) -> "Entry"
     if not known.is_done and first > known.next_offset:
         raise ReplayGap(run=run, next=known.next_offset, first=first)
     return known
-
-
-def _chunks(
-    session: "SparkSession", wanted: Wanted, entry: "Entry", chunker: Chunker
-) -> Iterator["Chunk"]:
-    """The chunks of what is left of a run, in order."""
-    from hms.history.resend import Chunk  # noqa: PLC0415 - loads the client
-
-    def read(window: Window) -> "pa.Table":
-        frame = chosen(session, entry.source, wanted.options, window)
-        return frame.mapInArrow(chunker, CHUNK_SCHEMA).toArrow()
-
-    for table in in_order(
-        session, windows(entry.source, entry.next_offset, entry.until_offset), read
-    ):
-        for row in table.to_pylist():
-            yield Chunk.of(row)
-
-
-def send_chunks(
-    chunks: Iterable["Chunk"], sender: "Resender", begun: "Entry", pace: Pace, show: Show | None
-) -> None:
-    """Send chunk after chunk, and at the end note that the run is complete."""
-    from hms.history.resend import NOTHING, told  # noqa: PLC0415 - loads the client
-
-    entry = sender.entry or begun
-    whole = begun.until_offset - begun.next_offset
-    try:
-        for chunk in chunks:
-            assert chunk.first >= entry.next_offset, "the history came out of order"
-            pace.await_turn(entry.sent - begun.sent)
-            entry = _behind(entry, chunk)
-            sender.send(chunk, entry)
-            if show is not None:
-                sent, done = entry.sent - begun.sent, entry.next_offset - begun.next_offset
-                show(Progress(sent, done, whole, pace.seconds))
-        if sender.entry is not None:  # what found nothing is no run yet
-            entry = replace(entry, next_offset=entry.until_offset, is_done=True)
-            sender.send(NOTHING, entry)
-    except HmsError as error:
-        raise told(error, sender.entry) from error.__cause__
-
-
-def _behind(entry: "Entry", chunk: "Chunk") -> "Entry":
-    """How far the run has come behind a chunk."""
-    is_first = entry.first_offset is None and chunk.rows
-    return replace(
-        entry,
-        next_offset=chunk.last + 1,
-        sent=entry.sent + chunk.rows,
-        copies=entry.copies + chunk.copies,
-        unmarked=entry.unmarked + chunk.unmarked,
-        first_offset=chunk.first if is_first else entry.first_offset,
-        last_offset=chunk.last if chunk.rows else entry.last_offset,
-    )
 
 
 def _report(begun: "Entry", done: "Entry", pace: Pace) -> ReplayReport:

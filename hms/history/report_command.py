@@ -21,11 +21,11 @@ from hms.history.command_options import (
     resolved,
     table,
 )
-from hms.history.reports.table import Asked, Report
+from hms.history.reports.every import REPORTS, make_report
+from hms.history.reports.table import Report
 
 __all__ = ["report_command"]
 
-NAMES = ("throughput", "latency", "backlog", "dead-letters", "expiry", "audit")
 EXIT_NOT_GOOD = 3
 """What an audit ends with that does not add up."""
 
@@ -33,7 +33,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("report")
-@click.argument("name", type=click.Choice(NAMES))
+@click.argument("name", type=click.Choice(list(REPORTS)))
 @options(CONFIG, PATH, *TIMES, MASTER, JSON)
 @click.option("--connect", "address", help="Of audit: the node that must have what waits.")
 @click.option("--destination", default="", help="queue:NAME, topic:NAME, NAME or *; a comma list.")
@@ -53,7 +53,7 @@ def report_command(
 ) -> None:
     """Report on what happened; audit ends with 3 when something does not add up."""
     path = path or str(resolved(config, "--path")[1])
-    report = _made(name, path, master, asked)
+    report = make_report(None, path, name, master=master, **asked)
     writers: list[tuple[Path | None, Callable[[Report], bytes]]] = [
         (html, lambda made: _page(made, path)),
         (csv_file, _csv),
@@ -65,15 +65,6 @@ def report_command(
     click.echo(_json(report) if is_json else _text(report))
     if not report.is_good:
         click.get_current_context().exit(EXIT_NOT_GOOD)
-
-
-def _made(name: str, path: str, master: str | None, asked: dict[str, Any]) -> Report:
-    from hms.history.faults import as_own  # noqa: PLC0415 - loads pyspark
-    from hms.history.reports.every import REPORTS  # noqa: PLC0415 - what the help does not need
-    from hms.history.spark import borrowed_session  # noqa: PLC0415 - loads pyspark
-
-    with borrowed_session(None, "hms-report", master) as spark, as_own():
-        return REPORTS[name](Asked(spark, path, **asked))
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -12,15 +12,19 @@ from typing import NamedTuple
 from hms.records import (
     Cause,
     Definition,
+    Record,
     RecordType,
     Sent,
     bits,
     decode_definition,
     decode_dictionary,
+    decode_ended,
     decode_group,
+    decode_heuristic,
     decode_ranges,
     decode_sent,
 )
+from tpmon.xa.xid import Xid
 
 __all__ = ["EVENT_NAMES", "Place", "Run", "RunDecoder"]
 
@@ -143,6 +147,7 @@ class RunDecoder:
         name = f"{group.client_uid:016x}-{group.session:x}-{group.commit:x}"
         commit = _Commit(name if group.commit else None, group.at_ms)
         for record in group.records:
+            commit = _named(record, commit)
             yield from self.runs(lsn, record.type, record.parts[0], commit)
             lsn += record.events
 
@@ -196,6 +201,17 @@ class RunDecoder:
             return Place(found.name, found.kind)
         topic = self._definitions.get(found.topic)
         return Place(topic.name if topic else None, "topic", found.name)
+
+
+def _named(record: Record, commit: _Commit) -> _Commit:
+    """What follows the end of a branch in its group took effect by that branch."""
+    if record.type == RecordType.ENDED:
+        xid = decode_ended(record.parts[0]).xid
+    elif record.type == RecordType.HEURISTIC:
+        xid = decode_heuristic(record.parts[0]).xid
+    else:
+        return commit
+    return commit._replace(transaction=str(Xid.unpack(xid)))
 
 
 def _taker(place: Place) -> str | None:

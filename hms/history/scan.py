@@ -1,35 +1,24 @@
-"""Scanning: from an archive and the segments of a log to batches of events.
+"""Scanning: from the files of an archive and the segments of a log to batches of events.
 
-A scan is planned once: the archive has the offsets up to where its manifest says, the log those
-behind. Every file is a part of its own, and the last segment, which the node may still be writing,
-ends at the newest safe record of that moment. So all parts together are one consistent picture,
-however long their reading takes.
+What is read was planned before (see planning), part by part.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import HistoryGone
 from hms.engine.messages import StoredMessage, selector_view
 from hms.engine.selector import Selector
-from hms.history.archive_mark import read_mark
-from hms.history.archive_place import LocalPlace, is_url, local_place
+from hms.history.archive_place import local_place
 from hms.history.columns import BATCH_BYTES, BATCH_ROWS, arrow_array, batches_of
 from hms.history.events import Event, EventDecoder
-from hms.history.manifest import FOLDER, Manifest, load_manifest
+from hms.history.manifest import load_manifest
+from hms.history.planning import Part, archive_of, is_archive, plan, replace_first
 from hms.history.runs import Run, RunDecoder
 from hms.history.scope import Scope
-from hms.history.segments import (
-    LogRecord,
-    PathName,
-    Segment,
-    Tail,
-    records_of,
-    segments_for,
-    survey,
-)
+from hms.history.segments import LogRecord, PathName, Tail, records_of
+from hms.history.tables import records_of_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Part",
     "PathName",
+    "Tail",
+    "archive_of",
+    "is_archive",
     "plan",
     "read_batches",
     "read_events",
@@ -44,103 +36,6 @@ __all__ = [
     "selector_test",
     "to_record_batch",
 ]
-
-_PLANS_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A segment of the log, or a file of the archive, up to an offset, excluded.
-
-    archive: where what is gone from the log may be found; "" without one.
-    """
-
-    file: str
-    until_offset: int
-    size: int = 0
-    segment: Segment | None = None
-    archive: str = ""
-
-
-def plan(path: PathName, scope: Scope, tail: Tail | None = None) -> list[Part]:
-    """The parts of the history that hold what is asked for, the archive's before the log's.
-
-    HistoryGone when it begins behind the first offset that is asked for; ArchiveError.
-    """
-    for _ in range(_PLANS_MAX):
-        place = archive_of(path, scope.archive)
-        manifest = load_manifest(place) if place else None
-        parts = [] if place is None or manifest is None else _archived(place, manifest, scope)
-        if place is not None and manifest is not None and is_archive(path):
-            return parts
-        until = manifest.until_offset if manifest else 0
-        begin = survey(path)[0].first_lsn
-        # Else the archive went on, and the log let go, between the two looks.
-        if not manifest or begin <= until or until == _until(path, scope):
-            _check_loss(scope, manifest, begin)
-            return parts + _logged(path, replace_first(scope, until), place, tail)
-    raise HistoryGone(first=until, last=begin - 1, detail="the archive does not have them yet")
-
-
-def replace_first(scope: Scope, first: int) -> Scope:
-    """The scope without the offsets that the archive has."""
-    return replace(scope, first_offset=max(scope.first_offset, first))
-
-
-def _until(path: PathName, scope: Scope) -> int:
-    place = archive_of(path, scope.archive)
-    manifest = load_manifest(place) if place else None
-    return manifest.until_offset if manifest else 0
-
-
-def archive_of(path: PathName, archive: str) -> LocalPlace | None:
-    """The archive that belongs to a path: itself, the one that is named, or the store's own."""
-    shown = str(path)
-    if archive == "none":
-        return None
-    if archive:
-        return local_place(archive)
-    if is_url(shown) or is_archive(path):
-        return local_place(shown)
-    mark = read_mark(path)
-    return local_place(mark.where) if mark else None
-
-
-def is_archive(path: PathName) -> bool:
-    """Whether a path is an archive, not a store."""
-    shown = str(path)
-    return is_url(shown) or bool(LocalPlace(shown, Path(path)).names(FOLDER))
-
-
-def _archived(place: LocalPlace, manifest: Manifest, scope: Scope) -> list[Part]:
-    until = manifest.until_offset
-    if scope.until_offset is not None:
-        until = min(until, scope.until_offset)
-    return [
-        Part(str(place.path(file.name)), until, file.size, archive=place.where)
-        for file in manifest.files
-        if file.may_hold(scope, until)
-    ]
-
-
-def _logged(
-    path: PathName, scope: Scope, place: LocalPlace | None, tail: Tail | None
-) -> list[Part]:
-    end = (tail or Tail(path)).end()
-    where = place.where if place else ""
-    return [
-        Part(segment.file, segment.until_offset, segment.size, segment, where)
-        for segment in segments_for(path, scope, end)
-    ]
-
-
-def _check_loss(scope: Scope, manifest: Manifest | None, begin: int) -> None:
-    """Who goes on from an offset must not pass over what is gone without a word."""
-    oldest = min(begin, manifest.first_offset) if manifest else begin
-    if scope.fails_on_loss and 0 < scope.first_offset < oldest:
-        detail = f"they were let go; the oldest that is left is {oldest}"
-        raise HistoryGone(first=scope.first_offset, last=oldest - 1, detail=detail)
-
 
 # ---- reading
 
@@ -150,12 +45,12 @@ def read_part(part: Part, scope: Scope, columns: Sequence[str]) -> Iterator[list
 
     HistoryGone when it was let go before it was read.
     """
-    if part.segment is None:
+    if part.is_archived:
         from hms.history import archive_files  # noqa: PLC0415 - needs pyarrow
 
         yield from archive_files.read_events(part.file, scope, part.until_offset, columns)
         return
-    events = read_events(records_of(part.segment), scope, columns, part.until_offset)
+    events = read_events(records_in(part), _within(part, scope), columns, part.until_offset)
     yield from _batches(events)
 
 
@@ -163,12 +58,12 @@ def read_batches(part: Part, scope: Scope, schema: "pa.Schema") -> "Iterator[pa.
     """Arrow batches of a part, of exactly that schema."""
     from hms.history import archive_files  # noqa: PLC0415 - needs pyarrow
 
-    if part.segment is None:
+    if part.is_archived:
         yield from archive_files.read_batches(part.file, scope, part.until_offset, schema)
         return
     is_begun = False
     try:
-        for batch in _log_batches(part.segment, scope, part.until_offset, schema):
+        for batch in _log_batches(part, scope, schema):
             yield batch
             is_begun = True
     except HistoryGone:
@@ -195,10 +90,21 @@ def _instead(part: Part, scope: Scope, schema: "pa.Schema") -> "Iterator[pa.Reco
             yield from archive_files.read_batches(name, inside, part.until_offset, schema)
 
 
-def _log_batches(
-    segment: Segment, scope: Scope, until: int, schema: "pa.Schema"
-) -> "Iterator[pa.RecordBatch]":
-    records = records_of(segment)
+def records_in(part: Part) -> Iterator[LogRecord]:
+    """The records of a segment, or of a range of a database."""
+    if part.table is not None:
+        return records_of_table(part.table)
+    assert part.segment is not None
+    return records_of(part.segment)
+
+
+def _within(part: Part, scope: Scope) -> Scope:
+    """A segment begins with a record; a range of a database may begin in the middle of one."""
+    return replace_first(scope, part.table.first_offset) if part.table else scope
+
+
+def _log_batches(part: Part, scope: Scope, schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
+    records, until, scope = records_in(part), part.until_offset, _within(part, scope)
     if scope.selector or scope.message_ids:
         for events in _batches(read_events(records, scope, schema.names, until)):
             yield to_record_batch(events, schema)

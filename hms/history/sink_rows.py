@@ -134,7 +134,9 @@ def _body(row: Mapping[str, Any]) -> tuple[bytes, int]:
     body = row.get("value") if body is None else body
     shown = row.get("kind")
     if shown is not None and shown not in _NUMBERS:
-        raise SinkError(detail=f"kind {shown!r} is not known; known are {', '.join(KINDS)}")
+        raise SinkError(
+            detail=f"kind {shown!r} is not known; known are {', '.join(filter(None, KINDS))}"
+        )
     if body is None:
         return b"", KIND_NONE if shown is None else _NUMBERS[shown]
     if isinstance(body, str):

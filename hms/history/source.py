@@ -14,12 +14,12 @@ from hms.history.events import COLUMNS
 from hms.history.pushed import narrowed
 from hms.history.scan import Part, plan, read_batches, selector_test
 from hms.history.scope import Scope, parse_scope
-from hms.history.sink import HmsStreamWriter, HmsWriter, Writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from hms.history.sink import HmsStreamWriter, HmsWriter
     from hms.history.stream import HmsStreamReader
 
 __all__ = ["HmsDataSource", "HmsReader", "PushingHmsDataSource"]
@@ -58,8 +58,10 @@ class HmsDataSource(DataSource):  # type: ignore[misc]
         """Never asked for: there is the other one."""
         raise HistoryError(detail="a stream reads the history by streamReader()")
 
-    def writer(self, schema: "StructType", overwrite: bool) -> HmsWriter:
+    def writer(self, schema: "StructType", overwrite: bool) -> "HmsWriter":
         """A writer that sends the frame's rows as messages."""
+        from hms.history.sink import HmsWriter, Writing  # noqa: PLC0415 - loads the client
+
         if overwrite:
             raise SinkError(detail='messages cannot be overwritten; write with .mode("append")')
         return HmsWriter(Writing.parse(self.options, schema))
@@ -68,8 +70,10 @@ class HmsDataSource(DataSource):  # type: ignore[misc]
         self,
         schema: "StructType",
         overwrite: bool,
-    ) -> HmsStreamWriter:
+    ) -> "HmsStreamWriter":
         """A writer that sends each batch's rows as messages."""
+        from hms.history.sink import HmsStreamWriter, Writing  # noqa: PLC0415 - loads the client
+
         if overwrite:
             raise SinkError(detail='messages cannot be overwritten; use .outputMode("append")')
         return HmsStreamWriter(Writing.parse(self.options, schema))

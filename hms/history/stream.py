@@ -24,6 +24,7 @@ from hms.history.manifest import load_manifest
 from hms.history.scan import Part, PathName, archive_of, is_archive, plan, read_batches
 from hms.history.scope import Scope
 from hms.history.segments import Tail, survey
+from hms.history.tables import is_database
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,9 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
     def __init__(
         self, path: PathName, scope: Scope, schema: "StructType", *, is_latest: bool
     ) -> None:
+        if is_database(path):
+            detail = "a stream follows the log of a store; a database is read with spark.read"
+            raise HistoryError(detail=detail)
         if is_archive(path):
             detail = "a stream follows a store; give its directory, not that of an archive"
             raise HistoryError(detail=detail)

@@ -20,6 +20,7 @@ history has a number of its own. Hot records are packed structures, rare ones ms
     HEURISTIC   an operator completed it, and its transaction manager does not know that yet
     DECIDED     a distributed transaction is to be committed; FORGOTTEN: it is, everywhere
     OFFERED, ARRIVED, OFFER_ENDED   how messages go from one node's queue to another's
+    ENTRIES     what was created, altered and deleted at run time at any node of the cluster
     PEERS       which offers were made and taken, told at boot and again for the same reason
 """
 
@@ -67,15 +68,18 @@ from hms.records.kept import (
 from hms.records.kinds import Cause, Landing, Record, RecordType
 from hms.records.moves import (
     Arrived,
+    Entry,
     Offered,
     OfferEnded,
     PeerMemory,
     Peers,
     arrived,
     decode_arrived,
+    decode_entries,
     decode_offer_ended,
     decode_offered,
     decode_peers,
+    entries,
     offer_ended,
     offered,
     peers,
@@ -104,6 +108,7 @@ __all__ = [
     "Definition",
     "Dictionary",
     "Ended",
+    "Entry",
     "Group",
     "Heuristic",
     "Kept",
@@ -132,6 +137,7 @@ __all__ = [
     "decode_definition",
     "decode_dictionary",
     "decode_ended",
+    "decode_entries",
     "decode_group",
     "decode_heuristic",
     "decode_memory",
@@ -147,6 +153,7 @@ __all__ = [
     "defined",
     "dictionary",
     "ended",
+    "entries",
     "forgotten",
     "group",
     "heuristic",

@@ -31,6 +31,7 @@ class RecordType(enum.IntEnum):
     ARRIVED = 37
     OFFER_ENDED = 38
     PEERS = 39
+    ENTRIES = 40
 
 
 class Cause(enum.IntEnum):

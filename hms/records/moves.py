@@ -1,4 +1,4 @@
-"""OFFERED, ARRIVED, OFFER_ENDED and PEERS: how messages go from one node's queue to another's.
+"""OFFERED, ARRIVED, OFFER_ENDED, PEERS and ENTRIES: what a node of a cluster has to remember.
 
 The node that gives records what it offers, the one that takes records that it took or refused, and
 the one that gives then records the end. PEERS tells what is still needed of all of them, once for
@@ -79,6 +79,22 @@ class Peers(msgspec.Struct, frozen=True, array_like=True):
     peers: Sequence[PeerMemory] = ()
 
 
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """A destination that was created, altered or deleted at run time, as the cluster has it.
+
+    version: grows with each change; node: the index of the node that made it.
+    """
+
+    kind: str
+    name: str
+    version: int
+    node: int
+    is_deleted: bool
+    attributes: dict[str, str | int | float | bool] = {}
+    topic_string: str = ""
+    paused: str = ""
+
+
 def offered(content: Offered) -> Record:
     """An OFFERED record."""
     return Record(RecordType.OFFERED, 1, (_encode(content),))
@@ -117,3 +133,13 @@ def decode_offer_ended(payload: bytes | memoryview) -> OfferEnded:
 def decode_peers(payload: bytes | memoryview) -> Peers:
     """A PEERS record's payload."""
     return msgspec.msgpack.decode(payload, type=Peers)
+
+
+def entries(content: Sequence[Entry]) -> Record:
+    """An ENTRIES record."""
+    return Record(RecordType.ENTRIES, 1, (_encode(content),))
+
+
+def decode_entries(payload: bytes | memoryview) -> list[Entry]:
+    """An ENTRIES record's payload."""
+    return msgspec.msgpack.decode(payload, type=list[Entry])

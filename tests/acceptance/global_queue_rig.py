@@ -45,9 +45,10 @@ class Load:
         """Confirmed sends, one after the other."""
         self._start(self._produce, address, name)
 
-    def consume(self, address):
-        """Receive and acknowledge."""
-        self._start(self._consume, address)
+    def consume(self, address, style="client"):
+        """Receive and acknowledge: one by one, in transactions, or by a listener."""
+        styles = {"client": self._consume, "transacted": self._transact, "listener": self._listen}
+        self._start(styles[style], address)
 
     def _start(self, work, *arguments):
         def run():
@@ -73,13 +74,38 @@ class Load:
                 self._producing.wait(0.02)
 
     def _consume(self, address):
-        with hms.connect(address, **CONNECT) as conn:
-            with conn.session(ack=hms.AckMode.CLIENT) as session:
-                consumer = session.consumer(QUEUE, prefetch=20)
-                while not self._consuming.is_set():
-                    message = consumer.receive(timeout_s=0.2)
-                    if message is not None:
-                        self._take(message)
+        with (
+            hms.connect(address, **CONNECT) as conn,
+            conn.session(ack=hms.AckMode.CLIENT) as session,
+        ):
+            consumer = session.consumer(QUEUE, prefetch=20)
+            while not self._consuming.is_set():
+                message = consumer.receive(timeout_s=0.2)
+                if message is not None:
+                    self._take(message)
+
+    def _transact(self, address):
+        with hms.connect(address, **CONNECT) as conn, conn.session(transacted=True) as session:
+            consumer = session.consumer(QUEUE, prefetch=20)
+            while not self._consuming.is_set():
+                message = consumer.receive(timeout_s=0.2)
+                if message is not None:
+                    self._commit(session, message)
+
+    def _commit(self, session, message):
+        try:
+            session.commit()
+            self.taken[message.body] += 1
+        except hms.HmsError:
+            self.doubtful.add(message.body)
+
+    def _listen(self, address):
+        def take(message):
+            self.taken[message.body] += 1
+
+        with hms.connect(address, **CONNECT) as conn, conn.session() as session:
+            session.consumer(QUEUE, prefetch=20).listen(take)
+            self._consuming.wait()
 
     def _take(self, message):
         try:

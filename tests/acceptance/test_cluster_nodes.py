@@ -61,7 +61,8 @@ def test_nothing_is_lost_or_doubled_when_each_node_is_killed_in_turn(cluster):
     load.finish(cluster)
 
     lost = set(load.confirmed) - set(load.taken) - load.doubtful
-    doubled = [body for body, count in load.taken.items() if count > 1 and body not in load.doubtful]
+    twice = {body for body, count in load.taken.items() if count > 1}
+    doubled = twice - load.doubtful
     assert not lost
     assert not doubled
     assert set(load.taken) | load.doubtful <= set(load.confirmed)

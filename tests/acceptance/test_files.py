@@ -9,8 +9,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from click.testing import CliRunner
 
 import hms
+from boot.cli import main
 from hms.testing import node
 
 CONFIG = (
@@ -223,3 +225,20 @@ def test_files_survive_a_crash_with_their_messages(tmp_path, source):
             _await_files(conn, started, 0)
 
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
+
+
+def test_the_shell_sends_and_saves_files(running, conn, source, tmp_path):
+    """An operator's first file needs no program; a message without a place for it goes back."""
+
+    def run(*words):
+        return CliRunner().invoke(main, [*words, "--connect", running.address], prog_name="hms")
+
+    said = run("send", "queue:q9", "--as-file", str(source), "--property", "Host=db1")
+    assert said.exit_code == 0, said.output
+    assert run("receive", "q9").exit_code == 1
+    (tmp_path / "in").mkdir()
+    said = run("receive", "q9", "--save-to", str(tmp_path / "in"), "--json")
+
+    assert said.exit_code == 0, said.output
+    assert (tmp_path / "in" / "source.bin").read_bytes() == source.read_bytes()
+    assert run("send", "q9", "text", "--as-file", str(source)).exit_code == 2

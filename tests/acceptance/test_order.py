@@ -1,10 +1,13 @@
 """Order and groups as an application sees them: a real node, killed and booted again."""
 
 import asyncio
+import json
 
 import pytest
+from click.testing import CliRunner
 
 import hms
+from boot.cli import main
 from hms.testing import node as booted
 
 CONFIG = {
@@ -195,6 +198,17 @@ def test_asyncio_has_orders_and_lists_too(node):
             return [m.body for m in whole.body], message.properties["JMS_HMS_GlobalOrder"]
 
     assert asyncio.run(run()) == (["1", "2"], "o")
+
+
+def test_a_list_can_be_received_from_the_shell(node):
+    """Each of its messages is shown whole, and the list is acknowledged."""
+    with hms.connect(node.address) as connection, connection.session() as session:
+        _send_list(session.producer("lists"), "g")
+        command = ["receive", "lists", "--json", "--connect", node.address]
+        shown = CliRunner().invoke(main, command)
+        assert shown.exit_code == 0, shown.output
+        assert [m["body"] for m in json.loads(shown.output)["body"]] == ["g1", "g2", "g3"]
+        assert connection.administer("queue.show", {"name": "lists"})["waiting"] == 0
 
 
 def test_the_operator_sees_sort_groups_and_lists(node):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from cluster_rig import cluster, submit
+from spark_cluster_rig import cluster, submit
 
 import hms
 import hms.testing
@@ -18,9 +18,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from hms.history import replay, session
-from hms.history.reports.every import REPORTS
-from hms.history.reports.table import Asked
+from hms.history import make_report, replay, session
 
 
 def where(_):
@@ -34,7 +32,7 @@ spark = session("cluster test")
 report = replay(
     spark, store, address=address, destination="orders", into="again", selector="n < 5000"
 )
-audit = REPORTS["audit"](Asked(spark, store, address=address))
+audit = make_report(spark, store, "audit", address=address)
 files = spark.sparkContext.parallelize(range(4), 4).map(where).distinct().collect()
 told = {"replay": asdict(report), "audit": audit.as_dicts(), "files": files}
 print("TOLD " + json.dumps({**told, "master": spark.sparkContext.master}))

@@ -104,7 +104,7 @@ def test_a_received_message_comes_again_when_the_transaction_is_rolled_back(conn
     with conn.session() as session:
         session.producer(MARKS).send(b"again", {"which": "again"})
     with conn.session(xa=True) as session:
-        consumer = session.consumer(MARKS, "which = 'again'")
+        consumer = session.consumer(MARKS, selector="which = 'again'")
         with pytest.raises(ZeroDivisionError):
             fail(conn, lambda: consumer.receive(timeout_s=10).body)
         with conn.transaction():

@@ -31,7 +31,7 @@ def command(running, *words):
     """What hms transaction prints as JSON."""
     done = CliRunner().invoke(
         main,
-        ["transaction", *words, "--address", running.address, "--json"],
+        ["transaction", *words, "--connect", running.address, "--json"],
         catch_exceptions=False,
     )
     assert done.exit_code == 0, done.output

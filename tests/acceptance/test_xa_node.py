@@ -1,6 +1,5 @@
-"""HMS as a resource manager on a real node: the XA behaviours, crashes, outages, asyncio."""
+"""HMS as a resource manager on a real node: crashes, outages, many branches."""
 
-import asyncio
 import queue
 import uuid
 from itertools import count
@@ -10,9 +9,7 @@ import pytest
 import hms
 import hms.aio
 from hms.testing import node
-from tests.support.hms_bench import HmsBench
 from tpmon.protocol import transactions as wire
-from tpmon.xa.conformance import BEHAVIOURS
 from tpmon.xa.constants import (
     TMJOIN,
     TMONEPHASE,
@@ -25,7 +22,7 @@ from tpmon.xa.constants import (
 from tpmon.xa.resource import scan
 from tpmon.xa.xid import Xid
 
-CONFIG = "[hms.queue.marks]\n" + "".join(f"[hms.queue.q{n}]\n" for n in range(30))
+CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(30))
 WAIT_S = 20
 _numbers = count()
 
@@ -72,16 +69,6 @@ def _moved(session, source, target, xid):
     assert resource.xa_end(xid) == XA_OK, resource.reason
     consumer.close()
     return resource
-
-
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda one: one.name)
-def test_every_behaviour_of_a_resource_manager_is_shown_by_hms(running, behaviour):
-    """One transaction manager serves HMS and the databases, so they must answer alike."""
-    bench = HmsBench(running.address)
-    try:
-        assert behaviour.run(bench) is True
-    finally:
-        bench.close()
 
 
 def test_a_prepared_branch_outlives_client_and_node(names, xid):
@@ -188,27 +175,6 @@ def test_an_idle_branch_is_rolled_back_in_time(conn, names, xid):
     assert resource.xa_prepare(xid) == XA_RBTIMEOUT
 
 
-def test_in_a_branch_a_session_commits_nothing_itself(conn, names, xid):
-    """F-B6: nor does it outside of one."""
-    session = conn.session(xa=True)
-    for _ in range(2):
-        for call in (session.commit, session.rollback):
-            with pytest.raises(hms.IllegalState):
-                call()
-        session.resource.xa_start(xid)
-    with pytest.raises(hms.IllegalState):
-        session.recover()
-    with pytest.raises(hms.IllegalState):
-        conn.session().resource  # noqa: B018 - the property refuses
-
-
-def test_only_synchronous_receives_take_part(conn, names):
-    """F-B6: a listener's messages would be acknowledged in whatever branch is active just then."""
-    session = conn.session(xa=True)
-    with pytest.raises(hms.IllegalState):
-        session.consumer(names[0]).set_listener(print)
-
-
 def test_ten_thousand_branches_in_doubt_are_found_and_ended(conn, names):
     """After a night with a dead coordinator."""
     session = conn.session(xa=True)
@@ -226,30 +192,3 @@ def test_ten_thousand_branches_in_doubt_are_found_and_ended(conn, names):
     for xid in wanted:
         assert resource.xa_rollback(xid) == XA_OK
     assert _bodies(conn, names[0]) == []
-
-
-async def _in_asyncio(address, names, xid):
-    async with (
-        await hms.aio.connect(address) as conn,
-        conn.session(xa=True) as session,
-        session.consumer(names[0]) as consumer,
-        session.producer(names[1]) as producer,
-    ):
-        resource = session.resource
-        assert await resource.xa_start(xid) == XA_OK
-        message = await consumer.receive(timeout_s=WAIT_S)
-        await producer.send(message.body)
-        with pytest.raises(hms.IllegalState):
-            await session.commit()
-        assert await resource.xa_end(xid) == XA_OK
-        assert await resource.xa_prepare(xid) == XA_OK
-        assert await resource.xa_recover(10) == [xid]
-        assert await resource.xa_commit(xid) == XA_OK
-
-
-def test_asyncio_has_the_same(running, conn, names, xid):
-    """The client is written once; this holds its second shell to it."""
-    _send(conn, names[0], "a")
-    asyncio.run(_in_asyncio(running.address, names, xid))
-
-    assert _bodies(conn, names[1]) == ["a"]

@@ -1,11 +1,11 @@
-"""The proof on real flights, for a few days: sent, archived, reported, replayed, all of it equal."""
+"""The proof on real flights, for a few days: sent, archived, reported, replayed, all equal."""
 
 import pytest
 
 from bench.flights import WEEK, flights, in_week, prove
 from hms.history import session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 DAYS = ("13", "14", "15")
 

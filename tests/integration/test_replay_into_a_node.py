@@ -15,7 +15,7 @@ from field_buffer.catalogue import (
 from hms.history import count_events, preview, replay, session
 from hms.history.ledger import forget_run, known_runs
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +88,10 @@ def test_a_run_keeps_the_end_that_it_had_at_its_beginning(spark, rig):
 
 def test_another_command_under_the_name_of_a_run_is_refused(spark, rig):
     """It would be half of this and half of that."""
-    again(spark, rig, "twice", selector="n = 2", run_id="mine")
+    again(spark, rig, "mine", selector="n = 2", run_id="mine")
 
     with pytest.raises(ReplayConflict):
-        again(spark, rig, "twice", selector="n = 3", run_id="mine")
+        again(spark, rig, "mine", selector="n = 3", run_id="mine")
 
 
 def test_a_run_that_is_forgotten_sends_anew(spark, rig):

@@ -14,7 +14,7 @@ from hms.history.reports.every import REPORTS
 from hms.history.reports.table import Asked
 from hms.records import Cause, RecordType, ranges
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 CONFIG = {
     "hms": {

@@ -19,7 +19,7 @@ from tpmon.xa.constants import (
     XA_OK,
     XA_RDONLY,
 )
-from tpmon.xa.hms_rm import HmsSteps
+from tpmon.xa.hms_steps import HmsSteps
 from tpmon.xa.xid import Xid
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from tests.sim.branching import mover, recoverer
 from tests.sim.client import Client
 from tests.sim.operator import operator
 from tests.sim.services import listener, server
+from tests.sim.ticks import clock
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -37,6 +38,11 @@ def _team(client: Client) -> None:
 
 def _audit(client: Client) -> None:
     client.run(subscriber(client, "news", "audit", is_transacted=True))
+
+
+def _notes(client: Client) -> None:
+    client.run(producer(client, "topic:notes/a", "topic:notes/b/c"))
+    client.run(passing(client, "notes/+"))
 
 
 def _parts(client: Client) -> None:
@@ -63,17 +69,24 @@ ROLES: dict[str, Role] = {
     "billing": lambda c: c.run(subscriber(c, "news", "billing")),
     "audit": _audit,
     "team": _team,
+    "wire": lambda c: c.run(producer(c, "topic:news/eu", "topic:news/us/ny", "topic:news")),
+    "wide": lambda c: c.run(subscriber(c, "news/#", "wide")),
+    "notes": _notes,
+    "latest": lambda c: c.run(passing(c, "notes/#")),
+    "glance": lambda c: c.run(passing(c, "news/+/#")),
     "flash": lambda c: c.run(subscriber(c, "flash", "flash")),
     "passing": lambda c: c.run(passing(c, "news")),
     "parts": _parts,
     "lists": lambda c: c.run(consumer(c, "queue:parts")),
+    "clock": lambda c: c.run(clock(c)),
+    "ticks": lambda c: c.run(consumer(c, "queue:ticks")),
     "browser": lambda c: c.run(browser(c, "queue:orders", "queue:ledger", "queue:copy")),
     "listener": lambda c: c.run(listener(c)),
     "server": lambda c: c.run(server(c)),
 }
-ALONE = ("ledger", "billing", "audit", "flash")
+ALONE = ("ledger", "billing", "audit", "flash", "wide")
 """Roles of which there is one at a time, because their place has one consumer."""
-SOURCES = ("orders", "many", "press")
+SOURCES = ("orders", "many", "press", "wire")
 
 
 def draw(world: "World") -> list[str]:

@@ -155,6 +155,8 @@ class Check:
             is_right = bool(self._letters.get((place, sending.key)))
         elif cause is Cause.LIMIT:
             is_right = place == LIMITED_PLACE
+        elif cause in (Cause.REPLACED, Cause.CLEARED):
+            is_right = place == "retained:HMS.RETAINED"
         elif cause is Cause.COLD:
             is_right = place in COLD_PLACES
         else:

@@ -9,7 +9,9 @@ from tests.sim.branching import finish_in_doubt
 from tests.sim.client import Client
 from tests.sim.node import Node
 from tests.sim.unit import Steps, Unit
+from tpmon.asked import OnLoss, Pending
 from tpmon.protocol.frames import Kind
+from tpmon.protocol.structures import Administer
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -46,13 +48,16 @@ def _take_all(client: Client) -> Steps:
     yield from finish_in_doubt(unit, only_left=False)
     node = client.world.node
     assert node is not None
+    pending = Pending("Administer", OnLoss.REPEAT)
+    client.link.request(Administer("topic.clear_retained", {"pattern": "#"}), pending)
+    yield lambda: pending.is_done
     for name in sorted(node.engine.state.queues):
         make = partial(unit.session.consumer, Queue(name), prefetch=60)
         yield from unit.consumer(f"queue:{name}", make)
     for topic in sorted(node.engine.state.topics.values(), key=lambda t: t.name):
         for one in sorted(topic.subscriptions, key=lambda s: s.name):
             selector, make = one.definition.selector, unit.session.subscriber
-            make = partial(make, Topic(topic.name), durable=one.name, selector=selector)
+            make = partial(make, Topic(one.pattern.text), durable=one.name, selector=selector)
             yield from unit.consumer(f"sub:{one.name}", partial(make, prefetch=60))
     while _has_any(node):
         client.world.now_ms += 50

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hms.engine.topics import Pattern
+
 INFO, OK, FAIL, OPEN = "info", "ok", "fail", "open"
 ATTEMPTS_MAX = 3
 LETTER_QUEUES = ("queue:HMS.DLQ", "queue:late")
@@ -67,7 +69,9 @@ class Subscribed:
 
     def takes(self, sending: Sending) -> bool:
         """Whether the message is for it."""
-        return self.topic == sending.destination and sending.color in self.colors
+        kind, _, topic = sending.destination.partition(":")
+        wanted = Pattern(self.topic.removeprefix("topic:"))
+        return kind == "topic" and wanted.matches(topic) and sending.color in self.colors
 
 
 class Arrival(NamedTuple):

@@ -10,6 +10,7 @@ from field_buffer.packing import FLAG_PART, DeliveredRow, decode_head
 from hms.client.inbox import Delivered
 from hms.constants import AckMode
 from tests.sim.entries import LETTER_QUEUES, Arrival, Receipt, Taken
+from tests.sim.occurrences import numbered
 from tests.sim.ordering import torn_list
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tests.sim.shell import Consumer
     from tests.sim.unit import Unit
 
-EXCLUSIVE = ("queue:ledger", "sub:billing", "sub:audit", "sub:flash", "passing:")
+EXCLUSIVE = ("queue:ledger", "sub:billing", "sub:audit", "sub:flash", "sub:wide", "passing:")
 """Places that have one consumer at a time, so that order is promised."""
 
 
@@ -89,7 +90,7 @@ class Inbound:
             letter_place(place, head),
             row.message_id,
             row.delivery_count,
-            body,
+            numbered(head, body),
             color,
             place.startswith(EXCLUSIVE),
         )

@@ -184,6 +184,10 @@ class Invariants:
         state = self._state
         places: dict[int, Queue | Subscription] = {id(q): q for q in state.queues.values()}
         places |= {id(s): s for t in state.topics.values() for s in t.subscriptions}
+        if state.scheduled is not None:
+            places[id(state.scheduled)] = state.scheduled
+        if state.space.place is not None:
+            places[id(state.space.place)] = state.space.place
         sessions = [s for c in state.connections.values() for s in c.sessions.values()]
         held: dict[int, list[int]] = {}
         acknowledged: dict[int, list[tuple[int, StoredMessage]]] = {}

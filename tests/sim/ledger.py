@@ -24,6 +24,7 @@ from hms.records import (
     decode_sent,
 )
 from tests.sim.durable import Definitions
+from tests.sim.occurrences import WAITING, numbered
 
 _BACK = (RecordType.FAILED, RecordType.RELEASED)
 _NOT_EVENTS = (
@@ -98,7 +99,7 @@ class Ledger:
     def _sent(self, sent: Sent) -> None:
         rows = sent.rows()
         for i, (row, payload) in enumerate(zip(rows, sent.payloads(rows), strict=True)):
-            body = payload[row.head_bytes :]
+            body = numbered(payload[: row.head_bytes], payload[row.head_bytes :])
             key = body.split(b" ", 1)[0].decode("ascii", "replace")
             if not sent.is_forwarded:
                 self.stored[key] += 1
@@ -128,6 +129,8 @@ class Ledger:
 
     def _gone(self, at: tuple[str, int], record: Ranges) -> None:
         key = self.here.pop(at)
+        if at[0] == WAITING:
+            return
         self.fates.setdefault((at[0], key), []).append((record.cause, record.at_ms))
         if self._group is not None and record.cause is Cause.NONE:
             self._group[1].add((at[0], key))

@@ -29,7 +29,9 @@ SETTINGS = EngineSettings(
         DestinationSettings("queue", "jobs", redelivery_delay_ms=40, messages_max=40),
         DestinationSettings("queue", "late", redelivery_limit=-1),
         DestinationSettings("queue", "scratch", is_warm=False, redelivery_delay_ms=40),
+        DestinationSettings("queue", "ticks", redelivery_limit=-1),
         DestinationSettings("topic", "news"),
+        DestinationSettings("topic", "notes"),
         DestinationSettings("topic", "flash", is_warm=False),
     ),
 )

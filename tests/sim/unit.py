@@ -19,6 +19,7 @@ from tests.sim.ordering import draw_marks
 from tests.sim.shell import Consumer, Producer, Session, Shell
 
 Steps = Iterator[Condition]
+RETAINING = "topic:notes/"
 PRIORITIES = (4, 4, 4, 4, 9, 0)
 
 
@@ -215,6 +216,8 @@ class Outbound:
             "priority": priority,
             "delay_s": max(0, sending.due_ms - unit.world.now_ms) / 1000,
         }
+        if self.place.startswith(RETAINING) and not options["delay_s"] and rng.random() < 0.5:
+            options["retain"] = True
         encoded, ticket = self.producer.prepared(sending.body, properties, options)
         sending.transaction = unit.transaction
         unit.books.invoke(sending)

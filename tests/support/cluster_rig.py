@@ -138,10 +138,8 @@ class Node:
         row = ROW.pack(len(head), len(body), ttl_ms, 0, priority, 0, 0, 0)
         pack = memoryview(pack_messages([(row, head, body)] * count))
         first, self.sequence = self.sequence + 1, self.sequence + count
-        now_ms = self.world.clock(self.index)
-        return self.run(
-            lambda fx: self.engine.send(1, 5, producer, first, count, is_persistent, pack, now_ms, fx)
-        )
+        what = (first, count, is_persistent, pack, self.world.clock(self.index))
+        return self.run(lambda fx: self.engine.send(1, 5, producer, *what, fx))
 
     def consume(self, handle=1, credit=1000, **options):
         """A consumer with so much credit."""

@@ -92,7 +92,7 @@ class Outlet:
 class MemoryNode:
     """A broker; storage work is done when step() is called."""
 
-    def __init__(self, settings=SETTINGS, store=None):
+    def __init__(self, settings=SETTINGS, store=None, files=None):
         self.now_ms = 1_000_000
         self.store = store or MemoryStore()
         self.outlet = Outlet()
@@ -103,7 +103,7 @@ class MemoryNode:
         recovery.finish()
         limits = Limits(10_000, 1 << 20, 64, 8192, 10.0)
         identity = Identity("memory", 1, limits, "test")
-        self.broker = Broker(engine, self.store, Monitor(), identity, lambda: self.now_ms)
+        self.broker = Broker(engine, self.store, Monitor(), identity, lambda: self.now_ms, files)
         self.broker.releases.outlet = self.outlet
         self.broker.storage = self
         self.engine = engine

@@ -126,7 +126,8 @@ def _forget_the_old_log(rig):
     for message in held:
         message.block.landed(0)
     rig.run(lambda fx: rig.engine.move(0, [(m, m.payload) for m in held], rig.now_ms, fx))
-    rig.run(lambda fx: rig.branches.restate(rig.branches.kept(), fx))
+    for keys in rig.branches.kept():
+        rig.run(lambda fx, keys=keys: rig.branches.restate(keys, fx))
     first = (dictionary.type, b"".join(dictionary.parts))
     rig.log = [first, *rig.log[old:]]
     assert RecordType.MOVED in [kind for kind, _ in rig.log]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from field_buffer.catalogue import TransactionRolledBack
 from hms.engine.branches.codes import TMFAIL, TMJOIN, TMRESUME, TMSUSPEND, Code
+from hms.engine.engine import ConsumerRequest
 from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
 from tests.support.engine_rig import delivered
 from tpmon.xa import constants
@@ -169,140 +169,6 @@ def test_failed_work_can_only_be_rolled_back(rig):
     assert _count(rig) == 0
 
 
-def test_an_idle_branch_is_rolled_back_when_its_time_is_over(rig):
-    """XA_RBTIMEOUT: what it holds must not be held for ever."""
-    rig.send(1)
-    (message,) = rig.consume(9, session=XA, credit=1)
-    rig.begin(timeout_ms=500)
-    rig.acknowledge(9, [message])
-    rig.end()
-    assert rig.engine.due_ms() == rig.now_ms + 500
-    rig.now_ms += 500
-
-    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-
-    assert rig.engine.state.queues["orders"].line.waiting_count == 1
-    assert rig.prepare() == Code.RBTIMEOUT
-    assert rig.prepare() == Code.NOTA
-
-
-def test_what_is_sent_after_the_time_is_over_is_refused(rig):
-    """It must not slip out of the branch and take effect alone."""
-    rig.begin(timeout_ms=500)
-    rig.now_ms += 500
-    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-
-    with pytest.raises(TransactionRolledBack):
-        rig.send(51)
-    assert rig.end() == Code.RBTIMEOUT
-    assert _count(rig) == 0
-
-
-def test_a_prepared_branch_has_no_time_limit(rig):
-    """It waits for its outcome, however long."""
-    rig.begin(timeout_ms=500)
-    rig.send(51)
-    rig.end()
-    rig.prepare()
-    rig.now_ms += 10_000
-    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-
-    assert rig.commit() == Code.OK
-
-
-def test_the_end_of_a_connection_rolls_back_what_is_not_prepared(rig):
-    """F-H4: nobody is left who could vote for it."""
-    rig.sent_in_branch(xid(1))
-    rig.sent_in_branch(xid(2))
-    rig.prepare(xid(2))
-
-    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
-
-    assert rig.prepare(xid(1)) == Code.NOTA
-    assert rig.commit(xid(2)) == Code.OK
-
-
-def test_a_lost_joiner_takes_the_branch_with_it(rig):
-    """Half of what it wanted to do may have been done."""
-    rig.sent_in_branch()
-    rig.begin(flags=TMJOIN, connection=SECOND, session=OTHER)
-
-    rig.run(lambda fx: rig.engine.close_connection(SECOND, rig.now_ms, fx))
-
-    assert rig.prepare() == Code.RBCOMMFAIL
-
-
-def test_a_joiner_that_has_ended_may_go(rig):
-    """A server process may end after its service has returned."""
-    rig.sent_in_branch()
-    rig.begin(flags=TMJOIN, connection=SECOND, session=OTHER)
-    rig.end(connection=SECOND, session=OTHER)
-
-    rig.run(lambda fx: rig.engine.close_connection(SECOND, rig.now_ms, fx))
-
-    assert rig.prepare() == Code.OK
-
-
-def test_a_branch_whose_connections_are_gone_is_forgotten(rig):
-    """Nobody can ask for it any more, so its memory would stay for ever."""
-    rig.begin()
-    rig.begin(flags=TMJOIN, connection=SECOND, session=OTHER)
-    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
-    rig.run(lambda fx: rig.engine.close_connection(SECOND, rig.now_ms, fx))
-
-    assert rig.engine.state.branches.by_xid == {}
-
-
-def test_a_session_that_was_opened_again_works_in_no_branch(rig):
-    """Its client believes it in a branch that went with the connection: what it sends now must be
-    refused, not taken as work of its own."""
-    rig.engine.open_session(1, 6, 0, "xa", xid(3))
-    rig.engine.open_producer(1, 61, 6, "queue", "orders")
-
-    with pytest.raises(TransactionRolledBack):
-        rig.send(61)
-    assert rig.end(xid(3), session=6) == Code.RBCOMMFAIL
-    rig.send(61)
-    assert _count(rig) == 1
-
-
-def test_who_got_no_answer_may_ask_again(rig):
-    """A one-phase commit that took effect must not look like one that was rolled back."""
-    rig.sent_in_branch()
-    rig.commit(is_one_phase=True)
-
-    assert rig.commit(is_one_phase=True, is_again=True) == Code.OK
-    assert rig.commit(xid(2), is_one_phase=True, is_again=True) == Code.NOTA
-    assert _count(rig) == 1
-
-
-def test_a_vote_that_does_not_fit_into_a_record_is_a_no(rig):
-    """It would have to be refused later, when it is too late."""
-    small = BranchRig(transaction_bytes_max=1000)
-    small.begin()
-    small.send(51, body=b"x" * 600)
-    branch = small.engine.state.branches.by_xid[xid()]
-    small.end()
-    branch.work.sends *= 2
-
-    assert small.prepare() == Code.RBOTHER
-    assert _count(small) == 0
-
-
-def test_votes_beyond_the_memory_are_a_no(rig):
-    """P8: what is in doubt is bounded like what waits."""
-    small = BranchRig(memory_bytes_max=2000)
-    codes = []
-    for n in range(1, 6):
-        small.begin(xid(n))
-        small.send(51, body=b"x" * 400)
-        small.end(xid(n))
-        codes.append(small.prepare(xid(n)))
-
-    assert codes[0] == Code.OK
-    assert codes[-1] == Code.RBTRANSIENT
-
-
 def test_a_scan_comes_in_pages_in_the_order_of_the_votes(rig):
     """10,000 branches do not fit into one reply."""
     wanted = [xid(n) for n in range(1, 8)]
@@ -316,3 +182,34 @@ def test_a_scan_comes_in_pages_in_the_order_of_the_votes(rig):
         after, has_more = page["position"], page["has_more"]
 
     assert found == wanted
+
+
+def test_a_branch_takes_what_a_listeners_service_was_given(rig):
+    """A message and the change of a database that it causes are one transaction: the service's
+    reply settles nothing then."""
+    rig.send(1)
+    rig.engine.open_session(1, 7, 0, "asynchronous")
+    (message,) = _listened(rig)
+    listener = (1, 70)
+    take = lambda session: rig.branches.take(SECOND, session, listener, [message])  # noqa: E731
+    assert take(OTHER).code is Code.PROTO
+    rig.begin(connection=SECOND, session=OTHER)
+    assert take(OTHER).code is Code.OK
+    assert take(OTHER).code is Code.NOTA
+    rig.end(connection=SECOND, session=OTHER)
+    rig.run(lambda fx: rig.engine.listener_done(*listener, [message], None, None, 1000, fx))
+    assert rig.engine.state.queues["orders"].line.out_count == 1
+
+    rig.commit(is_one_phase=True)
+
+    assert rig.engine.state.queues["orders"].line.out_count == 0
+    rig.start()
+    assert _count(rig) == 0
+
+
+def _listened(rig):
+    """What is out to a new listener of orders."""
+    request = ConsumerRequest(70, 7, "queue", "orders", 1, listener="ORDER")
+    rig.run(lambda fx: rig.engine.open_consumer(1, request, 1, rig.now_ms, fx))
+    rig.run(lambda fx: rig.engine.listener_credit(1, 70, 1, rig.now_ms, fx))
+    return list(rig.engine.state.connections[1].consumers[70].out.values())

@@ -1,11 +1,14 @@
 """Hostile clients: whatever a frame says, the node answers with a typed error and lives on."""
 
+import hashlib
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from field_buffer.packing import ROW
+from hms.store.files import FileStore
 from tests.support.memory import MemoryNode
 from tpmon.protocol import frames
 from tpmon.protocol import structures as wire
@@ -41,9 +44,9 @@ def sending():
         st.integers(0, 40),
         st.integers(0, 40),
         st.one_of(st.integers(0, 5), st.integers(0, 2**64 - 1)),
-        st.integers(0, 1),
+        st.one_of(st.integers(0, 1), st.integers(0, 2**64 - 1)),
         st.integers(0, 255),
-        st.integers(0, 255),
+        st.one_of(st.integers(0, 6), st.integers(0, 255)),
         st.integers(0, 255),
         st.integers(0, 2**32 - 1),
     )
@@ -99,6 +102,54 @@ def calling():
     )
 
 
+def scheduling():
+    """A SCHEDULE that is almost right."""
+    fields = st.tuples(
+        st.integers(0, 3),
+        st.sampled_from(["", "a", "b"]),
+        st.one_of(st.integers(0, 200), ANY_INT),
+        st.sampled_from(["", "", "* * * * *", "0 0 30 2 *", "x"]),
+        st.sampled_from(["UTC", "Mars"]),
+        st.one_of(st.just(0), ANY_INT),
+        st.one_of(st.just(0), ANY_INT),
+        st.integers(0, 3),
+        st.sampled_from(["ONE", "ALL", "x"]),
+        st.booleans(),
+        st.booleans(),
+        st.integers(0, 3),
+        st.integers(0, 3),
+    )
+    row = st.tuples(*[st.integers(0, 3)] * 2, *[st.sampled_from([0, 0, 1, 2**63])] * 2)
+    return st.builds(
+        lambda head, row, rest, body: (
+            Kind.SCHEDULE,
+            len(head).to_bytes(4, "little") + head + ROW.pack(*row, *rest, 0, 0) + body,
+        ),
+        fields.map(msgspec.msgpack.encode),
+        row,
+        st.tuples(st.integers(0, 10), st.integers(0, 7)),
+        st.binary(max_size=6),
+    )
+
+
+def filing():
+    """A request about a file, or a block of one, that is almost right."""
+    handle, size = st.integers(0, 2), st.one_of(st.integers(0, 8), ANY_INT)
+    name = st.one_of(ANY_TEXT, st.just("0" * 16 + "-" + "0" * 8 + "-" + "0" * 64))
+    digest = st.sampled_from(["", "00", hashlib.sha256(b"").hexdigest()])
+    requests = st.one_of(
+        st.builds(lambda h, s: ["OpenFile", h, s], handle, size),
+        st.builds(lambda h, s, d: ["CloseFile", h, s, d], handle, size, digest),
+        st.builds(lambda n, o, s: ["ReadFile", n, o, s], name, size, size),
+    )
+    block = st.builds(
+        lambda head, data: (Kind.FILE, len(head).to_bytes(4, "little") + head + data),
+        st.tuples(handle, size).map(msgspec.msgpack.encode),
+        st.binary(max_size=8),
+    )
+    return st.one_of(st.tuples(st.just(Kind.REQUEST), requests.map(msgspec.msgpack.encode)), block)
+
+
 def _open(node, peer="peer"):
     (answer,) = node.send(peer, Kind.HELLO, wire.encode(wire.Hello(1 + hash(peer) % 1000)))
     assert answer[0].kind is Kind.WELCOME
@@ -124,7 +175,9 @@ def _serves_a_good_client(node):
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
-        st.one_of(request(), sending(), settling(), anything(), calling()), min_size=1, max_size=12
+        st.one_of(request(), sending(), settling(), anything(), calling(), scheduling(), filing()),
+        min_size=1,
+        max_size=12,
     )
 )
 def test_no_sequence_of_frames_stops_the_node_or_the_other_clients(sent):
@@ -138,6 +191,43 @@ def test_no_sequence_of_frames_stops_the_node_or_the_other_clients(sent):
     node.step()
     assert _serves_a_good_client(node)
     MemoryNode(store=node.store)  # and what it wrote into the log can be read again
+
+
+class _NodeWithFiles(MemoryNode):
+    """Its storage workers do their jobs when step() is called."""
+
+    def __init__(self, folder):
+        self.jobs = []
+        super().__init__(files=FileStore(folder, 1 << 20))
+
+    def submit(self, job):
+        self.jobs.append(job)
+        return True
+
+    def step(self):
+        while self.jobs:
+            self.jobs.pop(0)()
+        super().step()
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(st.one_of(filing(), filing(), sending()), min_size=1, max_size=15))
+def test_no_file_frame_stops_the_node_or_leads_out_of_its_folder(tmp_path_factory, sent):
+    """Names, sizes and offsets are the client's; the disk is the node's."""
+    folder = tmp_path_factory.mktemp("files") / "files"
+    node = _NodeWithFiles(folder)
+    _open(node)
+    for kind, payload in sent:
+        node.send("peer", kind, payload)
+    node.now_ms += 100_000_000
+    node.broker._tick()
+    node.step()
+    assert _serves_a_good_client(node)
+    assert [p.name for p in folder.parent.iterdir()] in ([], ["files"])
 
 
 @pytest.mark.parametrize("uid", [-1, 1 << 63, (1 << 64) - 1])

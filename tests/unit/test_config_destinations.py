@@ -66,7 +66,8 @@ expired_to = "late"
 """
     config = load(write(text))
 
-    settings = compose.engine_settings(config, config.node()).destinations[-1]
+    every = compose.engine_settings(config, config.node()).destinations
+    settings = next(one for one in every if one.name == "A")
     assert (settings.kind, settings.name, settings.redelivery_limit) == (kind, "A", 5)
     assert settings.redelivery_delay_ms == 1500
     assert (settings.dead_letter, settings.expired_to) == ("", "late")
@@ -77,7 +78,8 @@ def test_without_a_word_expired_messages_are_discarded_and_failed_ones_kept(writ
     """The defaults that the page promises."""
     config = load(write(f"{NODE}[hms.{kind}.A]\n"))
 
-    (settings,) = compose.engine_settings(config, config.node()).destinations
+    every = compose.engine_settings(config, config.node()).destinations
+    settings = next(one for one in every if one.name == "A")
     assert (settings.dead_letter, settings.expired_to) == ("HMS.DLQ", "")
     assert settings.redelivery_delay_ms == 0
 

@@ -217,6 +217,7 @@ def test_what_is_not_available_is_refused_with_that_reason(faults, text):
         ('[hms.queue."a\\nb"]', "printable"),
         ("[hms.queue.A]\ndead_letter = 'B'", "there is no queue 'B'"),
         ("[hms.queue.A]\ndead_letter = 'A'", "cannot be its own"),
+        ("[hms.queue.A]\nexport_name = 'B'\n[hms.topic.B]", "is looked up as 'B' already"),
         ("[hms.queue.A]\nSVGNAME = 'g'", "there is no svrgroup 'g'"),
         ("[[hms.queue.A]]", "must be one table"),
         ("[server.s]", "needs module"),

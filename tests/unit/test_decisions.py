@@ -4,8 +4,10 @@ import pytest
 
 from field_buffer.catalogue import DecisionNotFound, DecisionRefused
 from hms.engine.branches.codes import Code
+from hms.engine.branches.decisions import IDENTITY
 from hms.engine.effects import Effects
 from tests.support.branch_rig import SECOND, BranchRig, xid
+from tpmon.xa import decisions
 
 GTRID = b"transfer 1"
 
@@ -144,3 +146,13 @@ def test_a_decision_is_its_makers_until_that_one_leaves(rig):
     rig.branches.end_global(1, GTRID)
 
     assert _ask(rig) == "committed"
+
+
+def test_what_names_the_node_among_the_decisions_is_not_counted(rig):
+    """Operators look at that count to see whether something waits."""
+    assert decisions.IDENTITY == IDENTITY
+    _begin(rig, IDENTITY)
+    _decide(rig, IDENTITY)
+    status = rig.engine.administer("status", {}, rig.now_ms, Effects())
+
+    assert status["decisions"] == 0

@@ -194,3 +194,17 @@ def test_what_failed_before_keeps_its_count_of_attempts():
     assert two.queue.line.attempts(moved) == 1
     world.crash(2)
     assert two.queue.line.attempts(moved) == 1
+
+
+def test_a_message_of_a_group_stays_where_its_fellows_are():
+    """Two nodes would hand a group out side by side."""
+    world = started()
+    world.nodes[1].send(3, properties={"JMSXGroupID": "g"})
+    world.nodes[1].send(2)
+    world.nodes[1].sync()
+    world.nodes[2].consume()
+    world.tick()
+    world.tick()
+
+    assert len(world.nodes[2].got) == 2
+    assert len(world.nodes[1].held()) == 3

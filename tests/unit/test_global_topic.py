@@ -29,7 +29,9 @@ def bodies(node):
 
 def relayed(world):
     """How many publications went from node to node."""
-    return sum(p.tally.moved_out for n in world.nodes.values() for p in n.engine.cluster.peers.values())
+    return sum(
+        p.tally.moved_out for n in world.nodes.values() for p in n.engine.cluster.peers.values()
+    )
 
 
 def test_every_subscriber_at_every_node_gets_it_once(world):
@@ -176,3 +178,16 @@ def test_nothing_is_kept_for_a_node_that_left_the_configuration(world):
 
     assert one.engine.state.waiting_bytes == 0
     assert not [s for s in one.engine.state.space.subscriptions.values() if s.is_proxy]
+
+
+def test_publications_of_a_group_go_over_in_order_too(world):
+    """A relay hands nothing out, so it must not wait for a consumer of the group."""
+    world.nodes[2].subscribe()
+    world.tick()
+    for number in range(5):
+        world.nodes[1].send(body=b"%d" % number, producer=2, properties={"JMSXGroupID": "g"})
+    world.nodes[1].sync()
+    world.settle()
+    world.tick()
+
+    assert bodies(world.nodes[2]) == [b"0", b"1", b"2", b"3", b"4"]

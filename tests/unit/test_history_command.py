@@ -1,17 +1,25 @@
 """The commands over the history."""
 
+import importlib
 import json
+import sys
 from dataclasses import asdict, replace
 
 import pytest
 from click.testing import CliRunner
 from history_records import append, message, open_journal, ranges_record, sent_record
 
-from field_buffer.catalogue import ConnectionLost
+from field_buffer.catalogue import (
+    ConnectionLost,
+    StoreCorrupt,
+    StoreFormatUnknown,
+    StoreUnavailable,
+)
 from hms.history import ReplayReport, replay_command
 from hms.history.census import Census
 from hms.history.command import history
 from hms.records import RecordType
+from hms.store.journal import walk
 
 
 @pytest.fixture
@@ -150,6 +158,56 @@ def test_a_failed_replay_tells_how_far_it_came(monkeypatch):
 def test_a_rate_of_nothing_is_a_wrong_command_line():
     """It would never end."""
     assert run(*REPLAY, "--rate", "0").exit_code == 2
+
+
+@pytest.fixture
+def no_spark(monkeypatch):
+    """Starting Spark is a fault of the test."""
+    for module in ("replay", "census", "watch", "reports.every"):
+        name = f"hms.history.{module}"
+        importlib.import_module(name)
+        found = sys.modules[name]  # the package gives some of these names to functions
+        monkeypatch.setattr(found, "borrowed_session", lambda *_: pytest.fail("started"))
+
+
+COMMANDS = (
+    REPLAY[:1] + REPLAY[3:],
+    ("replay", "--destination", "a", "--into", "b", "--dry-run"),
+    ("report", "audit"),
+    ("report", "latency"),
+    ("watch", "--once"),
+)
+
+
+@pytest.mark.parametrize("asked", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("what", ["nothing", "other files", "newer", "damaged"])
+def test_what_is_no_good_store_is_told_before_spark_starts(
+    store, tmp_path, no_spark, monkeypatch, asked, what
+):
+    """A wrong path must not look like an empty history, nor a damaged one like a short one."""
+    more = ("--checkpoint", tmp_path / "c") if asked[0] == "watch" else ()
+    path, error = spoiled(store, tmp_path, what, monkeypatch)
+    told = run(*asked, "--path", path, *more)
+
+    assert isinstance(told.exception, error), told.output
+
+
+def spoiled(store, folder, what, monkeypatch):
+    """A path that is no good store, and the error that says so."""
+    if what == "nothing":
+        return folder / "none", StoreUnavailable
+    if what == "other files":
+        (folder / "files").mkdir()
+        (folder / "files" / "readme.txt").write_text("no log")
+        return folder / "files", StoreUnavailable
+    if what == "newer":
+        monkeypatch.setattr(walk, "VERSION", walk.VERSION - 1)
+        return store, StoreFormatUnknown
+    segment = sorted(store.glob("*.log"))[0]
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"orders")] ^= 0xFF
+    segment.write_bytes(content)
+    return store, StoreCorrupt
 
 
 def test_every_command_is_listed_with_what_it_does():

@@ -13,9 +13,9 @@ from field_buffer.catalogue import (
     StoreUnavailable,
 )
 from hms.history import replay
+from hms.history.forward import send_chunks
 from hms.history.ledger import Entry
 from hms.history.pace import Pace, Progress
-from hms.history.replay import send_chunks
 from hms.history.resend import NOTHING, Chunk
 from hms.history.wanted import Wanted
 

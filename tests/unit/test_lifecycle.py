@@ -10,11 +10,9 @@ from field_buffer.catalogue import (
     ExportNameNotFound,
     InvalidArgument,
     QueueFull,
-    TemporaryDestination,
     UndefinedLimitBehavior,
 )
 from hms.engine.effects import Confirm, Refusal
-from hms.engine.engine import ConsumerRequest
 from hms.records import Cause, RecordType, decode_ranges
 from tests.support.engine_rig import EngineRig
 from tests.support.limits_rig import open_producer, order, retry, shown
@@ -79,6 +77,8 @@ def test_a_name_that_cannot_be_is_refused(rig, name):
         ({"max_mesages": 1}, InvalidArgument),
         ({"limit_behavior": "PANIC"}, UndefinedLimitBehavior),
         ({"redelivery_delay_s": -1}, InvalidArgument),
+        ({"dead_letter": "nowhere"}, DestinationNotFound),
+        ({"expired_to": "orders"}, InvalidArgument),
     ],
 )
 def test_an_attribute_that_cannot_be_is_refused(rig, given, error):
@@ -177,109 +177,6 @@ def test_a_topic_that_is_altered_tells_its_subscriptions(rig):
 
     mine = rig.engine.state.topics["news"].durable("mine")
     assert (mine.redelivery_limit, mine.dead_letter) == (9, "slow")
-
-
-# lives of their own
-
-
-def test_what_a_client_created_is_gone_after_the_node_has_stopped(rig):
-    """F-C4: create_queue() is for this life of the node."""
-    order(rig, "queue.create", name="mine", life="DYNAMIC")
-    open_producer(rig, 20, "mine")
-    rig.send(producer=20)
-
-    rig.start()
-
-    assert "mine" not in rig.engine.state.queues
-    causes = [decode_ranges(p).cause for kind, p in rig.log if kind == RecordType.DISCARDED]
-    assert causes == [Cause.DELETED]
-
-
-def test_an_automatic_queue_is_made_by_its_first_use_and_goes_when_it_was_idle():
-    """F-C5: off by default."""
-    with pytest.raises(DestinationNotFound):
-        open_producer(EngineRig(), 20, "auto")
-    rig = EngineRig(is_auto=True, auto_idle_ms=1000)
-    open_producer(rig, 20, "auto")
-    rig.send(producer=20)
-    rig.run(lambda fx: rig.engine.close_producer(1, 20, fx))
-    for _ in range(3):
-        rig.now_ms += 1000
-        rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-    assert shown(rig, "auto")["remaining"] == 1  # what waits keeps it
-
-    order(rig, "queue.purge", name="auto")
-    rig.now_ms += 1000
-    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-    assert "auto" not in rig.engine.state.queues
-    rig.start()
-    assert "auto" not in rig.engine.state.queues
-
-
-def temporary(rig, kind="queue"):
-    """A temporary destination of connection 1."""
-    names = []
-    rig.run(lambda fx: names.append(rig.engine.create_temporary(1, kind, fx)))
-    return names[0]
-
-
-def test_only_its_connection_receives_from_a_temporary_queue(rig):
-    """F-C6: others answer into it."""
-    name = temporary(rig)
-    rig.engine.open_connection(2, 78, "", "")
-    rig.engine.open_session(2, 1, 0, "")
-    rig.run(lambda fx: rig.engine.open_producer(2, 1, 1, "queue", name, "", fx))
-    request = ConsumerRequest(9, 1, "queue", name, 10)
-    with pytest.raises(TemporaryDestination, match="receive"):
-        rig.run(lambda fx: rig.engine.open_consumer(2, request, 1, rig.now_ms, fx))
-    open_producer(rig, 20, name)
-    rig.send(producer=20)
-    assert len(rig.consume(30, name)) == 1
-
-
-def test_the_log_knows_nothing_of_temporary_destinations(rig):
-    """A request and its answer must not cost two definitions of the disk."""
-    before = len(rig.log)
-    name = temporary(rig)
-    open_producer(rig, 20, name)
-    rig.send(producer=20)
-    got = rig.consume(30, name)
-    rig.acknowledge(30, got)
-    temporary(rig, "topic")
-
-    assert [kind for kind, _ in rig.log[before:]] == []
-    assert rig.engine.state.waiting_bytes == 0
-    rig.engine.dictionary()
-    rig.start()
-    assert name not in rig.engine.state.queues
-
-
-def test_a_temporary_queue_survives_a_lost_connection_for_a_while_and_a_good_bye_not_at_all(rig):
-    """A client that comes back finds its answers."""
-    name, other = temporary(rig), temporary(rig)
-    open_producer(rig, 20, name)
-    rig.send(producer=20)
-    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
-    rig.now_ms += 59_000
-    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-    rig.engine.open_connection(1, 77, "", "")
-    rig.now_ms += 59_000
-    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-    assert shown(rig, name)["remaining"] == 1
-
-    rig.run(lambda fx: rig.engine.delete_temporary(1, "queue", other, fx))
-    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx, is_final=True))
-    assert name not in rig.engine.state.queues
-    assert rig.engine.state.waiting_bytes == 0
-
-
-def test_a_temporary_queue_whose_owner_does_not_come_back_goes(rig):
-    """P8: lost clients must not fill the node."""
-    name = temporary(rig)
-    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
-    rig.now_ms += 61_000
-    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
-    assert name not in rig.engine.state.queues
 
 
 # export names

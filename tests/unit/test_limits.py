@@ -114,7 +114,7 @@ def test_who_waited_its_request_timeout_is_told_the_limit_what_waits_and_the_cur
 
 def test_what_waits_is_bounded_in_bytes():
     """P8: a crowd of blocked senders must not fill the node's memory."""
-    rig = limited_rig(FLOW, messages_max=1, node={"blocked_bytes_max": 400})
+    rig = limited_rig(FLOW, messages_max=1, node={"blocked_bytes_max": 1000})
     rig.send()
     rig.send(body=b"x" * 300)
 
@@ -207,3 +207,17 @@ def test_bytes_make_the_oldest_go_too():
 
     assert [m.length for m in waiting(rig)] == [waiting(rig)[0].length]
     assert rig.engine.state.queues["orders"].line.counters.removed == 2
+
+
+def test_those_who_went_are_forgotten_with_their_messages():
+    """A deadline of minutes must not hold what was sent within it."""
+    rig = limited_rig(FLOW, messages_max=1)
+    rig.send()
+    for _ in range(1000):
+        rig.send()
+        rig.run(lambda fx: rig.engine.administer("queue.purge", {"name": "orders"}, 0, fx))
+        retry(rig)
+
+    blocked = rig.engine.state.blocked
+    assert len(blocked._deadlines) < 200
+    assert (blocked.size_bytes, blocked.lines) == (0, {})

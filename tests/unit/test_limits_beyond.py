@@ -146,3 +146,17 @@ def test_a_full_memory_refuses_otherwise():
 
     with pytest.raises(NodeFull):
         rig.send(body=b"x" * 600, is_persistent=False)
+
+
+@pytest.mark.parametrize("behavior", ["REMOVE_OLDEST", "REMOVE_LOW_PRIORITY"])
+def test_messages_of_groups_are_removed_like_others(behavior):
+    """A group holds messages in a place of its own, which must not hide them from the limit."""
+    rig = limited_rig(behavior, messages_max=3)
+    for i in range(6):
+        rig.send(body=b"%d" % i, properties={"JMSXGroupID": f"g{i % 2}"})
+
+    assert [m.payload[-1:] for m in waiting(rig)] == [b"3", b"4", b"5"]
+    got = rig.consume(7)
+    rig.acknowledge(7, got)
+    rig.start()
+    assert len(waiting(rig)) == 3 - len(got)

@@ -177,6 +177,12 @@ class Links:
         hears = member.life if member is not None and is_heard else NOBODY
         return link_frame(kind, self._settings.index, self.life, hears, payload)
 
+    def clients(self) -> list[str]:
+        """Where clients find the nodes that are up; from any thread."""
+        members, heard = self.members.members, self._hearing.heard
+        up = [index for index in members if members[index].presence is Presence.UP]
+        return [address for index in up for address in heard[index].addresses]
+
     def describe(self) -> dict[str, Any]:
         """The links for `hms cluster status`; from any thread, so it may be a moment old."""
         hearing, guard = self._hearing, self._hearing.guard

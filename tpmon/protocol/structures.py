@@ -5,6 +5,7 @@ through as RecursionError or UnicodeDecodeError.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -53,7 +54,8 @@ class Hello(_Wire, frozen=True):
 
 
 class Welcome(_Wire, frozen=True):
-    """The node's answer to Hello. now_ms: its time, in milliseconds since 1970 UTC; 0 not told."""
+    """The node's answer to Hello. now_ms: its time, in milliseconds since 1970 UTC; 0 not told;
+    members: addresses of other nodes of its cluster that are up."""
 
     connection: int
     node: str
@@ -61,6 +63,7 @@ class Welcome(_Wire, frozen=True):
     limits: Limits
     version: str = ""
     now_ms: U64 = 0
+    members: Sequence[str] = ()
 
 
 class OpenSession(_Request, frozen=True):
@@ -291,7 +294,8 @@ class ScheduleHead(_Wire, frozen=True):
     """SCHEDULE to the node, with a pack of one message: send it again and again; answered by a
     REPLY or an ERROR. name: the schedule's; either every_ms or cron, in time_zone; first_ms: not
     before; until_ms, count_max 0: without end; missed: what becomes of occurrences that were due
-    while the node was down, SKIP, ONE or ALL; may_replace: another one of that name ends."""
+    while the node was down, SKIP, ONE or ALL; may_replace: another one of that name ends; request,
+    sequence: a handle of its own and a number from 1, by which a repeated one is known."""
 
     producer: U32
     name: Name
@@ -304,6 +308,8 @@ class ScheduleHead(_Wire, frozen=True):
     missed: Name = "ONE"
     is_persistent: bool = True
     may_replace: bool = False
+    request: U32 = 0
+    sequence: U64 = 0
 
 
 class CallHead(_Wire, frozen=True):
@@ -339,6 +345,8 @@ class InvokeHead(_Wire, frozen=True):
     mode: int = 0
     transaction: bytes = b""
     """As of the CALL."""
+    is_autotran: bool = False
+    """Outside a transaction it begins one."""
 
 
 class ResultHead(_Wire, frozen=True):

@@ -47,11 +47,16 @@ class Block:
         self._connection = connection
 
     def __enter__(self) -> Transaction:
+        made = self.begin()
+        carried.enter(made)
+        return made
+
+    def begin(self) -> Transaction:
+        """Begin it; whose it is stays open."""
         if carried.current() is not None:
             raise TxProtocolError(what="transaction()", detail="one is going on here already")
         made = self._transaction = Transaction(self._place, self._timeout_s)
         made.enlist_all(carried.sessions(self._connection))
-        carried.enter(made)
         return made
 
     def __exit__(
@@ -65,10 +70,14 @@ class Block:
         carried.enter(None)
         if transaction.is_ended:
             return
-        if error is None:
-            transaction.commit(is_waited=self._is_waited)
-        else:
+        if error is not None:
             transaction.rollback()
+            return
+        try:
+            transaction.commit(is_waited=self._is_waited)
+        except TxProtocolError:  # calls are outstanding: nobody can end it after the block
+            transaction.rollback()
+            raise
 
 
 class AsyncTransaction:
@@ -96,7 +105,9 @@ class AsyncBlock:
         self._block = Block(connection, timeout_s, wait)
 
     async def __aenter__(self) -> AsyncTransaction:
-        return AsyncTransaction(self._block.__enter__())
+        made = await asyncio.to_thread(self._block.begin)
+        carried.enter(made)
+        return AsyncTransaction(made)
 
     async def __aexit__(
         self,

@@ -11,13 +11,10 @@ Who fails in phase two is finished by the node's recovery; what was finished by 
 otherwise than decided, is written beside the decision until an operator forgets it.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
 
 from field_buffer.catalogue import (
     TransactionRolledBack,
@@ -28,67 +25,25 @@ from field_buffer.catalogue import (
 )
 from field_buffer.errors import HmsError
 from tpmon.tx.log import DecisionLog
+from tpmon.tx.participants import (
+    THREADS_MAX,
+    Branch,
+    Outcome,
+    Vote,
+    all_at_once,
+    commit_branch,
+    raise_odd,
+    roll_back,
+    vote,
+)
 from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
-from tpmon.xa.resource import ResourceManager
-from tpmon.xa.xid import Xid
 
 __all__ = ["Branch", "Coordinator", "Outcome"]
 
-_T = TypeVar("_T")
-
-RETRIES_MAX = 50
-RETRY_PAUSE_S = 0.02
-THREADS_MAX = 32
-
-_pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hms-xa")
 _finishers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hms-xa-finish")
 """Apart from the pool that they wait for."""
-_STATES = {
-    xa.XA_OK: decisions.COMMITTED,
-    xa.XA_HEURCOM: decisions.COMMITTED,
-    xa.XA_HEURRB: decisions.ROLLED_BACK,
-    xa.XA_HEURMIX: decisions.MIXED,
-    xa.XA_HEURHAZ: decisions.HAZARD,
-    xa.XAER_NOTA: decisions.HAZARD,
-}
-
-
-@dataclass(slots=True)
-class Branch:
-    """One participant; rm None: it is not reached from here. is_prepared: it has said yes;
-    is_of_the_log: its commit is written with the decision, by the node that decides."""
-
-    resource: str
-    xid: Xid
-    rm: ResourceManager | None = None
-    is_prepared: bool = False
-    is_of_the_log: bool = False
-
-    @property
-    def is_last(self) -> bool:
-        """Whether it cannot prepare."""
-        return self.rm is not None and self.rm.is_last_resource
-
-
-class Vote(NamedTuple):
-    """What a branch said to xa_prepare."""
-
-    branch: Branch
-    code: int
-    reason: str
-
-
-class Outcome(NamedTuple):
-    """How a commit ended; pending: participants that recovery goes on with."""
-
-    participants: list[Participant]
-
-    @property
-    def pending(self) -> list[Participant]:
-        """Those that are still to be committed."""
-        return [one for one in self.participants if not decisions.is_settled(one)]
 
 
 class Coordinator:
@@ -156,11 +111,11 @@ class Coordinator:
         """Those that are to be committed; all are rolled back when one says no."""
         asked = [b for b in branches if not (b.is_prepared or b.is_last or b.is_of_the_log)]
         self._on_step("before prepare")
-        votes = _all_at_once([partial(_vote, b) for b in asked])
+        votes = all_at_once([partial(vote, b) for b in asked])
         self._on_step("after prepare")
         readers = {id(v.branch) for v in votes if v.code == xa.XA_RDONLY}
-        for vote in votes:
-            vote.branch.is_prepared = vote.code == xa.XA_OK
+        for one in votes:
+            one.branch.is_prepared = one.code == xa.XA_OK
         no = next((v for v in votes if v.code not in {xa.XA_OK, xa.XA_RDONLY}), None)
         left = [b for b in branches if id(b) not in readers]
         if no is not None:
@@ -193,6 +148,9 @@ class Coordinator:
         try:
             self._log.decide(self._gtrid, decisions.encode(participants), packed)
         except TxFatal:
+            for branch in prepared:  # nobody here may touch them, and recovery must be able to
+                if branch.rm is not None:
+                    branch.rm.detach(branch.xid)
             raise
         except HmsError as error:
             self.roll_back([*prepared, *with_decision])
@@ -210,30 +168,37 @@ class Coordinator:
     def _finish(self, prepared: list[Branch], participants: list[Participant]) -> Outcome:
         """Phase two."""
         self._on_step("before commit")
-        states = _all_at_once([partial(commit_branch, b) for b in prepared])
+        states = all_at_once([partial(commit_branch, b) for b in prepared])
         self._on_step("after commit")
         done = [
             Participant(p.resource, p.bqual, state, "", note)
             for p, (state, note) in zip(participants, states, strict=True)
         ]
-        self._conclude(done)
-        return Outcome(done)
+        return Outcome(self._conclude(done))
 
-    def _conclude(self, done: list[Participant]) -> None:
-        odd = [p for p in done if p.state not in {decisions.COMMITTED, decisions.PREPARED}]
-        with suppress(HmsError):  # whatever is not said now, recovery finds out
-            if all(p.state == decisions.COMMITTED for p in done):
-                self._on_step("before forget")
+    def _conclude(self, done: list[Participant]) -> list[Participant]:
+        """Forget the decision, or write down what is left; TxMixed, TxHazard."""
+        if all(p.state == decisions.COMMITTED for p in done):
+            self._on_step("before forget")
+            with suppress(HmsError):  # recovery does it then
                 self._log.forget(self._gtrid)
-                self._on_step("after forget")
-            else:
-                self._log.note(self._gtrid, decisions.encode(done))
-                self._log.end(self._gtrid)
-        if odd:
-            detail = "; ".join(f"{p.resource}: {p.state} ({p.note})" for p in odd)
-            hazard = all(p.state == decisions.HAZARD for p in odd)
-            kind = TxHazard if hazard else TxMixed
-            raise kind(gtrid=decisions.printed(self._gtrid), detail=detail)
+            self._on_step("after forget")
+            return done
+        if not self._is_ours():
+            return [p if p.state == decisions.COMMITTED else _left(p) for p in done]
+        with suppress(HmsError):  # recovery finds out what it can
+            self._log.note(self._gtrid, decisions.encode(done))
+        with suppress(HmsError):  # else the end of the connection tells it
+            self._log.end(self._gtrid)
+        raise_odd(self._gtrid, done)
+        return done
+
+    def _is_ours(self) -> bool:
+        """Whether nobody else has carried the decision out meanwhile: recovery takes it over when
+        our connection is lost."""
+        with suppress(HmsError):
+            return self._log.state(self._gtrid) == "committing"
+        return False
 
     # ---- a service's part
 
@@ -247,7 +212,7 @@ class Coordinator:
 
     def roll_back_part(self, branches: Sequence[Branch]) -> None:
         """Roll back what a service did; the transaction itself goes on to its own end."""
-        _all_at_once([partial(_rolled_back, b) for b in branches])
+        all_at_once([partial(roll_back, b) for b in branches])
 
     # ---- rollback
 
@@ -257,7 +222,7 @@ class Coordinator:
         Who is not reached is rolled back by its own database, or by recovery.
         """
         reached = [b for b in branches if b.rm is not None]
-        codes = _all_at_once([partial(_rolled_back, b) for b in reached])
+        codes = all_at_once([partial(roll_back, b) for b in reached])
         with suppress(HmsError):
             self._log.end(self._gtrid)
         odd = {xa.XA_HEURCOM: TxHeuristicCommit, xa.XA_HEURMIX: TxMixed, xa.XA_HEURHAZ: TxHazard}
@@ -267,48 +232,13 @@ class Coordinator:
                 raise odd[code](gtrid=decisions.printed(self._gtrid), detail=detail)
 
 
-def commit_branch(branch: Branch) -> tuple[str, str]:
-    """Commit a prepared branch: its state then, and what the resource manager said."""
-    rm = branch.rm
-    if rm is None:
-        return decisions.PREPARED, "it is not reached from the process that decided"
-    pause, is_lost = threading.Event(), False
-    for attempt in range(RETRIES_MAX):
-        code = rm.xa_commit(branch.xid)
-        if is_lost and code == xa.XAER_NOTA:
-            return decisions.COMMITTED, "its answer was lost"
-        is_lost = is_lost or code == xa.XAER_RMFAIL
-        if code == xa.XAER_RMFAIL and not attempt:
-            continue  # a session may have died while it was not used
-        if code != xa.XA_RETRY:
-            break
-        pause.wait(RETRY_PAUSE_S)
-    if code == xa.XA_HEURCOM:
-        rm.xa_forget(branch.xid)
-    said = "" if code == xa.XA_OK else f"{xa.code_name(code)}: {rm.reason}"
-    return _STATES.get(code, decisions.PREPARED), said
-
-
-def _vote(branch: Branch) -> Vote:
-    assert branch.rm is not None
-    code = branch.rm.xa_prepare(branch.xid)
-    return Vote(branch, code, "" if code == xa.XA_OK else branch.rm.reason)
-
-
 def _code_of(votes: Iterable[Vote], branch: Branch) -> int:
     return next((v.code for v in votes if v.branch is branch), xa.XA_OK)
 
 
-def _rolled_back(branch: Branch) -> int:
-    assert branch.rm is not None
-    return branch.rm.xa_rollback(branch.xid)
-
-
-def _all_at_once(acts: Sequence[Callable[[], _T]]) -> list[_T]:
-    """What all of them return; the first runs here, the others beside it."""
-    futures = [_pool.submit(act) for act in acts[1:]]
-    own = [acts[0]()] if acts else []
-    return own + [future.result() for future in futures]
+def _left(participant: Participant) -> Participant:
+    """One that recovery goes on with."""
+    return Participant(participant.resource, participant.bqual)
 
 
 def _nothing(_: str) -> None:

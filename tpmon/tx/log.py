@@ -45,6 +45,10 @@ class DecisionLog(Protocol):
     def end(self, gtrid: bytes) -> None:
         """It is active no more: it was rolled back, or recovery goes on with it."""
 
+    def state(self, gtrid: bytes) -> str:
+        """Whose it is to carry out: this connection's while it is "committing", recovery's when it
+        is "committed", nobody's any more when it is "unknown"."""
+
 
 class NodeLog:
     """The log of a node; ask: sends a request and returns the reply's data."""
@@ -78,3 +82,7 @@ class NodeLog:
     def end(self, gtrid: bytes) -> None:
         """It is active no more."""
         self._ask(wire.EndGlobal(gtrid))
+
+    def state(self, gtrid: bytes) -> str:
+        """Whose it is to carry out."""
+        return str(self._ask(wire.AskDecision(gtrid))["state"])

@@ -41,11 +41,6 @@ class Blocking:
         self._connection: Any = weakref.proxy(connection)
         self._is_async = hasattr(type(connection), "loop")
 
-    @property
-    def link(self) -> Any:
-        """That of the connection."""
-        return self._connection.link
-
     def request(self, request: Any) -> Any:
         """The reply's data, or what the node answered."""
         return self.run(self.asking(request))
@@ -63,9 +58,9 @@ class Blocking:
 
         return open_session(self._connection, is_xa=True)
 
-    def asking(self, *arguments: Any, **named: Any) -> Any:
-        """The steps of a request."""
-        return self._connection.asking(*arguments, **named)
+    def __getattr__(self, name: str) -> Any:
+        """The steps of an operation are the connection's; run() drives them."""
+        return getattr(self._connection, name)
 
     def run(self, steps: Any) -> Any:
         """Drive an operation to its end."""

@@ -139,6 +139,8 @@ class Transaction:
             detail = f"{rm.name} cannot prepare, and neither can one that takes part already"
             raise TxProtocolError(what="enlist", detail=detail)
         xid = decisions.xid_of(self.gtrid, decisions.new_bqual(rm.name))
+        if hasattr(rm, "timeout_s"):
+            rm.timeout_s = self.time_left_s or 0
         self._on_step("before start")
         code = rm.xa_start(xid)
         self._on_step("after start")
@@ -259,7 +261,7 @@ class Transaction:
 
     def rollback(self) -> None:
         """Roll it back; TxHeuristicCommit, TxMixed, TxHazard."""
-        self._check_initiator("rollback")
+        self._check_initiator("rollback", may_call=True)
         self._end_work(xa.TMFAIL)
         self.is_ended = True
         branches = [*self._branches.values(), *map(self._of_service, self._remote)]
@@ -270,13 +272,13 @@ class Transaction:
         self.rollback()
         raise TransactionRolledBack(reason=reason) from error
 
-    def _check_initiator(self, what: str) -> None:
+    def _check_initiator(self, what: str, *, may_call: bool = False) -> None:
         if self.is_ended:
             raise TxProtocolError(what=what, detail="the transaction has ended")
         if not self._is_initiator:
             detail = "only the one who began the transaction may end it"
             raise TxProtocolError(what=what, detail=detail)
-        if self._calls:
+        if self._calls and not may_call:
             detail = f"{self._calls} calls of services have not been answered"
             raise TxProtocolError(what=what, detail=detail)
 

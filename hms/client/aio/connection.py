@@ -83,6 +83,7 @@ def connect(
     reconnect_period_s: float = 0,
     request_timeout_s: float = 200,
     connect_timeout_s: float = 10,
+    address_order: str = "priority",
     exception_listener: Callable[[HmsError], object] | None = None,
     event_listener: Callable[[Event], object] | None = None,
 ) -> Connection:

@@ -140,7 +140,7 @@ class BranchCommands:
 
     # the log's old segments
 
-    def kept(self) -> list[Key]:
+    def kept(self) -> list[list[Key]]:
         """What the log has of branches and decisions."""
         return keeping.kept(self._state)
 

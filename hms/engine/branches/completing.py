@@ -8,13 +8,17 @@ nobody who reads the log has to look back for the vote.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from field_buffer.errors import HmsError
 from hms.engine.branches.branch import Branch, BranchState, Call
 from hms.engine.branches.codes import DONE, Answer, Code
 from hms.engine.branches.records import Outcome, ended_record, prepared_record, stand_in
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects
+from hms.engine.limits import obstacle_to_commit
+from hms.engine.making_room import make_room
 from hms.engine.places import Queue, Subscription
 from hms.engine.sending import transaction_bytes
+from hms.engine.sessions import Work
 from hms.engine.settling import Return
 from hms.engine.state import State
 from hms.engine.transactions import take_effect, undo
@@ -50,14 +54,16 @@ def prepare(state: State, xid: bytes, fx: Effects, *, is_again: bool = False) ->
 
 
 def _vote(state: State, branch: Branch, fx: Effects) -> Answer:
-    """Promise to commit what fits into a record and into memory until then."""
-    size, settings = transaction_bytes(state, branch.work), state.settings
-    if size > settings.transaction_bytes_max:
-        detail = f"it holds {size} bytes, max_transaction_bytes is {settings.transaction_bytes_max}"
-        return _refuse(state, branch, Code.RBOTHER, detail, fx)
-    if state.resident_bytes + size > settings.memory_bytes_max:
-        detail = f"its {size} bytes do not fit into max_memory_bytes beside what waits"
-        return _refuse(state, branch, Code.RBTRANSIENT, detail, fx)
+    """Promise to commit what fits into a record, into memory until then, and where it goes to."""
+    work, settings = branch.work, state.settings
+    too_large, size = _too_large(state, work), transaction_bytes(state, work)
+    if too_large:
+        return _refuse(state, branch, Code.RBOTHER, too_large, fx)
+    obstacle = obstacle_of(state, work)
+    if not obstacle and state.resident_bytes + size > settings.memory_bytes_max:
+        obstacle = f"its {size} bytes do not fit into max_memory_bytes beside what waits"
+    if obstacle:
+        return _refuse(state, branch, Code.RBTRANSIENT, obstacle, fx)
     branch.state, branch.prepared_at_ms = BranchState.PREPARED, state.now_ms
     branch.serial, branch.owner = state.branches.next_serial, 0
     state.branches.hold(branch, size)
@@ -82,6 +88,18 @@ def _end_rolled_back(state: State, branch: Branch) -> Answer:
     return Answer(branch.why, "the branch was rolled back before")
 
 
+def obstacle_of(state: State, work: Work) -> str:
+    """A limit or a pause at one of the destinations, in words. Only before the vote: what was
+    promised is kept, though others may have filled the place since."""
+    if not state.is_guarded:
+        return ""
+    try:
+        found = obstacle_to_commit(state, work)
+    except HmsError as error:
+        return str(error)
+    return str(found.refusal) if found is not None else ""
+
+
 def _refuse(state: State, branch: Branch, code: Code, detail: str, fx: Effects) -> Answer:
     """The branch cannot be prepared, so it is rolled back."""
     state.branches.forget(branch)
@@ -103,14 +121,19 @@ def commit(state: State, xid: bytes, fx: Effects, *, is_one_phase: bool, is_agai
     fx.must_wait = True
     if branch.state is BranchState.ROLLBACK_ONLY:
         return _end_rolled_back(state, branch)
-    size, limit = transaction_bytes(state, branch.work), state.settings.transaction_bytes_max
-    if size > limit:  # more subscribe than did when it was sent
-        detail = f"it would take {size} bytes now, max_transaction_bytes is {limit}"
-        if branch.state is BranchState.IDLE:
-            return _refuse(state, branch, Code.RBOTHER, detail, fx)
-        return Answer(Code.RETRY, detail)
+    too_large = _too_large(state, branch.work)
+    if branch.is_recorded and too_large:  # more subscribe than did when it voted
+        return Answer(Code.RETRY, too_large)
+    obstacle = "" if branch.is_recorded else too_large or obstacle_of(state, branch.work)
+    if obstacle:
+        return _refuse(state, branch, Code.RBOTHER if too_large else Code.RBTRANSIENT, obstacle, fx)
     finish(state, [take_all(state, branch, fx)], fx)
     return DONE
+
+
+def _too_large(state: State, work: Work) -> str:
+    size, limit = transaction_bytes(state, work), state.settings.transaction_bytes_max
+    return f"it holds {size} bytes, max_transaction_bytes is {limit}" if size > limit else ""
 
 
 def take_all(state: State, branch: Branch, fx: Effects) -> Effect:
@@ -138,8 +161,11 @@ def finish(
     records = [*first, *(record for effect in effects for record in effect.records)]
     if records:
         fx.records.append(group(0, 0, 0, state.now_ms, records))
-    for place in {id(p): p for effect in effects for p in effect.touched}.values():
+    touched = list({id(p): p for effect in effects for p in effect.touched}.values())
+    for place in touched:
         dispatch(state, place, fx)
+    if state.is_guarded:
+        make_room(state, touched, fx)
 
 
 def rollback(state: State, xid: bytes, fx: Effects) -> Answer:

@@ -10,7 +10,7 @@ from field_buffer.catalogue import (
     TransactionTooLarge,
 )
 from hms.engine.branches.branch import Branch, BranchState
-from hms.engine.branches.completing import finish, take_all
+from hms.engine.branches.completing import finish, obstacle_of, take_all
 from hms.engine.branches.decisions import Active
 from hms.engine.effects import Effects
 from hms.engine.sending import transaction_bytes
@@ -57,17 +57,22 @@ def decide(
         return {"at_ms": known.at_ms}
     _check_active(state, connection, gtrid)
     branches = [_branch(state, gtrid, xid) for xid in dict.fromkeys(xids)]
-    size = len(participants) + sum(transaction_bytes(state, b.work) for b in branches)
-    if len(participants) > PARTICIPANTS_BYTES_MAX:
-        raise InvalidArgument(what="participants", detail=f"{len(participants)} bytes")
-    if size > state.settings.transaction_bytes_max:
-        raise TransactionTooLarge(size=size, limit=state.settings.transaction_bytes_max)
+    _check_size(state, participants, branches)
     content = Decided(gtrid, decisions.next_serial, state.now_ms, participants)
     effects = [take_all(state, branch, fx) for branch in branches]
     decisions.keep(content)
     decisions.held[gtrid] = connection
     finish(state, effects, fx, first=[decided(content, events=0)])
     return {"at_ms": content.at_ms}
+
+
+def _check_size(state: State, participants: bytes, branches: Sequence[Branch]) -> None:
+    """All of it is one record."""
+    if len(participants) > PARTICIPANTS_BYTES_MAX:
+        raise InvalidArgument(what="participants", detail=f"{len(participants)} bytes")
+    size = len(participants) + sum(transaction_bytes(state, b.work) for b in branches)
+    if size > state.settings.transaction_bytes_max:
+        raise TransactionTooLarge(size=size, limit=state.settings.transaction_bytes_max)
 
 
 def _check_active(state: State, connection: int, gtrid: bytes) -> None:
@@ -93,6 +98,9 @@ def _branch(state: State, gtrid: bytes, xid: bytes) -> Branch:
     if not is_ready or branch.is_attached:
         reason = f"branch {xid.hex()} is {branch.state.value}"
         raise DecisionRefused(gtrid=gtrid.hex(), reason=reason)
+    obstacle = "" if branch.is_recorded else obstacle_of(state, branch.work)
+    if obstacle:
+        raise DecisionRefused(gtrid=gtrid.hex(), reason=obstacle)
     return branch
 
 

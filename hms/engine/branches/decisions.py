@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from hms.records import Decided
 
+IDENTITY = b"HMS identity"
+"""The name of what stands among the decisions and is none: by what coordinators know this node."""
 DECIDED_BYTES = 160
 """What a decision takes in the log beside its participants."""
 

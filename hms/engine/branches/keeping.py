@@ -10,15 +10,18 @@ from hms.engine.state import State
 from hms.records import Memory, decided, memory
 
 XIDS_PER_RECORD = 64
+AT_ONCE = 256
 
 Key = tuple[str, bytes]
 
 
-def kept(state: State) -> list[Key]:
-    """What the log has of branches and decisions, by kind and name."""
-    branches = [("branch", branch.xid) for branch in state.branches.in_doubt()]
-    decisions = [("decision", gtrid) for gtrid in state.decisions.decided]
-    return [*branches, *decisions, *(("committed", xid) for xid in state.branches.committed)]
+def kept(state: State) -> list[list[Key]]:
+    """What the log has of branches and decisions, by kind and name; so much as should be told at
+    once in each list."""
+    branches = [[("branch", branch.xid)] for branch in state.branches.in_doubt()]
+    rest = [("decision", gtrid) for gtrid in state.decisions.decided]
+    rest += [("committed", xid) for xid in state.branches.committed]
+    return [*branches, *(rest[at : at + AT_ONCE] for at in range(0, len(rest), AT_ONCE))]
 
 
 def restate(state: State, keys: list[Key], fx: Effects) -> None:

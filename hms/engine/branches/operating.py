@@ -13,6 +13,7 @@ from field_buffer.errors import FieldValue
 from hms.engine.branches.branch import Branch, BranchState
 from hms.engine.branches.codes import Code
 from hms.engine.branches.completing import effect_of, finish, forget
+from hms.engine.branches.decisions import IDENTITY
 from hms.engine.branches.records import heuristic_record
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects
@@ -28,6 +29,17 @@ def list_branches(state: State, _: Arguments, __: Effects) -> list[dict[str, Any
     """All branches, those in doubt first."""
     found = [*state.branches.in_doubt(), *state.branches.live.values()]
     return [_describe(state, branch) for branch in found]
+
+
+def count_in_doubt(state: State) -> dict[str, Any]:
+    """For the node's status: what waits for a transaction manager, and what was decided for it."""
+    in_doubt = state.branches.in_doubt()
+    prepared = [b for b in in_doubt if b.state is BranchState.PREPARED]
+    return {
+        "branches_in_doubt": len(prepared),
+        "branches_heuristic": len(in_doubt) - len(prepared),
+        "decisions": len(state.decisions.decided.keys() - {IDENTITY}),
+    }
 
 
 def show_branch(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:

@@ -4,9 +4,10 @@ An ask stands until it is filled, replaced or too old, so what arrives later nee
 next word. Consumers here go first, then a buffer for them is kept; only what is beyond that goes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from field_buffer.packing import KIND_FILE
 from hms.engine.cluster.giving import CHUNK_BYTES, offer, room_for
 from hms.engine.cluster.peers import Peer, Wanted
 from hms.engine.cluster.planning import Figures, surplus_of
@@ -43,7 +44,7 @@ def serve(
         if wanted is None or (wanted.selectors and not is_scan):
             continue
         count = min(
-            _open_count(state, peer.index, queue, wanted),
+            wanted.count - wanted.given if wanted.until_ms > state.now_ms else 0,
             surplus_of(settings, figures_of(queue)),
             settings.request_max,
         )
@@ -56,11 +57,13 @@ def give(
 ) -> None:
     """Messages that were taken from the line go to a node."""
     for number, count in offer(state, peer.index, queue, messages, fx):
-        peer.given[number] = queue.name, count
+        peer.gives(queue.name, number, count)
 
 
 def take(state: State, queue: Queue, count: int, fx: Effects) -> list[StoredMessage]:
     """Up to so many messages leave the front of the line."""
+    if queue.has_tracks() or StoredMessage.has_files:
+        return _take_these(queue, islice(_movable(queue), count))
     taken: list[StoredMessage] = []
     expired: list[StoredMessage] = []
     while len(taken) < count and queue.line.waiting_count:
@@ -72,6 +75,8 @@ def take(state: State, queue: Queue, count: int, fx: Effects) -> list[StoredMess
 
 def take_chunk(state: State, queue: Queue, fx: Effects) -> list[StoredMessage]:
     """What one offer carries leaves the front of the line."""
+    if queue.has_tracks():
+        return _take_these(queue, _first_chunk(queue.line.in_order()))
     taken: list[StoredMessage] = []
     expired: list[StoredMessage] = []
     room = CHUNK_BYTES // 2
@@ -84,15 +89,36 @@ def take_chunk(state: State, queue: Queue, fx: Effects) -> list[StoredMessage]:
     return taken
 
 
+def _first_chunk(messages: Iterator[StoredMessage]) -> Iterator[StoredMessage]:
+    room = CHUNK_BYTES // 2
+    for message in islice(messages, MESSAGES_PER_OFFER_MAX):
+        yield message
+        room -= message.length
+        if room <= 0:
+            return
+
+
 def take_last(state: State, queue: Queue, count: int, fixed: set[int]) -> list[StoredMessage]:
     """Up to so many leave the end of the line, none of them one of the fixed."""
-    found = (m for m in reversed(list(queue.line.in_order())) if m.id not in fixed)
+    found = (m for m in reversed(list(_movable(queue))) if m.id not in fixed)
     alive = (m for m in found if not 0 < m.expires_at_ms <= state.now_ms)
-    chosen = list(islice(alive, count))
-    chosen.reverse()
-    for message in chosen:
+    return _take_these(queue, reversed(list(islice(alive, count))))
+
+
+def _movable(queue: Queue) -> Iterator[StoredMessage]:
+    """What may go to another node. A message of a group or a global order may not: its fellows
+    are here, and two nodes would hand them out side by side. Nor may a file: it lies here."""
+    tracks = queue.line.tracks
+    for message in queue.line.in_order():
+        if message.kind != KIND_FILE and (tracks is None or not tracks.knows(message)):
+            yield message
+
+
+def _take_these(queue: Queue, messages: Iterable[StoredMessage]) -> list[StoredMessage]:
+    taken = list(messages)
+    for message in taken:
         queue.line.take_one(message)
-    return chosen
+    return taken
 
 
 def _choose(
@@ -100,22 +126,8 @@ def _choose(
 ) -> list[StoredMessage]:
     if not wanted.selectors:
         return take(state, queue, count, fx)
-    chosen = list(islice((m for m in queue.line.in_order() if _fits(m, wanted)), count))
-    for message in chosen:
-        queue.line.take_one(message)
-    return chosen
+    return _take_these(queue, islice((m for m in _movable(queue) if _fits(m, wanted)), count))
 
 
 def _fits(message: StoredMessage, wanted: Wanted) -> bool:
     return any(one.matches(selector_view(message, one.names)) is True for one in wanted.selectors)
-
-
-def _open_count(state: State, peer: int, queue: Queue, wanted: Wanted) -> int:
-    """How many more the node wants than are on their way to it."""
-    if wanted.until_ms <= state.now_ms:
-        return 0
-    out = state.moves.peer(peer).offers
-    under_way = sum(
-        len(o.messages) for n, o in out.items() if n > wanted.after and o.place is queue
-    )
-    return wanted.count - under_way

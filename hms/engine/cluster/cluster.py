@@ -13,6 +13,7 @@ from field_buffer.catalogue import ProtocolError
 from hms.engine.cluster import planning
 from hms.engine.cluster.appetite import give, serve, take, take_chunk, take_last
 from hms.engine.cluster.arriving import arrive
+from hms.engine.cluster.directory import VERBS, Directory
 from hms.engine.cluster.giving import accepted, room_for, say, taken_back
 from hms.engine.cluster.gossip import Gossiping
 from hms.engine.cluster.members import Life
@@ -20,7 +21,7 @@ from hms.engine.cluster.peers import Asked, Peer
 from hms.engine.cluster.planning import Figures
 from hms.engine.cluster.relaying import gone, interested, relay_name, wishes
 from hms.engine.cluster.settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.words import Answer, Ask, Gossip, Interest, Offer, Wish, Word
+from hms.engine.cluster.words import Answer, Ask, Gossip, Interest, News, Offer, Wish, Word
 from hms.engine.effects import Effects, ToNode
 from hms.engine.places import Queue
 from hms.engine.state import State
@@ -39,12 +40,14 @@ class Cluster:
         self.is_drained = False
         self.describe_links: Callable[[], Mapping[str, Any]] = dict
         """What the links tell for the status."""
+        self.directory = Directory(state)
         self._version = -1
         self._wishes: list[Wish] = []
         self._gossip = Gossiping(settings.interval_ms)
 
-    def attach(self) -> None:
+    def attach(self, fx: Effects) -> None:
         """After boot: global queues and relays tell of what happens to them."""
+        self.directory.reconcile(fx)
         for name in self._state.global_queues:
             queue = self._state.queues.get(name)
             if queue is not None:
@@ -74,6 +77,8 @@ class Cluster:
         peer, is_drained = self.peers[index], self.is_drained
         self._gossip.tell_all(self._queues(), peer, fx, is_drained=is_drained)
         self._say(index, Interest(wishes(state)), fx)
+        for some in self.directory.all():
+            self._say(index, News(some), fx)
         self._relay(peer, fx)
 
     def down(self, index: int, reason: str, now_ms: int, fx: Effects) -> None:
@@ -99,6 +104,8 @@ class Cluster:
                 self._ask(queue, fx)
         elif isinstance(word, Ask):
             self._asked(peer, word, fx)
+        elif isinstance(word, News):
+            self.directory.told(word.entries, fx)
         elif isinstance(word, Interest):
             relay = interested(self._state, index, word, fx)
             if relay is not None:
@@ -161,6 +168,7 @@ class Cluster:
             self._gossip.measure(queues, self._state.now_ms)
             self._gossip.tell(queues, self._up(), fx, is_drained=self.is_drained)
             self._say_again(fx)
+            self.directory.retry(fx)
         self._tell_wishes(fx)
         for peer in self._up():
             self._relay(peer, fx)
@@ -189,6 +197,14 @@ class Cluster:
             q.line.waiting_count + q.line.out_count + q.line.delayed_count for q in self._queues()
         )
 
+    def administered(self, verb: str, arguments: Mapping[str, Any], fx: Effects) -> None:
+        """An operator's command was done here: others hear of what it changed."""
+        entry = self.directory.changed(verb, arguments, fx) if verb in VERBS else None
+        if entry is not None:
+            for peer in self._up():
+                fx.must_wait = True
+                self._say(peer.index, News([entry]), fx)
+
     def _say_again(self, fx: Effects) -> None:
         """Offers that were not answered for long: their word, or its answer, was lost."""
         until_ms = self._state.now_ms - 2 * self._settings.interval_ms
@@ -208,6 +224,7 @@ class Cluster:
         settings, own = self._of(queue), self._gossip.own(queue, is_drained=self.is_drained)
         missing = planning.buffer_of(settings, own.consumers) - own.length
         if missing <= 0:
+            self._ask_no_more(queue, fx)
             return
         since_ms = self._state.now_ms - self._settings.interval_ms
         asked = [p.asked[queue.name] for p in self._up() if queue.name in p.asked]
@@ -222,6 +239,12 @@ class Cluster:
                 peer.asked[queue.name] = Asked(count, self._state.now_ms)
                 peer.tally.asked += count
                 self._say(peer.index, Ask(queue.name, count, peer.last_offer, selectors), fx)
+
+    def _ask_no_more(self, queue: Queue, fx: Effects) -> None:
+        """Nobody here receives any more: what was asked for is not wanted."""
+        for peer in () if queue.consumers else self._up():
+            if peer.asked.pop(queue.name, None) is not None:
+                self._say(peer.index, Ask(queue.name, 0, peer.last_offer), fx)
 
     def _push(self, queue: Queue, fx: Effects) -> None:
         fixed = set(self._gossip.arrived.get(queue.name, ()))

@@ -35,6 +35,10 @@ def _status(state: State, cluster: Cluster, _: Mapping[str, FieldValue]) -> dict
         "undecided": len(moves.undecided),
         "members": [_member(state, cluster, index) for index in sorted(cluster.peers)],
         "queues": [_queue(state, cluster, name) for name in sorted(state.global_queues)],
+        "not_done": [
+            {"kind": kind, "name": name, "reason": reason}
+            for (kind, name), reason in sorted(cluster.directory.faults.items())
+        ],
         **cluster.describe_links(),
     }
 

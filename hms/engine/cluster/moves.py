@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hms.records import PeerMemory, Peers
+from hms.records import Entry, PeerMemory, Peers
 
 if TYPE_CHECKING:
     from hms.engine.messages import StoredMessage
@@ -75,6 +75,8 @@ class Moves:
         self.incarnation = 0
         self.is_closed = False
         """Nothing is taken from other nodes any more: this one is drained, or stops."""
+        self.directory: dict[tuple[str, str], Entry] = {}
+        """What was created, altered and deleted at run time anywhere; see directory.py."""
         self.peers: dict[int, PeerMoves] = {}
         self.undecided: dict[tuple[int, int], Offer] = {}
         """By the number of the place and the id of the message."""

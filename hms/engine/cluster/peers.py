@@ -11,11 +11,11 @@ from hms.engine.selector import Selector
 
 @dataclass(slots=True)
 class Wanted:
-    """What the other node asked this one for. count: beyond all offers up to `after`."""
+    """What the other node asked this one for; given: how many of them were offered since."""
 
     count: int
-    after: int
     until_ms: int
+    given: int = 0
     selectors: Sequence[Selector] = ()
 
 
@@ -101,4 +101,15 @@ class Peer:
     def wants(self, said: Ask, until_ms: int) -> None:
         """It asks for messages; SelectorSyntaxError for a selector that is none."""
         selectors = [Selector(text) for text in said.selectors]
-        self.wanted[said.queue] = Wanted(said.count, said.after, until_ms, selectors)
+        later = [
+            count
+            for number, (name, count) in self.given.items()
+            if number > said.after and name == said.queue
+        ]
+        self.wanted[said.queue] = Wanted(said.count, until_ms, sum(later), selectors)
+
+    def gives(self, queue: str, number: int, count: int) -> None:
+        """An offer was made to it."""
+        self.given[number] = queue, count
+        if queue in self.wanted:
+            self.wanted[queue].given += count

@@ -13,6 +13,7 @@ import msgspec
 
 from field_buffer.catalogue import ProtocolError
 from field_buffer.packing import KIND_COMPRESSED, KIND_NONE
+from hms.records import Entry
 
 _LENGTH = struct.Struct("<I")
 WORD_BYTES_MAX = 1 << 20
@@ -99,6 +100,12 @@ class Interest(msgspec.Struct, frozen=True, array_like=True, tag="i"):
     wishes: Sequence[Wish] = ()
 
 
+class News(msgspec.Struct, frozen=True, array_like=True, tag="n"):
+    """What the node that speaks knows of destinations that were changed at run time."""
+
+    entries: Sequence[Entry] = ()
+
+
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     """What became of an offer; recorded before it is said."""
 
@@ -107,7 +114,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     reason: str = ""
 
 
-Word = Gossip | Ask | Offer | Answer | Interest
+Word = Gossip | Ask | Offer | Answer | Interest | News
 _decode = msgspec.msgpack.Decoder(Word).decode
 
 

@@ -27,6 +27,7 @@ from field_buffer.packing import (
 )
 
 if TYPE_CHECKING:
+    from hms.engine.ordering.tracks import Tracks
     from hms.engine.state import State
 
 ORDER_STAMP_BYTES = 64
@@ -77,9 +78,15 @@ def heads_of(rows: Sequence[Row], pack: bytes | memoryview) -> list[bytes]:
 
 
 def stamped_with_clock(
-    state: "State", rows: Sequence[Row], pack: bytes | memoryview
+    state: "State",
+    rows: Sequence[Row],
+    pack: bytes | memoryview,
+    tracks: "Tracks | None" = None,
 ) -> tuple[list[Row], memoryview]:
-    """The batch with heads that say when their messages were taken, by the order clock."""
+    """The batch with heads that say when their messages were taken, by the order clock; tracks: of
+    the queue, which may have messages of another node whose clock is ahead."""
+    if tracks is not None:
+        state.order_clock = max(state.order_clock, tracks.clock)
     new_rows: list[Row] = []
     new: list[tuple[bytes, bytes, bytes]] = []
     for row, payload in zip(rows, slice_payloads(pack, rows), strict=True):

@@ -5,6 +5,7 @@ for the next turn, so new groups spread. Each takes what comes first: of what an
 of what waits for it alone.
 """
 
+import heapq
 from typing import TYPE_CHECKING
 
 from hms.engine.messages import StoredMessage
@@ -33,12 +34,26 @@ class HandOut:
         """Until nobody takes anything more."""
         ready = [c for c in self._place.consumers if self._begin(c)]
         while ready and self._line.waiting_count:
-            self._place.turn += 1
-            start = self._place.turn % len(ready)
-            in_turn = ready[start:] + ready[:start]
-            in_turn.sort(key=self._tracks.owned_count)
             share = max(1, min(TURN_MESSAGES, self._line.waiting_count // len(ready)))
-            ready = [c for c in in_turn if self._turn(c, share) and self._has_room(c)]
+            if not sum([self._turn(c, share) for c in self._in_turn(ready)]):
+                break
+            ready = [c for c in ready if self._has_room(c)]
+
+    def _in_turn(self, ready: list["Consumer"]) -> list["Consumer"]:
+        """Those of them that may find something; of a thousand that wait most do not."""
+        line, tracks, place = self._line, self._tracks, self._place
+        free_count = line.waiting_count - line.held_count
+        owners = [c for c in ready if tracks.has_shelf(c)]
+        if not free_count:
+            return owners
+        place.turn += 1
+        start = place.turn % len(ready)
+        in_turn = ready[start:] + ready[:start]
+        if free_count >= len(ready) or place.has_selectors:
+            return sorted(in_turn, key=tracks.owned_count)
+        chosen = heapq.nsmallest(free_count, in_turn, key=tracks.owned_count)
+        known = set(chosen)
+        return chosen + [c for c in owners if c not in known]
 
     def _begin(self, consumer: "Consumer") -> bool:
         self._credit[consumer] = consumer.credit

@@ -148,6 +148,10 @@ class Tracks:
             heapq.heappop(shelf)
         return None
 
+    def has_shelf(self, consumer: "Consumer") -> bool:
+        """Whether something may wait for this consumer alone."""
+        return bool(self._shelves.get(consumer))
+
     def is_free(self, message: StoredMessage) -> bool:
         """Whether anybody may take a message that waits."""
         track = self._of.get(message.id)

@@ -39,8 +39,7 @@ def expiry(asked: Asked) -> Report:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as Spark's own documents do
 
     columns = ("event", "time", "message_id", "destination", "destination_kind", "subscription")
-    columns += ("expiration",)
-    frame = asked.events(*columns, events="sent,expired").withColumn("place", spot())
+    frame = asked.events(*columns, "expiration", events="sent,expired").withColumn("place", spot())
     sent = frame.where("event = 'sent'")
     limits = sent.groupBy("message_id").agg(F.min("expiration").alias("limit"))
     gone = frame.where("event = 'expired'").select("place", "message_id", "time")

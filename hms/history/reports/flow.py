@@ -55,38 +55,40 @@ def throughput(asked: Asked) -> Report:
 
 def backlog(asked: Asked) -> Report:
     """How much waited, over time; how much waits at the end, and since when."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as Spark's own documents do
-
     moves = movements(asked)
+    lines, oldest = _levels(moves), _oldest(moves)
+    table = []
+    for where, points in sorted(lines.items()):
+        at_ms, most = max(points, key=lambda point: point[1])
+        now, since = int(points[-1][1]), time_of(oldest.get(where))
+        table.append((where, now, since, int(most), time_of(at_ms)))
+    from_ms = asked.from_ms or 0
+    shown = {where: [p for p in points if p[0] >= from_ms] for where, points in lines.items()}
+    peaks = {where: max((v for _, v in points), default=0.0) for where, points in shown.items()}
+    head = ("place", "waiting", "oldest since", "most", "at")
+    return Report("Backlog", head, table, [Curve("Waiting", "messages", _busiest(shown, peaks))])
+
+
+def _levels(moves: "DataFrame") -> dict[str, list[Point]]:
+    """How much waited at each place at the end of each step."""
     step_ms, rows = _by_step(moves, "change")
     changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for where, change, at_ms, count in rows:
         changes[where][at_ms] += change * count
+    times = [at_ms for _, _, at_ms, _ in rows]
+    every = steps(min(times), max(times), step_ms) if times else ()
+    return {where: _level(found, every) for where, found in changes.items()}
+
+
+def _oldest(moves: "DataFrame") -> dict[str, int]:
+    """When the message came that waits longest, by place."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as Spark's own documents do
+
     left = moves.groupBy("place", "message_id").agg(
         F.sum("change").alias("n"), F.min("time").alias("t")
     )
-    oldest = {
-        row.place: int(row.t)
-        for row in left.where("n > 0")
-        .groupBy("place")
-        .agg(F.unix_millis(F.min("t")).alias("t"))
-        .collect()
-    }
-    times = [at_ms for _, _, at_ms, _ in rows]
-    lines = {
-        where: _level(found, steps(min(times), max(times), step_ms))
-        for where, found in changes.items()
-    }
-    table = []
-    for where, points in sorted(lines.items()):
-        at_ms, most = max(points, key=lambda point: point[1])
-        now = int(points[-1][1])
-        table.append((where, now, time_of(oldest.get(where)), int(most), time_of(at_ms)))
-    head = ("place", "waiting", "oldest since", "most", "at")
-    from_ms = asked.from_ms or 0
-    shown = {where: [p for p in points if p[0] >= from_ms] for where, points in lines.items()}
-    peaks = {where: max((v for _, v in points), default=0.0) for where, points in shown.items()}
-    return Report("Backlog", head, table, [Curve("Waiting", "messages", _busiest(shown, peaks))])
+    waiting = left.where("n > 0").groupBy("place").agg(F.unix_millis(F.min("t")).alias("t"))
+    return {row.place: int(row.t) for row in waiting.collect()}
 
 
 def movements(asked: Asked) -> "DataFrame":

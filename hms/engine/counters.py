@@ -1,0 +1,22 @@
+"""Counters: what happened at a line."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened at a line since the node booted (F-M5)."""
+
+    sent: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    purged: int = 0
+    redelivered: int = 0
+    moved_in: int = 0
+    moved_out: int = 0
+    removed: int = 0
+    count_high: int = 0
+    """The most that were here at once since then."""
+    bytes_high: int = 0

@@ -1,0 +1,101 @@
+"""Forwarding: chunks go from Spark to the sender of a run, in order, each with its entry."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from field_buffer.catalogue import TransactionTooLarge
+from field_buffer.errors import HmsError
+from hms.history.chunks import CHUNK_SCHEMA, Chunker
+from hms.history.pace import Pace, Progress, Show
+from hms.history.reading import Window, chosen, in_order, windows
+from hms.history.wanted import Wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from hms.history.ledger import Entry
+    from hms.history.resend import Chunk, Resender
+
+__all__ = ["forward", "send_chunks"]
+
+
+def forward(
+    session: "SparkSession",
+    wanted: Wanted,
+    chunker: Chunker,
+    sender: "Resender",
+    begun: "Entry",
+    pace: Pace,
+    show: Show | None,
+) -> None:
+    """Send what is left of a run; in smaller chunks when the node finds one too large."""
+    while True:
+        entry = sender.entry or begun
+        chunks = _chunks(session, wanted, entry, chunker)
+        try:
+            send_chunks(chunks, sender, begun, pace, show)
+        except TransactionTooLarge as error:
+            limit = int(str(error.fields["limit"])) * 3 // 4
+            if limit >= chunker.bytes_max:
+                raise
+            chunker = replace(chunker, bytes_max=limit)
+            sender.reopen()
+        else:
+            return
+
+
+def _chunks(
+    session: "SparkSession", wanted: Wanted, entry: "Entry", chunker: Chunker
+) -> Iterator["Chunk"]:
+    """The chunks of what is left of a run, in order."""
+    from hms.history.resend import Chunk  # noqa: PLC0415 - loads the client
+
+    def read(window: Window) -> "pa.Table":
+        frame = chosen(session, entry.source, wanted.options, window)
+        return frame.mapInArrow(chunker, CHUNK_SCHEMA).toArrow()
+
+    for table in in_order(
+        session, windows(entry.source, entry.next_offset, entry.until_offset), read
+    ):
+        for row in table.to_pylist():
+            yield Chunk.of(row)
+
+
+def send_chunks(
+    chunks: Iterable["Chunk"], sender: "Resender", begun: "Entry", pace: Pace, show: Show | None
+) -> None:
+    """Send chunk after chunk, and at the end note that the run is complete."""
+    from hms.history.resend import NOTHING, told  # noqa: PLC0415 - loads the client
+
+    entry = sender.entry or begun
+    whole = begun.until_offset - begun.next_offset
+    try:
+        for chunk in chunks:
+            assert chunk.first >= entry.next_offset, "the history came out of order"
+            pace.await_turn(entry.sent - begun.sent)
+            entry = _behind(entry, chunk)
+            sender.send(chunk, entry)
+            if show is not None:
+                sent, done = entry.sent - begun.sent, entry.next_offset - begun.next_offset
+                show(Progress(sent, done, whole, pace.seconds))
+        if sender.entry is not None:  # what found nothing is no run yet
+            entry = replace(entry, next_offset=entry.until_offset, is_done=True)
+            sender.send(NOTHING, entry)
+    except HmsError as error:
+        raise told(error, sender.entry) from error.__cause__
+
+
+def _behind(entry: "Entry", chunk: "Chunk") -> "Entry":
+    """How far the run has come behind a chunk."""
+    is_first = entry.first_offset is None and chunk.rows
+    return replace(
+        entry,
+        next_offset=chunk.last + 1,
+        sent=entry.sent + chunk.rows,
+        copies=entry.copies + chunk.copies,
+        unmarked=entry.unmarked + chunk.unmarked,
+        first_offset=chunk.first if is_first else entry.first_offset,
+        last_offset=chunk.last if chunk.rows else entry.last_offset,
+    )

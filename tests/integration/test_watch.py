@@ -1,0 +1,85 @@
+"""A watch over a store that grows: exact over restarts, alerts once, with a real Spark."""
+
+import json
+
+import pytest
+from history_rig import MINUTE_MS, ORDERS, START_MS, batch, begin, write
+
+import hms
+import hms.testing
+from field_buffer.catalogue import ConnectionRefused, HistoryError
+from hms.history import session
+from hms.history.minutes import minutes
+from hms.history.watch import watch
+from hms.records import Cause, RecordType, ranges
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+RULE = "queue:orders sent >= 50"
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """The session of the whole run."""
+    return session("hms-tests")
+
+
+@pytest.fixture(scope="module")
+def node():
+    """A node that takes alerts."""
+    with hms.testing.node(config={"hms": {"queue": {"alerts": {}}}}) as running:
+        yield running
+
+
+def taken(node):
+    """The alerts that the node has, each taken once."""
+    with hms.connect(node.address) as connection, connection.session() as own:
+        waiting = connection.administer("queue.show", {"name": "alerts"})["waiting"]
+        consumer = own.consumer(hms.Queue("alerts"))
+        return [json.loads(consumer.receive(timeout_s=20).body) for _ in range(waiting)]
+
+
+def test_a_watch_goes_on_where_it_was_and_raises_each_alert_once(spark, node, tmp_path):
+    """Counts over a restart are those of one run, and an alarm is not told twice."""
+    journal = begin(tmp_path / "store")
+    given = {"checkpoint": tmp_path / "c", "rules": [RULE, "* expired > 0"], "is_once": True}
+    given |= {"address": node.address, "alert": "alerts"}
+    write(journal, batch(1, 30), batch(31, 40))
+    first = watch(spark, tmp_path / "store", **given)
+    one = taken(node)
+    write(journal, batch(71, 60, at_ms=START_MS + MINUTE_MS))
+    write(journal, batch(131, 10, at_ms=START_MS + 2 * MINUTE_MS))
+    gone = ranges(RecordType.DISCARDED, ORDERS, START_MS + MINUTE_MS, [(1, 2)], Cause.EXPIRED)
+    write(journal, gone, batch(141, 50, at_ms=START_MS + 5 * MINUTE_MS))
+    journal.close()
+    second = watch(spark, tmp_path / "store", **given)
+    third = watch(spark, tmp_path / "store", **given)
+
+    begun = {
+        (m.minute_ms - START_MS) // MINUTE_MS: m.times
+        for m in minutes(tmp_path / "c")
+        if m.event == "sent"
+    }
+    assert begun == {0: 70, 1: 60, 2: 10, 5: 50}
+    assert [(a["rule"], a["count"]) for a in one] == [(RULE, 70)]
+    assert {(a["rule"], a["count"]) for a in taken(node)} == {("* expired > 0", 2), (RULE, 50)}
+    assert (first.alerts, second.alerts, third.alerts) == (1, 2, 0)
+
+
+def test_an_alert_that_nobody_takes_is_sent_by_the_next_watch(spark, node, tmp_path):
+    """The counts are there, the alert is not lost, and it is not sent twice."""
+    journal = begin(tmp_path / "store")
+    write(journal, batch(1, 60))
+    journal.close()
+    given = {"checkpoint": tmp_path / "c", "rules": [RULE], "alert": "alerts", "is_once": True}
+    with pytest.raises((ConnectionRefused, HistoryError)):
+        watch(spark, tmp_path / "store", address="tcp://127.0.0.1:1", **given)
+    watch(spark, tmp_path / "store", address=node.address, **given)
+
+    assert [alert["count"] for alert in taken(node)] == [60]
+
+
+def test_a_rule_without_a_place_for_its_alerts_is_refused(tmp_path):
+    """Before Spark starts."""
+    with pytest.raises(HistoryError, match="a rule needs"):
+        watch(None, tmp_path, checkpoint=tmp_path / "c", rules=[RULE])

@@ -1,0 +1,138 @@
+"""Who of the cluster is there: the state machine alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from field_buffer.catalogue import MemberRefused
+from hms.engine.cluster.members import NOBODY, Hello, Life, Members, Presence
+
+OWN = Life(50, 3)
+SILENCE_MS = 1000
+
+
+@pytest.fixture
+def members():
+    """Of node 1, which knows 2 and 3."""
+    return make()
+
+
+def make():
+    return Members(Hello("hms", "n1", 1, OWN, 1), [(2, "n2"), (3, "n3")], SILENCE_MS)
+
+
+def hello(life=Life(9, 1), **changed):  # noqa: B008 - a constant
+    said = Hello("hms", "n2", 2, life, 1)
+    return said._replace(**changed)
+
+
+def test_a_node_is_up_only_when_it_hears_this_one_too(members):
+    """A link in one direction carries no answers."""
+    assert members.hello(hello(), 0) == []
+    assert members.heard(2, Life(9, 1), NOBODY, 1) == []
+    assert members.heard(2, Life(9, 1), Life(50, 2), 1) == []
+
+    (up,) = members.heard(2, Life(9, 1), OWN, 2)
+
+    assert up.is_up
+    assert members.is_welcome(2, Life(9, 1))
+
+
+def test_silence_fails_a_node_at_once_and_a_hello_brings_it_back(members):
+    """F-J2."""
+    members.hello(hello(), 0)
+    members.heard(2, Life(9, 1), OWN, 0)
+    assert members.tick(SILENCE_MS) == []
+
+    (down,) = members.tick(SILENCE_MS + 1)
+
+    assert not down.is_up
+    assert not members.is_welcome(2, Life(9, 1))
+    members.hello(hello(), 2000)
+    assert members.heard(2, Life(9, 1), OWN, 2000)[0].is_up
+
+
+def test_an_old_life_is_refused_and_a_new_one_replaces_it(members):
+    """A frame that was long under way must not speak for the node of today."""
+    members.hello(hello(), 0)
+    members.heard(2, Life(9, 1), OWN, 0)
+
+    (down,) = members.hello(hello(Life(9, 2)), 1)
+
+    assert not down.is_up
+    with pytest.raises(MemberRefused, match="older"):
+        members.hello(hello(Life(9, 1)), 2)
+    with pytest.raises(MemberRefused, match="speaks as life"):
+        members.heard(2, Life(9, 1), OWN, 2)
+
+
+def test_a_node_that_does_not_hear_this_one_any_more_is_down(members):
+    """Its half of the link is cut."""
+    members.hello(hello(), 0)
+    members.heard(2, Life(9, 1), OWN, 0)
+
+    (down,) = members.heard(2, Life(9, 1), NOBODY, 1)
+
+    assert (down.is_up, members.members[2].presence) == (False, Presence.HEARD)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"version": 2},
+        {"cluster": "x"},
+        {"name": "n1"},
+        {"node": 1},
+        {"node": 7},
+        {"name": "n3"},
+        {"key_name": "n3"},
+    ],
+)
+def test_a_hello_that_is_wrong_changes_nothing(members, changed):
+    """Refused, counted, named."""
+    with pytest.raises(MemberRefused):
+        members.hello(hello(**changed), 0)
+
+    assert members.members[2].presence is Presence.ABSENT
+
+
+def test_a_pause_of_this_node_is_no_silence_of_the_others(members):
+    """After SIGCONT everybody seems to have been silent."""
+    members.hello(hello(), 0)
+    members.heard(2, Life(9, 1), OWN, 0)
+    members.paused(10_000)
+
+    assert members.tick(10_500) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["hello", "heard", "deaf", "tick", "gone"]),
+            st.integers(1, 3),
+            st.integers(0, 2000),
+        ),
+        max_size=30,
+    )
+)
+def test_ups_and_downs_alternate_whatever_happens(steps):
+    """Whoever listens keeps one bit for each node; two ups would double its books."""
+    members, now_ms, told = make(), 0, []
+    for what, incarnation, later_ms in steps:
+        now_ms += later_ms
+        life = Life(9, incarnation)
+        try:
+            if what == "hello":
+                told += members.hello(hello(life), now_ms)
+            elif what == "tick":
+                told += members.tick(now_ms)
+            elif what == "gone":
+                told += members.gone(2, "bye")
+            else:
+                hears = OWN if what == "heard" else NOBODY
+                told += members.heard(2, life, hears, now_ms)
+        except MemberRefused:
+            continue
+
+    assert [change.is_up for change in told] == [i % 2 == 0 for i in range(len(told))]
+    assert members.is_welcome(2, members.members[2].life) == (len(told) % 2 == 1)
