@@ -49,26 +49,16 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 def run(mib: int, limit_mib: int) -> Outcome:
     """Make a file, send it, kill the node, receive it, kill it again, compare."""
-    config = {
-        "node": {"n": {"max_file_bytes": max(1, 2 * mib) * _MIB}},
-        "hms": {"queue": {"q": {}}},
-    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source, target = folder / "source", folder / "target"
-        wanted = _make(source, mib)
-        with node(store=folder / "store", config=config) as started:
+        wanted = _make(folder / "source", mib)
+        with node(store=folder / "store", config=_config(mib)) as started:
             peaks = _Peaks(started)
-            spool = folder / "store" / "files"
             half = mib * _MIB // 2
-            sent = _process(_send, (started.address, str(source)), limit_mib)
-            _kill_when(peaks, lambda: _size(spool.glob("*.part")) >= half, sent)
-            send_s, sender_peak = sent.result(peaks)
-            came = _process(_receive, (started.address, str(target)), limit_mib)
-            _kill_when(peaks, lambda: _size(folder.glob("target*.part")) >= half, came)
-            receive_s, receiver_peak = came.result(peaks)
+            send_s, sender_peak = _send_killed(peaks, folder, half, limit_mib)
+            receive_s, receiver_peak = _receive_killed(peaks, folder, half, limit_mib)
             peaks.look()
-        found = _digest(target)
+        found = _digest(folder / "target")
     return Outcome(
         mib=mib,
         is_whole=found == wanted,
@@ -82,11 +72,34 @@ def run(mib: int, limit_mib: int) -> Outcome:
     )
 
 
+def _config(mib: int) -> dict[str, Any]:
+    room = {"max_file_bytes": max(1, 2 * mib) * _MIB}
+    return {"node": {"n": room}, "hms": {"queue": {"q": {}}}}
+
+
+def _send_killed(peaks: "_Peaks", folder: Path, half: int, limit_mib: int) -> tuple[float, float]:
+    """The sender's seconds and peak; the node is killed when half of the file has come."""
+    spool = folder / "store" / "files"
+    sent = _process(_send, (peaks.address, str(folder / "source")), limit_mib)
+    _kill_when(peaks, lambda: _size(spool.glob("*.part")) >= half, sent)
+    return sent.result(peaks)
+
+
+def _receive_killed(
+    peaks: "_Peaks", folder: Path, half: int, limit_mib: int
+) -> tuple[float, float]:
+    """The receiver's; the node is killed when half of the file has gone."""
+    came = _process(_receive, (peaks.address, str(folder / "target")), limit_mib)
+    _kill_when(peaks, lambda: _size(folder.glob("target*.part")) >= half, came)
+    return came.result(peaks)
+
+
 class _Peaks:
     """The node's peak memory over all its lives."""
 
     def __init__(self, started: TestNode) -> None:
         self._started = started
+        self.address = started.address
         self.node_mib = 0.0
         self.kills = 0
 

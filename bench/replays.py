@@ -34,6 +34,12 @@ RATE = 5000
 """Of a replay that is killed: with it a chunk is a tenth of that."""
 NODE_EVERY = 6
 """One of so many kills hits the node first."""
+_SHIPPED = {
+    "segment_bytes": "64 MiB",
+    "max_message_bytes": "16 MiB",
+    "max_transaction_bytes": "32 MiB",
+}
+"""What a node has that nobody configures."""
 EARLY, START_S = 0.2, 10
 """That share of the kills comes at a moment of the first seconds, while Spark starts."""
 
@@ -49,10 +55,10 @@ class Outcome(NamedTuple):
 
 
 @contextmanager
-def past(messages: int, size: int = 200) -> Iterator[TestNode]:
-    """A node that took so many messages in its three queues."""
+def past(messages: int, size: int = 200, **own: str) -> Iterator[TestNode]:
+    """A node that took so many messages in its three queues; own: settings of the node."""
     queues = {name: {} for name in (*NAMES, *(f"re.{name}" for name in NAMES), "bench")}
-    config = {"hms": {"queue": queues}, "node": {"NODE1": {"history_bytes": "4 GiB"}}}
+    config = {"hms": {"queue": queues}, "node": {"NODE1": {"history_bytes": "4 GiB", **own}}}
     with hms.testing.node(config=config) as node:
         with hms.connect(node.address) as connection, connection.session() as session:
             producers = [session.producer(hms.Queue(name)) for name in NAMES]
@@ -188,7 +194,7 @@ def rate(messages: int, size: int, runs: int) -> None:
     from hms.history import replay, session  # noqa: PLC0415 - only here
 
     spark = session("bench")
-    with past(messages, size) as node:
+    with past(messages, size, **_SHIPPED) as node:
         for i in range(runs):
             arguments = ["bench", "send", "--connect", node.address, "--size", str(size), "--json"]
             told = subprocess.run(

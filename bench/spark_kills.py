@@ -1,11 +1,14 @@
 """An archive that is killed again and again: nothing lost, nothing twice, resumed by one command.
 
-    python -m bench.spark_kills [--kills N] [--seed N] [--folder DIR]
+    python -m bench.spark_kills [--kills N] [--seed N] [--folder DIR] [--in-one-session]
 
 A log grows while `hms history archive` runs over it and is killed, with its JVM, after a random
 time, at the latest a little after an undisturbed run would end. At last it runs to its end, and the
 archive is compared with the log, row by row. What is archived is let go from time to time, as a
 node with a short history would.
+
+With --in-one-session the run dies at a random instruction of its driver instead, and the session
+lives on: far more deaths a minute, and Spark's tasks go on writing for a run that is no more.
 """
 
 import argparse
@@ -17,11 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from bench.spark_day import START_MS, append_batches, open_journal
-from hms.history import archived_until
+from hms.history import archive, archived_until, session
 from hms.history.archive_mark import read_mark
 from hms.history.archive_place import LocalPlace
 from hms.history.manifest import load_manifest
@@ -40,17 +45,22 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--in-one-session", action="store_true")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="hms-kills-"))
     print(f"seed {options.seed}", flush=True)
     try:
-        _run(folder, options.kills, random.Random(options.seed))
+        run = _archive_inside(session("bench")) if options.in_one_session else _archive
+        _run(folder, options.kills, random.Random(options.seed), run)
     finally:
         if options.folder is None:
             shutil.rmtree(folder)
 
 
-def _run(folder: Path, kills: int, rng: random.Random) -> None:
+Archive = Callable[[Path, Path, float | None], tuple[float, int]]
+
+
+def _run(folder: Path, kills: int, rng: random.Random, run: Archive) -> None:
     store, where = folder / "store", folder / "archive"
     journal = open_journal(store, SEGMENT_BYTES)
     written: dict[int, tuple[str, str]] = {}
@@ -60,7 +70,7 @@ def _run(folder: Path, kills: int, rng: random.Random) -> None:
         _remember(store, written)
         is_whole = number in {0, kills + 1}
         before = archived_until(store)
-        took, code = _archive(store, where, None if is_whole else whole * rng.uniform(0.3, 1.2))
+        took, code = run(store, where, None if is_whole else whole * rng.uniform(0.1, 1.2))
         if code == 0:
             whole = took
         elif archived_until(store) == before:
@@ -91,6 +101,30 @@ def _archive(store: Path, where: Path, kill_after_s: float | None) -> tuple[floa
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return time.monotonic() - began, process.returncode
+
+
+class Died(BaseException):
+    """The run ends here."""
+
+
+def _archive_inside(spark: Any) -> Archive:
+    def die(_signal: int, _frame: object) -> None:
+        raise Died
+
+    def run(store: Path, where: Path, kill_after_s: float | None) -> tuple[float, int]:
+        began, code = time.monotonic(), 0
+        signal.signal(signal.SIGALRM, die)
+        signal.setitimer(signal.ITIMER_REAL, kill_after_s or 0)
+        try:
+            archive(spark, store, str(where))
+        except Died:
+            code = -9
+            spark.sparkContext._gateway.close()  # noqa: SLF001 - an answer may be half read
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return time.monotonic() - began, code
+
+    return run
 
 
 def _remember(store: Path, written: dict[int, tuple[str, str]]) -> None:

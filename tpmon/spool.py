@@ -36,6 +36,7 @@ WAITING_BYTES_MAX = 8 << 20
 COMING_MAX = 256
 """So many files may be coming at once."""
 READ_BYTES_MAX = 256 << 10
+OFFSET_MAX = 1 << 62
 READS_MAX = 32
 """So many reads of one connection may wait."""
 SWEEP_MS = 60_000
@@ -115,6 +116,7 @@ class Spool:
         self, connection: int, correlation: int, request: wire.CloseFile, now_ms: int, _fx: Effects
     ) -> None:
         """All of a file has come."""
+        _ = self._files
         name = self._name(connection, request.handle)
         with self._lock:
             line = self._lines.setdefault(name, _Line())
@@ -125,8 +127,8 @@ class Spool:
         self, connection: int, correlation: int, request: wire.ReadFile, _now: int, _fx: Effects
     ) -> None:
         """Bytes of a file that is there."""
-        if not 0 < request.size_bytes <= READ_BYTES_MAX:
-            detail = f"{request.size_bytes} is not between 1 and {READ_BYTES_MAX}"
+        if not 0 < request.size_bytes <= READ_BYTES_MAX or request.offset > OFFSET_MAX:
+            detail = f"{request.size_bytes} at {request.offset}: at most {READ_BYTES_MAX} are read"
             raise InvalidArgument(what="size_bytes", detail=detail)
         _ = self._files
         with self._lock:

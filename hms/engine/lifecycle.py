@@ -51,7 +51,12 @@ def create(
 ) -> Destination:
     """A new queue or topic; DestinationExists, ExportNameInUse, InvalidArgument."""
     _check_kind(kind)
-    _check_name(state, kind, name, life)
+    if life is Life.DYNAMIC and state.settings.cluster is not None:
+        raise NotSupported(
+            feature="creating a destination from a client of a cluster",
+            instead=f"Have an operator create it: hms {kind} create {name}.",
+        )
+    _check_name(state, name, life)
     own = dict(given)
     string = str(own.pop("topic_string", "") or "") if kind == "topic" else ""
     if kind == "topic":
@@ -75,12 +80,7 @@ def _check_kind(kind: str) -> None:
         raise InvalidArgument(what="kind", detail=f"{kind!r} is neither queue nor topic")
 
 
-def _check_name(state: State, kind: str, name: str, life: Life) -> None:
-    if life is Life.DYNAMIC and state.settings.cluster is not None:
-        instead = f"Put [hms.{kind}.{name}] into hms.conf, or use hms {kind} create."
-        raise NotSupported(
-            feature="creating destinations from a client in a cluster", instead=instead
-        )
+def _check_name(state: State, name: str, life: Life) -> None:
     if not 1 <= len(name) <= NAME_MAX or not name.isprintable():
         raise InvalidArgument(
             what="name", detail=f"it has to have 1 to {NAME_MAX} printable letters"

@@ -21,12 +21,12 @@ from field_buffer.catalogue import (
     QueueFull,
 )
 from field_buffer.errors import FieldValue, HmsError
-from field_buffer.packing import Row
+from field_buffer.packing import ROW, Row
 from hms.engine.control import LimitBehavior
 from hms.engine.line import Line
 from hms.engine.messages import OVERHEAD_BYTES
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.sessions import Producer, Work
+from hms.engine.sessions import PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.engine.waiting import Key, Obstacle
 
@@ -67,14 +67,14 @@ def check_rows(producer: Producer, rows: Sequence[Row]) -> None:
         raise MessageTooLarge(size=largest, limit=limit)
 
 
-def check_batch(producer: Producer, work: Work, count: int, size: int) -> None:
+def check_batch(producer: Producer, work: Work, rows: Sequence[Row]) -> None:
     """Refuse what a transaction cannot send to a queue, because it could never be committed."""
-    queue = producer.destination
+    queue, count, size = producer.destination, len(rows), _bytes_of(rows)
     if not isinstance(queue, Queue) or not queue.control.is_guarded:
         return
     mine = [batch for batch in work.sends if batch.producer.destination is queue]
     count += sum(batch.count for batch in mine)
-    size += sum(len(batch.pack) for batch in mine)
+    size += sum(map(_size_of, mine))
     _check_fits(queue, count, size)
 
 
@@ -89,9 +89,9 @@ def obstacle_to_commit(state: State, work: Work) -> Obstacle | None:
             return paused(target)
         for place in _judged(state, batch.producer):
             _, count, size = demands.get(id(place), (place, 0, 0))
-            demands[id(place)] = place, count + batch.count, size + len(batch.pack)
+            demands[id(place)] = place, count + batch.count, size + _size_of(batch)
         total_count += batch.count
-        total_bytes += len(batch.pack)
+        total_bytes += _size_of(batch)
     for place, count, size in demands.values():
         mine = [message for at, message in work.acknowledged if at is place]
         own = len(mine), sum(message.length for message in mine)
@@ -265,6 +265,11 @@ def _of_node(state: State, refusal: HmsError, fields: dict[str, FieldValue]) -> 
     may_wait = state.settings.limits.behavior is LimitBehavior.FLOW_CONTROL
     said = fields | {"kind": "the", "destination": "node", "oldest_s": "?"}
     return Obstacle(refusal, may_wait, FlowControlTimeout, said)
+
+
+def _size_of(batch: PendingBatch) -> int:
+    """Heads and bodies of a batch, without its rows."""
+    return len(batch.pack) - ROW.size * batch.count
 
 
 def _bytes_of(rows: Sequence[Row]) -> int:

@@ -16,7 +16,8 @@ from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.topics import NO_LIMITS, Delivery, Pattern, Scheme, Wants
 from hms.records import Definition
 
-PROXY_PREFIX = "HMS.FOR."
+PROXY_PREFIX, RELAY_PREFIX = "HMS.FOR.", "HMS.TO."
+"""What the names of subscriptions and queues that stand for other nodes begin with."""
 SCHEDULED = "scheduled"
 """The kind of the place where recurring messages wait for their next time."""
 

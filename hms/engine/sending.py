@@ -88,7 +88,7 @@ def send(
     one = _Send(producer, correlation, first_sequence, rows, is_persistent, pack)
     if session.is_transacted:
         one.check(state)
-        check_batch(producer, session.work, count, len(pack))
+        check_batch(producer, session.work, rows)
         _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
         one.join(state, fx)
     elif not state.is_guarded:

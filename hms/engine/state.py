@@ -20,7 +20,15 @@ from hms.engine.effects import Effects
 from hms.engine.files import Files
 from hms.engine.messages import StoredMessage
 from hms.engine.numbering import Memories, MessageIds
-from hms.engine.places import SCHEDULED, Queue, Retained, Scheduled, Subscription, Topic
+from hms.engine.places import (
+    RELAY_PREFIX,
+    SCHEDULED,
+    Queue,
+    Retained,
+    Scheduled,
+    Subscription,
+    Topic,
+)
 from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.engine.space import BASE_TOPIC, RETAINED_PLACE, TopicSpace
@@ -159,7 +167,7 @@ class State:
         table: dict[str, Queue] | dict[str, Topic]
         table, other = (self.queues, self.topics) if kind == "queue" else (self.topics, self.queues)
         found = table.get(name)
-        if found is not None:
+        if found is not None and not name.startswith(RELAY_PREFIX):
             return found
         if name in other:
             actual = "topic" if kind == "queue" else "queue"

@@ -1,6 +1,7 @@
 """Forwarding: chunks go from Spark to the sender of a run, in order, each with its entry."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,9 @@ def forward(
     """Send what is left of a run; in smaller chunks when the node finds one too large."""
     while True:
         entry = sender.entry or begun
-        chunks = _chunks(session, wanted, entry, chunker)
         try:
-            send_chunks(chunks, sender, begun, pace, show)
+            with closing(_chunks(session, wanted, entry, chunker)) as chunks:
+                send_chunks(chunks, sender, begun, pace, show)
         except TransactionTooLarge as error:
             limit = int(str(error.fields["limit"])) * 3 // 4
             if limit >= chunker.bytes_max:
@@ -48,7 +49,7 @@ def forward(
 
 def _chunks(
     session: "SparkSession", wanted: Wanted, entry: "Entry", chunker: Chunker
-) -> Iterator["Chunk"]:
+) -> "Generator[Chunk, None, None]":
     """The chunks of what is left of a run, in order."""
     from hms.history.resend import Chunk  # noqa: PLC0415 - loads the client
 

@@ -19,6 +19,7 @@ from hms.history.events import COLUMNS as KINDS
 from hms.history.faults import as_own
 from hms.history.scan import PathName, is_archive
 from hms.history.segments import survey
+from hms.history.tables import is_database
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +39,8 @@ __all__ = [
 
 WINDOW_OFFSETS = 250_000
 """The size of a window where no segment sets one."""
+WINDOW_BYTES = 32 * 1024 * 1024
+"""And the least bytes of one where segments do."""
 AHEAD_MAX = 4
 """So many windows are read at once at most; the driver holds them."""
 
@@ -47,16 +50,29 @@ Window = tuple[int, int]
 
 def is_archive_alone(path: PathName) -> bool:
     """Whether it is no store, but an archive."""
-    return is_url(str(path)) or is_archive(path)
+    return not is_database(path) and (is_url(str(path)) or is_archive(path))
 
 
 def windows(path: PathName, first: int, until: int) -> list[Window]:
     """What lies between two offsets, in windows, in order."""
-    begins = [] if is_archive_alone(path) else [one.first_lsn for one in survey(path)]
-    begins = [at for at in begins if at >= archived_until(path)]
+    begins = _begins(path, first)
     steps = range(first, min([*begins, until]), WINDOW_OFFSETS)
     cuts = sorted({first, *steps, *(at for at in begins if first < at < until), until})
     return list(pairwise(cuts))
+
+
+def _begins(path: PathName, first: int) -> list[int]:
+    """Where windows over the log begin: every segment, or every few where segments are small, as
+    each window costs a job."""
+    if is_database(path) or is_archive_alone(path):
+        return []
+    behind, begins, size = max(first, archived_until(path)), list[int](), WINDOW_BYTES
+    for segment in survey(path):
+        if segment.first_lsn >= behind and size >= WINDOW_BYTES:
+            begins.append(segment.first_lsn)
+            size = 0
+        size += segment.size
+    return begins
 
 
 def chosen(

@@ -5,7 +5,12 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple, Self
 
 import hms
-from field_buffer.catalogue import ConnectionLost, ReplayTakenOver, TransactionRolledBack
+from field_buffer.catalogue import (
+    ConnectionLost,
+    ProtocolError,
+    ReplayTakenOver,
+    TransactionRolledBack,
+)
 from field_buffer.errors import HmsError
 from hms.client.tickets import Ticket
 from hms.history.ledger import Entry, Ledger, open_ledger
@@ -16,6 +21,11 @@ ATTEMPTS_MAX = 10
 """So often in a row a chunk is tried when its transaction is lost with the connection."""
 PRODUCERS_MAX = 256
 """So many targets keep their producer from one chunk to the next."""
+
+
+_LOST = (TransactionRolledBack, ConnectionLost, ProtocolError)
+"""What is said when the transaction is gone with its connection; the last by a node that does not
+know the connection any more, because another process has taken it over."""
 
 
 class Pack(NamedTuple):
@@ -76,7 +86,7 @@ class Resender:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 self._try(chunk, entry)
-            except (TransactionRolledBack, ConnectionLost):
+            except _LOST:
                 if attempt == ATTEMPTS_MAX:
                     raise
                 if self._is_there(entry):

@@ -60,6 +60,13 @@ def die(request):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@service("AUTO")
+def auto(request):
+    """AUTOTRAN of its section begins a transaction."""
+    debit(request)
+    credit(request)
+
+
 @service("TRANSFER", transaction="required")
 def transfer(request):
     """A listener: the message, both databases and a receipt have one outcome."""

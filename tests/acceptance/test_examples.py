@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from hms.testing import node
+from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank
 
 SAID = [
     "ordered 2 coffee for 500 cents",
@@ -44,3 +46,27 @@ def test_the_page_shows_the_example_that_is_run(project_root, name):
 
     assert (project_root / "examples" / f"{name}.py").read_text() in page
     assert (project_root / "examples" / "order_desk.conf").read_text() in page
+
+
+def test_the_bank_moves_money_between_two_databases(project_root):
+    """The example of transactions, as it stands, over databases of the test's own."""
+    example = project_root / "examples" / "bank.py"
+    with bank() as both:
+        config = tomllib.loads(example.with_suffix(".conf").read_text())
+        config["rm"]["west"]["open"] = both.postgres.url
+        config["rm"]["east"]["open"] = both.mariadb.url
+        with node(config=config, python_path=[example.parent]) as started:
+            done = subprocess.run(
+                [sys.executable, example],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+                env=os.environ | {"HMS_ADDRESS": started.address},
+            )
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.splitlines()) == sorted(
+            ["moved at-once", *(f"moved order-{number}" for number in range(10))]
+        )
+        assert both.entries()[0] == both.entries()[1]
+        assert both.total() == 2 * ACCOUNTS * BALANCE

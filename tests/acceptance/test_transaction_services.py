@@ -26,6 +26,7 @@ def running(both, project_root):
     config["server"] = {
         "bank": {"module": MODULE, "MIN": 3, "python_path": [str(project_root)], "MAXRSTART": -1}
     }
+    config["service"] = {"AUTO": {"AUTOTRAN": True}}
     with node(config=config) as booted:
         yield booted
 
@@ -112,6 +113,14 @@ def test_a_service_begins_a_transaction_when_it_needs_one(both, conn):
 
     assert all("s-own" in entries for entries in both.entries())
     assert "s-own" in receipts(conn)
+
+
+def test_the_configuration_begins_a_transaction_for_a_service(both, conn):
+    """AUTOTRAN: a service that knows nothing of transactions gets one."""
+    conn.call("AUTO", order("s-auto"))
+
+    assert all("s-auto" in entries for entries in both.entries())
+    assert "s-auto" in receipts(conn)
 
 
 def test_a_mandatory_service_is_refused_outside_a_transaction(both, conn):

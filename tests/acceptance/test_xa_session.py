@@ -8,6 +8,7 @@ import pytest
 
 import hms
 import hms.aio
+import tpmon
 from hms.testing import node
 from tpmon.xa.constants import (
     XA_OK,
@@ -114,3 +115,21 @@ def test_what_was_rolled_back_comes_again_before_what_was_prefetched(conn, names
         assert resource.xa_rollback(xid) == XA_OK
 
     assert [consumer.receive(timeout_s=WAIT_S).body for _ in range(4)] == list("abcd")
+
+
+def test_the_function_of_tmax_makes_such_a_session(running, conn, names, xid, monkeypatch):
+    """hms_create_xa_session, over the connection of tpstart()."""
+    monkeypatch.setenv("HMS_ADDRESS", running.address)
+    tpmon.tpstart()
+    session = hms.hms_create_xa_session("hms")
+    resource = session.resource
+    assert resource.xa_start(xid) == XA_OK
+    session.producer(names[0]).send("a")
+    with pytest.raises(hms.IllegalState):
+        hms.hms_commit(session)
+    assert resource.xa_end(xid) == XA_OK
+    assert resource.xa_prepare(xid) == XA_OK
+    tpmon.tpend()
+
+    assert conn.session(xa=True).resource.xa_commit(xid) == XA_OK
+    assert _bodies(conn, names[0]) == ["a"]

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from field_buffer.packing import ROW, Head, encode_head, pack_messages
-from hms.records import Definition, Dictionary, Sent, dictionary, sent
+from hms.records import Definition, Dictionary, RecordType, Sent, dictionary, ranges, sent
 from hms.store.journal import Journal
 
 ORDERS, NEWS, BILLING = 1, 2, 3
@@ -13,6 +13,7 @@ DEFINITIONS = [
     Definition(BILLING, "subscription", "billing", topic=NEWS),
 ]
 MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
 START = datetime(2026, 11, 1, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
 
@@ -38,6 +39,29 @@ def write(journal, *records):
 def begin(path, segment_bytes=64 * 1024, node_uid=1):
     journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=node_uid)
     assert list(journal.recover()) == []
+    first = dictionary(Dictionary(DEFINITIONS))
+    journal.start(lambda: (int(first.type), first.events, first.parts))
+    return journal
+
+
+def fill(journal, first, days=(0,)):
+    """Of each day 300 orders, 100 of them acknowledged, and three news to a subscription."""
+    for day in days:
+        at_ms = START_MS + day * DAY_MS
+        for start in range(first, first + 300, 100):
+            write(journal, batch(start, 100, at_ms=at_ms))
+        done = ranges(RecordType.ACKNOWLEDGED, ORDERS, at_ms, [(first, first + 99)])
+        write(journal, done, batch(first + 300, 3, number=NEWS, at_ms=at_ms))
+        told = ranges(RecordType.DELIVERED, BILLING, at_ms, [(first + 300, first + 302)])
+        write(journal, told)
+        first += 1000
+
+
+def reopened(store):
+    """The same log, begun again by a later boot."""
+    journal = Journal.open(store, segment_bytes=16 * 1024, node_uid=1)
+    for _ in journal.recover():
+        pass
     first = dictionary(Dictionary(DEFINITIONS))
     journal.start(lambda: (int(first.type), first.events, first.parts))
     return journal

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from history_rig import BILLING, DEFINITIONS, MINUTE_MS, NEWS, ORDERS, START_MS, batch, begin, write
+from history_rig import batch, begin, fill, reopened, write
 
 from field_buffer.catalogue import (
     ArchiveBusy,
@@ -21,26 +21,10 @@ from hms.history.archive_mark import archive_lines
 from hms.history.archive_place import LocalPlace
 from hms.history.manifest import load_manifest, store_manifest
 from hms.history.segments import sealed
-from hms.records import Dictionary, RecordType, dictionary, ranges
-from hms.store.journal import Journal
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 MODULE = vars(sys.modules["hms.history.archive"])
 """Of the module; the name itself is that of its function."""
-DAY_MS = 24 * 60 * MINUTE_MS
-
-
-def fill(journal, first, days=(0,)):
-    """Of each day 300 orders, 100 of them acknowledged, and three news to a subscription."""
-    for day in days:
-        at_ms = START_MS + day * DAY_MS
-        for start in range(first, first + 300, 100):
-            write(journal, batch(start, 100, at_ms=at_ms))
-        done = ranges(RecordType.ACKNOWLEDGED, ORDERS, at_ms, [(first, first + 99)])
-        write(journal, done, batch(first + 300, 3, number=NEWS, at_ms=at_ms))
-        told = ranges(RecordType.DELIVERED, BILLING, at_ms, [(first + 300, first + 302)])
-        write(journal, told)
-        first += 1000
 
 
 @pytest.fixture
@@ -166,7 +150,7 @@ def test_a_gap_is_refused_and_noted_when_it_is_allowed(spark, store):
     """An archive with a hole that nobody was told of is worse than none."""
     run(spark, store)
     until = archived_until(store)
-    journal = _reopened(store)
+    journal = reopened(store)
     fill(journal, 10_001, days=(0, 1))
     journal.close()
     for segment in sealed(store)[:-1]:
@@ -179,15 +163,6 @@ def test_a_gap_is_refused_and_noted_when_it_is_allowed(spark, store):
 
     assert load_manifest(place(store)).gaps == [(until, begin_left)]
     assert "gone before they were archived" in "\n".join(archive_lines(str(store)))
-
-
-def _reopened(store):
-    journal = Journal.open(store, segment_bytes=16 * 1024, node_uid=1)
-    for _ in journal.recover():
-        pass
-    first = dictionary(Dictionary(DEFINITIONS))
-    journal.start(lambda: (int(first.type), first.events, first.parts))
-    return journal
 
 
 def test_two_runs_on_one_archive_do_not_both_commit(spark, store):

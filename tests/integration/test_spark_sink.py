@@ -5,7 +5,7 @@ import pytest
 import hms
 import hms.testing
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 CONFIG = {"hms": {"queue": {name: {} for name in ("orders", "copies", "own", "twice", "streamed")}}}
 COUNT = 2000

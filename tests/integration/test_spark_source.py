@@ -10,7 +10,7 @@ from hms.history import HmsDataSource, register, session
 from hms.history.events import COLUMNS
 from hms.records import Cause, RecordType, group, ranges
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from history_rig import ORDERS, START_MS, batch, begin, write
 from hms.history import archive
 from hms.records import RecordType, ranges
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -268,11 +268,10 @@ class OrderMachine(RuleBasedStateMachine):
         if mark.kind == "gather":
             track = line.tracks._of[message.id]
             return len(track.waiting) == 3 and not track.is_broken
-        owner = line.tracks._of[message.id].owner
-        if owner is not None:
-            is_ending = any(_mark(m, queue).is_end for m, _ in mates)
-            return owner.credit > 0 and not is_ending
-        return not mates
+        track = line.tracks._of[message.id]
+        if track.owner is None or (track.is_ending and mates):
+            return not mates
+        return track.owner.credit > 0
 
 
 def _flat(message):

@@ -15,14 +15,17 @@ import hms.engine.transactions as committing
 import tpmon.wire as wiring
 from hms.client.inbox import Inbox
 from hms.engine import settling
+from hms.engine.branches import completing
+from hms.engine.branches.records import RecoveredBranches
 from hms.engine.effects import Deliver
 from hms.engine.line import Line
 from hms.engine.numbering import Memories, ProducerMemory
 from hms.engine.recovery import Recovery
-from hms.records import Cause, Record, RecordType, decode_group, group
+from hms.records import Cause, Ended, Record, RecordType, decode_group, ended, group
 from tests.crash.planted import checksum_skipped, no_sync, sync_retried
 from tpmon.broker import Broker
 
+_NOTHING = ended(Ended(b"nobody", 3, 0)).parts[0]
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -155,6 +158,22 @@ def memory_not_given_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settling, "acknowledge", greedy)
 
 
+def receipts_of_branches_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """After a crash a prepared branch no longer has what it received."""
+    patch.setattr(RecoveredBranches, "holds", lambda _self, _number, _message_id: False)
+    patch.setattr(RecoveredBranches, "take", lambda _self, _place, _messages: None)
+
+
+def vote_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    """What a branch promised does not outlive the node."""
+    promise = completing.prepared_record
+
+    def hollow(branch: Any) -> Record:
+        return promise(branch)._replace(type=RecordType.ENDED, parts=(_NOTHING,))
+
+    patch.setattr(completing, "prepared_record", hollow)
+
+
 def older_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
     """A client takes messages that it has given back before they came."""
     delivered = Inbox.delivered
@@ -197,6 +216,8 @@ PLANTS: dict[Plant, tuple[str, ...]] = {
     attempts_not_counted: _faults("unlimited"),
     lent_to_two: _faults("unflagged", "duplicated"),
     memory_not_given_back: _faults("leftover"),
+    receipts_of_branches_forgotten: _faults("duplicated", "torn"),
+    vote_not_recorded: _faults("lost", "torn"),
     older_epoch_accepted: _faults("unflagged", "reordered"),
 }
 """What is planted, and the counts of which at least one must show it."""

@@ -1,5 +1,5 @@
 """Days in the life of a small cluster, from a seed: sends, consumers that come and go, crashes with
-half-synced logs, cuts, cleaning, drains; whatever happens, each message is in one place (C01 to C05).
+half-synced logs, cuts, cleaning, drains; whatever happens, each message is in one place (C01-C05).
 """
 
 import os
@@ -186,3 +186,23 @@ def test_whatever_happens_each_message_is_in_one_place(seed):
     for _ in range(STEPS):
         life.step()
     life.finish()
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "hms.engine.cluster.moves.Moves.answered",
+        "hms.engine.cluster.recovering.OffersFound._add",
+    ],
+)
+def test_the_simulation_catches_a_fault_that_was_planted(planted, monkeypatch):
+    """A checker that never failed is not trusted."""
+    monkeypatch.setattr(planted, lambda *_, **__: None)
+    caught = 0
+    for seed in range(10):
+        try:
+            test_whatever_happens_each_message_is_in_one_place(seed)
+        except (AssertionError, KeyError):
+            caught += 1
+
+    assert caught

@@ -15,6 +15,8 @@ import pymysql
 import pytest
 
 START_TIMEOUT_S = 60
+NO_AIO = ("--innodb-use-native-aio=0",)
+"""The kernel has few places for it, and several servers run at once."""
 SETTINGS = (
     "--bind-address=127.0.0.1",
     "--skip-log-bin",
@@ -22,6 +24,7 @@ SETTINGS = (
     "--innodb-log-file-size=32M",
     "--max-connections=300",
     "--performance-schema=OFF",
+    "--skip-name-resolve",
 )
 
 
@@ -51,8 +54,9 @@ class Server:
         self._pause = threading.Event()
         command = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={folder / 'data'}"]
         command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
-        command += [f"--user={getpass.getuser()}"]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder)
+        command += [f"--user={getpass.getuser()}", *NO_AIO]
+        made = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+        assert made.returncode == 0, made.stdout + made.stderr
 
     def start(self):
         """Return when it answers; what a killed one left behind may still be ending."""
@@ -70,7 +74,7 @@ class Server:
         command += [f"--pid-file={folder / 'pid'}", f"--user={getpass.getuser()}"]
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [*command, *SETTINGS, *self._settings], stdout=log, stderr=log, cwd=folder
+                [*command, *SETTINGS, *NO_AIO, *self._settings], stdout=log, stderr=log, cwd=folder
             )
 
     def _answers(self):
@@ -88,6 +92,7 @@ class Server:
             database=database or None,
             autocommit=True,
             connect_timeout=10,
+            ssl_disabled=True,
         )
 
     def stop(self, how=signal.SIGTERM):

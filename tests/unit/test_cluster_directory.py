@@ -2,6 +2,7 @@
 
 import pytest
 
+from field_buffer.catalogue import NotSupported
 from tests.support.cluster_rig import World
 
 
@@ -107,3 +108,11 @@ def test_the_directory_survives_crashes_and_the_cleaning_of_the_log(world):
         node.engine.state.moves.directory["queue", "bills"] for node in world.nodes.values()
     ]
     assert len(set(map(str, versions))) == 1
+
+
+def test_a_client_creates_nothing_in_a_cluster(world):
+    """F-C4: it would be gone with this node, and the others would not know it."""
+    with pytest.raises(NotSupported, match="operator"):
+        do(world, 1, "queue.create", "bills", life="DYNAMIC")
+
+    assert limits(world) == [None, None, None]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from field_buffer.catalogue import DestinationNotFound
 from tests.support.cluster_rig import World
 
 
@@ -191,3 +192,13 @@ def test_publications_of_a_group_go_over_in_order_too(world):
     world.tick()
 
     assert bodies(world.nodes[2]) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_no_client_takes_what_is_on_its_way_to_another_node(world):
+    """A consumer at a relay would take publications from subscribers elsewhere."""
+    world.nodes[2].subscribe(durable="billing")
+    world.tick()
+    assert "HMS.TO.2" in world.nodes[1].engine.state.queues
+
+    with pytest.raises(DestinationNotFound):
+        world.nodes[1].engine.open_producer(1, 9, 1, "queue", "HMS.TO.2")

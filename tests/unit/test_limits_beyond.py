@@ -3,18 +3,21 @@
 import pytest
 
 from field_buffer.catalogue import (
+    BatchTooLarge,
     FlowControlTimeout,
     NodeFull,
     NodeQuota,
     PublicationFailed,
     QueueFull,
 )
+from field_buffer.packing import Head, encode_head
 from hms.engine.control import LimitBehavior, Limits
 from hms.engine.effects import Confirm
 from tests.support.engine_rig import delivered
 from tests.support.limits_rig import limited_rig, outcomes, retry, waiting
 
 FLOW = "FLOW_CONTROL"
+HEAD_BYTES = len(encode_head(Head()))
 
 
 @pytest.mark.parametrize("behavior", list(LimitBehavior))
@@ -160,3 +163,14 @@ def test_messages_of_groups_are_removed_like_others(behavior):
     rig.acknowledge(7, got)
     rig.start()
     assert len(waiting(rig)) == 3 - len(got)
+
+
+def test_a_transaction_may_fill_a_queue_to_the_last_byte():
+    """What is counted are heads and bodies, as of any other send."""
+    rig = limited_rig(bytes_max=100)
+    rig.send(producer=11, body=b"x" * (50 - HEAD_BYTES), count=2)
+    rig.run(lambda fx: rig.engine.commit(1, 2, 9, 1, rig.now_ms, fx))
+    assert len(waiting(rig)) == 2
+
+    with pytest.raises(BatchTooLarge):
+        rig.send(producer=11, body=b"x" * 101)

@@ -216,15 +216,17 @@ class Coordinator:
 
     # ---- rollback
 
-    def roll_back(self, branches: Sequence[Branch]) -> None:
+    def roll_back(self, branches: Sequence[Branch], *, is_known: bool = True) -> None:
         """Roll all back; TxHeuristicCommit, TxMixed or TxHazard when one was completed otherwise.
+        is_known: the node has heard of the transaction.
 
         Who is not reached is rolled back by its own database, or by recovery.
         """
         reached = [b for b in branches if b.rm is not None]
         codes = all_at_once([partial(roll_back, b) for b in reached])
-        with suppress(HmsError):
-            self._log.end(self._gtrid)
+        if is_known:
+            with suppress(HmsError):
+                self._log.end(self._gtrid)
         odd = {xa.XA_HEURCOM: TxHeuristicCommit, xa.XA_HEURMIX: TxMixed, xa.XA_HEURHAZ: TxHazard}
         for branch, code in zip(reached, codes, strict=True):
             if code in odd:

@@ -6,7 +6,7 @@ branch that recovery finds prepared, of a transaction that is neither, can be ro
 nobody can decide for it any more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from field_buffer.catalogue import TxFatal
@@ -50,11 +50,22 @@ class DecisionLog(Protocol):
         is "committed", nobody's any more when it is "unknown"."""
 
 
-class NodeLog:
-    """The log of a node; ask: sends a request and returns the reply's data."""
+class Node(Protocol):
+    """What is asked of the node."""
 
-    def __init__(self, ask: Callable[[Any], Any], node_uid: int) -> None:
-        self._ask = ask
+    def request(self, request: Any) -> Any:
+        """The reply's data."""
+
+    def tell(self, request: Any) -> None:
+        """Ask without waiting for the answer."""
+
+
+class NodeLog:
+    """The log of a node."""
+
+    def __init__(self, node: Node, node_uid: int) -> None:
+        self._node = node
+        self._ask = node.request
         self.node_uid = node_uid
 
     def begin(self, gtrid: bytes, timeout_ms: int) -> None:
@@ -76,12 +87,12 @@ class NodeLog:
         self._ask(wire.NoteDecision(gtrid, participants))
 
     def forget(self, gtrid: bytes) -> None:
-        """All of it is done."""
-        self._ask(wire.ForgetDecision(gtrid))
+        """All of it is done; what the node does not hear of, recovery finds done and forgets."""
+        self._node.tell(wire.ForgetDecision(gtrid))
 
     def end(self, gtrid: bytes) -> None:
-        """It is active no more."""
-        self._ask(wire.EndGlobal(gtrid))
+        """It is active no more; the end of the connection says the same."""
+        self._node.tell(wire.EndGlobal(gtrid))
 
     def state(self, gtrid: bytes) -> str:
         """Whose it is to carry out."""

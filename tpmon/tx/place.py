@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from field_buffer.catalogue import NotSupported, ResourceUnknown
+from tpmon.asked import OnLoss, Pending
 from tpmon.tx.identity import identity_of
 from tpmon.tx.log import NodeLog
 from tpmon.xa.opening import Definition, open_resource
@@ -44,6 +45,16 @@ class Blocking:
     def request(self, request: Any) -> Any:
         """The reply's data, or what the node answered."""
         return self.run(self.asking(request))
+
+    def tell(self, request: Any) -> None:
+        """Ask without waiting for the answer; what comes later is applied behind it."""
+        if self._is_async:
+            self.request(request)
+            return
+        with self._connection.lock:
+            pending = Pending(type(request).__name__, OnLoss.DONE)
+            self._connection.link.request(request, pending)
+            self._connection.flush()
 
     def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
         """An operator's command."""
@@ -88,7 +99,7 @@ class NodePlace:
     def log(self) -> NodeLog:
         """The node's."""
         if self._log is None:
-            self._log = NodeLog(self.blocking.request, identity_of(self.blocking))
+            self._log = NodeLog(self.blocking, identity_of(self.blocking))
         return self._log
 
     @property

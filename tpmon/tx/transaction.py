@@ -5,55 +5,28 @@ left prepared come back with its reply. The one who began it ends it; a service 
 part.
 """
 
-import threading
 from collections.abc import Callable, Iterable
-from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from field_buffer.catalogue import TransactionRolledBack, TxProtocolError, XaError
+from field_buffer.catalogue import TransactionRolledBack, TxProtocolError
 from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, Pending
 from tpmon.link import Link
 from tpmon.protocol.transactions import BeginGlobal
-from tpmon.tx.codes import TransactionState
-from tpmon.tx.coordinator import Branch, Coordinator, Outcome
-from tpmon.tx.log import DecisionLog
+from tpmon.tx.coordinator import Coordinator
+from tpmon.tx.participants import Branch, Outcome
+from tpmon.tx.work import Place, Work
 from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
-from tpmon.xa.resource import ResourceManager, check
-from tpmon.xa.xid import Xid
+from tpmon.xa.resource import ResourceManager
 
 __all__ = ["Place", "Transaction"]
 
 
-class Place(Protocol):
-    """Where a transaction lives: the node's log, and the resource managers of this process."""
-
-    @property
-    def log(self) -> DecisionLog:
-        """The node's."""
-
-    def resource(self, name: str) -> ResourceManager:
-        """The resource manager of that name; ResourceUnknown, ResourceUnavailable."""
-
-    @property
-    def link(self) -> Link:
-        """That of the connection that the transactions begin on."""
-
-    def working(self, name: str) -> ResourceManager:
-        """The same to work with: for "hms" the XA session of this thread."""
-
-    def usable(self, resource: Any) -> ResourceManager:
-        """The resource manager of an XA session, or what is one already, for threads."""
-
-    def is_of_the_log(self, rm: ResourceManager) -> bool:
-        """Whether its branches are committed by the record of the decision itself."""
-
-
-class Transaction:
+class Transaction(Work):
     """See the module. timeout_s 0: none. gtrid: that of the caller, in a service.
 
     on_step is told of every step of its end, for tests that let the process die there.
@@ -66,54 +39,13 @@ class Transaction:
         gtrid: bytes = b"",
         on_step: Callable[[str], None] | None = None,
     ) -> None:
-        self._place = place
+        own = gtrid or decisions.new_gtrid(place.log.node_uid)
+        super().__init__(place, own, timeout_s, on_step)
         self._is_initiator = not gtrid
-        self.gtrid = gtrid or decisions.new_gtrid(place.log.node_uid)
-        self.timeout_s = timeout_s
-        self.is_ended = False
-        self._deadline = monotonic() + timeout_s if timeout_s else None
-        self._veto = ""
         self._is_registered = not self._is_initiator
-        self._branches: dict[int, Branch] = {}
         self._remote: list[Participant] = []
         self._calls = 0
-        self._suspended: list[Branch] = []
-        self._on_step = on_step or (lambda _: None)
-        self._coordinator = Coordinator(place.log, self.gtrid, on_step)
-        self._lock = threading.Lock()
-
-    @property
-    def xid(self) -> Xid:
-        """Its name."""
-        return Xid(decisions.FORMAT_ID, self.gtrid)
-
-    @property
-    def state(self) -> TransactionState:
-        """What can become of it."""
-        if self.is_ended:
-            return TransactionState.NOT_ACTIVE
-        if self._deadline is not None and monotonic() >= self._deadline:
-            return TransactionState.TIMEOUT_ROLLBACK_ONLY
-        return TransactionState.ROLLBACK_ONLY if self._veto else TransactionState.ACTIVE
-
-    @property
-    def time_left_s(self) -> float | None:
-        """Until it can only be rolled back; None for ever."""
-        return None if self._deadline is None else max(0.0, self._deadline - monotonic())
-
-    def set_rollback_only(self, reason: str = "the application wants it") -> None:
-        """It can only be rolled back from now on."""
-        self._veto = self._veto or reason
-
-    # ---- who takes part
-
-    def rm(self, name: str) -> Any:
-        """The connection to the resource manager of that name, with its work in this transaction.
-
-        ResourceUnknown, ResourceUnavailable, XaError, TransactionRolledBack.
-        """
-        rm = self._place.working(name)
-        return rm.connection(self.enlist(rm))
+        self._coordinator = Coordinator(place.log, own, on_step)
 
     def enlist_all(self, resources: Iterable[Any]) -> None:
         """Let all of them take part, or end it."""
@@ -123,39 +55,6 @@ class Transaction:
         except HmsError:
             self.rollback()
             raise
-
-    def enlist(self, resource: Any) -> Xid:
-        """Let a resource manager, or an XA session, take part; again is no error. The branch."""
-        rm = self._place.usable(resource)
-        with self._lock:
-            self._check_open()
-            known = self._branches.get(id(rm))
-            if known is not None:
-                return known.xid
-            return self._begin_branch(rm).xid
-
-    def _begin_branch(self, rm: ResourceManager) -> Branch:
-        if rm.is_last_resource and any(b.is_last for b in self._branches.values()):
-            detail = f"{rm.name} cannot prepare, and neither can one that takes part already"
-            raise TxProtocolError(what="enlist", detail=detail)
-        xid = decisions.xid_of(self.gtrid, decisions.new_bqual(rm.name))
-        if hasattr(rm, "timeout_s"):
-            rm.timeout_s = self.time_left_s or 0
-        self._on_step("before start")
-        code = rm.xa_start(xid)
-        self._on_step("after start")
-        check(rm, "xa_start", code, xid)
-        branch = Branch(rm.name, xid, rm, is_of_the_log=self._place.is_of_the_log(rm))
-        self._branches[id(rm)] = branch
-        return branch
-
-    def _check_open(self) -> None:
-        if self.is_ended:
-            raise TxProtocolError(what="the transaction", detail="it has ended")
-        if self.state is TransactionState.TIMEOUT_ROLLBACK_ONLY:
-            raise TransactionRolledBack(reason=f"it took longer than {self.timeout_s:g} s")
-        if self._suspended:
-            raise TxProtocolError(what="the transaction", detail="it is suspended")
 
     # ---- services
 
@@ -221,27 +120,6 @@ class Transaction:
         self.is_ended = True
         self._coordinator.roll_back_part(list(self._branches.values()))
 
-    # ---- suspend and resume
-
-    def suspend(self) -> None:
-        """Its resource managers wait; the thread may do something else."""
-        with self._lock:
-            self._check_open()
-            for branch in self._branches.values():
-                assert branch.rm is not None
-                code = branch.rm.xa_end(branch.xid, flags=xa.TMSUSPEND)
-                check(branch.rm, "xa_end", code, branch.xid)
-            self._suspended = list(self._branches.values())
-
-    def resume(self) -> None:
-        """They go on."""
-        with self._lock:
-            for branch in self._suspended:
-                assert branch.rm is not None
-                code = branch.rm.xa_start(branch.xid, flags=xa.TMRESUME)
-                check(branch.rm, "xa_start", code, branch.xid)
-            self._suspended = []
-
     # ---- its end
 
     def commit(self, *, is_waited: bool = True) -> Outcome:
@@ -265,7 +143,7 @@ class Transaction:
         self._end_work(xa.TMFAIL)
         self.is_ended = True
         branches = [*self._branches.values(), *map(self._of_service, self._remote)]
-        self._coordinator.roll_back(branches)
+        self._coordinator.roll_back(branches, is_known=self._is_registered)
 
     def _roll_back_for(self, error: HmsError) -> None:
         reason = error.fields.get("reason", str(error))
@@ -278,29 +156,11 @@ class Transaction:
         if not self._is_initiator:
             detail = "only the one who began the transaction may end it"
             raise TxProtocolError(what=what, detail=detail)
+        if self._suspended and not may_call:
+            raise TxProtocolError(what=what, detail="the transaction is suspended")
         if self._calls and not may_call:
             detail = f"{self._calls} calls of services have not been answered"
             raise TxProtocolError(what=what, detail=detail)
-
-    def _check_ready(self) -> None:
-        self._check_open()
-        if self._veto:
-            raise TransactionRolledBack(reason=self._veto)
-
-    def _end_work(self, flags: int = xa.TMSUCCESS) -> None:
-        """No participant works any more; XaError when one has failed."""
-        failed: XaError | None = None
-        for branch in self._branches.values():
-            assert branch.rm is not None
-            self._on_step("before end")
-            code = branch.rm.xa_end(branch.xid, flags=flags)
-            self._on_step("after end")
-            try:
-                check(branch.rm, "xa_end", code, branch.xid)
-            except XaError as error:
-                failed = failed or error
-        if failed is not None and flags == xa.TMSUCCESS:
-            raise failed
 
     def _of_service(self, participant: Participant) -> Branch:
         """A branch that a service left; recovery finishes those that are not reached from here."""

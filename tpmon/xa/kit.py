@@ -2,8 +2,7 @@
 
 A driver says how its database begins, prepares, commits and lists branches; the kit keeps the
 states, the sessions and the codes. Every branch has a session of its own, so that branches can be
-suspended, resumed and joined inside one process whatever the database makes of it; after the end
-of its branch a session serves the next one.
+suspended, resumed and joined inside one process whatever the database makes of it.
 """
 
 import threading
@@ -98,14 +97,15 @@ class DatabaseResource:
             if xid in self._branches:
                 return self._sessions.say(XAER_DUPID, "the branch exists in this process")
             branch = self._branches[xid] = Branch(None)
-        code = self._sessions.tried(lambda: self._begin(branch, xid))
+
+        def begin() -> int:
+            branch.session = self._sessions.begin(xid)
+            return XA_OK
+
+        code = self._sessions.tried(begin)
         if code != XA_OK:
             self._forget(xid)
         return code
-
-    def _begin(self, branch: Branch, xid: Xid) -> int:
-        branch.session = self._sessions.begin(xid)
-        return XA_OK
 
     def xa_end(self, xid: Xid, rmid: int = 0, flags: int = TMSUCCESS) -> int:
         """End, fail or suspend the work of a branch."""
@@ -159,11 +159,8 @@ class DatabaseResource:
         branch = self._branches.get(xid)
         if branch is None or branch.state is State.PREPARED:
             return self._finished(xid, Event.ROLLBACK, self._driver.roll_back_prepared)
-        return self._decided(xid, Event.ROLLBACK, self._rolled_back)
-
-    def _rolled_back(self, session: Any, xid: Xid) -> int:
-        self._driver.roll_back(session, xid)
-        return XA_OK
+        act = self._driver.roll_back
+        return self._decided(xid, Event.ROLLBACK, lambda session, of: act(session, of) or XA_OK)
 
     def _decided(self, xid: Xid, event: Event, act: Callable[[Any, Xid], int]) -> int:
         """Prepare, commit in one phase or roll back what is not prepared, in its own session."""

@@ -15,10 +15,10 @@ from field_buffer.catalogue import (
     QueueFull,
 )
 from field_buffer.errors import FieldValue, HmsError
-from field_buffer.packing import ROW
-from hms.engine.blocks import hold, offsets_of
+from hms.engine.blocks import hold
 from hms.engine.cluster.moves import DECIDED_MAX
 from hms.engine.cluster.relaying import give_out, relay_name, topic_of
+from hms.engine.cluster.runs import follows, record_of_run, runs
 from hms.engine.cluster.words import Answer, Moving, Offer
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects, ToNode
@@ -26,7 +26,7 @@ from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.paging import page_out_new
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
-from hms.records import Arrived, Placement, Record, Sent, arrived, group, sent
+from hms.records import Arrived, Placement, Record, arrived, group
 
 
 def arrive(
@@ -104,15 +104,9 @@ def _take(
     state: State, source: int, store: int, said: Offer, payloads: Sequence[bytes], fx: Effects
 ) -> None:
     queue = state.queues[said.queue]
-    messages = _messages(state, said.messages, payloads)
     returned = [(one.id, one.deliveries, one.attempts) for one in said.messages if one.deliveries]
-    before = queue.line.size_bytes
-    queue.line.add(messages)
-    queue.line.history.update({id_: (n, failed) for id_, n, failed in returned})
-    state.waiting_bytes += queue.line.size_bytes - before
-    queue.line.counters.sent -= len(messages)
-    queue.line.counters.moved_in += len(messages)
-    queue.offer(messages)
+    messages = _messages(state, said.messages, payloads)
+    _put(state, queue, messages, returned)
     _decide(state, source, store, said, is_accepted=True)
     content = Arrived(
         source,
@@ -126,11 +120,26 @@ def _take(
     persistent = [m for m in messages if m.is_persistent]
     everywhere = [Placement(queue.number, b"")]
     hold(persistent, queue.number)
-    runs = [_sent(state, queue.number, run, everywhere) for run in _runs(persistent)]
-    fx.records.append(group(0, 0, 0, state.now_ms, [*runs, arrived(content)]))
+    told = [record_of_run(state, queue.number, run, everywhere) for run in runs(persistent)]
+    fx.records.append(group(0, 0, 0, state.now_ms, [*told, arrived(content)]))
     fx.out.append(ToNode(source, Answer(said.number, is_accepted=True)))
     dispatch(state, queue, fx)
     page_out_new(state, persistent, [queue])
+
+
+def _put(
+    state: State,
+    queue: Queue,
+    messages: list[StoredMessage],
+    returned: Sequence[tuple[int, int, int]],
+) -> None:
+    before = queue.line.size_bytes
+    queue.line.add(messages)
+    queue.line.history.update({id_: (n, failed) for id_, n, failed in returned})
+    state.waiting_bytes += queue.line.size_bytes - before
+    queue.line.counters.sent -= len(messages)
+    queue.line.counters.moved_in += len(messages)
+    queue.offer(messages)
 
 
 def _publish(
@@ -144,7 +153,7 @@ def _publish(
         placements, places = give_out(state, topic, run)
         touched += places
         if placements:
-            records.append(_sent(state, state.space.nearest_number(topic), run, placements))
+            records.append(record_of_run(state, state.space.nearest_number(topic), run, placements))
     _decide(state, source, store, said, is_accepted=True)
     content = Arrived(source, store, said.number, is_accepted=True, at_ms=state.now_ms)
     fx.records.append(group(0, 0, 0, state.now_ms, [*records, arrived(content)]))
@@ -160,7 +169,7 @@ def _by_topic(messages: Sequence[StoredMessage]) -> Iterator[tuple[str, list[Sto
     for message in messages:
         own = topic_of(message)
         is_alike = bool(run) and message.is_persistent == run[-1].is_persistent
-        if run and not (is_alike and own == topic and _follows(run[-1], message)):
+        if run and not (is_alike and own == topic and follows(run[-1], message)):
             yield topic, run
             run = []
         topic = own
@@ -202,51 +211,3 @@ def _message(state: State, one: Moving, seq: int, payload: bytes) -> StoredMessa
         payload,
         one.is_persistent,
     )
-
-
-def _runs(messages: Sequence[StoredMessage]) -> Iterator[list[StoredMessage]]:
-    """Messages that one SENT record can tell of."""
-    run: list[StoredMessage] = []
-    for message in messages:
-        if run and not _follows(run[-1], message):
-            yield run
-            run = []
-        run.append(message)
-    if run:
-        yield run
-
-
-def _follows(last: StoredMessage, message: StoredMessage) -> bool:
-    is_next = message.id == last.id + 1 and message.seq == last.seq + 1
-    return is_next and message.timestamp_ms == last.timestamp_ms
-
-
-def _sent(
-    state: State, number: int, run: Sequence[StoredMessage], placements: list[Placement]
-) -> Record:
-    """The record of messages that are held where the placements say."""
-    offsets = offsets_of(run, ROW.size * len(run))
-    held = [(m, at) for m, at in zip(run, offsets, strict=True) if m.holders]
-    landing = state.blocks.add([m for m, _ in held], [at for _, at in held])
-    first = run[0]
-    head = Sent(
-        number,
-        first.id,
-        first.timestamp_ms,
-        0,
-        0,
-        0,
-        len(run),
-        is_forwarded=True,
-        placements=placements,
-        pack=memoryview(b"".join([*map(_row, run), *[m.payload for m in run]])),
-        first_seq=first.seq,
-    )
-    return sent(head, landing)
-
-
-def _row(message: StoredMessage) -> bytes:
-    ttl_ms = message.expires_at_ms - message.timestamp_ms if message.expires_at_ms else 0
-    body_bytes = message.length - message.head_bytes
-    row = (message.head_bytes, body_bytes, ttl_ms, 0, message.priority, message.kind, 0, 0)
-    return ROW.pack(*row)

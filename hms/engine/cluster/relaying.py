@@ -19,14 +19,15 @@ from hms.engine.blocks import hold
 from hms.engine.cluster.words import Interest, Wish
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
+from hms.engine.lifecycle import check_definitions
 from hms.engine.messages import StoredMessage
 from hms.engine.places import PROXY_PREFIX as PROXY
+from hms.engine.places import RELAY_PREFIX as RELAY
 from hms.engine.places import Queue, Subscription
 from hms.engine.state import State
 from hms.engine.topics import Scheme
 from hms.records import Cause, Definition, Placement, defined, undefined
 
-RELAY = "HMS.TO."
 WISHES_MAX = 5000
 EVERYTHING = Wish("#", Scheme.TOPIC.value, is_durable=False)
 EVERYTHING_DURABLE = Wish("#", Scheme.TOPIC.value, is_durable=True)
@@ -134,6 +135,7 @@ def _begin(state: State, relay: Queue, name: str, wish: Wish, fx: Effects) -> No
         queue=relay.number,
     )
     if wish.is_durable:
+        check_definitions(state, definition.size_bytes)
         state.define(definition)
         fx.records.append(defined(definition))
     else:

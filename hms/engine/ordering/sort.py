@@ -88,11 +88,6 @@ class MessageSort:
                     value=repr(value)[:80],
                 )
 
-    def is_sorted(self, message: StoredMessage) -> bool:
-        """Whether the message has a key."""
-        value = self._value(message)
-        return value is not None and self._fits(value)
-
     def entry(self, message: StoredMessage) -> Entry:
         """The place of a message: the smallest entry is taken first."""
         value = self._value(message)

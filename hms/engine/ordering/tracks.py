@@ -225,12 +225,6 @@ class Tracks:
             "lists_open": sum(1 for track in lists if not track.is_whole),
         }
 
-    def owners(self) -> Iterator[tuple[Track, "Consumer"]]:
-        """Each group that has a consumer, with it."""
-        for consumer, owned in self._owned.items():
-            for track in owned.values():
-                yield track, consumer
-
     # inside
 
     def _track(self, mark: Mark) -> Track:

@@ -1,0 +1,127 @@
+"""A move between two real nodes, one of them killed at its n-th sync (C05): strace kills the giver
+or the taker, it boots again, and every confirmed message comes exactly once.
+"""
+
+import os
+import shutil
+import threading
+import time
+
+import pytest
+from global_queue_rig import CONNECT, QUEUE, WAIT_S, await_up
+
+import hms
+from field_buffer.catalogue import BootFailed
+from hms.testing.nodes import TestNode
+
+SYNCS = range(1, 1 + int(os.environ.get("HMS_MOVE_SYNCS", "3")))
+MESSAGES = 60
+BOOT_SYNCS = [3]
+CONFIG = {
+    "hms": {"queue": {"orders": {"GLOBAL": "Y", "GQTHR": 5, "GQMAXREQ": 5, "GQFULL": 0}}},
+    "svrgroup": {
+        "g1": {"NODENAME": "node1", "HMSINDEX": 1, "HMSMAXDBTHR": 1},
+        "g2": {"NODENAME": "node2", "HMSINDEX": 2, "HMSMAXDBTHR": 1},
+    },
+}
+
+
+def killed_at(sync):
+    """Runs a node and kills it when one of its threads makes its n-th sync."""
+    return [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fdatasync",
+        "-e",
+        f"inject=fdatasync:signal=KILL:when={sync}",
+    ]
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A giver and a taker that run already, as they are without faults."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    giver = TestNode(tmp_path, tmp_path / "store", CONFIG, (), (), (), 2)
+    try:
+        for one in giver.nodes:
+            one.boot()
+        await_up(giver)
+        yield giver.nodes
+    finally:
+        for one in giver.nodes:
+            if one.is_running:
+                one.kill()
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("side", ["giver", "taker"])
+def test_a_node_that_is_killed_at_a_sync_of_a_move_loses_and_doubles_nothing(pair, side, sync):
+    """The simulation of every record, once more with a kernel and a disk in between."""
+    giver, taker = pair
+    with hms.connect(giver.address, **CONNECT) as conn, conn.session() as session:
+        bodies = [b"%d" % number for number in range(MESSAGES)]
+        session.producer(QUEUE).send_many([hms.Message(body) for body in bodies])
+    doomed = giver if side == "giver" else taker
+    doomed.kill()
+    boot_doomed(doomed, sync)
+    deaths = []
+    got = consume(taker, doomed, deaths)
+
+    assert deaths, "it was not killed: it made no such sync"
+    assert sorted(got) == sorted(bodies)
+
+
+def boot_doomed(doomed, sync):
+    """Under strace, which counts for each thread; how many syncs the boot itself makes is found
+    out once."""
+    while True:
+        doomed._prefix = killed_at(sync + BOOT_SYNCS[0])
+        try:
+            doomed.boot(warm=True)
+            break
+        except BootFailed:
+            BOOT_SYNCS[0] += 1
+            assert BOOT_SYNCS[0] < 20, "it never boots"
+    doomed._prefix = []
+
+
+def consume(taker, doomed, deaths):
+    """Receive and acknowledge everything, and boot the node that dies on the way."""
+    got, until = [], time.monotonic() + WAIT_S
+    watch = threading.Thread(target=boot_again, args=(doomed, until, deaths), daemon=True)
+    watch.start()
+    with (
+        hms.connect(taker.address, **CONNECT) as conn,
+        conn.session(transacted=True) as session,
+    ):
+        consumer = session.consumer(QUEUE, prefetch=5)
+        while len(got) < MESSAGES and time.monotonic() < until:
+            got += receive(session, consumer)
+        extra = receive(session, consumer)
+    watch.join(WAIT_S)
+    return got + extra
+
+
+def receive(session, consumer):
+    """One message, committed; what an outage undid comes again."""
+    try:
+        message = consumer.receive(timeout_s=0.5)
+        session.commit()
+    except hms.HmsError:
+        return []
+    return [] if message is None else [message.body]
+
+
+def boot_again(doomed, until, deaths):
+    """When the node has died, or after a while when it has made no such sync."""
+    quiet = time.monotonic() + 8
+    while doomed.is_running and time.monotonic() < min(until, quiet):
+        threading.Event().wait(0.05)
+    if not doomed.is_running:
+        deaths.append(doomed.name)
+        doomed.boot(warm=True)

@@ -1,0 +1,80 @@
+"""The ledger of a replay in a real node: one truth, whoever dies or takes over. No Spark."""
+
+from dataclasses import replace
+
+import pytest
+
+import hms
+import hms.testing
+from field_buffer.catalogue import ReplayTakenOver
+from field_buffer.packing import ROW, pack_messages
+from hms.history.ledger import Entry, known_runs
+from hms.history.resend import Chunk, Pack, Resender
+
+
+@pytest.fixture(scope="module")
+def node():
+    """A node that takes replays."""
+    with hms.testing.node(config={"hms": {"queue": {"again": {}}}}) as running:
+        yield running
+
+
+def chunk(first, count):
+    rows = [(ROW.pack(0, 1, 0, 0, 4, 0, 0, 0), b"", b"x")] * count
+    packs = [Pack("queue", "again", count, pack_messages(rows))]
+    return Chunk(first, first + count - 1, count, 0, 0, packs)
+
+
+def behind(entry, sent):
+    done = replace(entry, next_offset=sent.last + 1, sent=entry.sent + sent.rows)
+    return replace(done, last_offset=sent.last)
+
+
+def waiting(node):
+    with hms.connect(node.address) as connection:
+        return connection.administer("queue.show", {"name": "again"})["waiting"]
+
+
+def test_who_resumes_a_run_takes_it_over_from_one_that_still_lives(node):
+    """Two processes of one run must not send in turns without knowing."""
+    before, begun = waiting(node), Entry("taken", "/s", {}, 0, 100)
+    with Resender(node.address, "taken") as old:
+        first, second = chunk(0, 3), chunk(3, 4)
+        one = behind(begun, first)
+        old.send(first, one)
+        with Resender(node.address, "taken") as new:
+            assert new.entry == one
+            new.send(second, behind(one, second))
+        with pytest.raises(ReplayTakenOver):
+            old.send(second, replace(behind(one, second), copies=1))
+
+    assert waiting(node) == before + 7
+
+
+def test_a_chunk_survives_the_crash_of_its_node(node):
+    """The replay waits for the node, and what was in doubt is asked for, not guessed."""
+    before, begun = waiting(node), Entry("crash", "/s", {}, 0, 100)
+    with Resender(node.address, "crash") as sender:
+        first, second = chunk(0, 5), chunk(5, 5)
+        one = behind(begun, first)
+        sender.send(first, one)
+        node.kill()
+        node.boot(warm=True)
+        sender.send(second, behind(one, second))
+
+    assert waiting(node) == before + 10
+    (entry,) = [known for known in known_runs(node.address) if known.run == "crash"]
+    assert (entry.sent, entry.next_offset) == (10, 10)
+
+
+def test_an_open_chunk_is_not_there_when_its_sender_is_gone(node):
+    """What the ledger does not say is not in the target either."""
+    before, begun = waiting(node), Entry("open", "/s", {}, 0, 100)
+    with Resender(node.address, "open") as sender:
+        sender.send(chunk(0, 2), behind(begun, chunk(0, 2)))
+        producer = sender._producer(("queue", "again"))
+        producer.settle(producer.submit_packs([(p.pack, p.messages) for p in chunk(2, 9).packs]))
+    with Resender(node.address, "open") as again:
+        assert again.entry.next_offset == 2
+
+    assert waiting(node) == before + 2
