@@ -148,7 +148,7 @@ def _letter(
     head = message.head()
     node = dict(head.node) | _story(state, place, reason, attempts)
     id_ = message.id
-    if id_ in target.line.open_index() or any(id_ in c.out for c in target.consumers):
+    if _may_have(target, id_):
         node["$OriginalMessageID"] = message_id_text(id_)
         id_ = state.take_ids(1, fx)  # another subscription's copy is there already
     encoded = encode_head(msgspec.structs.replace(head, node=node))
@@ -167,6 +167,17 @@ def _letter(
         is_persistent=message.is_persistent and place.is_durable,
     )
     return watched_as(message, letter)
+
+
+def _may_have(target: Queue, message_id: int) -> bool:
+    """Whether a queue has a message of that id, or may have: who has what is out, beside its
+    consumers, is not known here."""
+    line = target.line
+    if message_id in line.open_index() or line.delayed.find(message_id) is not None:
+        return True
+    if any(message_id in consumer.out for consumer in target.consumers):
+        return True
+    return line.out_count > sum(len(consumer.out) for consumer in target.consumers)
 
 
 def _story(

@@ -48,7 +48,7 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
         share = min(CHUNK_MESSAGES, -(-line.waiting_count // len(ready)))
         place.turn += 1
         start = place.turn % len(ready)
-        for consumer in ready[start:] + ready[:start]:
+        for consumer in ready[start:] + ready[:start] if start else ready:
             count = min(consumer.credit, share)
             room = min(CHUNK_BYTES, OUT_BYTES_MAX - consumer.out_bytes)
             messages = line.take(count, room, state.now_ms, expired)
@@ -180,7 +180,8 @@ def _deliver(
         counts = [line.deliveries(m) + 1 for m in messages]
         line.counters.redelivered += sum(1 for n in counts if n > 1)
     line.counters.delivered += len(messages)
-    if any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
+    first = messages[0]  # mostly they are all of one kind
+    if first.is_persistent or any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
         fx.must_wait = True
         write_ranges(state, place, RecordType.DELIVERED, messages, fx)
     parts = None
@@ -264,6 +265,11 @@ def write_ranges(
     if not place.is_durable:
         return
     spans = ids_of([m for m in messages if m.is_persistent])
+    if not spans:
+        return
+    if len(spans) <= RANGES_PER_RECORD:
+        fx.records.append(ranges(kind, place.number, state.now_ms, spans, cause))
+        return
     records = []
     for start in range(0, len(spans), RANGES_PER_RECORD):
         chunk = spans[start : start + RANGES_PER_RECORD]

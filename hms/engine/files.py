@@ -145,14 +145,18 @@ def drop_overdue(state: "State", fx: Effects) -> None:
 
 
 def _in_transactions(state: "State") -> set[str]:
-    """Files that messages name which are not committed yet."""
+    """Files that messages name which are not committed yet, or wait for room."""
     batches: list[PendingBatch] = []
     for connection in state.connections.values():
         for session in connection.sessions.values():
             batches += session.work.sends
     for branch in state.branches.by_xid.values():
         batches += branch.work.sends
+    packs = [(batch.pack, batch.count) for batch in batches]
+    for line in state.blocked.lines.values():
+        for waiting in line:
+            packs += waiting.packs()
     found: set[str] = set()
-    for batch in batches:
-        found.update(_files_in(unpack_rows(batch.pack, batch.count), batch.pack))
+    for pack, count in packs:
+        found.update(_files_in(unpack_rows(pack, count), pack))
     return found

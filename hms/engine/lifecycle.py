@@ -251,8 +251,13 @@ def reason_to_stay(state: State, target: Destination) -> str:
         return f"it has {count} consumers"
     if target.line.out_count:
         return f"{target.line.out_count} messages of it are being worked on"
-    into = [s.name for s in state.space.subscriptions.values() if s.queue is target]
-    return f"subscription {into[0]} delivers into it" if into else ""
+    name = delivers_into(state, target)
+    return f"subscription {name} delivers into it" if name else ""
+
+
+def delivers_into(state: State, target: Queue) -> str:
+    """A subscription whose messages are put into a queue; "" when there is none."""
+    return next((s.name for s in state.space.subscriptions.values() if s.queue is target), "")
 
 
 def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:

@@ -14,6 +14,7 @@ from hms.engine.lifecycle import (
     Destination,
     create,
     delete,
+    delivers_into,
     reason_to_stay,
     remove,
 )
@@ -103,7 +104,10 @@ def _of_owner(state: State, uid: int) -> list[Destination]:
 
 def _end_temporary(state: State, target: Destination, fx: Effects) -> None:
     """Nobody but its owner received from it, and that is gone."""
-    is_used = target.subscriptions if isinstance(target, Topic) else target.consumers
+    if isinstance(target, Topic):
+        is_used = bool(target.subscriptions)
+    else:  # another connection may have a subscription put its messages there
+        is_used = bool(target.consumers or delivers_into(state, target))
     if not is_used:
         remove(state, target, Cause.DELETED, fx)
 
@@ -150,6 +154,6 @@ def end_dynamic(state: State, fx: Effects) -> None:
 def _end_at_boot(state: State, target: Destination, fx: Effects) -> None:
     if isinstance(target, Topic) and target.subscriptions:
         return  # a durable subscriber still counts on it
-    if isinstance(target, Queue) and target.line.out_count:
-        return  # a prepared transaction still has some of it
+    if isinstance(target, Queue) and (target.line.out_count or delivers_into(state, target)):
+        return  # a prepared transaction has some of it, or a durable subscription puts more there
     remove(state, target, Cause.DELETED, fx)

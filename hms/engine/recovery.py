@@ -334,6 +334,7 @@ class Recovery:
                 message = found.here.pop(message_id, None)
                 if message is not None:
                     found.out[message_id] = message
+                    found.delayed.pop(message_id, None)
                     self._offers.offered(told, message_id)
 
     def _offer_ended(self, payload: Payload, _position: int) -> None:

@@ -140,6 +140,10 @@ class _Send(Waiting):
         else:
             check_publication(state, self._sender, rows, self._pack, is_persistent)
 
+    def packs(self) -> list[tuple[memoryview, int]]:
+        """The batch."""
+        return [(self._pack, len(self._rows))]
+
     def take(self, state: State, fx: Effects) -> None:
         """Store it, and confirm it."""
         producer, batch = self._sender, self._batch(state, fx)

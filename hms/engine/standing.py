@@ -42,6 +42,11 @@ class Standing:
             for message in messages:
                 heapq.heappush(self._heap, self.entry(message))
             return
+        if len(messages) == 1:
+            priority = messages[0].priority
+            self._levels[priority].append(messages[0])
+            self._top = max(self._top, priority)
+            return
         for priority in {m.priority for m in messages}:
             self._top = max(self._top, priority)
             self._levels[priority].extend([m for m in messages if m.priority == priority])

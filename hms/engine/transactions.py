@@ -12,7 +12,7 @@ from hms.engine.effects import Effects, Reply
 from hms.engine.limits import keys_of, obstacle_to_commit
 from hms.engine.line import ids_of
 from hms.engine.making_room import make_room
-from hms.engine.messages import StoredMessage
+from hms.engine.messages import StoredMessage, sizes_of
 from hms.engine.paging import page_out_new
 from hms.engine.places import Queue, Subscription
 from hms.engine.sending import store_batch, transaction_bytes
@@ -37,30 +37,48 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
     one = _Commit(session, correlation, number)
-    if state.is_guarded and one.keys and state.blocked.must_wait(state, one):
-        session.work = Work()  # what comes now belongs to the next transaction
+    if state.is_guarded and _waits(state, one):
         return
     one.take(state, fx)
+
+
+def _waits(state: State, one: "_Commit") -> bool:
+    """Whether a commit stands in line: for room, or behind an earlier one of its session, so that
+    none is confirmed while one before it may still be lost."""
+    waiting = state.blocked.lines.get(one.keys[-1], ())
+    same = next((w for w in waiting if isinstance(w, _Commit) and w.number >= one.number), None)
+    if same is not None:
+        same.correlation = one.correlation  # it comes again, and is answered once
+        return True
+    if not state.blocked.must_wait(state, one):
+        return False
+    one.session.work = Work()  # what comes now belongs to the next transaction
+    return True
 
 
 class _Commit(Waiting):
     """A transaction that takes effect, now or when there is room for what it sends (F-C11)."""
 
-    __slots__ = ("_number", "work")
+    __slots__ = ("number", "work")
 
     def __init__(self, session: Session, correlation: int, number: int) -> None:
         work = session.work
-        super().__init__(session, None, correlation, keys_of(work), work.size_bytes)
+        own = "session", f"{session.connection.number}/{session.handle}"
+        super().__init__(session, None, correlation, (*keys_of(work), own), work.size_bytes)
         self.work = work
-        self._number = number
+        self.number = number
 
     def obstacle(self, state: State) -> Obstacle | None:
-        """A limit or a pause of one of its destinations."""
-        return obstacle_to_commit(state, self.work)
+        """A limit or a pause of one of its destinations; none for what only acknowledges."""
+        return obstacle_to_commit(state, self.work) if self.work.sends else None
+
+    def packs(self) -> list[tuple[memoryview, int]]:
+        """What the transaction sends."""
+        return [(batch.pack, batch.count) for batch in self.work.sends]
 
     def take(self, state: State, fx: Effects) -> None:
         """Make it effective, and answer."""
-        session, number = self.session, self._number
+        session, number = self.session, self.number
         connection, has_work = session.connection, self.work.is_any
         records, touched = take_effect(state, self.work, fx)
         if has_work:  # even when none is persistent: whoever gets no reply asks for the number
@@ -117,9 +135,8 @@ def _settled(
     state: State, place: Queue | Subscription, messages: list[StoredMessage]
 ) -> list[Record]:
     """What was acknowledged leaves its place for good."""
-    for message in messages:
-        place.line.settle(message)
-        state.waiting_bytes -= message.size_bytes
+    place.line.settle_all(messages)
+    state.waiting_bytes -= sizes_of(messages)
     place.line.counters.acknowledged += len(messages)
     persistent = [m for m in messages if m.is_persistent]
     if not persistent or not place.is_durable:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 WAITING_BYTES = 512
 """What it costs beside its messages that a send waits."""
 Key = tuple[str, str]
-"""A queue by its name, a topic by its topic string."""
+"""A queue by its name, a topic by its topic string; a session whose commits follow one another."""
 
 
 class Obstacle(NamedTuple):
@@ -63,6 +63,10 @@ class Waiting:
 
     def obstacle(self, state: "State") -> Obstacle | None:
         """What is still in its way; an error that no waiting can cure is raised."""
+        raise NotImplementedError
+
+    def packs(self) -> list[tuple[memoryview, int]]:
+        """What it would store, each pack with its count of messages."""
         raise NotImplementedError
 
     def take(self, state: "State", fx: Effects) -> None:

@@ -31,7 +31,7 @@ def ranges(
     cause: Cause = Cause.NONE,
 ) -> Record:
     """A record of what happened to ranges of messages."""
-    count = sum(last - first + 1 for first, last in spans)
+    count = sum([last - first + 1 for first, last in spans])
     head = RANGES_HEAD.pack(number, at_ms, cause, len(spans))
     return Record(kind, count, (head + b"".join([_RANGE.pack(*span) for span in spans]),))
 

@@ -106,9 +106,10 @@ def test_a_cut_is_noticed_by_both_sides_within_the_heartbeat(lab, cluster):
 
     lab.isolate(3)
     until = time.monotonic() + 20 * HEARTBEAT_S
-    with hms.connect(cluster.nodes[0].address) as conn, hms.connect(
-        cluster.nodes[2].address
-    ) as alone:
+    with (
+        hms.connect(cluster.nodes[0].address) as conn,
+        hms.connect(cluster.nodes[2].address) as alone,
+    ):
         while members(conn) != [True, False] or members(alone) != [False, False]:
             assert time.monotonic() < until
             threading.Event().wait(0.05)

@@ -1,4 +1,4 @@
-"""Links of several nodes on loopback, turned by hand in one thread, and bare sockets of strangers."""
+"""Links of several nodes on loopback, turned by hand in one thread, and strangers' sockets."""
 
 import socket
 import time

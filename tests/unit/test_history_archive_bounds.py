@@ -184,7 +184,7 @@ AT_MS = 1_793_491_200_000
         ([ds.EqualTo(("type",), "x"), ds.IsNull(("event",))], Scope()),
         ([ds.Not(ds.EqualTo(("event",), "sent"))], Scope()),
     ],
-    ids=str,
+    ids=["event", "places", "from", "until", "offset", "message", "other columns", "not"],
 )
 def test_filters_of_spark_narrow_what_is_read(filters, scope):
     """Never by more than they say: Spark cannot bring back what was not read."""

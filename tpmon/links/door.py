@@ -12,7 +12,7 @@ from typing import Any
 from field_buffer.errors import HmsError
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.members import Change, Life
-from hms.engine.cluster.words import Word, decode_word, encode_word
+from hms.engine.cluster.words import Offer, Word, decode_word, encode_word
 from hms.engine.effects import Effects, ToNode
 from tpmon.wire import PayloadsOf
 
@@ -90,7 +90,11 @@ class Door:
             log.warning("node %s said what cannot be applied: %s", peer.name, fault)
 
     def release(self, effect: ToNode, payloads_of: PayloadsOf | None) -> None:
-        """A word may be said now: its records are durable."""
+        """A word may be said now: its records are durable. An offer that was answered meanwhile is
+        not said again: where its bodies lay may be used for something else."""
+        word = effect.word
+        if isinstance(word, Offer) and not self._cluster.is_open(effect.node, word.number):
+            return
         payloads: Sequence[bytes] = [m.payload for m in effect.messages]
         if payloads_of is not None and any(m.is_paged for m in effect.messages):
             payloads = payloads_of(effect.messages)

@@ -5,7 +5,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
-from field_buffer.catalogue import TransactionRolledBack, TxProtocolError, XaError
+from field_buffer.catalogue import (
+    TransactionRolledBack,
+    TxOutside,
+    TxProtocolError,
+    TxTransient,
+    XaError,
+)
 from tpmon.link import Link
 from tpmon.tx.codes import TransactionState
 from tpmon.tx.log import DecisionLog
@@ -87,7 +93,7 @@ class Work:
     def rm(self, name: str) -> Any:
         """The connection to the resource manager of that name, with its work in this transaction.
 
-        ResourceUnknown, ResourceUnavailable, XaError, TransactionRolledBack.
+        ResourceUnknown, ResourceUnavailable, TxTransient, TxOutside, XaError.
         """
         rm = self._place.working(name)
         return rm.connection(self.enlist(rm))
@@ -112,6 +118,10 @@ class Work:
         self._on_step("before start")
         code = rm.xa_start(xid)
         self._on_step("after start")
+        if code == xa.XAER_OUTSIDE:
+            raise TxOutside(what="enlist", resource=rm.name)
+        if code in {xa.XAER_RMFAIL, xa.XA_RETRY}:
+            raise TxTransient(what=f"work in {rm.name}", detail=rm.reason)
         check(rm, "xa_start", code, xid)
         branch = Branch(rm.name, xid, rm, is_of_the_log=self._place.is_of_the_log(rm))
         self._branches[id(rm)] = branch

@@ -23,7 +23,8 @@ from tpmon.tx.identity import identity_of
 from tpmon.tx.place import LIST_VERB, Blocking
 from tpmon.xa import decisions
 from tpmon.xa.opening import Definition, open_resource
-from tpmon.xa.recovery import Recovery, Waiting, Watch
+from tpmon.xa.recovery import Recovery, Waiting
+from tpmon.xa.watch import Watch
 
 __all__ = ["Recoverer", "main"]
 

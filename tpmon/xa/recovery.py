@@ -10,12 +10,9 @@ not prepared any more was committed by the client before it left.
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from field_buffer.catalogue import XaError
-from field_buffer.errors import HmsError
 from tpmon.protocol import transactions as wire
 from tpmon.xa import constants as xa
 from tpmon.xa import decisions
@@ -23,10 +20,9 @@ from tpmon.xa.decisions import Participant
 from tpmon.xa.resource import ResourceManager, scan
 from tpmon.xa.xid import Xid
 
-__all__ = ["Asker", "Recovery", "Round", "Waiting", "Watch"]
+__all__ = ["Asker", "Recovery", "Round", "Waiting"]
 
 PAGE = 200
-FIRST_PAUSE_S = 0.2
 
 
 class Asker(Protocol):
@@ -184,66 +180,3 @@ def _settled(participant: Participant, state: str, said: str) -> Participant:
     if decisions.is_settled(participant):
         return participant
     return Participant(participant.resource, participant.bqual, state, participant.order, said)
-
-
-class Watch:
-    """The rounds of one resource manager, one after the other, until stop is set.
-
-    One that is down is tried again after a pause that doubles, but never waits longer than the
-    interval: what is left over must end within two of them.
-    """
-
-    def __init__(
-        self,
-        recovery: Recovery,
-        name: str,
-        opened: Callable[[], ResourceManager],
-        interval_s: float,
-    ) -> None:
-        self.name = name
-        self._recovery = recovery
-        self._open = opened
-        self._interval_s = interval_s
-        self._pause_s = min(FIRST_PAUSE_S, interval_s)
-        self.waiting: list[Waiting] = []
-        self.reason = "not reached yet"
-        self.since = time.time()
-        self.done = [0, 0]
-        self.foreign = 0
-
-    def run(self, stop: threading.Event) -> None:
-        """Until stop is set."""
-        while not stop.is_set():
-            stop.wait(self.step())
-
-    def step(self) -> float:
-        """One round; how long to wait for the next."""
-        try:
-            did = self._recovery.round(self._open())
-        except HmsError as error:
-            self._down(error.fields.get("reason") if isinstance(error, XaError) else error)
-            pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, self._interval_s)
-            return pause_s
-        if self.reason:
-            self.reason, self.since = "", time.time()
-        self._pause_s = min(FIRST_PAUSE_S, self._interval_s)
-        self.waiting, self.foreign = did.waiting, did.foreign
-        self.done = [self.done[0] + did.committed, self.done[1] + did.rolled_back]
-        return self._pause_s if did.waiting else self._interval_s
-
-    def _down(self, error: object) -> None:
-        if not self.reason:
-            self.since = time.time()
-        self.reason = str(error) or type(error).__name__
-
-    def describe(self) -> dict[str, Any]:
-        """For operators."""
-        return {
-            "name": self.name,
-            "state": "down" if self.reason else "up",
-            "reason": self.reason,
-            "since": round(self.since, 3),
-            "committed": self.done[0],
-            "rolled_back": self.done[1],
-            "foreign": self.foreign,
-        }

@@ -201,6 +201,10 @@ class Cluster:
         """Messages of global queues that are here, wherever they are on their way to."""
         return self._balancing.left
 
+    def is_open(self, index: int, number: int) -> bool:
+        """Whether an offer to a node waits for its answer."""
+        return number in self._state.moves.peer(index).offers
+
     def administered(self, verb: str, arguments: Mapping[str, Any], fx: Effects) -> None:
         """An operator's command was done here: others hear of what it changed."""
         entry = self.directory.changed(verb, arguments, fx) if verb in VERBS else None

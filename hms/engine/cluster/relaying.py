@@ -168,12 +168,9 @@ def give_out(
     if not state.is_global_topic(topic):
         return [], []
     placements: list[Placement] = []
-    touched: dict[int, Queue | Subscription] = {}
-    for subscription, chosen in state.space.audience(topic, state.now_ms).choose(messages):
-        place = subscription.queue or subscription
-        if subscription.is_proxy or not chosen or id(place) in touched:
-            continue
-        touched[id(place)] = place
+    touched: list[Queue | Subscription] = []
+    for place, chosen in _given(state, topic, messages):
+        touched.append(place)
         before = place.line.size_bytes
         place.line.add(chosen)
         state.waiting_bytes += place.line.size_bytes - before
@@ -182,7 +179,19 @@ def give_out(
         if place.is_durable and messages[0].is_persistent:
             hold(chosen, place.number)
             placements.append(Placement(place.number, _bitmap(messages, chosen)))
-    return placements, list(touched.values())
+    return placements, touched
+
+
+def _given(
+    state: State, topic: str, messages: list[StoredMessage]
+) -> list[tuple[Queue | Subscription, list[StoredMessage]]]:
+    """What each place gets: all that any of the subscriptions chose that deliver into it."""
+    found: dict[int, tuple[Queue | Subscription, set[int]]] = {}
+    for subscription, chosen in state.space.audience(topic, state.now_ms).choose(messages):
+        place = subscription.queue or subscription
+        if chosen and not subscription.is_proxy:
+            found.setdefault(id(place), (place, set()))[1].update(m.id for m in chosen)
+    return [(place, [m for m in messages if m.id in ids]) for place, ids in found.values()]
 
 
 def _bitmap(messages: Sequence[StoredMessage], chosen: Sequence[StoredMessage]) -> bytes:

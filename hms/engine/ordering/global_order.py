@@ -41,6 +41,8 @@ __all__ = ["check_order", "is_ordered", "stamp_bytes", "stamped_with_clock"]
 
 def is_ordered(pack: bytes | memoryview, count: int) -> bool:
     """Whether some message of a batch belongs to a global order."""
+    if count == 1:
+        return bool(pack[_FLAGS_AT] & FLAG_ORDER)
     flags = memoryview(pack)[_FLAGS_AT : count * ROW.size : ROW.size]
     return any(flags) and any(each & FLAG_ORDER for each in flags)
 
