@@ -26,7 +26,7 @@ from hms.engine.control import Life
 from hms.engine.dispatch import discard, dispatch
 from hms.engine.effects import Effects
 from hms.engine.making_room import make_room
-from hms.engine.places import Queue, Topic
+from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.retaining import take_away
 from hms.engine.state import State
 from hms.engine.topics import check_topic
@@ -251,13 +251,13 @@ def reason_to_stay(state: State, target: Destination) -> str:
         return f"it has {count} consumers"
     if target.line.out_count:
         return f"{target.line.out_count} messages of it are being worked on"
-    name = delivers_into(state, target)
-    return f"subscription {name} delivers into it" if name else ""
+    into = feeding(state, target)
+    return f"subscription {into[0].name} delivers into it" if into else ""
 
 
-def delivers_into(state: State, target: Queue) -> str:
-    """A subscription whose messages are put into a queue; "" when there is none."""
-    return next((s.name for s in state.space.subscriptions.values() if s.queue is target), "")
+def feeding(state: State, queue: Queue) -> list[Subscription]:
+    """The subscriptions that deliver into a queue."""
+    return [s for s in state.space.subscriptions.values() if s.queue is queue]
 
 
 def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:

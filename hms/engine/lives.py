@@ -14,7 +14,7 @@ from hms.engine.lifecycle import (
     Destination,
     create,
     delete,
-    delivers_into,
+    feeding,
     reason_to_stay,
     remove,
 )
@@ -107,7 +107,7 @@ def _end_temporary(state: State, target: Destination, fx: Effects) -> None:
     if isinstance(target, Topic):
         is_used = bool(target.subscriptions)
     else:  # another connection may have a subscription put its messages there
-        is_used = bool(target.consumers or delivers_into(state, target))
+        is_used = bool(target.consumers or feeding(state, target))
     if not is_used:
         remove(state, target, Cause.DELETED, fx)
 
@@ -154,6 +154,6 @@ def end_dynamic(state: State, fx: Effects) -> None:
 def _end_at_boot(state: State, target: Destination, fx: Effects) -> None:
     if isinstance(target, Topic) and target.subscriptions:
         return  # a durable subscriber still counts on it
-    if isinstance(target, Queue) and (target.line.out_count or delivers_into(state, target)):
+    if isinstance(target, Queue) and (target.line.out_count or feeding(state, target)):
         return  # a prepared transaction has some of it, or a durable subscription puts more there
     remove(state, target, Cause.DELETED, fx)

@@ -69,9 +69,11 @@ def page_out(state: State, messages: Sequence[StoredMessage]) -> None:
     for message in messages:
         if message.holders == scheduled or message.kind == KIND_FILE:
             continue  # it is sent again by the engine itself, or small
+        if message.block is None or not message.block.has(message):
+            continue  # the log need not have it, or need not any more
         holders = message.holders
         is_retained = retained in holders if isinstance(holders, set) else retained == holders
-        if message.block is not None and holders and not is_retained and not message.is_paged:
+        if holders and not is_retained and not message.is_paged:
             message.payload = message.payload[: message.head_bytes]
             _share(state, message)
             state.blocks.paged(message, len(holders) if isinstance(holders, set) else 1)

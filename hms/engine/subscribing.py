@@ -92,6 +92,9 @@ def _wanted(
 ) -> Definition:
     """How the log would know the subscription."""
     _check_options(request)
+    if request.durable and request.queue and not state.queue(request.queue).is_durable:
+        detail = f"{request.queue} is temporary: it ends with its connection"
+        raise IllegalState(what="a durable subscription into a queue", detail=detail)
     return definition_of(
         topic,
         pattern,

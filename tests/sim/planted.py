@@ -190,7 +190,7 @@ def returned_to_the_end(patch: pytest.MonkeyPatch) -> None:
 
     def behind(self: Line, message: Any, deliveries: int, attempts: int) -> None:
         put_back(self, message, deliveries, attempts)
-        self._levels[message.priority].rotate(-1)
+        self._standing._levels[message.priority].rotate(-1)
 
     patch.setattr(Line, "put_back", behind)
 
