@@ -8,7 +8,9 @@ __all__ = ["demo"]
 
 
 @click.command()
-def demo() -> None:
-    """Boot a node, load real flights, use every part of it, and tell what happens."""
-    code = importlib.import_module("boot.demo").run()
+@click.option("--nodes", type=int, default=1, show_default=True, help="So many act as one.")
+def demo(nodes: int) -> None:
+    """Boot a node, load real flights, use every part of it, and tell what happens. With several
+    nodes: global queues, messages that move, and one node that is killed."""
+    code = importlib.import_module("boot.demo").run(nodes)
     click.get_current_context().exit(code or 0)

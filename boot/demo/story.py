@@ -78,7 +78,7 @@ def _play(running: TestNode, flights: list[dict[str, str]], handled_file: Path) 
             worker.finish(LATEST_S)
         seen = {queue: worker.seen for queue, worker in workers.items()}
         seen["FLIGHTS.EWR"] = read_handled(handled_file)
-        lines = balance(connection, sent, seen)
+        lines = balance([connection], sent, seen)
         faults = [fault for line in lines for fault in line.faults]
         faults += _check_worst(flights, worst)
         faults += spark.read_and_replay(running, connection, flights, windows[spark.REPLAYED_DAY])

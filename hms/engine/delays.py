@@ -30,8 +30,10 @@ DELAY_MS_MAX = 100 * 366 * 86_400_000
 STAMP_BYTES = 64
 """More than what the time of delivery takes in a head."""
 _STALE_MAX = 64
+_DELAY_AT = range(16, 24)
+"""Where in a row its delay stands."""
 
-__all__ = ["Delayed", "check_delay", "due_times", "stamped_with_time"]
+__all__ = ["Delayed", "check_delay", "due_times", "stamped_with_time", "time_stamp_bytes"]
 
 
 class Delayed:
@@ -104,6 +106,13 @@ def due_times(rows: Sequence[Row], first_id: int, timestamp_ms: int) -> Mapping[
     if not sum([row[3] for row in rows]):
         return {}
     return {first_id + i: timestamp_ms + row[3] for i, row in enumerate(rows) if row[3]}
+
+
+def time_stamp_bytes(pack: bytes | memoryview, count: int) -> int:
+    """What the times of delivery of a batch add to it at most."""
+    rows = memoryview(pack)[: count * ROW.size]
+    is_delayed = any(bytes(rows[at :: ROW.size]).strip(b"\0") for at in _DELAY_AT)
+    return STAMP_BYTES * count if is_delayed else 0
 
 
 def stamped_with_time(

@@ -21,7 +21,7 @@ from field_buffer.packing import (
 )
 from hms.engine.audience import check_publication, record_bytes
 from hms.engine.blocks import hold, offsets_of
-from hms.engine.delays import check_delay, due_times, stamped_with_time
+from hms.engine.delays import check_delay, due_times, stamped_with_time, time_stamp_bytes
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Confirm, Effects
 from hms.engine.files import check_files
@@ -259,7 +259,8 @@ def _check_kind(kind: int) -> bool:
 def _record_bytes(state: State, batch: PendingBatch) -> int:
     """What a batch of a transaction takes in its record."""
     if isinstance(batch.producer.destination, Queue):
-        return len(batch.pack) + BATCH_BYTES + stamp_bytes(batch.pack, batch.count)
+        stamps = stamp_bytes(batch.pack, batch.count) + time_stamp_bytes(batch.pack, batch.count)
+        return len(batch.pack) + BATCH_BYTES + stamps
     return record_bytes(state, batch.producer, batch.count, len(batch.pack))
 
 

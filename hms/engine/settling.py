@@ -111,7 +111,7 @@ def give_back(
 ) -> None:
     """Messages that were out wait again, or are dead; the caller dispatches. delay_ms: for those
     that failed, before they are tried again (F-C9)."""
-    if isinstance(place, Subscription) and place.is_removed:
+    if place.is_removed if isinstance(place, Subscription) else place.control.is_gone:
         _drop(state, place, messages)
         return
     doomed = _doomed_lists(state, place, messages, how, fx)
@@ -195,8 +195,8 @@ def _limit(place: Queue | Subscription, message: StoredMessage) -> int:
     return place.redelivery_limit
 
 
-def _drop(state: State, place: Subscription, messages: list[StoredMessage]) -> None:
-    """Its subscription has ended meanwhile: nobody waits for them any more."""
+def _drop(state: State, place: Queue | Subscription, messages: list[StoredMessage]) -> None:
+    """Its subscription or temporary queue has ended meanwhile: nobody waits for them any more."""
     for message in messages:
         place.line.settle(message)
         state.waiting_bytes -= message.size_bytes

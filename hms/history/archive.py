@@ -41,6 +41,7 @@ from hms.history.faults import as_own
 from hms.history.manifest import Manifest, load_manifest, store_manifest
 from hms.history.segments import PathName, Segment, Tail, sealed, survey
 from hms.history.spark import borrowed_session
+from hms.store.journal.walk import SegmentInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,6 +140,11 @@ def _alone(store: PathName, where: str) -> Iterator[None]:
         os.close(fd)
 
 
+def _begins(info: SegmentInfo, manifest: Manifest) -> bool:
+    """Whether a segment is the first one that the archive does not have."""
+    return (info.number, info.first_lsn) == (manifest.until_segment, manifest.until_offset)
+
+
 class _Run:
     """One run over one store; see archive()."""
 
@@ -188,8 +194,15 @@ class _Run:
                 )
             gap = (manifest.until_offset, begin)
             self._manifest = msgspec.structs.replace(
-                manifest, gaps=[*manifest.gaps, gap], until_offset=begin
+                manifest,
+                gaps=[*manifest.gaps, gap],
+                until_offset=begin,
+                until_segment=found[0].number,
             )
+        elif not any(_begins(one, manifest) for one in found):
+            detail = f"it ends with offset {manifest.until_offset - 1}, where no segment of "
+            detail += f"{self._store} does: the store was begun anew meanwhile; give another place"
+            raise ArchiveError(where=place.where, detail=detail)
 
     def clean(self) -> None:
         """Remove what runs before this one have left, and write the mark that one may have owed."""

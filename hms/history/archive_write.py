@@ -33,7 +33,7 @@ FILE_LOG_BYTES = 256 * 1024 * 1024
 """So much of the log goes into one file, about: some tens of MiB of Parquet."""
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-HASHED = [name for name, kind in COLUMNS.items() if not kind.startswith(("map", "array"))]
+HASHED = [name for name, kind in COLUMNS.items() if not kind.startswith("map")]
 """Maps have no hash; all that is in them is in the head as well."""
 _ORDER = ("day", "destination_kind", "destination", "offset")
 WHOLE = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())

@@ -150,7 +150,7 @@ class EventDecoder:
                 *(head_fields(head) if self._with_fields else NO_FIELDS),
                 head if self._with_head else None,
                 payload[row.head_bytes :] if self._with_body else None,
-                *(run.transaction, None, None),
+                *(run.transaction, run.cause, None),
             )
         )
 

@@ -104,10 +104,12 @@ Wants = Callable[[str, Place, int], bool]
 
 
 class _Commit(NamedTuple):
-    """The group that a record stands in; transaction is None for one of the node's own."""
+    """The group that a record stands in; transaction is None for one of the node's own; cause says
+    why its messages came."""
 
     transaction: str | None
     at_ms: int
+    cause: str | None = None
 
 
 class RunDecoder:
@@ -145,7 +147,11 @@ class RunDecoder:
     def _group(self, lsn: int, payload: bytes | memoryview) -> Iterator[Run]:
         group = decode_group(payload)
         name = f"{group.client_uid:016x}-{group.session:x}-{group.commit:x}"
-        commit = _Commit(name if group.commit else None, group.at_ms)
+        # What another node offered was sent there: here it came by the move.
+        is_moved = any(record.type == RecordType.ARRIVED for record in group.records)
+        commit = _Commit(
+            name if group.commit else None, group.at_ms, "moved" if is_moved else None
+        )
         for record in group.records:
             commit = _named(record, commit)
             yield from self.runs(lsn, record.type, record.parts[0], commit)
@@ -180,7 +186,8 @@ class RunDecoder:
             return
         transaction = commit.transaction if commit else None
         taken = self._taken(record) if place.kind == "topic" else ()
-        told = (record.first_message_id, transaction, None, record, 0, taken)
+        cause = commit.cause if commit else None
+        told = (record.first_message_id, transaction, cause, record, 0, taken)
         yield Run(lsn, record.message_count, event, at_ms, place, *told)
 
     def _taken(self, record: Sent) -> tuple[tuple[str, bytes], ...]:

@@ -69,7 +69,8 @@ def test_what_an_archive_has_goes_by_the_limits(tmp_path):
     node = life(tmp_path, history_bytes_max=0, is_archive_required=True)
     churn(node, 120)
     kept = history_numbers(tmp_path)
-    write_mark(tmp_path, Mark("/archive", 1, kept[-1]))
+    begins = {segment.number: segment.first_offset for segment in sealed(tmp_path)}
+    write_mark(tmp_path, Mark("/archive", begins[kept[-1]], kept[-1]))
     churn(node, 120, first=100_000)
     node.close()
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from field_buffer.catalogue import IllegalState
+from field_buffer.catalogue import IllegalState, TransactionTooLarge
 from field_buffer.packing import KIND_FILE, ROW, Head, encode_head, pack_messages
 from hms.engine.effects import FileDropped, Reply
 from hms.engine.engine import Return
 from hms.engine.settings import DestinationSettings
+from tests.support.branch_rig import XA, BranchRig
 from tests.support.cluster_rig import World
 from tests.support.limits_rig import limited_rig, order, send_with_priorities, tick
 from tests.support.topic_rig import TopicRig
@@ -204,3 +205,39 @@ def test_a_message_that_its_limit_removed_does_not_count_as_one_whose_body_is_in
 
     assert rig.engine.state.blocks.paged_count == 2
     assert rig.engine.state.resident_bytes > 0
+
+
+def test_a_transaction_of_delayed_messages_fits_into_its_record():
+    """The node writes into each when it is due; a record that does not fit stops the node."""
+    rig = limited_rig(node={"transaction_bytes_max": 100_000})
+    pack = memoryview(pack_messages([(ROW.pack(0, 1, 0, 5000, 4, 0, 0, 0), b"", b"x")] * 100))
+    with pytest.raises(TransactionTooLarge):
+        for sequence in range(1, 10_000, 100):
+            what = 13, sequence, 100, True, pack
+            rig.run(lambda fx, what=what: rig.engine.send(1, 5, *what, rig.now_ms, fx))
+    assert rig.engine.state.connections[1].sessions[2].work.sends
+
+    fx = rig.run(lambda fx: rig.engine.commit(1, 2, 9, 1, rig.now_ms, fx))
+
+    assert sum(map(len, fx.records[0].parts)) <= 100_000
+
+
+def test_a_temporary_queue_that_ended_with_a_message_in_a_branch_takes_no_memory():
+    """The branch outlives the connection; what it gives back has nowhere to go."""
+    rig = BranchRig()
+    before = rig.engine.state.waiting_bytes
+    name = []
+    rig.run(lambda fx: name.append(rig.engine.create_temporary(1, "queue", fx)))
+    rig.engine.open_producer(1, 99, 1, "queue", name[0])
+    rig.send(99)
+    rig.begin()
+    messages = rig.consume(1, name[0], session=XA)
+    rig.acknowledge(1, messages)
+    rig.end()
+    rig.prepare()
+    rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx, is_final=True))
+    assert name[0] not in rig.engine.state.queues
+
+    rig.rollback()
+
+    assert rig.engine.state.waiting_bytes == before

@@ -134,7 +134,7 @@ def _held(address: str) -> dict[str, int]:
 
 
 def _count(described: dict[str, Any]) -> int:
-    return int(described["waiting"]) + int(described["in_flight"])
+    return sum(int(described[name]) for name in ("waiting", "delayed", "in_flight"))
 
 
 def _sum(values: tuple[Any, ...]) -> int | None:

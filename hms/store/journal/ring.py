@@ -12,12 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.store.journal.disk import Disk
 from hms.store.journal.spare import Spare
 from hms.store.journal.walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
     opened,
+    read_info,
     segment_file,
     segment_numbers,
 )
@@ -206,15 +208,25 @@ class Ring:
             total -= size
 
     def _archived_below(self) -> int:
-        """The first segment that the archive does not have; a mark that cannot be read is none."""
+        """The first segment that the archive does not have; a mark that cannot be read is none, nor
+        is one that a store left which was in this directory before."""
         if not self._limits.is_archive_required:
             return 0
         try:
             with opened(self._disk, self._directory / ARCHIVE_MARK) as fd:
                 mark = json.loads(self._disk.pread(fd, _MARK_BYTES_MAX, 0))
-            return int(mark["until_segment"])
+            number, offset = int(mark["until_segment"]), int(mark["until_offset"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0
+        return number if self._first_offset(number) == offset else 0
+
+    def _first_offset(self, number: int) -> int | None:
+        """With which offset a segment begins; None when there is none that can be read."""
+        for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+            file = segment_file(self._directory, number, suffix)
+            with suppress(OSError, StoreCorrupt, StoreFormatUnknown):
+                return read_info(self._disk, file, number, is_last=False).first_lsn
+        return None
 
     def _history(self) -> Iterator[tuple[int, int, float]]:
         """Number, size and age of each segment of the history; any of them may go meanwhile."""
