@@ -3,8 +3,9 @@
 from boot.check import Found, Report
 from boot.destinations import Homes
 from boot.entries import Config, Group, Node
+from boot.kinds import did_you_mean
 from boot.kinds_cluster import is_loopback
-from boot.schema import NODE, QUEUE, SVRGROUP, TOPIC
+from boot.schema import DOMAIN, NODE, QUEUE, SVRGROUP, TOPIC
 from boot.sizes import frame_bytes_max
 from field_buffer.catalogue import LinkKeyError, NotSupported
 from hms.engine.cluster.settings import ClusterSettings, GlobalQueue, Scope
@@ -20,6 +21,7 @@ def check_clusters(every: list[Found], homes: Homes, report: Report) -> None:
     groups = [f for f in every if f.section is SVRGROUP and f.values["hmsport"] is not None]
     linked = {_node_of(group, every) for group in groups}
     _check_addresses(groups, report)
+    _check_master(every, linked, report)
     for group in groups:
         _check_keys(group, groups, report)
     databases = {f.name for f in every if f.section is NODE and f.values["database"] is not None}
@@ -38,6 +40,18 @@ def _node_of(group: Found, every: list[Found]) -> str | None:
     names = [found.name for found in every if found.section is NODE]
     wanted: str | None = group.values["nodename"]
     return names[0] if wanted is None and len(names) == 1 else wanted
+
+
+def _check_master(every: list[Found], linked: set[str | None], report: Report) -> None:
+    """A master that is no member would leave nobody to change anything."""
+    for domain in (found for found in every if found.section is DOMAIN):
+        master = domain.values["config_master"]
+        if master is None or master in linked:
+            continue
+        names = tuple(sorted(name for name in linked if name is not None))
+        text = f"{domain.title} config_master: node {master!r} is in no cluster"
+        hint = did_you_mean(master, names) or "; it needs HMSPORT in its server group"
+        report.add((*domain.path, "config_master"), text + hint)
 
 
 def _check_addresses(groups: list[Found], report: Report) -> None:
@@ -88,7 +102,15 @@ def cluster_settings(config: Config, node: Node) -> ClusterSettings | None:
     peers = [(group.hmsindex, group.nodename) for group in _others(config, node)]
     topics = tuple(topic.name for topic in config.topics_of(node) if topic.global_ == "Y")
     interval_ms = round(node.group.hmsgqint * 1000)
-    return ClusterSettings(tuple(peers), interval_ms, tuple(queues), topics)
+    master = config.domain.config_master or ""
+    return ClusterSettings(
+        tuple(peers),
+        interval_ms,
+        tuple(queues),
+        topics,
+        master,
+        is_config_master=master in ("", node.name),
+    )
 
 
 def _scope(word: str) -> Scope:

@@ -17,6 +17,7 @@ class Domain:
 
     name: str
     maxsession: int
+    config_master: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,13 @@ DOMAIN = Section(
             1024,
             "The most sessions a node of the domain may be told to allow.",
         ),
+        Key(
+            "config_master",
+            kinds.name,
+            None,
+            "The only node where destinations are created, altered and deleted at run time.",
+            otherwise="none: any node of the cluster",
+        ),
     ),
     is_named=False,
 )

@@ -850,6 +850,21 @@ class NodeQuota(TpQueueFull):
     cure_text: ClassVar[str] = "Consume or purge messages, or raise {key} in hms.conf."
 
 
+class NotConfigMaster(TpSecurity):
+    """HMS-4045: {kind} {destination}: {what} is done at node {master}, the config_master of this domain, and not at this node."""
+
+    number: ClassVar[int] = 4045
+    text: ClassVar[str] = (
+        "{kind} {destination}: {what} is done at node {master}, the config_master of this "
+        "domain, and not at this node"
+    )
+    cure_text: ClassVar[str] = (
+        "Give the command to that node (--node {master}); it reaches all others from there. "
+        "If it is gone for good, name another config_master in [domain] of hms.conf and boot "
+        "the nodes again, one by one; messages go on meanwhile."
+    )
+
+
 class ScheduleExists(TpMatch):
     """HMS-4040: there is a schedule {name!r} already, and it is another one."""
 
@@ -1738,6 +1753,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     4037: ExportNameNotFound,
     4038: BatchTooLarge,
     4039: NodeQuota,
+    4045: NotConfigMaster,
     4040: ScheduleExists,
     4041: ScheduleNotFound,
     4042: ScheduleLimit,
@@ -1885,6 +1901,7 @@ __all__ = [
     "NodeRunning",
     "NodeStillStopping",
     "NodeStopping",
+    "NotConfigMaster",
     "NotConnected",
     "NotRetained",
     "NotSupported",

@@ -14,4 +14,5 @@ def run(count: int = 1) -> int:
     nodes.check_nodes(count)
     return story.run() if count == 1 else nodes.run(count)
 
+
 __all__ = ["run"]

@@ -3,10 +3,11 @@
 Theory of operation. What finds a destination full under FLOW_CONTROL, or paused, is kept here, as
 it came, and is tried again whenever something has changed. Those for one destination stand in a
 line in the order in which they came (P4): nobody overtakes, so what a session sends to one
-destination stays in order. A commit stands in the line of each destination that it sends to, and
-goes when it is first in all of them. Nobody waits for them: no worker, no lock; acknowledgements
-and other destinations go on (P10). Each has a time at which it is refused; what is kept is bounded
-in bytes (P8). Nothing of it is in the log: after a crash the client sends again, or is told.
+destination stays in order. A commit stands in the line of each destination that it sends to and in
+that of its session's commits, and goes when it is first in all of them. Nobody waits for them: no
+worker, no lock; acknowledgements and other destinations go on (P10). Each has a time at which it is
+refused; what is kept is bounded in bytes (P8). Nothing of it is in the log: after a crash the
+client sends again, or is told.
 """
 
 import heapq

@@ -417,6 +417,8 @@ class Engine:
         self.state.at(now_ms)
         if verb.startswith(cluster_commands.PREFIX):
             return cluster_commands.administer(self.state, self.cluster, verb, arguments)
+        if self.cluster is not None:
+            self.cluster.check_command(verb, arguments)
         answer = inspect.administer(self.state, verb, arguments, fx)
         if self.cluster is not None:
             self.cluster.administered(verb, arguments, fx)

@@ -64,7 +64,7 @@ def store_publication(
         out.give(subscription, chosen)
     out.relay()
     if at is not None:
-        out.retain(node, messages[at])
+        out.retain(state.space.tree.node(producer.topic, state.now_ms, is_known=True), messages[at])
     if batch.is_persistent:
         first, landing = messages[0].seq, _land(state, messages)
         record = record_of_batch(batch, out.placements, pack, first_sequence, first, landing)
@@ -237,7 +237,7 @@ class _FanOut:
             self.records.append(record_of(self._state, queue, copies, due))
 
     def retain(self, node: TopicNode[StoredMessage], message: StoredMessage) -> None:
-        """From now on the topic's retained publication."""
+        """From now on the topic's own; node: found anew, as its producer may be closed since."""
         place, replaced = retain(self._state, node, message, self._fx)
         if self._is_persistent:
             hold([message], place.number)

@@ -25,12 +25,7 @@ from hms.engine.delays import check_delay, due_times, stamped_with_time, time_st
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Confirm, Effects
 from hms.engine.files import check_files
-from hms.engine.limits import (
-    check_batch,
-    check_rows,
-    memory_obstacle,
-    obstacle_to,
-)
+from hms.engine.limits import check_batch, check_rows, memory_obstacle, obstacle_to
 from hms.engine.making_room import make_room
 from hms.engine.numbering import Taken
 from hms.engine.ordering.checking import check_ordering

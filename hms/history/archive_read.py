@@ -17,6 +17,7 @@ from hms.history.archive_write import WHOLE, frame_of_files
 from hms.history.events import COLUMNS, Event
 from hms.history.faults import as_own
 from hms.history.manifest import Manifest, load_manifest
+from hms.history.planning import check_kinship
 from hms.history.scan import PathName, is_archive, plan, selector_test
 from hms.history.scope import WITH_HEAD, Scope, parse_scope
 from hms.history.segments import Tail, survey
@@ -92,7 +93,10 @@ def _archive(
         place: ArchivePlace = local_place(where)
     else:
         place = place_of(spark, where)
-    return place, load_manifest(place)
+    manifest = load_manifest(place)
+    if manifest is not None and not _is_archive_alone(path):
+        check_kinship(path, place.where, manifest)
+    return place, manifest
 
 
 def _where(path: PathName, archive: str | None) -> str | None:

@@ -8,7 +8,7 @@ writing, ends at the newest safe record of that moment, however long the reading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from field_buffer.catalogue import HistoryGone
+from field_buffer.catalogue import ArchiveError, HistoryGone
 from hms.history.archive_mark import read_mark
 from hms.history.archive_place import LocalPlace, is_url, local_place
 from hms.history.manifest import FOLDER, Manifest, load_manifest
@@ -16,7 +16,7 @@ from hms.history.scope import Scope
 from hms.history.segments import PathName, Segment, Tail, segments_for, survey
 from hms.history.tables import Table, is_database, tables_for
 
-__all__ = ["Part", "archive_of", "is_archive", "plan"]
+__all__ = ["Part", "archive_of", "check_kinship", "is_archive", "plan"]
 
 _PLANS_MAX = 5
 
@@ -58,12 +58,25 @@ def plan(path: PathName, scope: Scope, tail: Tail | None = None) -> list[Part]:
         if place is not None and manifest is not None and is_archive(path):
             return parts
         until = manifest.until_offset if manifest else 0
+        if place is not None and manifest is not None:
+            check_kinship(path, place.where, manifest)
         begin = survey(path)[0].first_lsn
         # Else the archive went on, and the log let go, between the two looks.
         if not manifest or begin <= until or until == _until(path, scope):
             _check_loss(scope, manifest, begin)
             return parts + _logged(path, replace_first(scope, until), place, tail)
     raise HistoryGone(first=until, last=begin - 1, detail="the archive does not have them yet")
+
+
+def check_kinship(path: PathName, where: str, manifest: Manifest) -> None:
+    """Raise ArchiveError for the archive of a store that was in this directory before: its rows
+    would stand for the first ones of this log."""
+    found, until = survey(path), manifest.until_offset
+    behind = (manifest.until_segment, until)
+    if found[0].first_lsn <= until and behind not in [(one.number, one.first_lsn) for one in found]:
+        detail = f"it ends with offset {until - 1}, where no segment of {path} does: it is of "
+        detail += 'another store; leave it aside with the option archive = "none"'
+        raise ArchiveError(where=where, detail=detail)
 
 
 def replace_first(scope: Scope, first: int) -> Scope:

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hms.engine.settings import REPLAY_QUEUE
 from hms.history.archive_place import is_url
 from hms.history.archive_read import archived_until, end_offset, first_offset, read
 from hms.history.chunks import COLUMNS
@@ -43,6 +44,9 @@ WINDOW_BYTES = 32 * 1024 * 1024
 """And the least bytes of one where segments do."""
 AHEAD_MAX = 4
 """So many windows are read at once at most; the driver holds them."""
+
+_NO_LEDGER = f"NOT (destination <=> '{REPLAY_QUEUE}' AND destination_kind <=> 'queue')"
+"""An old entry that comes again would set its run back, and what it has sent would go out twice."""
 
 Window = tuple[int, int]
 """The first offset, and the one behind the last."""
@@ -83,11 +87,11 @@ def chosen(
     *,
     with_body: bool = True,
 ) -> "DataFrame":
-    """The messages of a window that options ask for, in order."""
+    """The messages of a window that options ask for, in order, but for the ledgers of replays."""
     names = [name for name in COLUMNS if with_body or name != "body"]
     offsets = {"startingOffsets": str(window[0]), "endingOffsets": str(window[1])}
     given = {**options, **offsets, "view": "messages"}
-    frame = narrow(spark, path, names, given)
+    frame = narrow(spark, path, names, given).where(_NO_LEDGER)
     return frame.orderBy("offset") if window[0] < archived_until(path) else frame
 
 

@@ -149,9 +149,7 @@ class RunDecoder:
         name = f"{group.client_uid:016x}-{group.session:x}-{group.commit:x}"
         # What another node offered was sent there: here it came by the move.
         is_moved = any(record.type == RecordType.ARRIVED for record in group.records)
-        commit = _Commit(
-            name if group.commit else None, group.at_ms, "moved" if is_moved else None
-        )
+        commit = _Commit(name if group.commit else None, group.at_ms, "moved" if is_moved else None)
         for record in group.records:
             commit = _named(record, commit)
             yield from self.runs(lsn, record.type, record.parts[0], commit)

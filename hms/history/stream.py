@@ -1,7 +1,8 @@
 """The stream: `spark.readStream.format("hms")`, exact over restarts from its checkpoint.
 
-An offset of the stream, {"offset": n}, is the first offset of the history that was not read yet: a
-number of the log that holds wherever the events lie by then. Only what is safe is shown. A batch is
+An offset of the stream, {"offset": n, "node": uid}, is the first offset of the history that was not
+read yet: a number of that node's log that holds wherever the events lie by then. Only what is safe
+is shown. A batch is
 cut into ranges of offsets that follow from its beginning and end alone, and each range is read in
 order: a batch that is repeated after a crash has the same rows in the same tasks, whatever the node
 or an archive has moved meanwhile, so that a sink recognises them.
@@ -56,13 +57,14 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         self._path, self._scope, self._schema = path, scope, schema
         self._is_latest = is_latest
         self._tail = Tail(path)
+        self._node = survey(path)[0].node_uid
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Where a query begins that has no checkpoint."""
         if self._is_latest:
-            return _at(self._tail.end())
-        return _at(self._scope.first_offset or first_offset(self._path, self._scope))
+            return self._at(self._tail.end())
+        return self._at(self._scope.first_offset or first_offset(self._path, self._scope))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """How much a batch takes."""
@@ -74,13 +76,13 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """How far a query might read now."""
-        return _at(self._tail.end())
+        return self._at(self._tail.end())
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, int], limit: ReadLimit
     ) -> dict[str, int]:
         """The end of the next batch; HistoryError when the log ends before its beginning."""
-        first, end = start["offset"], self._tail.end()
+        first, end = self._offset(start), self._tail.end()
         if end < first:
             detail = f"the log of {self._path} ends at offset {end}, and the checkpoint goes on at "
             detail += f"{first}: it is of another store, or this one was set back to an older state"
@@ -91,11 +93,11 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
             end = min(end, first + max(1, limit.max_rows))
         elif not isinstance(limit, ReadAllAvailable):
             raise HistoryError(detail=f"a limit of the kind {type(limit).__name__} is not known")
-        return _at(end)
+        return self._at(end)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """One partition for each range of a batch; HistoryGone when its beginning is gone."""
-        first, until = start["offset"], end["offset"]
+        first, until = self._offset(start), self._offset(end)
         if first >= until:
             return []
         scope = replace(self._scope, first_offset=first, until_offset=until)
@@ -113,9 +115,17 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         scope = replace(self._scope, first_offset=first, until_offset=until)
         yield from _in_order(parts, scope, to_arrow_schema(self._schema, timezone="UTC"))
 
+    def _at(self, offset: int) -> dict[str, int]:
+        return {"offset": offset, "node": self._node}
 
-def _at(offset: int) -> dict[str, int]:
-    return {"offset": offset}
+    def _offset(self, at: dict[str, int]) -> int:
+        """The offset in a checkpoint. HistoryError for that of another node's log."""
+        node = at.get("node", self._node)
+        if node != self._node:
+            detail = f"the checkpoint is of node {node}, and {self._path} of node {self._node}: it "
+            detail += "is of another store; give its directory, or another checkpoint"
+            raise HistoryError(detail=detail)
+        return at["offset"]
 
 
 def first_offset(path: PathName, scope: Scope) -> int:

@@ -143,7 +143,7 @@ def test_closing_waits_for_what_is_still_unconfirmed(node):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"delay_s": 1}, hms.NotSupported),
+        ({"delay_s": -1}, hms.InvalidArgument),
         ({"priority": 10}, hms.InvalidArgument),
         ({"ttl_s": -1}, hms.InvalidArgument),
     ],

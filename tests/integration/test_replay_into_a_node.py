@@ -55,6 +55,16 @@ def test_replayed_messages_arrive_as_they_were_and_in_their_order(spark, rig):
     assert (report.first_offset, report.last_offset) == (before[0].offset, before[-1].offset)
 
 
+def test_what_replays_note_of_themselves_is_never_replayed(spark, rig):
+    """An old entry of a ledger that came again would set its run back: all of it would be sent
+    twice."""
+    again(spark, rig, "other", selector="n = 9", run_id="n9")
+    found = preview(spark, rig.node.store, into="queue:{destination}")
+
+    assert {one.destination for one in found} >= {"queue:orders", "queue:loop"}
+    assert "queue:HMS.REPLAY" not in {one.destination for one in found}
+
+
 def test_a_consumer_receives_what_was_replayed_and_can_tell(spark, rig):
     """To an application a replayed message is a message, with a mark of its origin."""
     again(spark, rig, "queue:other", destination="orders", selector="n = 7", rate=50, run_id="n7")

@@ -12,7 +12,7 @@ from hms.history import session
 from hms.history.command import history
 from hms.history.reports.every import REPORTS
 from hms.history.reports.table import Asked
-from hms.records import Cause, RecordType, ranges
+from hms.records import Cause, RecordType, group, ranges
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -129,6 +129,23 @@ def test_what_came_before_the_history_begins_is_no_fault(spark, tmp_path):
     assert rows_of(made)["queue:orders"]["older"] == 5
 
 
+def test_old_ids_that_come_late_and_those_of_other_nodes_do_not_shift_the_beginning(
+    spark, tmp_path
+):
+    """A commit tells of ids that were given before the history begins, a move of ids that grow by
+    another node's count: what had come before would be called a message that never came."""
+    journal = begin(tmp_path / "store")
+    write(journal, group(7, 1, 1, START_MS, [batch(3, 1)]), batch(100, 2))
+    moved = (2 << 40) + 5
+    gone = [(50, 50), (moved, moved)]
+    write(journal, ranges(RecordType.ACKNOWLEDGED, ORDERS, START_MS, gone))
+    journal.close()
+    made = report(spark, tmp_path / "store", "audit")
+
+    assert made.is_good, made.notes
+    assert rows_of(made)["queue:orders"]["older"] == 2
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """Ten minutes of 200 orders each; all but the last minute's are delivered after a second and
@@ -226,3 +243,24 @@ def test_an_audit_that_does_not_add_up_ends_with_a_code_of_its_own(spark, tmp_pa
 
     assert told.exit_code == 3
     assert "is there more than once" in told.output
+
+
+def test_the_audits_of_two_nodes_add_up_when_messages_moved(spark):
+    """P9: what a node gave to another one has left it, and is accounted for at both."""
+    config = {"hms": {"queue": {"orders": {"GLOBAL": "Y"}}}}
+    with hms.testing.node(config=config, nodes=2) as first:
+        giver, taker = first.nodes
+        with hms.connect(taker.address) as near, near.session() as own:
+            consumer = own.consumer(hms.Queue("orders"), prefetch=1)
+            with hms.connect(giver.address) as far, far.session() as other:
+                other.producer(hms.Queue("orders")).send_many([hms.Message(b"x")] * 50)
+            for _ in range(30):
+                assert consumer.receive(timeout_s=30) is not None
+        made = [report(spark, n.store, "audit", address=n.address) for n in first.nodes]
+    one, two = (rows_of(each)["queue:orders"] for each in made)
+
+    assert [each.notes for each in made] == [["Everything adds up."]] * 2
+    assert one["moved-out"] - one["moved-in"] == two["moved-in"] - two["moved-out"]
+    assert (one["came"] - one["moved-in"], two["came"]) == (50, two["moved-in"])
+    assert two["acknowledged"] >= 30
+    assert one["waiting"] + two["waiting"] + two["acknowledged"] == 50

@@ -17,12 +17,14 @@ TOPIC = "news"
 INTERVAL_MS = 1000
 
 
-def settings_of(index, count, limits, **queue):
-    """One of count nodes with a global queue."""
+def settings_of(index, count, limits, master=0, **queue):
+    """One of count nodes with a global queue; master: the only one that changes destinations."""
     peers = tuple((i, f"n{i}") for i in range(1, count + 1) if i != index)
     options = {"threshold": 10, "request_max": 100, "full": 0} | queue
     queues = (GlobalQueue(QUEUE, **options),)
-    cluster = ClusterSettings(peers, INTERVAL_MS, queues, (TOPIC,))
+    name = f"n{master}" if master else ""
+    is_master = master in (0, index)
+    cluster = ClusterSettings(peers, INTERVAL_MS, queues, (TOPIC,), name, is_master)
     return EngineSettings(
         node_index=index,
         destinations=(

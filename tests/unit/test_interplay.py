@@ -212,14 +212,18 @@ def test_a_transaction_of_delayed_messages_fits_into_its_record():
     rig = limited_rig(node={"transaction_bytes_max": 100_000})
     pack = memoryview(pack_messages([(ROW.pack(0, 1, 0, 5000, 4, 0, 0, 0), b"", b"x")] * 100))
     with pytest.raises(TransactionTooLarge):
-        for sequence in range(1, 10_000, 100):
-            what = 13, sequence, 100, True, pack
-            rig.run(lambda fx, what=what: rig.engine.send(1, 5, *what, rig.now_ms, fx))
+        _send_until_refused(rig, 13, pack, 100)
     assert rig.engine.state.connections[1].sessions[2].work.sends
 
     fx = rig.run(lambda fx: rig.engine.commit(1, 2, 9, 1, rig.now_ms, fx))
 
     assert sum(map(len, fx.records[0].parts)) <= 100_000
+
+
+def _send_until_refused(rig, producer, pack, count):
+    for sequence in range(1, 10_000, count):
+        what = producer, sequence, count, True, pack
+        rig.run(lambda fx, what=what: rig.engine.send(1, 5, *what, rig.now_ms, fx))
 
 
 def test_a_temporary_queue_that_ended_with_a_message_in_a_branch_takes_no_memory():
@@ -241,3 +245,34 @@ def test_a_temporary_queue_that_ended_with_a_message_in_a_branch_takes_no_memory
     rig.rollback()
 
     assert rig.engine.state.waiting_bytes == before
+
+
+def test_a_crash_in_the_middle_of_a_cold_boot_doubles_nothing_that_a_branch_has_sent():
+    """P6: after the next boot, a warm one, a message is in the queue or in its branch."""
+    rig = BranchRig()
+    rig.sent_in_branch()
+    rig.prepare()
+    before = len(rig.log)
+    rig.start(is_warm=False)
+    log = list(rig.log)
+
+    for cut in range(before, len(log) + 1):
+        rig.log = log[:cut]
+        rig.start(is_warm=True)
+        state = rig.engine.state
+        sends = [batch.count for b in state.branches.in_doubt() for batch in b.work.sends]
+        assert sum(sends) + state.queues["orders"].line.waiting_count <= 1
+
+
+def test_a_transaction_retains_on_a_topic_that_was_taken_away_since_it_was_sent():
+    """Its producer was closed before the commit, and nothing else used the topic."""
+    rig = TopicRig(topic_life_ms=1000)
+    rig.publish("news/today", "one", retain=True, session=2)
+    producer = rig.producers["news/today", 2, ""]
+    rig.run(lambda fx: rig.engine.close_producer(1, producer, fx))
+    rig.now_ms += 5000
+    rig.run(lambda fx: rig.engine.tick(rig.now_ms, fx))
+
+    rig.commit()
+
+    assert rig.subscribe("news/today").bodies == ["one"]

@@ -3,25 +3,30 @@ that is not the one that was meant."""
 
 import msgspec
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from field_buffer.catalogue import ArchiveError
+from field_buffer.catalogue import ArchiveError, HistoryError
 from field_buffer.packing import ROW, pack_messages
 from hms.engine.inspect import describe_queue
 from hms.history.archive import _Run
 from hms.history.archive_mark import Mark, write_mark
 from hms.history.archive_place import LocalPlace
+from hms.history.archive_read import archived_until
 from hms.history.archive_write import HASHED
 from hms.history.manifest import Manifest, store_manifest
+from hms.history.planning import plan
 from hms.history.reports.audit import _count
+from hms.history.scope import Scope
 from hms.history.segments import sealed
+from hms.history.stream import HmsStreamReader
 from tests.integration.history_rig import batch, begin, write
 from tests.support.journal_node import JournalNode
 from tests.unit.test_history_archived import churn, history_numbers, life
 
 
-def filled(path, batches, count=100):
+def filled(path, batches, count=100, node_uid=1):
     """A log of several segments of 64 KiB."""
-    journal = begin(path)
+    journal = begin(path, node_uid=node_uid)
     for i in range(batches):
         write(journal, batch(1 + i * count, count))
     journal.close()
@@ -69,6 +74,45 @@ def test_a_store_that_was_begun_anew_is_not_added_to_the_archive_of_the_old_one(
 
     with pytest.raises(ArchiveError, match="begun anew"):
         run_over(place, new)
+
+
+def test_the_archive_of_the_store_before_does_not_stand_for_this_log(tmp_path):
+    """A mark that was left behind would show another log's rows, and hide those that are there."""
+    old, new = filled(tmp_path / "old", 30), filled(tmp_path / "new", 60, 70)
+    where = str(tmp_path / "archive")
+    archived(LocalPlace(where, tmp_path / "archive"), old)
+    write_mark(old, Mark(where, 1, 1))
+    write_mark(new, Mark(where, 1, 1))
+
+    assert plan(old, Scope())
+    assert plan(new, Scope(archive="none"))
+    with pytest.raises(ArchiveError, match="of another store"):
+        plan(new, Scope())
+    with pytest.raises(ArchiveError, match="of another store"):
+        archived_until(new)
+
+
+def follow(store):
+    return HmsStreamReader(str(store), Scope(), None, is_latest=False)
+
+
+def test_a_stream_does_not_go_on_in_the_log_of_another_node(tmp_path):
+    """A longer log has the offset of the checkpoint too: rows would be left out in silence."""
+    one, other = filled(tmp_path / "one", 5), filled(tmp_path / "other", 30, node_uid=2)
+    at = follow(one).reportLatestOffset()
+
+    with pytest.raises(HistoryError, match="of another store"):
+        follow(other).latestOffset(at, ReadAllAvailable())
+    with pytest.raises(HistoryError, match="of another store"):
+        follow(other).partitions(follow(one).initialOffset(), at)
+
+
+def test_a_checkpoint_that_names_no_node_still_holds(tmp_path):
+    """A query that was begun before offsets named the node must go on."""
+    store = filled(tmp_path / "store", 5)
+    end = follow(store).latestOffset({"offset": 1}, ReadAllAvailable())
+
+    assert len(follow(store).partitions({"offset": 1}, end)) == 1
 
 
 def test_the_proof_of_the_archive_covers_who_took_a_publication():

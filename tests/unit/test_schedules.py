@@ -14,6 +14,7 @@ from field_buffer.catalogue import (
 )
 from field_buffer.packing import ROW, Head, encode_head
 from hms.engine.effects import Effects
+from hms.engine.messages import OF_COMMIT
 from hms.engine.plans import Plan
 from tests.support.engine_rig import EngineRig, delivered
 
@@ -301,3 +302,15 @@ def test_a_cold_boot_forgets_schedules():
     assert rig.shown() == {}
     assert rig.at(2000) == []
     assert rig.waiting() == []
+
+
+def test_an_occurrence_in_memory_only_is_not_seen_before_the_log_knows_of_it():
+    """Else a crash just then would send it twice: the schedule would be due again."""
+    rig = _Rig()
+    rig.schedule(_plan(is_persistent=False))
+
+    rig.at(2000)
+
+    (waiting,) = rig.engine.state.queue("orders").line.in_order()
+    assert not waiting.is_persistent
+    assert waiting.slot == OF_COMMIT

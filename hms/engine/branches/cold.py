@@ -7,6 +7,7 @@ from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
 from hms.engine.places import Queue, Subscription
 from hms.engine.sending import store_batch, transaction_bytes
+from hms.engine.sessions import PendingBatch
 from hms.engine.state import State
 from hms.records import Cause, group
 
@@ -15,10 +16,16 @@ def empty_in_branches(state: State, place: Queue | Subscription, fx: Effects) ->
     """Delete what branches have received from a place; what they sent to a queue begins to wait
     there, so that it is deleted and counted with what waits. The branches stay."""
     for branch in state.branches.in_doubt():
-        if _discard_receipts(state, branch, place, fx) or _release_sends(state, branch, place, fx):
-            state.branches.let_go(branch)
-            state.branches.hold(branch, transaction_bytes(state, branch.work))
-            fx.records.append(prepared_record(branch))
+        work = branch.work
+        released = [batch for batch in work.sends if batch.producer.destination is place]
+        if not (_discard_receipts(state, branch, place, fx) or released):
+            continue
+        work.sends = [batch for batch in work.sends if batch.producer.destination is not place]
+        state.branches.let_go(branch)
+        state.branches.hold(branch, transaction_bytes(state, work))
+        fx.records.append(prepared_record(branch))  # first, so that a crash here doubles nothing
+        for batch in released:
+            _release(state, batch, fx)
 
 
 def _discard_receipts(
@@ -26,23 +33,15 @@ def _discard_receipts(
 ) -> bool:
     work = branch.work
     taken = [message for where, message in work.acknowledged if where is place]
-    if not taken:
-        return False
     work.acknowledged = [one for one in work.acknowledged if one[0] is not place]
     for message in taken:
         place.line.settle(message)
     discard(state, place, taken, Cause.COLD, fx)
-    _release_sends(state, branch, place, fx)
-    return True
+    return bool(taken)
 
 
-def _release_sends(state: State, branch: Branch, place: Queue | Subscription, fx: Effects) -> bool:
-    work = branch.work
-    released = [batch for batch in work.sends if batch.producer.destination is place]
-    work.sends = [batch for batch in work.sends if batch.producer.destination is not place]
-    for batch in released:
-        batch.producer = stand_in(state, batch.producer)
-        rows = unpack_rows(batch.pack, batch.count)
-        records = store_batch(state, batch, rows, 0, fx).records
-        fx.records.append(group(0, 0, 0, state.now_ms, records))
-    return bool(released)
+def _release(state: State, batch: PendingBatch, fx: Effects) -> None:
+    batch.producer = stand_in(state, batch.producer)
+    rows = unpack_rows(batch.pack, batch.count)
+    records = store_batch(state, batch, rows, 0, fx).records
+    fx.records.append(group(0, 0, 0, state.now_ms, records))

@@ -16,6 +16,7 @@ from hms.engine.cluster.balancing import Balancing
 from hms.engine.cluster.directory import VERBS, Directory
 from hms.engine.cluster.giving import accepted, say, taken_back
 from hms.engine.cluster.gossip import Gossiping
+from hms.engine.cluster.mastering import check_master
 from hms.engine.cluster.members import Life
 from hms.engine.cluster.peers import Peer
 from hms.engine.cluster.relaying import gone, interested, relay_name, wishes
@@ -204,6 +205,15 @@ class Cluster:
     def is_open(self, index: int, number: int) -> bool:
         """Whether an offer to a node waits for its answer."""
         return number in self._state.moves.peer(index).offers
+
+    @property
+    def config_master(self) -> str:
+        """The node at which destinations are changed; "" for any."""
+        return self._settings.config_master
+
+    def check_command(self, verb: str, arguments: Mapping[str, Any]) -> None:
+        """NotConfigMaster for what is only done at another node."""
+        check_master(self._state, self._settings, verb, arguments)
 
     def administered(self, verb: str, arguments: Mapping[str, Any], fx: Effects) -> None:
         """An operator's command was done here: others hear of what it changed."""

@@ -30,6 +30,7 @@ def _status(state: State, cluster: Cluster, _: Mapping[str, FieldValue]) -> dict
     return {
         "index": state.settings.node_index,
         "life": f"{moves.life}.{moves.incarnation}",
+        "config_master": cluster.config_master,
         "is_drained": cluster.is_drained,
         "left": cluster.left(),
         "undecided": len(moves.undecided),

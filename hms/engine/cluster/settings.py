@@ -39,3 +39,7 @@ class ClusterSettings:
     queues: tuple[GlobalQueue, ...] = field(default=())
     topics: tuple[str, ...] = field(default=())
     """Topic objects whose publications go to subscribers at all nodes."""
+    config_master: str = ""
+    """The only node where destinations are created, altered and deleted; "" for any node."""
+    is_config_master: bool = True
+    """Whether they may be here."""

@@ -93,12 +93,14 @@ def _oldest(moves: "DataFrame") -> dict[str, int]:
 
 def movements(asked: Asked) -> "DataFrame":
     """place, message_id, time, offset and change: 1 where a message comes to wait, -1 where it
-    leaves; what a topic's subscriptions and queues took comes to wait there."""
+    leaves; what a topic's subscriptions and queues took comes to wait there. is_moved: it came from
+    another node, or went to one."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as Spark's own documents do
 
     columns = ("event", "time", "offset", "message_id", "destination", "destination_kind")
     wanted = ",".join((*ARRIVALS, *ENDS))
-    frame = asked.events(*columns, "subscription", "subscriptions", is_whole=True, events=wanted)
+    more = ("cause", "subscription", "subscriptions")
+    frame = asked.events(*columns, *more, is_whole=True, events=wanted)
     frame = frame.where(F.col("destination_kind").isin("queue", "topic"))
     is_arrival = frame.event.isin(*ARRIVALS)
     own = frame.where(~is_arrival | (frame.destination_kind == "queue")).withColumn("place", spot())
@@ -111,7 +113,9 @@ def movements(asked: Asked) -> "DataFrame":
     )
     both = own.unionByName(taken.drop("taker"))
     change = F.when(F.col("event").isin(*ARRIVALS), 1).otherwise(-1)
-    moves = both.select("place", "message_id", "time", "offset", "event", change.alias("change"))
+    is_moved = F.coalesce(F.col("cause") == "moved", F.lit(False)).alias("is_moved")  # noqa: FBT003
+    told = ("place", "message_id", "time", "offset", "event")
+    moves = both.select(*told, change.alias("change"), is_moved)
     places = wanted_places(asked.destination)
     return moves.where(F.col("place").rlike(places)) if places else moves
 
