@@ -23,6 +23,7 @@ from boot.demo.flights import ORIGINS, as_message, by_day, read_month
 from boot.demo.workers import Worker, client_acknowledged, transacted
 from field_buffer.catalogue import InvalidArgument
 from hms.client.connection import Connection
+from hms.client.producer import Producer
 from hms.history.scan import plan, read_part
 from hms.history.scope import parse_scope
 from hms.testing import TestNode, node
@@ -121,10 +122,7 @@ def _send(
     days: int,
 ) -> dict[str, set[str]]:
     """Send day by day, each airport's flights at a node of its own; the ids by queue."""
-    producers = {
-        origin: connections[i % len(nodes)].session().producer(hms.Queue(f"FLIGHTS.{origin}"))
-        for i, origin in enumerate(ORIGINS)
-    }
+    producers = _producers(connections)
     sent: dict[str, set[str]] = {f"FLIGHTS.{origin}": set() for origin in ORIGINS}
     crash = threading.Thread(target=_crash, args=(nodes[1],))
     crash_on = days // 2 + 1
@@ -138,10 +136,17 @@ def _send(
                 sent[f"FLIGHTS.{origin}"] |= {str(receipt.message_id) for receipt in receipts}
                 bar.update(len(messages))
     crash.join()
-    click.echo(
-        f"On day {crash_on} {nodes[1].name} was killed (kill -9) and booted WARM; all went on."
-    )
+    assert nodes[1].is_running, "the node that was killed does not boot"
+    who = f"On day {crash_on} {nodes[1].name}"
+    click.echo(f"{who} was killed (kill -9) and booted WARM; all went on.")
     return sent
+
+
+def _producers(connections: Sequence[Connection]) -> dict[str, Producer]:
+    return {
+        origin: connections[i % len(connections)].session().producer(hms.Queue(f"FLIGHTS.{origin}"))
+        for i, origin in enumerate(ORIGINS)
+    }
 
 
 def _crash(one: TestNode) -> None:

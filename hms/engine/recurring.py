@@ -101,8 +101,8 @@ def _check_room(
 
 
 def _producer(state: State, plan: Plan) -> Producer:
-    """The node's own, for one occurrence: a transaction, so that also what is in memory only is seen
-    by nobody before the log knows that it was sent."""
+    """The node's own, for one occurrence: a transaction, so that what is in memory only is seen by
+    nobody before the log knows that it was sent."""
     session = Session(Connection(0, 0), 0, 0, "transacted")
     if plan.kind == "topic":
         topic, string = state.space.publication(plan.destination, plan.topic)

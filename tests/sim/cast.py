@@ -16,7 +16,7 @@ from tests.sim.apps import (
 )
 from tests.sim.branching import mover, recoverer
 from tests.sim.client import Client
-from tests.sim.operator import operator
+from tests.sim.operating import operator
 from tests.sim.services import listener, server
 from tests.sim.ticks import clock
 

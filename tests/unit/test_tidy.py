@@ -189,6 +189,12 @@ def test_no_file_names_this_machine_or_a_registry():
     assert said == []
 
 
+def test_no_module_of_the_tests_is_named_like_one_of_python():
+    """Test folders are on the path: a child process would import ours in its place, and end."""
+    names = {path.stem: path for path in (ROOT / "tests").rglob("*.py")}
+    assert not [str(names[name]) for name in names.keys() & sys.stdlib_module_names]
+
+
 def test_every_script_can_be_run():
     """A command in the README must not end in 'permission denied'."""
     scripts = [*(ROOT / "scripts").glob("*"), ROOT / ".ci" / "run"]

@@ -102,6 +102,19 @@ def movements(asked: Asked) -> "DataFrame":
     more = ("cause", "subscription", "subscriptions")
     frame = asked.events(*columns, *more, is_whole=True, events=wanted)
     frame = frame.where(F.col("destination_kind").isin("queue", "topic"))
+    both = _at_places(frame)
+    change = F.when(F.col("event").isin(*ARRIVALS), 1).otherwise(-1)
+    is_moved = F.coalesce(F.col("cause") == "moved", F.lit(False)).alias("is_moved")  # noqa: FBT003
+    told = ("place", "message_id", "time", "offset", "event")
+    moves = both.select(*told, change.alias("change"), is_moved)
+    places = wanted_places(asked.destination)
+    return moves.where(F.col("place").rlike(places)) if places else moves
+
+
+def _at_places(frame: "DataFrame") -> "DataFrame":
+    """Rows with their place; what was sent to a topic once for each that took it."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as Spark's own documents do
+
     is_arrival = frame.event.isin(*ARRIVALS)
     own = frame.where(~is_arrival | (frame.destination_kind == "queue")).withColumn("place", spot())
     taken = frame.where(is_arrival & (frame.destination_kind == "topic"))
@@ -111,13 +124,7 @@ def movements(asked: Asked) -> "DataFrame":
             F.concat(F.lit("subscription:"), F.col("taker"))
         ),
     )
-    both = own.unionByName(taken.drop("taker"))
-    change = F.when(F.col("event").isin(*ARRIVALS), 1).otherwise(-1)
-    is_moved = F.coalesce(F.col("cause") == "moved", F.lit(False)).alias("is_moved")  # noqa: FBT003
-    told = ("place", "message_id", "time", "offset", "event")
-    moves = both.select(*told, change.alias("change"), is_moved)
-    places = wanted_places(asked.destination)
-    return moves.where(F.col("place").rlike(places)) if places else moves
+    return own.unionByName(taken.drop("taker"))
 
 
 def spot() -> Any:
