@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 import hms
+from boot.bench.machine import peak_rss_bytes
 from hms.testing import TestNode, node
 
 __all__ = ["main", "run"]
@@ -159,7 +160,7 @@ def _limited(
     except Exception as fault:  # noqa: BLE001 - told to the one who waits
         pipe.send(repr(fault))
         return
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak_mib = peak_rss_bytes(os.getpid()) / _MIB
     pipe.send((time.monotonic() - began, peak_mib))
 
 

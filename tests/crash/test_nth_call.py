@@ -1,6 +1,7 @@
 """Every call of the system fails once, at every place, on a real directory (V05, P7, D07)."""
 
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -184,6 +185,7 @@ CASES += [(kind, errno.ENOSPC) for kind in ("open", "pwritev", "fdatasync", "ren
 @pytest.mark.parametrize(("kind", "code"), CASES)
 def test_a_call_that_fails_at_any_place_stops_the_journal_and_loses_nothing(tmp_path, kind, code):
     """No hang, no silent loss, no leak, and no second sync of a file whose sync had failed."""
+    gc.collect()  # files that other tests left to it
     before, passes = open_files(), 0
     for nth in range(1, CALLS_MAX):
         path, disk = tmp_path / f"{nth}", FailingDisk(kind, nth, code)
@@ -213,6 +215,7 @@ CLEANING += [(kind, NO_HISTORY) for kind in ("rename", "fsync_dir", "open", "pwr
 @pytest.mark.parametrize(("kind", "setting"), CLEANING)
 def test_a_call_that_fails_while_the_log_is_cleaned_loses_nothing(tmp_path, kind, setting):
     """Segments are moved, let go, used again and removed: each step may be the one that fails."""
+    gc.collect()  # files that other tests left to it
     before, passes = open_files(), 0
     for nth in range(1, CALLS_MAX):
         path, disk, oracle = tmp_path / f"{nth}", FailingDisk(kind, nth, errno.EIO), Oracle()
