@@ -148,6 +148,7 @@ def _write_until(journal, stopping):
 
 def test_filters_of_spark_keep_segments_from_being_read(spark, store):
     """Who writes SQL need not know our options."""
+    register(spark)  # another test may have made the one that sees no filters known
 
     def loaded():
         return read(spark, store, pushdown="true")
