@@ -59,6 +59,7 @@ def test_what_replays_note_of_themselves_is_never_replayed(spark, rig):
     """An old entry of a ledger that came again would set its run back: all of it would be sent
     twice."""
     again(spark, rig, "other", selector="n = 9", run_id="n9")
+    assert rig.receive("other").body == "order 9"
     found = preview(spark, rig.node.store, into="queue:{destination}")
 
     assert {one.destination for one in found} >= {"queue:orders", "queue:loop"}
