@@ -1,12 +1,14 @@
 """Replays under kills, and how fast they are: `python -m bench.replays kills 30`, `... rate`.
 
 kills: a replay of three queues into three others is killed (SIGKILL, with its Spark) at random
-moments, and now and then the node that takes its messages, until the same command ends by itself.
-Then every message must be there once, in its order. rate: the same replay without kills, beside
+moments, and now and then the node that takes its messages, until so many runs have died of it; then
+the same command ends by itself. A run that ended before its kill is counted apart. Then every
+message must be there once, in its order. rate: the same replay without kills, beside
 what `hms bench send` brings into the same node.
 """
 
 import json
+import math
 import os
 import random
 import signal
@@ -45,10 +47,13 @@ EARLY, START_S = 0.2, 10
 
 
 class Outcome(NamedTuple):
-    """What came of a replay under kills."""
+    """What came of a replay under kills. kills: runs that died of our signal, early: of those, the
+    ones that had sent nothing yet; ended: runs that ended before it."""
 
     messages: int
     kills: int
+    early: int
+    ended: int
     node_kills: int
     seconds: float
     faults: list[str]
@@ -81,22 +86,24 @@ def under_kills(messages: int, kills: int, seed: int) -> Outcome:
     chance, began = random.Random(seed), time.monotonic()
     arguments = ("--rate", str(RATE))
     with past(messages) as node, hms.connect(node.address, reconnect_interval_s=0.2) as looking:
-        done = hit = killed = 0
+        done = hit = killed = early = ended = 0
         while killed < kills and done < messages:
             child = _start(command(node, *arguments))
             is_alive = _struck(looking, chance, child, done, (messages - done) // (kills - killed))
-            if is_alive and killed % NODE_EVERY == NODE_EVERY - 1:
+            if is_alive and killed >= NODE_EVERY * (hit + 1) - 1:
                 node.kill()
                 node.boot(warm=True)
                 hit += 1
-                is_alive = _reached(looking, _arrived(looking) + 1, child)
-            _kill(child)
-            killed += is_alive
+                _reached(looking, _arrived(looking) + 1, child)
+            is_killed, before = _kill(child), done
             done = _arrived(looking)
+            killed, ended = killed + is_killed, ended + (not is_killed)
+            early += is_killed and done == before
         last = subprocess.run(command(node, "--json"), cwd=ROOT, capture_output=True, check=False)
         faults = [] if last.returncode == 0 else [last.stderr.decode()]
+        faults += [f"{killed} runs were killed, not {kills}"] if killed < kills else []
         faults += check(node)
-    return Outcome(messages, killed, hit, time.monotonic() - began, faults)
+    return Outcome(messages, killed, early, ended, hit, time.monotonic() - began, faults)
 
 
 def _struck(
@@ -107,11 +114,9 @@ def _struck(
     share: int,
 ) -> bool:
     """Wait for the moment of the next kill; whether the replay runs still then."""
-    if chance.random() < EARLY:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(chance.uniform(0, START_S))
-        return child.poll() is None
-    return _reached(looking, done + chance.randint(1, max(1, share)), child)
+    goal = done + chance.randint(1, max(1, share))
+    early_s = chance.uniform(0, START_S) if chance.random() < EARLY else math.inf
+    return _reached(looking, goal, child, early_s)
 
 
 def check(node: TestNode) -> list[str]:
@@ -144,15 +149,17 @@ def _start(arguments: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def _reached(looking: hms.Connection, goal: int, child: subprocess.Popen[bytes]) -> bool:
-    """Wait until so many messages have arrived; False when the replay ended before."""
-    until = time.monotonic() + LATEST_S
-    while _arrived(looking) < goal:
+def _reached(
+    looking: hms.Connection, goal: int, child: subprocess.Popen[bytes], early_s: float = math.inf
+) -> bool:
+    """Wait until so many messages have arrived, or for so long; False when the replay has ended."""
+    began = time.monotonic()
+    while _arrived(looking) < goal and time.monotonic() - began < early_s:
         if child.poll() is not None:
             return False
-        assert time.monotonic() < until, "the replay does not come on"
+        assert time.monotonic() - began < LATEST_S, "the replay does not come on"
         time.sleep(0.01)
-    return True
+    return child.poll() is None
 
 
 def _arrived(looking: hms.Connection) -> int:
@@ -160,11 +167,11 @@ def _arrived(looking: hms.Connection) -> int:
     return sum(queues[f"re.{name}"]["waiting"] for name in NAMES)
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    """The process and its Spark: all of its session."""
+def _kill(child: subprocess.Popen[bytes]) -> bool:
+    """The process and its Spark: all of its session; whether the process died of it."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    child.wait(LATEST_S)
+    return child.wait(LATEST_S) == -signal.SIGKILL
 
 
 @click.group()

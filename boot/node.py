@@ -9,6 +9,7 @@ node with its reason in the log (P7).
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -21,6 +22,7 @@ from typing import Any
 from boot import compose
 from boot.config import Config, Node, load
 from boot.linking import make_gateway, make_linking
+from boot.memory import keep_freed_memory
 from boot.ready import tell_failed, tell_progress, tell_ready
 from boot.recovering import recover
 from boot.scheduler import EvenScheduler
@@ -31,6 +33,7 @@ from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.store.files import FileStore
+from hms.store.journal.journal import Journal
 from tpmon.appending import append_records
 from tpmon.broker import INTERNAL, TICK, Broker, Lost
 from tpmon.gateway import PeerKey
@@ -78,6 +81,7 @@ class NodeProcess:
         """Boot, serve, stop; the process's exit code."""
         self._ready_fd = ready_fd
         self._recover()
+        gc.freeze()  # what was recovered, perhaps millions of messages, is not walked again
         addresses = self._gateway.bind()
         self._start_workers()
         self._schedule()
@@ -106,7 +110,8 @@ class NodeProcess:
         records = recover(self._engine, self._journal, self._tell_progress)
         fx = Effects()
         is_warm = None if self._start is None else self._start == "WARM"
-        self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx)
+        own = self._journal.last_lsn + 1, os.urandom(16)
+        self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx, own)
         if self._linking is not None:
             self._linking.booted()
         self._journal.start(self._dictionary)
@@ -143,6 +148,9 @@ class NodeProcess:
         linking = self._linking
         handle = self._broker.handle if linking is None else linking.handle
         self._lanes = LanePool(group.hmsmaxthr, handle, on_fault=self._on_fault)
+        if group.hmsmaxthr > 1 and isinstance(self._journal, Journal):
+            # A database may be away for minutes, and a pool of one has other things to do.
+            self._broker.may_lead = lambda: self._lanes.is_quiet
         if linking is not None:
             linking.lanes = self._lanes
 
@@ -191,7 +199,7 @@ class NodeProcess:
         """A peer is known no more."""
         self._gateway.forget(peer)
 
-    def _on_frames(self, peer: PeerKey, frames: list[tuple[Any, bytes]]) -> bool:
+    def _on_frames(self, peer: PeerKey, frames: list[tuple[Any, bytes | memoryview]]) -> bool:
         return self._lanes.put_many(peer, frames)
 
     def _on_lost(self, peer: PeerKey, reason: str) -> None:
@@ -247,6 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a node in this process; its exit code."""
     given = _parse(arguments)
     _log_to_stderr(None)
+    keep_freed_memory()
     try:
         config = load(given.config)
         node = config.node(given.node)

@@ -1647,6 +1647,20 @@ class ArchiveBusy(TpProtocol):
     )
 
 
+class StoreDiffers(TpMatch):
+    """HMS-9081: {what} ends at offset {offset} of another log than the one in {path}: {detail}."""
+
+    number: ClassVar[int] = 9081
+    text: ClassVar[str] = (
+        "{what} ends at offset {offset} of another log than the one in {path}: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Give the directory of the store that it is of. To begin anew with this one: another "
+        "--where for its archive (a reader leaves an archive aside with archive = \"none\"), a "
+        "new checkpoint, another --run-id."
+    )
+
+
 class ReplayConflict(TpMatch):
     """HMS-9085: run {run} was begun with {what} = {was}, not {now}."""
 
@@ -1827,6 +1841,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     9078: ArchiveMismatch,
     9079: SinkError,
     9080: ArchiveBusy,
+    9081: StoreDiffers,
     9085: ReplayConflict,
     9086: ReplayGap,
     9087: ReplayTakenOver,
@@ -1954,6 +1969,7 @@ __all__ = [
     "SpoolFailed",
     "SpoolFull",
     "StoreCorrupt",
+    "StoreDiffers",
     "StoreFailed",
     "StoreFenced",
     "StoreFormatUnknown",

@@ -9,17 +9,32 @@ Layout (little-endian), documented for other languages in docs/reference/protoco
 A head is the msgpack array that `Head` describes, or nothing when the message has neither
 properties nor header fields. A body is opaque. Rows stand together, so that a batch is decoded by
 one call.
+
+The inner loops are compiled where this package was built with a C compiler (_native.c). The same in
+Python stands here: it runs where that is not so, or where HMS_PURE is set, and it finds the fault
+in what does not add up.
 """
 
+import os
 import struct
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from field_buffer.catalogue import MessageFormatError
+
+_native: Any = None
+if not os.environ.get("HMS_PURE"):
+    try:
+        from field_buffer import _native
+    except ImportError:  # built without a C compiler
+        _native = None
+
+IS_NATIVE: Final = _native is not None
+"""Whether the inner loops are compiled."""
 
 ROW = struct.Struct("<IIQQBBBxI")
 """head_bytes, body_bytes, ttl_ms (0 never), delay_ms, priority, kind, flags, spare."""
@@ -145,6 +160,10 @@ def decode_head(data: bytes | memoryview) -> Head:
 
 def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[Row]:
     """The rows of a pack that begins at offset; MessageFormatError when they do not add up."""
+    if _native is not None:
+        found: list[Row] | None = _native.unpack_rows(Row, pack, count, offset)
+        if found is not None:
+            return found
     table_end = offset + count * ROW.size
     if count < 1 or table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
@@ -157,6 +176,10 @@ def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[R
 
 def slice_payloads(pack: bytes | memoryview, rows: Sequence[Row], offset: int = 0) -> list[bytes]:
     """Head and body of each message as one `bytes`, in the order of the rows."""
+    if _native is not None:
+        found: list[bytes] | None = _native.slice_payloads(pack, rows, offset)
+        if found is not None:
+            return found
     start = offset + len(rows) * ROW.size
     ends = list(accumulate([row[0] + row[1] for row in rows], initial=start))
     view = memoryview(pack)
@@ -184,6 +207,11 @@ def unpack_delivered(
     pack: bytes | memoryview, count: int, offset: int = 0
 ) -> list[tuple[DeliveredRow, bytes, bytes]]:
     """(row, head, body) of each delivered message; raises MessageFormatError."""
+    if _native is not None:
+        found: list[tuple[DeliveredRow, bytes, bytes]] | None
+        found = _native.unpack_delivered(DeliveredRow, pack, count, offset)
+        if found is not None:
+            return found
     table_end = offset + count * DELIVERED_ROW.size
     if table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")

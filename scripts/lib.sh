@@ -24,8 +24,9 @@ prepare() {
     exec 9<&-
 }
 
-# What the environment depends on: the project file, and the folder, which pip writes down.
-fingerprint() { { cat "$ROOT/pyproject.toml"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
+# What the environment depends on: the project file, what it compiles, and the folder, which pip
+# writes down.
+fingerprint() { { cat "$ROOT/pyproject.toml" "$ROOT/field_buffer/_native.c"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
 
 is_prepared() {
     [[ -x "$VENV/bin/hms" && -r "$STAMP" ]] || return 1
@@ -130,6 +131,23 @@ prepare_mariadb() {
     apt-get update -qq >/dev/null
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         mariadb-server-core mariadb-client-core >/dev/null
+}
+
+# Programs that tests run: ip for network namespaces, strace to kill a node at its n-th sync, cc for a
+# clock and a disk that tests can set. Without them those tests could only be skipped.
+prepare_tools() {
+    local PATH="$PATH:/usr/sbin:/sbin" packages=()
+    command -v ip >/dev/null || packages+=(iproute2)
+    command -v strace >/dev/null || packages+=(strace)
+    command -v cc >/dev/null || packages+=(gcc libc6-dev)
+    if [[ ${#packages[@]} -eq 0 ]]; then return 0; fi
+    if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
+        fail "the tests need ip, strace and cc (Debian, as root: apt-get install ${packages[*]})"
+    fi
+    say "installing the Debian packages ${packages[*]}"
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "${packages[@]}" >/dev/null
 }
 
 # True when Spark will find a Java of its own; the rules are those of hms/history/java.py.

@@ -40,6 +40,7 @@ from tpmon.protocol.frames import (
 from tpmon.releases import ToPeer
 from tpmon.requests import Requests
 from tpmon.resources import Resources
+from tpmon.sealing import sealing
 from tpmon.spool import Spool
 from tpmon.supervisor import NoServers, Supervisor
 from tpmon.wire import encode_effect
@@ -47,6 +48,8 @@ from tpmon.wire import encode_effect
 __all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
 
 BACKLOG_BYTES_MAX = 64 << 20
+LEAD_BYTES_MAX = 64 << 10
+"""A general worker that put no more into an idle log writes and syncs it itself."""
 SPACE_WAIT_S = 5.0
 BACKLOG_WAIT_S = 30.0
 TICK = object()
@@ -60,6 +63,9 @@ class StorageWorkers(Protocol):
     def notify(self) -> None:
         """The log has work."""
 
+    def lead_here(self) -> None:
+        """The same, but the caller does it when nobody else is at it."""
+
     def submit(self, job: Callable[[], None]) -> Any:
         """Work beside the log's."""
 
@@ -71,7 +77,9 @@ class Lost:
     reason: str
 
 
-Command = tuple[Envelope, Any, bytes]
+Payload = bytes | memoryview
+"""A view when it is a large SEND, whose messages are copied out of it."""
+Command = tuple[Envelope, Any, Payload]
 """Envelope, decoded head, and the payload that it was read from."""
 
 
@@ -94,6 +102,8 @@ class Broker:
         self.storage: StorageWorkers
         self.arm: Callable[[int], None] = lambda _due_ms: None
         """Told the time, in milliseconds since 1970, when a TICK is wanted."""
+        self.may_lead: Callable[[], bool] = lambda: False
+        """Whether a general worker may sync the log itself: nothing else waits for one."""
         self._armed_ms: int | None = None
         self.servers: Supervisor = NoServers()
         self._store = store
@@ -111,6 +121,7 @@ class Broker:
             engine, monitor, self._status, lambda: self.servers, lambda: self.resources
         )
         self._requests.add(self._spool.handlers)
+        self._requests.seal = sealing(engine, store)
 
     def _submit(self, job: Callable[[], None]) -> bool:
         """A job for the storage workers, which are there only when the node begins to work."""
@@ -158,7 +169,7 @@ class Broker:
             for command in commands:
                 self._apply_one(peer, command, now_ms, refused, fx)
 
-        self._change(change)
+        self._change(change, is_in_hand=True)
 
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
@@ -240,10 +251,10 @@ class Broker:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        if refused is not None:
-            raise StoreFull(path="the store", detail=refused)
         head, pack = content
-        self._requests.schedule(number, envelope.correlation, head, memoryview(pack), now_ms, fx)
+        self._requests.schedule(
+            number, envelope.correlation, head, memoryview(pack), refused, now_ms, fx
+        )
 
     def _settle(
         self, number: int, envelope: Envelope, items: list[Settlement], now_ms: int, fx: Effects
@@ -284,6 +295,7 @@ class Broker:
             self._spool.tick(now_ms)
 
         self._change(change)
+        self.releases.tick()
 
     def open_declared(self, wanted: list[Declared]) -> None:
         """Have the listeners of the configuration served."""
@@ -306,8 +318,11 @@ class Broker:
 
     # the one place where the engine's lock is taken
 
-    def _change(self, change: Callable[[Effects, int], None]) -> None:
-        """Apply a change, hand its records to the log and its other effects to the releases."""
+    def _change(self, change: Callable[[Effects, int], None], *, is_in_hand: bool = False) -> None:
+        """Apply a change, hand its records to the log and its other effects to the releases.
+
+        is_in_hand: the caller is a general worker, who may also write and sync them.
+        """
         with self._lock:
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
@@ -324,9 +339,15 @@ class Broker:
         if due_ms is not None:
             self.arm(due_ms)
         if fx.records or self.engine.state.limbo:
-            self.storage.notify()
+            self._tell_log(is_in_hand)
         elif fx.out:
             self.release(self._store.durable_lsn)
+
+    def _tell_log(self, is_in_hand: bool) -> None:
+        if is_in_hand and self._store.backlog_bytes <= LEAD_BYTES_MAX and self.may_lead():
+            self.storage.lead_here()
+        else:
+            self.storage.notify()
 
     def release(self, durable_lsn: int) -> None:
         """Let go of what the log is durable for; listeners' messages go on to the monitor."""
@@ -412,7 +433,7 @@ class Broker:
         }
 
 
-def _decode(envelope: Envelope, payload: bytes) -> Command:
+def _decode(envelope: Envelope, payload: Payload) -> Command:
     """Read a payload's head; what cannot be read is carried as its error."""
     try:
         return envelope, _DECODERS[envelope.kind](payload), payload
@@ -422,7 +443,7 @@ def _decode(envelope: Envelope, payload: bytes) -> Command:
         return envelope, ProtocolError(detail=f"a client does not send {envelope.kind.name}"), b""
 
 
-_DECODERS: dict[Kind, Callable[[bytes], Any]] = {
+_DECODERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.HELLO: lambda payload: wire.decode(payload, wire.Hello),
     Kind.REQUEST: wire.decode_request,
     Kind.SEND: decode_send,

@@ -35,7 +35,7 @@ from workers.outbox import Doorbell, Outbox
 
 __all__ = ["Gateway", "GatewayLimits", "PeerKey"]
 
-OnFrames = Callable[[PeerKey, list[tuple[Envelope, bytes]]], bool]
+OnFrames = Callable[[PeerKey, list[tuple[Envelope, bytes | memoryview]]], bool]
 
 SENDS_PER_TURN = 1024
 SLEEP_MS_MAX = 1000  # a signal that came just before the poll is noticed after it
@@ -175,7 +175,9 @@ class Gateway:
         for peer in touched:
             self._pass_on(peer)
 
-    def _open(self, parts: tuple[bytes, bytes] | None) -> tuple[Envelope, bytes]:
+    def _open(
+        self, parts: tuple[bytes, bytes | memoryview] | None
+    ) -> tuple[Envelope, bytes | memoryview]:
         """Envelope and payload of a frame that a client may send."""
         if parts is None:
             raise ProtocolError(detail="a frame has 2 parts, an envelope and a payload")

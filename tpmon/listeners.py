@@ -11,7 +11,7 @@ import zmq
 
 from field_buffer.catalogue import InvalidArgument, NotSupported
 from field_buffer.errors import HmsError
-from tpmon.protocol.frames import Kind, frame
+from tpmon.protocol.frames import KIND_AT, Kind, frame
 from tpmon.protocol.structures import encode_error
 
 __all__ = [
@@ -33,7 +33,10 @@ LINGER_MS = 200  # for the last words of a node; what must arrive is confirmed, 
 PACK_BYTES = 64 * 1024  # the size of frame that clients and node aim at when they pack
 COPY_BYTES_MAX = 16 * 1024  # smaller payloads are copied; above, lending the bytes is cheaper
 FRAMES_WAITING_MAX = 256
+VIEW_BYTES_MIN = 4 * 1024
+"""A smaller payload is copied sooner than its frame is wrapped."""
 
+_SEND = bytes([Kind.SEND])
 _LAST = zmq.NOBLOCK
 _MORE = zmq.NOBLOCK | zmq.SNDMORE
 
@@ -73,11 +76,12 @@ class Listener:
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._file = _file_of(self.endpoint)
 
-    def receive(self) -> tuple[bytes, tuple[bytes, bytes] | None]:
+    def receive(self) -> tuple[bytes, tuple[bytes, bytes | memoryview] | None]:
         """Read the next frame's routing id and parts, or raise zmq.Again when none waits.
 
         The parts are None when there are not two of them. Frame objects are used because they tell
-        without another call whether more follows: 1.4 instead of 2.9 microseconds for 1 KiB.
+        without another call whether more follows: 1.4 instead of 2.9 microseconds for 1 KiB. What
+        is sent is not copied here, as each message is copied out of it later.
         """
         receive = self._receive
         routing_id = receive(zmq.NOBLOCK)
@@ -86,7 +90,9 @@ class Listener:
             return routing_id, None
         payload = receive(copy=False)
         if not payload.more:
-            return routing_id, (head.bytes, payload.bytes)
+            envelope = head.bytes
+            is_send = len(payload) > VIEW_BYTES_MIN and envelope[KIND_AT : KIND_AT + 1] == _SEND
+            return routing_id, (envelope, payload.buffer if is_send else payload.bytes)
         while payload.more:  # drop them one by one: how many a peer sends is its own choice
             payload = receive(copy=False)
         return routing_id, None

@@ -43,7 +43,7 @@ class Peer:
     heard_at: float
     sent_at: float
     is_accepted: bool = False
-    inbox: list[tuple[Envelope, bytes]] = field(default_factory=list)
+    inbox: list[tuple[Envelope, bytes | memoryview]] = field(default_factory=list)
     pending: deque[FrameParts] = field(default_factory=deque)
     pending_bytes: int = 0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
-from tpmon.outgoing import Outgoing
+from tpmon.outgoing import Outgoing, Packs
 from tpmon.wire import Frame, PayloadsOf
 
 
@@ -56,6 +56,7 @@ class Releases:
         self.payloads_of: PayloadsOf | None = None
         """Reads bodies that are in the log only."""
         self._peers = peers
+        self._packs = Packs()
         self._lock = threading.Lock()
         self._at_once: deque[list[Any]] = deque()
         self._waiting: deque[tuple[int, list[Any]]] = deque()
@@ -81,11 +82,16 @@ class Releases:
             held.get(e.connection, 0) > released for e in effects if _is_bound(e)
         )
 
+    def tick(self) -> None:
+        """Now and then: what was kept to be shared is given up."""
+        with self._lock:
+            self._packs.forget()
+
     def release(self, durable_lsn: int) -> list[Deliver]:
         """Send what waited for no more than durable_lsn; the messages that are for listeners."""
         listeners: list[Deliver] = []
         with self._lock:
-            outgoing = Outgoing(self.payloads_of)
+            outgoing = Outgoing(self.payloads_of, self._packs)
             done = 0
             while self._at_once:
                 self._sort(self._at_once.popleft(), outgoing, listeners)

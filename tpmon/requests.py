@@ -14,6 +14,7 @@ from tpmon.monitor import Monitor
 from tpmon.operators import SERVICE_VERBS, operate
 from tpmon.protocol import structures as wire
 from tpmon.resources import RESOURCE_VERBS, Resources
+from tpmon.sealing import SEAL
 from tpmon.supervisor import Supervisor
 from tpmon.transacting import Transacting
 
@@ -34,6 +35,7 @@ class Requests:
         self._status = status
         self._servers = servers
         self._resources = resources
+        self.seal: Callable[[Effects], Any] | None = None
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
             wire.CloseSession: self._close_session,
@@ -260,10 +262,11 @@ class Requests:
         correlation: int,
         head: wire.ScheduleHead,
         pack: memoryview,
+        refused: str | None,
         now_ms: int,
         fx: Effects,
     ) -> None:
-        """A SCHEDULE frame."""
+        """A SCHEDULE frame; refused: why the log takes no new messages now."""
         by = self._engine.state.producer(self._engine.state.connection(connection), head.producer)
         is_queue = isinstance(by.destination, Queue)
         row = unpack_rows(pack, 1)[0]
@@ -293,6 +296,7 @@ class Requests:
             fx,
             may_replace=head.may_replace,
             request=(head.request, head.sequence),
+            refused=refused,
         )
 
     def _administer(
@@ -302,6 +306,8 @@ class Requests:
         if request.verb in SERVICE_VERBS:
             verb, arguments = request.verb, request.arguments
             value = operate(self._monitor, self._servers(), verb, arguments)
+        elif request.verb == SEAL and self.seal is not None:
+            value = self.seal(fx)
         elif request.verb in RESOURCE_VERBS:
             value = self._resources().operate(request.verb, request.arguments)
         else:

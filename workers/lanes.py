@@ -87,6 +87,12 @@ class LanePool:
         self._sleepers.wake(chosen)
         return True
 
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing waits: all that was put is in the workers' hands."""
+        with self._lock:
+            return not any(lane.waiting for lane in self._lanes.values())
+
     def discard(self, key: Hashable) -> None:
         """Drop what waits in a lane; a batch that a worker has in hand is still finished."""
         with self._lock:

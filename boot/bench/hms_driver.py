@@ -124,7 +124,9 @@ class HmsDriver:
                     return
                 take(message.body)
                 if every and sink.count % every == 0:
-                    self._opened.ack()
+                    self._opened.ack(wait=False)
+        if every:
+            self._opened.ack()
 
     # ---- calling
 

@@ -35,6 +35,9 @@ class Consumer(ConsumerSteps):
         longer than request_timeout_s through an outage (F-K8): ConnectionLost."""
         connection = self._connection
         with connection.lock:
+            message = self.at_hand()
+            if message is not None:
+                return message
             message = self.taken()
             if message is not None:
                 connection.flush()

@@ -87,16 +87,16 @@ class ConsumerSteps:
     def receiving(self, timeout_s: float | None) -> Steps[Message | None]:
         """The next message; None when the time is over. Whoever is cancelled while it waits has
         taken nothing."""
-        message = self.taken()
+        message = self.at_hand() or self.taken()
         if message is not None:
             return message
         delivered = yield from self._waiting(timeout_s)
         return None if delivered is None else self._consumed(delivered)
 
-    def taken(self) -> Message | None:
-        """The next message if one is here: what a receive costs when nothing has to be waited for.
-        Written out, as each call within it is 5 % of it."""
-        inbox, state = self._inbox, self._state
+    def at_hand(self) -> Message | None:
+        """The next message if it is here and nothing has to be looked at or said for it (see
+        Settling.allow). Written out, as each call within it is 5 % of what a receive costs."""
+        inbox = self._inbox
         if inbox.allowance and inbox.buffer:
             delivered = inbox.buffer[0]
             row = delivered[0]
@@ -107,6 +107,11 @@ class ConsumerSteps:
                 inbox.taken_count += 1
                 inbox.acknowledged.append(row[0])
                 return self._message(delivered, inbox.stamp)
+        return None
+
+    def taken(self) -> Message | None:
+        """The next message if one is here; what has to be said for it is in the outbox."""
+        inbox, state = self._inbox, self._state
         if self._listener is not None or self._is_closed or state.is_closed or not inbox.buffer:
             self._check_receiving()
         if state.file_held is not None:

@@ -60,9 +60,9 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         """End a durable subscription; SubscriptionNotFound."""
         self.session.unsubscribe(topic, name)
 
-    def ack(self) -> None:
-        """CLIENT: acknowledge all that was received so far."""
-        self.session.ack()
+    def ack(self, *, wait: bool = True) -> None:
+        """CLIENT: acknowledge all that was received so far; wait as in Session.ack()."""
+        self.session.ack(wait=wait)
 
     def recover(self) -> None:
         """Have all that was not acknowledged delivered again."""

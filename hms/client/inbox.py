@@ -20,6 +20,8 @@ from tpmon.protocol.frames import Action, Settlement, as_ranges
 from tpmon.protocol.structures import OpenConsumer
 
 RANGES_OF_ITEM_MAX = 16_384
+CREDIT_SHARED_MIN = 16
+"""With less credit, each message that the node keeps for others counts."""
 
 
 class Stamp(NamedTuple):
@@ -104,6 +106,13 @@ class Inbox:
         return 2 * self.taken_count >= self.opening.credit or bool(self._released)
 
     @property
+    def is_credit_near(self) -> bool:
+        """Whether it is due soon, so that it goes along when another one's is given."""
+        return self.opening.credit >= CREDIT_SHARED_MIN and 8 * self.taken_count >= (
+            3 * self.opening.credit
+        )
+
+    @property
     def credit_left(self) -> int:
         """How many may be taken before credit is due."""
         return (self.opening.credit - 1) // 2 - self.taken_count
@@ -122,7 +131,7 @@ class Inbox:
             items += self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
             self.acknowledged.clear()
         items += self._items(Action.RELEASE, self._released)
-        if with_credit and self.taken_count and self.is_credit_due:
+        if with_credit and self.taken_count and (self.is_credit_due or self.is_credit_near):
             items.append(self._item(Action.CREDIT, credit=self.taken_count))
             self.taken_count = 0
             self._released.clear()

@@ -47,9 +47,14 @@ class Session(Making[Producer, Consumer, Browser]):
         """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""
         self.connection.run(self.recovering())
 
-    def ack(self) -> None:
-        """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
-        self.connection.run(self.acknowledging_all())
+    def ack(self, *, wait: bool = True) -> None:
+        """CLIENT: acknowledge all that this session has consumed so far; waits until durable.
+
+        wait=False goes on at once, so that what is acknowledged meanwhile shares a sync: as in
+        AUTO, what a failure leaves in doubt is told to the exception listener, message by message
+        (F-K9), and comes again unless it was safe. A later ack() that waits answers for it too.
+        """
+        self.connection.run(self.acknowledging_all(wait=wait))
 
     @property
     def resource(self) -> HmsResource:

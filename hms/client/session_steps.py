@@ -102,14 +102,14 @@ class SessionSteps:
         if pending is not None:
             yield from self.connection.answer_to(pending)
 
-    def acknowledging_all(self) -> Steps[None]:
-        """CLIENT: acknowledge all that this session has consumed so far; waits until durable."""
+    def acknowledging_all(self, *, wait: bool) -> Steps[None]:
+        """CLIENT: acknowledge all that this session has consumed so far; see Session.ack()."""
         self.check_open()
         if self.state.ack_mode is not AckMode.CLIENT:
             raise IllegalState(what="ack()", detail="the session acknowledges by itself")
         self.state.check_nothing_lost()
         seen = [(inbox, list(inbox.seen)) for inbox in self.state.inboxes.values()]
-        yield from self._acknowledging(seen)
+        yield from self._acknowledging(seen, wait=wait)
 
     def acknowledging(self, inbox: Inbox, message_id: int, *, is_upthrough: bool) -> Steps[None]:
         """CLIENT: acknowledge this message, or all of its consumer that were consumed up to it."""
@@ -117,8 +117,10 @@ class SessionSteps:
         upto = seen.index(message_id) + 1 if message_id in seen else 0
         yield from self._acknowledging([(inbox, seen[:upto])])
 
-    def _acknowledging(self, seen: list[tuple[Inbox, list[int]]]) -> Steps[None]:
-        pending = self.state.acknowledge(seen)
+    def _acknowledging(
+        self, seen: list[tuple[Inbox, list[int]]], *, wait: bool = True
+    ) -> Steps[None]:
+        pending = self.state.acknowledge(seen, is_awaited=wait)
         if pending is not None:
             yield from self.connection.answer_to(pending)
 

@@ -143,12 +143,14 @@ class Settling(Participant):
     def _held_back_items(self, inbox_with_credit: Inbox | None = None) -> list[Settlement]:
         self._held_back = 0
         items: list[Settlement] = []
+        is_giving = inbox_with_credit is not None and inbox_with_credit.is_credit_due
         if inbox_with_credit is not None:
             self._unsaid[inbox_with_credit] = None
         unsaid, self._unsaid = self._unsaid, {}
         for inbox in unsaid:
             if inbox.number in self.inboxes:  # else it was closed meanwhile
-                items += inbox.settlements(with_credit=inbox is inbox_with_credit)
+                is_due = inbox is inbox_with_credit or (is_giving and inbox.is_credit_near)
+                items += inbox.settlements(with_credit=is_due)
         return items
 
     def want_more(self, inbox: Inbox) -> None:
@@ -175,8 +177,11 @@ class Settling(Participant):
         if lost_id:
             raise AcknowledgeLost(message_id=f"{lost_id:012x}", when="before")
 
-    def acknowledge(self, inboxes: Iterable[tuple[Inbox, list[int]]]) -> Pending | None:
-        """Acknowledge messages that were seen, answered when durable; None: there are none.
+    def acknowledge(
+        self, inboxes: Iterable[tuple[Inbox, list[int]]], *, is_awaited: bool = True
+    ) -> Pending | None:
+        """Acknowledge messages that were seen, answered when durable; None: there are none, or
+        nobody waits: then a tick asks whether it is safe, as in AUTO.
 
         Lost on its way, it may have taken effect: then the messages do not come again.
         """
@@ -187,12 +192,23 @@ class Settling(Participant):
             inbox.acknowledged += known
             items += inbox.settlements(with_credit=False)
             last = max(known, default=last)
-        if not items:
+        if not is_awaited:
+            self._leave_unsure(items)
             return None
+        unsure = [*self._asked, *self._unsure]
+        if not items and not unsure:
+            return None
+        last = max([last, *(upto for item in unsure for _, upto in item.ranges)])
         error = AcknowledgeLost(message_id=f"{last:012x}", when="during")
         pending = Pending("ack()", OnLoss.FAIL, error_if_lost=error)
         self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
         return pending
+
+    def _leave_unsure(self, items: list[Settlement]) -> None:
+        """Send acknowledgements that nobody waits for."""
+        self._unsure += [item for item in items if item.action is Action.ACKNOWLEDGE]
+        self._send(items)
+        self._tick_soon()
 
     def say(self, items: list[Settlement]) -> None:
         """Send settlements, and remember the acknowledgements among them."""

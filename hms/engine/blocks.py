@@ -10,8 +10,9 @@ A position says where bytes lie: the segment in the upper bits, the offset in it
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, groupby
+from operator import attrgetter
 
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 
@@ -24,6 +25,7 @@ RECORD_BYTES = 64
 """About what a message takes in the log beside its head and body."""
 HOLDER_BYTES = 16
 """About what each further place takes there that holds it."""
+_block_of = attrgetter("block")
 
 
 class Block:
@@ -49,6 +51,27 @@ class Block:
             self._blocks.live_bytes -= HOLDER_BYTES
         else:
             self.free(message)
+
+    def left_by(self, messages: Sequence[StoredMessage], number: int) -> None:
+        """A place does not hold these any more, all of this block; the usual case written out."""
+        if self._blocks.paged_count:
+            for message in messages:
+                self.left(message, number)
+            return
+        slots = self.messages
+        gone = freed = 0
+        for message in messages:
+            slot = message.slot
+            if isinstance(message.holders, set):
+                self.left(message, number)
+            elif slots[slot] is message:
+                slots[slot] = None
+                gone += 1
+                freed += message.length
+        self.live -= gone
+        self._blocks.live_bytes -= freed + RECORD_BYTES * gone
+        if gone and not self.live:
+            self._blocks.forget(self)
 
     def free(self, message: StoredMessage) -> None:
         """Nobody needs the message here; it still knows where it lay."""
@@ -189,6 +212,13 @@ class Blocks:
         if filled and (not block.live or filled + count > BLOCK_MESSAGES):
             self._open = Block(self)
         return self._open
+
+
+def left_by(messages: Iterable[StoredMessage], number: int) -> None:
+    """A place does not hold these messages any more, wherever they lie."""
+    for block, together in groupby(messages, _block_of):
+        if block is not None:
+            block.left_by(list(together), number)
 
 
 def _log_bytes(message: StoredMessage) -> int:

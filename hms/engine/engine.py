@@ -48,7 +48,7 @@ from hms.engine.settings import EngineSettings
 from hms.engine.settling import Return
 from hms.engine.state import InLimbo, State
 from hms.engine.subscribing import ConsumerRequest
-from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, node_event
+from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, identity, node_event
 
 BROWSE_MAX = 1000
 
@@ -70,13 +70,28 @@ class Engine:
         """Takes the log's records, in order, before boot()."""
         return recovery.Recovery(self.state)
 
-    def boot(self, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
-        """Begin to work after recovery; is_warm None: as configured."""
+    def boot(
+        self,
+        now_ms: int,
+        is_warm: bool | None,
+        version: str,
+        fx: Effects,
+        own: tuple[int, bytes] | None = None,
+    ) -> None:
+        """Begin to work after recovery; is_warm None: as configured; own: the log's first offset of
+        this boot and a random number of its own, None when nobody has to tell logs apart."""
+        if own is not None:
+            self.state.identity = self.state.identity.booted(*own)
+            self.tell_identity(fx)
         booting.boot(self.state, now_ms, is_warm, version, fx)
         known = () if self.cluster is None else self.cluster.peers
         forget_strangers(self.state, known, fx)
         if self.cluster is not None:
             self.cluster.attach(fx)
+
+    def tell_identity(self, fx: Effects) -> None:
+        """Tell the log whose it is."""
+        fx.records.append(identity(self.state.identity))
 
     def stopped(self, now_ms: int, fx: Effects) -> None:
         """Note in the log that the node stopped in order."""
@@ -91,6 +106,7 @@ class Engine:
             state.next_number,
             state.next_seq,
             state.now_ms,
+            state.identity,
         )
         return dictionary(content)
 
@@ -441,16 +457,17 @@ class Engine:
         *,
         may_replace: bool,
         request: tuple[int, int] = (0, 0),
+        refused: str | None = None,
     ) -> None:
         """Send a message again and again from now on; the pack has this one. request: the handle
-        and sequence by which its client knows it again."""
+        and sequence by which its client knows it again. refused: why the log takes none now."""
         self.state.at(now_ms)
         by = self.state.producer(self.state.connection(connection), producer)
         (row,) = unpack_rows(pack, 1)
         (payload,) = slice_payloads(pack, [row])
         asked = scheduling.Request(*request)
         made = scheduling.add(
-            self.state, by, plan, row, payload, asked, fx, may_replace=may_replace
+            self.state, by, plan, row, payload, asked, fx, may_replace=may_replace, refused=refused
         )
         fx.out.append(Reply(connection, correlation, made))
 

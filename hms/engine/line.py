@@ -8,6 +8,7 @@ their order (standing.py), or their group or global order holds them back (order
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from hms.engine.blocks import left_by
 from hms.engine.counters import Counters
 from hms.engine.delays import Delayed
 from hms.engine.messages import StoredMessage, sizes_of
@@ -226,12 +227,14 @@ class Line:
 
     def settle_all(self, messages: list[StoredMessage]) -> None:
         """Messages that were out leave for good."""
-        if self.number or self.history or self.tracks is not None or StoredMessage.has_files:
+        if self.history or self.tracks is not None or StoredMessage.has_files:
             for message in messages:
                 self.settle(message)
             return
         self.out_count -= len(messages)
         self.size_bytes -= sizes_of(messages)
+        if self.number:
+            left_by(messages, self.number)
 
     def due(self, now_ms: int) -> list[StoredMessage]:
         """Waiting messages whose time is over; they still wait until they are removed."""

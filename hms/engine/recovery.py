@@ -34,6 +34,7 @@ from hms.records import (
     decode_dictionary,
     decode_entries,
     decode_group,
+    decode_identity,
     decode_memory,
     decode_moved,
     decode_number,
@@ -89,6 +90,7 @@ class Recovery:
             RecordType.RESERVED: self._reserved,
             RecordType.DICTIONARY: self._dictionary,
             RecordType.NODE: lambda _payload, _position: None,
+            RecordType.IDENTITY: self._identity,
             RecordType.MOVED: self._moved,
             RecordType.MEMORY: self._memory,
             **self._branches.handlers,
@@ -153,6 +155,11 @@ class Recovery:
         state.next_number = max(state.next_number, content.next_number)
         state.next_seq = max(state.next_seq, content.next_seq)
         state.now_ms = max(state.now_ms, content.now_ms)
+        if content.identity.store:
+            state.identity = content.identity
+
+    def _identity(self, payload: Payload, _position: int) -> None:
+        self._state.identity = decode_identity(payload)
 
     def _define(self, definition: Definition) -> None:
         """Only what is not known yet: a segment's dictionary tells again what was defined before

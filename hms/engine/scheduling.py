@@ -13,6 +13,7 @@ from field_buffer.catalogue import (
     ScheduleLimit,
     ScheduleNotFound,
     SendInDoubt,
+    StoreFull,
 )
 from field_buffer.errors import HmsError
 from field_buffer.packing import HEAD_BYTES_MAX, ROW, Row, decode_head, encode_head
@@ -88,9 +89,11 @@ def add(
     fx: Effects,
     *,
     may_replace: bool,
+    refused: str | None = None,
 ) -> dict[str, Any]:
     """A new schedule; one without end once more changes nothing. What there is of it, described.
-    InvalidSchedule, ScheduleExists, ScheduleLimit, SendInDoubt."""
+    refused: why the log takes no new messages now; one that it has already is no new one.
+    InvalidSchedule, ScheduleExists, ScheduleLimit, SendInDoubt, StoreFull."""
     if producer.session.is_transacted:
         detail = "a transacted session has none; use another"
         raise InvalidArgument(what="a schedule", detail=detail)
@@ -100,6 +103,8 @@ def add(
     if _is_repeated(state, producer, request) or _is_same(known, plan, template):
         fx.must_wait = True
         return describe(state, plan, known)
+    if refused is not None:
+        raise StoreFull(path="the store", detail=refused)
     if known is not None and not may_replace:
         raise ScheduleExists(name=plan.name)
     check_rows(producer, [row])

@@ -33,7 +33,7 @@ from hms.engine.sessions import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.engine.space import BASE_TOPIC, RETAINED_PLACE, TopicSpace
 from hms.engine.topics import Delivery
-from hms.records import Definition, defined, reserved
+from hms.records import Definition, Identity, defined, reserved
 
 if TYPE_CHECKING:
     from hms.engine.schedules import Schedules
@@ -66,6 +66,7 @@ class State:
         self.branches = Branches(settings.producers_remembered)
         self.decisions = Decisions()
         self.moves = Moves()
+        self.identity = Identity()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
         self.space = TopicSpace(settings, self.queues)

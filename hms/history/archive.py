@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from field_buffer.catalogue import ArchiveError, ArchiveGap
+from field_buffer.catalogue import ArchiveError
 from hms.history import compaction
+from hms.history.archive_check import checked, new_manifest, own_identity
 from hms.history.archive_hadoop import place_of
 from hms.history.archive_mark import Mark, read_mark, write_mark
 from hms.history.archive_place import ArchivePlace, is_url
@@ -39,9 +40,8 @@ from hms.history.archive_write import (
 )
 from hms.history.faults import as_own
 from hms.history.manifest import Manifest, load_manifest, store_manifest
-from hms.history.segments import PathName, Segment, Tail, sealed, survey
+from hms.history.segments import PathName, Segment, sealed, survey
 from hms.history.spark import borrowed_session
-from hms.store.journal.walk import SegmentInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,11 +93,13 @@ def archive(
     interval_s: float | None = None,
     is_stopping: Callable[[float], bool] = lambda _: False,
     master: str | None = None,
+    newest: Segment | None = None,
 ) -> ArchiveReport:
     """Archive what the log of a store has sealed; with an interval, again and again.
 
     where: a directory or a URL that Spark's Hadoop knows; None: where it was before. is_stopping
-    waits so many seconds and says whether to end. on_piece is told what each step did. Raises
+    waits so many seconds and says whether to end. on_piece is told what each step did. newest: a
+    segment that nobody writes any more although it is the last one, see archive_all(). Raises
     ArchiveError, ArchiveGap, ArchiveMismatch, ArchiveBusy, StoreUnavailable and StoreCorrupt.
     """
     shown = where_of(store, where)
@@ -108,7 +110,8 @@ def archive(
         borrowed_session(spark, "hms-archive", master) as session,
         as_own(),
     ):
-        run = _Run(session, os.fspath(store), place_of(session, shown), allow_gap, on_piece)
+        place = place_of(session, shown)
+        run = _Run(session, os.fspath(store), place, allow_gap, on_piece, newest)
         run.clean()
         run.take_all()
         while interval_s is not None and not is_stopping(interval_s):
@@ -140,11 +143,6 @@ def _alone(store: PathName, where: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _begins(info: SegmentInfo, manifest: Manifest) -> bool:
-    """Whether a segment is the first one that the archive does not have."""
-    return (info.number, info.first_lsn) == (manifest.until_segment, manifest.until_offset)
-
-
 class _Run:
     """One run over one store; see archive()."""
 
@@ -155,54 +153,17 @@ class _Run:
         place: ArchivePlace,
         allow_gap: bool,
         on_piece: Tell,
+        newest: Segment | None = None,
     ) -> None:
         self._spark, self._store, self._place = spark, store, place
-        self._allow_gap, self._on_piece = allow_gap, on_piece
+        self._on_piece, self._newest = on_piece, newest
         self.began_s = time.monotonic()
         self._rows = self._files = self._size = self._merged = 0
         found = load_manifest(place)
-        self._manifest = found or self._new()
         self._is_new = found is None
-        self._first = self._manifest.until_offset
-        self._check()
-
-    def _new(self) -> Manifest:
-        first = survey(self._store)[0]
-        begin = first.first_lsn
-        return Manifest(0, first.node_uid, begin, begin, first.number)
-
-    def _check(self) -> None:
-        """The archive is of this store, and of its past."""
-        manifest, place, found = self._manifest, self._place, survey(self._store)
-        if manifest.node_uid != found[0].node_uid:
-            detail = f"it is of node {manifest.node_uid}, the store {self._store} of another one"
-            raise ArchiveError(where=place.where, detail=detail)
-        end = Tail(self._store).end()
-        if end < manifest.until_offset:
-            detail = (
-                f"it has offsets up to {manifest.until_offset}, and the log ends before {end}: "
-            )
-            detail += (
-                f"{self._store} is a newer store, or one that was set back; give another place"
-            )
-            raise ArchiveError(where=place.where, detail=detail)
-        begin = found[0].first_lsn
-        if begin > manifest.until_offset:
-            if not self._allow_gap:
-                raise ArchiveGap(
-                    where=place.where, end=manifest.until_offset, first=begin, path=self._store
-                )
-            gap = (manifest.until_offset, begin)
-            self._manifest = msgspec.structs.replace(
-                manifest,
-                gaps=[*manifest.gaps, gap],
-                until_offset=begin,
-                until_segment=found[0].number,
-            )
-        elif not any(_begins(one, manifest) for one in found):
-            detail = f"it ends with offset {manifest.until_offset - 1}, where no segment of "
-            detail += f"{self._store} does: the store was begun anew meanwhile; give another place"
-            raise ArchiveError(where=place.where, detail=detail)
+        known = found or new_manifest(store)
+        self._first = known.until_offset
+        self._manifest = checked(known, place, store, allow_gap=allow_gap)
 
     def clean(self) -> None:
         """Remove what runs before this one have left, and write the mark that one may have owed."""
@@ -225,7 +186,7 @@ class _Run:
         """The oldest sealed segments that the archive does not have, up to a piece."""
         piece: list[Segment] = []
         size = 0
-        for segment in sealed(self._store):
+        for segment in self._finished():
             if segment.until_offset <= self._manifest.until_offset:
                 continue
             size += segment.size
@@ -234,8 +195,16 @@ class _Run:
             piece.append(segment)
         return piece
 
+    def _finished(self) -> list[Segment]:
+        """What nobody writes any more. A node that has booted since has sealed the newest too."""
+        found = sealed(self._store)
+        newest = self._newest
+        is_known = newest is None or any(one.number == newest.number for one in found)
+        return found if newest is None or is_known else [*found, newest]
+
     def _take(self, piece: list[Segment]) -> None:
         began_s, place = time.monotonic(), self._place
+        identity = own_identity(self._manifest, place, self._store)
         first, until = self._manifest.until_offset, piece[-1].until_offset
         rows = frame_of_log(self._spark, self._store, first, until)
         names = write_files(rows, place, first, sum(segment.size for segment in piece))
@@ -249,6 +218,7 @@ class _Run:
                 until_offset=until,
                 until_segment=piece[-1].number + 1,
                 files=[*known.files, *files],
+                identity=identity,
             )
         )
         self._rows += whole.rows
@@ -263,7 +233,9 @@ class _Run:
 
     def _mark(self) -> None:
         known = self._manifest
-        write_mark(self._store, Mark(self._place.where, known.until_offset, known.until_segment))
+        writer = known.identity.writer_before(known.until_offset)
+        mark = Mark(self._place.where, known.until_offset, known.until_segment, *writer)
+        write_mark(self._store, mark)
 
     def _compact(self) -> None:
         for manifest in compaction.steps(self._spark, self._place, self._manifest):

@@ -1,4 +1,4 @@
-"""hms history archive: what the log has sealed becomes Parquet files."""
+"""hms history archive and seal: what the log has sealed becomes Parquet files."""
 
 import json
 import signal
@@ -6,14 +6,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 
 from hms.history.archive import ArchiveReport, archive
+from hms.history.archive_all import archive_all, seal
+from hms.history.command_options import CONFIG, JSON, options, resolved
 
-__all__ = ["archive_command"]
+__all__ = ["archive_command", "seal_command"]
+
+CONNECT = click.option("--connect", "address", help="Address of the node.")
 
 
 def _store(config: Path, path: str | None) -> str:
@@ -23,6 +29,10 @@ def _store(config: Path, path: str | None) -> str:
     if resolve is None:
         raise click.UsageError("give --path")
     return str(resolve(config)[1])
+
+
+def _address(config: Path, address: str | None) -> str:
+    return address or resolved(config, "--connect")[0]
 
 
 @click.command("archive")
@@ -50,6 +60,13 @@ def _store(config: Path, path: str | None) -> str:
 @click.option(
     "--allow-gap", is_flag=True, help="Go on behind what the log has let go, and note it."
 )
+@click.option(
+    "--all",
+    "takes_all",
+    is_flag=True,
+    help="Also the segment that is being written; a node that runs is asked to begin another one.",
+)
+@click.option("--connect", "address", help="Address of the node, for --all.")
 @click.option("--master", help="Spark's master URL; local[2] if not given.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON, one line for each step.")
 def archive_command(
@@ -59,6 +76,8 @@ def archive_command(
     continuous: bool,
     interval_s: float,
     allow_gap: bool,
+    takes_all: bool,
+    address: str | None,
     master: str | None,
     is_json: bool,
 ) -> None:
@@ -71,18 +90,27 @@ def archive_command(
     def tell(report: ArchiveReport) -> None:
         click.echo(json.dumps(asdict(report)) if is_json else _piece(report))
 
+    if takes_all and continuous:
+        raise click.UsageError("--all is for one run; leave out --continuous")
+    store = _store(config, path)
+    node = partial(_address, config, address)
+    how: dict[str, Any] = {"allow_gap": allow_gap, "on_piece": tell, "master": master}
     with _stop_signals() as stopping:
-        done = archive(
-            None,
-            _store(config, path),
-            where,
-            allow_gap=allow_gap,
-            on_piece=tell,
-            interval_s=interval_s if continuous else None,
-            is_stopping=stopping.wait,
-            master=master,
-        )
+        if takes_all:
+            done = archive_all(None, store, where, address=node, **how)
+        else:
+            how |= {"interval_s": interval_s if continuous else None, "is_stopping": stopping.wait}
+            done = archive(None, store, where, **how)
     click.echo(json.dumps(asdict(done) | {"is_done": True}) if is_json else _sentence(done))
+
+
+@click.command("seal")
+@options(CONFIG, CONNECT, JSON)
+def seal_command(config: Path, address: str | None, is_json: bool) -> None:
+    """Have the log of a node begin a new segment, so that the present one can be archived."""
+    offset = seal(_address(config, address))
+    text = f"The log goes on in a new segment from offset {offset}; all before it can be archived."
+    click.echo(json.dumps({"offset": offset}) if is_json else text)
 
 
 @contextmanager

@@ -14,17 +14,20 @@ from field_buffer.catalogue import ArchiveError
 from hms.history.archive_place import is_url, local_place, sync
 from hms.history.manifest import load_manifest
 from hms.history.segments import sealed
-from hms.store.journal.ring import ARCHIVE_MARK
+from hms.store.journal.marked import ARCHIVE_MARK
 
 __all__ = ["Mark", "archive_lines", "read_mark", "write_mark"]
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """until_segment: those of the log below this number are in the archive, verified."""
+    """until_segment: those of the log below this number are in the archive, verified. store, boot:
+    who wrote what stands before until_offset, see Writer."""
 
     where: str
     until_offset: int
     until_segment: int
+    store: str = ""
+    boot: str = ""
 
 
 def read_mark(store: str | os.PathLike[str]) -> Mark | None:

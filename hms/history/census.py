@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from field_buffer.catalogue import MessageFormatError
 from field_buffer.packing import decode_head
-from hms.history.chunks import REPLAY_RUN
+from hms.history.chunks import REPLAY_RUN, is_file
 from hms.history.reading import chosen, end_offset, first_offset, spark_faults
 from hms.history.replay import check, source_name, wanted_options
 from hms.history.scan import PathName
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Census", "preview"]
 
 _SCHEMA = (
-    "destination string, kind string, messages bigint, copies bigint, first bigint, last bigint"
+    "destination string, kind string, messages bigint, copies bigint, first bigint, last bigint, "
+    "files bigint"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What of one destination would be sent: so many messages, into there; copies are left out."""
+    """What of one destination would be sent: so many messages, into there; copies are left out,
+    and files, whose content the history does not have."""
 
     destination: str
     into: str
@@ -34,6 +36,7 @@ class Census:
     copies: int
     first_offset: int
     last_offset: int
+    files: int = 0
 
 
 def preview(
@@ -56,7 +59,7 @@ def preview(
         window = (first_offset(source), end_offset(source))
         frame = chosen(session, source, wanted.options, window, with_body=False)
         counted = frame.mapInArrow(_count, _SCHEMA).groupBy("destination", "kind")
-        sums = {"messages": "sum", "copies": "sum", "first": "min", "last": "max"}
+        sums = {"messages": "sum", "copies": "sum", "files": "sum", "first": "min", "last": "max"}
         rows = counted.agg(sums).orderBy("kind", "destination").collect()
     return [_census(row.asDict(), wanted) for row in rows]
 
@@ -66,8 +69,8 @@ def _census(row: dict[str, Any], wanted: Wanted) -> Census:
     copies, all_of_it = row["sum(copies)"], row["sum(messages)"]
     sent = all_of_it if wanted.takes_copies else all_of_it - copies
     left_out = 0 if wanted.takes_copies else copies
-    into = ":".join(wanted.target.place(name, kind))
-    return Census(f"{kind}:{name}", into, sent, left_out, row["min(first)"], row["max(last)"])
+    into, span = ":".join(wanted.target.place(name, kind)), (row["min(first)"], row["max(last)"])
+    return Census(f"{kind}:{name}", into, sent, left_out, *span, row["sum(files)"])
 
 
 def _count(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -76,17 +79,20 @@ def _count(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
 
     for batch in batches:
         found: dict[tuple[str, str], list[int]] = {}
-        names = ("destination", "destination_kind", "offset", "head")
-        for name, kind, offset, head in zip(
+        names = ("destination", "destination_kind", "offset", "head", "kind")
+        for name, kind, offset, head, body_kind in zip(
             *(batch.column(column).to_pylist() for column in names), strict=True
         ):
-            row = found.setdefault((name, kind), [0, 0, offset, offset])
-            row[0] += 1
-            row[1] += _is_copy(head or b"")
+            row = found.setdefault((name, kind), [0, 0, offset, offset, 0])
+            if is_file(body_kind):
+                row[4] += 1
+            else:
+                row[0] += 1
+                row[1] += _is_copy(head or b"")
             row[2], row[3] = min(row[2], offset), max(row[3], offset)
         rows = [(*place, *numbers) for place, numbers in found.items()]
-        columns = list(zip(*rows, strict=True)) or [()] * 6
-        kinds = [pa.string()] * 2 + [pa.int64()] * 4
+        columns = list(zip(*rows, strict=True)) or [()] * 7
+        kinds = [pa.string()] * 2 + [pa.int64()] * 5
         arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
         fields = [part.split()[0] for part in _SCHEMA.split(", ")]
         yield pa.RecordBatch.from_arrays(arrays, fields)

@@ -13,6 +13,8 @@ from field_buffer.catalogue import MessageFormatError
 from field_buffer.packing import (
     HEAD_BYTES_MAX,
     KIND_CARRAY,
+    KIND_COMPRESSED,
+    KIND_FILE,
     NODE_TOPIC,
     ROW,
     Head,
@@ -26,7 +28,7 @@ from hms.history.wanted import Into
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CHUNK_SCHEMA", "COLUMNS", "REPLAY_RUN", "Chunker", "Row"]
+__all__ = ["CHUNK_SCHEMA", "COLUMNS", "REPLAY_RUN", "Chunker", "Row", "is_file"]
 
 REPLAY_RUN, REPLAY_ORIGIN, REPLAY_ID = "$ReplayRun", "$ReplayOrigin", "$ReplayMessageID"
 REPLAY_TIME, REPLAY_OFFSET, REPLAY_TOPIC = "$ReplayTime", "$ReplayOffset", "$ReplayTopic"
@@ -41,12 +43,15 @@ COLUMNS = (
 
 CHUNK_SCHEMA = (
     "first bigint, last bigint, rows int, copies int, unmarked int, "
-    "packs array<struct<kind: string, name: string, messages: int, pack: binary>>"
+    "packs array<struct<kind: string, name: string, messages: int, pack: binary>>, files int"
 )
 PACK_MESSAGES, PACK_BYTES = 256, 256 * 1024
 """A pack is a frame; the size of those that the client makes itself."""
 
 _KIND_NUMBERS = {name: number for number, name in enumerate(KINDS)}
+
+
+_FILES = (KINDS[KIND_FILE], KINDS[KIND_FILE | KIND_COMPRESSED])
 
 
 class Row(NamedTuple):
@@ -66,12 +71,18 @@ class Row(NamedTuple):
 Encoded = tuple[bytes, bytes, bytes]
 
 
+def is_file(kind: str | None) -> bool:
+    """Whether the content of a message is in a file beside the node's log, and not in the history:
+    the file goes with the last message that names it, so such a message cannot be sent again."""
+    return kind in _FILES
+
+
 class _Open:
     """A chunk that is being filled."""
 
     def __init__(self) -> None:
         self.first = self.last = -1
-        self.rows = self.copies = self.unmarked = self.size = 0
+        self.rows = self.copies = self.unmarked = self.files = self.size = 0
         self.messages: dict[tuple[str, str], list[Encoded]] = {}
 
     def closed(self) -> dict[str, Any]:
@@ -88,6 +99,7 @@ class _Open:
             "copies": self.copies,
             "unmarked": self.unmarked,
             "packs": packs,
+            "files": self.files,
         }
 
 
@@ -117,7 +129,8 @@ class Chunker:
         chunk = _Open()
         for row in rows:
             self._add(chunk, row)
-            if chunk.rows + chunk.copies >= self.rows_max or chunk.size >= self.bytes_max:
+            seen = chunk.rows + chunk.copies + chunk.files
+            if seen >= self.rows_max or chunk.size >= self.bytes_max:
                 yield chunk.closed()
                 chunk = _Open()
         if chunk.first >= 0:
@@ -127,6 +140,9 @@ class Chunker:
         if chunk.first < 0:
             chunk.first = row.offset
         chunk.last = row.offset
+        if is_file(row.kind):
+            chunk.files += 1
+            return
         head, body = row.head or b"", row.body or b""
         try:
             known = decode_head(head)
@@ -175,7 +191,7 @@ def _arrow_schema() -> "pa.Schema":
     )
     numbers = [("first", pa.int64()), ("last", pa.int64())]
     numbers += [(name, pa.int32()) for name in ("rows", "copies", "unmarked")]
-    return pa.schema([*numbers, ("packs", pa.list_(pack))])
+    return pa.schema([*numbers, ("packs", pa.list_(pack)), ("files", pa.int32())])
 
 
 def _rows(batch: "pa.RecordBatch") -> Iterator[Row]:

@@ -97,6 +97,7 @@ def _behind(entry: "Entry", chunk: "Chunk") -> "Entry":
         sent=entry.sent + chunk.rows,
         copies=entry.copies + chunk.copies,
         unmarked=entry.unmarked + chunk.unmarked,
+        files=entry.files + chunk.files,
         first_offset=chunk.first if is_first else entry.first_offset,
         last_offset=chunk.last if chunk.rows else entry.last_offset,
     )

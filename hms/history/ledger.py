@@ -29,7 +29,8 @@ RUN_PROPERTY = "run"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """How far a run has come: of the history up to next_offset everything is sent, and the run ends
-    before until_offset. meant: what it was begun with."""
+    before until_offset. meant: what it was begun with; store, boot: who wrote what stands before
+    until_offset, see Writer."""
 
     run: str
     source: str
@@ -42,6 +43,9 @@ class Entry:
     first_offset: int | None = None
     last_offset: int | None = None
     is_done: bool = False
+    store: str = ""
+    boot: str = ""
+    files: int = 0
 
     @classmethod
     def of(cls, message: hms.Message) -> Self:

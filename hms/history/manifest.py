@@ -10,15 +10,25 @@ by one step, wherever a run dies, and a reader that has a version has one pictur
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from field_buffer.catalogue import ArchiveBusy, ArchiveError
-from hms.history.archive_place import ArchivePlace, FileTakenError
+from hms.history.archive_place import ArchivePlace, FileTakenError, LocalPlace, is_url
 from hms.history.runs import Place
 from hms.history.scope import Scope
+from hms.history.segments import PathName, Tail, survey
+from hms.records import Identity
 
-__all__ = ["ArchiveFile", "Manifest", "load_manifest", "store_manifest"]
+__all__ = [
+    "ArchiveFile",
+    "Manifest",
+    "begins_where_it_ends",
+    "is_archive",
+    "load_manifest",
+    "store_manifest",
+]
 
 FORMAT = 1
 FOLDER = "manifest"
@@ -68,7 +78,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     It has all offsets from first_offset to until_offset, excluded, but for the gaps (both ends as
     of first_offset and until_offset). until_segment: the log's segments below this number are in
-    it. dropped: (name, time in ms) of files that a compaction has replaced.
+    it. dropped: (name, time in ms) of files that a compaction has replaced. identity: of the store,
+    as far as it was known at until_offset.
     """
 
     version: int
@@ -80,6 +91,26 @@ class Manifest(msgspec.Struct, frozen=True):
     gaps: Sequence[tuple[int, int]] = ()
     dropped: Sequence[tuple[str, int]] = ()
     format: int = FORMAT
+    identity: Identity = Identity()
+
+
+def is_archive(path: PathName) -> bool:
+    """Whether a path is an archive, not a store."""
+    shown = str(path)
+    return is_url(shown) or bool(LocalPlace(shown, Path(path)).names(FOLDER))
+
+
+def begins_where_it_ends(store: PathName, manifest: Manifest) -> bool:
+    """Whether the log goes on right behind an archive: with a segment that begins there, or, where
+    the archive has all of a store that no node has booted since, with the next one."""
+    behind = (manifest.until_segment, manifest.until_offset)
+    for _ in range(2):  # a node may boot between two looks
+        found = survey(store)
+        if behind in [(one.number, one.first_lsn) for one in found]:
+            return True
+        if behind == (found[-1].number + 1, Tail(store).end()):
+            return True
+    return False
 
 
 def known_destinations(names: Sequence[str]) -> list[str] | None:

@@ -6,12 +6,12 @@ writing, ends at the newest safe record of that moment, however long the reading
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from field_buffer.catalogue import ArchiveError, HistoryGone
 from hms.history.archive_mark import read_mark
 from hms.history.archive_place import LocalPlace, is_url, local_place
-from hms.history.manifest import FOLDER, Manifest, load_manifest
+from hms.history.identity import check_writer, writer_before
+from hms.history.manifest import Manifest, begins_where_it_ends, is_archive, load_manifest
 from hms.history.scope import Scope
 from hms.history.segments import PathName, Segment, Tail, segments_for, survey
 from hms.history.tables import Table, is_database, tables_for
@@ -71,12 +71,13 @@ def plan(path: PathName, scope: Scope, tail: Tail | None = None) -> list[Part]:
 def check_kinship(path: PathName, where: str, manifest: Manifest) -> None:
     """Raise ArchiveError for the archive of a store that was in this directory before: its rows
     would stand for the first ones of this log."""
-    found, until = survey(path), manifest.until_offset
-    behind = (manifest.until_segment, until)
-    if found[0].first_lsn <= until and behind not in [(one.number, one.first_lsn) for one in found]:
+    until = manifest.until_offset
+    if survey(path)[0].first_lsn <= until and not begins_where_it_ends(path, manifest):
         detail = f"it ends with offset {until - 1}, where no segment of {path} does: it is of "
         detail += 'another store; leave it aside with the option archive = "none"'
         raise ArchiveError(where=where, detail=detail)
+    told = manifest.identity.writer_before(until)
+    check_writer(f"the archive {where}", path, until, told, writer_before(path, until))
 
 
 def replace_first(scope: Scope, first: int) -> Scope:
@@ -101,12 +102,6 @@ def archive_of(path: PathName, archive: str) -> LocalPlace | None:
         return local_place(shown)
     mark = read_mark(path)
     return local_place(mark.where) if mark else None
-
-
-def is_archive(path: PathName) -> bool:
-    """Whether a path is an archive, not a store."""
-    shown = str(path)
-    return is_url(shown) or bool(LocalPlace(shown, Path(path)).names(FOLDER))
 
 
 def _archived(place: LocalPlace, manifest: Manifest, scope: Scope) -> list[Part]:

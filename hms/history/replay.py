@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from field_buffer.catalogue import HistoryError, ReplayGap
 from hms.history.chunks import Chunker
 from hms.history.forward import forward
+from hms.history.identity import check_writer, writer_before
 from hms.history.pace import Pace, Show
 from hms.history.reading import (
     end_offset,
@@ -24,6 +25,7 @@ from hms.history.scan import PathName, plan, selector_test
 from hms.history.scope import parse_scope
 from hms.history.spark import borrowed_session
 from hms.history.wanted import Wanted, When, time_text
+from hms.records import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +48,9 @@ class ReplayReport:
 
     sent: messages that the node confirmed, now; before: those of the same run's earlier attempts;
     copies: messages left out because a replay had brought them; unmarked: sent without a mark of
-    their origin, because their head is not readable or has no room; offsets are those of the
-    history, None when nothing was found.
+    their origin, because their head is not readable or has no room; files: left out because their
+    content was in a file, which the history does not have; offsets are those of the history, None
+    when nothing was found.
     """
 
     run: str
@@ -58,6 +61,7 @@ class ReplayReport:
     first_offset: int | None
     last_offset: int | None
     seconds: float
+    files: int = 0
 
     @property
     def rate(self) -> float:
@@ -157,8 +161,12 @@ def _begun(sender: "Resender", run: str, source: str, wanted: Wanted) -> "Entry"
 
     first, known = first_offset(source), sender.entry
     if known is None:
-        return Entry(run, source, wanted.meant, first, end_offset(source))
+        end = end_offset(source)
+        writer = writer_before(source, end)._asdict()  # later than the end was found
+        return Entry(run, source, wanted.meant, first, end, **writer)
     known.check(source, wanted.meant)
+    end, told = known.until_offset, Writer(known.store, known.boot)
+    check_writer(f"run {run}", source, end, told, writer_before(source, end))
     if not known.is_done and first > known.next_offset:
         raise ReplayGap(run=run, next=known.next_offset, first=first)
     return known
@@ -174,4 +182,5 @@ def _report(begun: "Entry", done: "Entry", pace: Pace) -> ReplayReport:
         first_offset=done.first_offset,
         last_offset=done.last_offset,
         seconds=pace.seconds,
+        files=done.files,
     )

@@ -28,6 +28,7 @@ from hms.history.replay import ReplayReport, replay
 
 __all__ = ["replay_command", "runs_command"]
 
+_FILES = "their content was in files, which the history does not have"
 _CONNECT = click.option("--connect", "address", help="Address of the node that takes the messages.")
 
 
@@ -144,6 +145,8 @@ def _sentence(report: ReplayReport) -> str:
         lines.append(
             f"{report.copies} were left out: a replay had brought them (--copies takes them too)."
         )
+    if report.files:
+        lines.append(f"{report.files} were left out: {_FILES}.")
     if report.unmarked:
         lines.append(f"{report.unmarked} could not be marked with their origin, and went as is.")
     return "\n".join(lines)
@@ -171,5 +174,6 @@ def _counted(rows: list[Census]) -> str:
     lines = [
         (r.destination, r.into, r.messages, r.copies, r.first_offset, r.last_offset) for r in rows
     ]
-    total = sum(row.messages for row in rows)
-    return f"{table(head, lines)}\n{total:,} messages would be sent."
+    total, files = sum(row.messages for row in rows), sum(row.files for row in rows)
+    left_out = f" {files:,} would be left out: {_FILES}." if files else ""
+    return f"{table(head, lines)}\n{total:,} messages would be sent.{left_out}"

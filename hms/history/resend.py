@@ -38,7 +38,8 @@ class Pack(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What is sent in one transaction: rows of the history from offset first to last."""
+    """What is sent in one transaction: rows of the history from offset first to last; copies and
+    files: rows that are left out."""
 
     first: int
     last: int
@@ -46,6 +47,7 @@ class Chunk(NamedTuple):
     copies: int
     unmarked: int
     packs: Sequence[Pack]
+    files: int = 0
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:

@@ -14,37 +14,40 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
-
 from field_buffer.catalogue import HistoryError, HistoryGone, StoreCorrupt, StoreUnavailable
 from hms.history.scope import Scope
-from hms.records import Dictionary, RecordType, decode_dictionary
+from hms.records import Dictionary, Identity, Writer
 from hms.store.journal.disk import REAL_DISK
-from hms.store.journal.format import (
-    RECORD_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES,
-    unpack_record_header,
-)
+from hms.store.journal.opening import opening
 from hms.store.journal.reader import list_segments, read_segment
+from hms.store.journal.salvage import held
 from hms.store.journal.walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
     SegmentInfo,
     Walk,
-    is_whole,
     opened,
     read_info,
     segment_file,
     segment_numbers,
 )
 
-__all__ = ["PathName", "Segment", "Tail", "records_of", "sealed", "segments_for", "survey"]
+__all__ = [
+    "PathName",
+    "Segment",
+    "Tail",
+    "identity_of_log",
+    "records_of",
+    "sealed",
+    "segments_for",
+    "survey",
+    "unwritten",
+]
 
 PathName = str | os.PathLike[str]
 LogRecord = tuple[int, int, int, bytes | memoryview, int]
 """lsn, type, count, payload, position."""
 _LOOKS = 5
-_OPENING_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class Tail:
     def __init__(self, path: PathName) -> None:
         self._path = path
         self._salt = self._at = self._lsn = -1
+        self._told: tuple[int, Identity] | None = None
 
     def end(self) -> int:
         """The first offset that is not there yet, or not safe."""
@@ -103,6 +107,21 @@ class Tail:
                 _sync(fd, last)
         self._salt, self._at, self._lsn = last.salt, walk.at, walk.lsn
         return walk.lsn
+
+    def writer_before(self, offset: int) -> Writer:
+        """Who wrote what stands before an offset, up to the end that was told last."""
+        if self._told is None or self._told[0] != self._salt:
+            self._told = identity_of_log(self._path)
+        return self._told[1].writer_before(offset)
+
+
+def identity_of_log(path: PathName) -> tuple[int, Identity]:
+    """Which store it is and which boots wrote it, and the salt of the segment that says so."""
+    for info in reversed(survey(path)):
+        found = opening(REAL_DISK, info)
+        if found is not None:
+            return info.salt, found.identity
+    return -1, Identity()
 
 
 def _newest(path: PathName) -> SegmentInfo:
@@ -128,6 +147,14 @@ def _sync(fd: int, info: SegmentInfo) -> None:
 def sealed(path: PathName) -> list[Segment]:
     """The segments that nobody writes any more, oldest first."""
     return [_segment(one, other.first_lsn) for one, other in pairwise(survey(path))]
+
+
+def unwritten(path: PathName) -> Segment | None:
+    """The newest segment up to its end, of a store that no node has: the next boot begins another
+    one. None when nothing is in it. StoreLocked when a node has the store."""
+    with held(REAL_DISK, Path(path)):
+        end, last = Tail(path).end(), survey(path)[-1]
+    return _segment(last, end) if last.first_lsn < end else None
 
 
 def _segment(info: SegmentInfo, until: int) -> Segment:
@@ -169,26 +196,7 @@ def _may_name(wanted: frozenset[int], ids_below: int) -> bool:
 
 def _opening(info: SegmentInfo | None) -> Dictionary:
     """What the first record of a segment tells; nothing when that cannot be read here."""
-    nothing = Dictionary(())
-    if info is None:
-        return nothing
-    try:
-        with opened(REAL_DISK, info.file) as fd:
-            return _dictionary(fd, info.salt) or nothing
-    except (OSError, msgspec.MsgspecError):
-        return nothing  # reading it will tell what is wrong with it
-
-
-def _dictionary(fd: int, salt: int) -> Dictionary | None:
-    start = SEGMENT_HEADER_BYTES
-    view = memoryview(REAL_DISK.pread(fd, _OPENING_BYTES, start))
-    header = unpack_record_header(view, 0, salt)
-    if header is None or header.kind != RecordType.DICTIONARY:
-        return None
-    if len(view) < RECORD_HEADER_BYTES + header.length:
-        view = memoryview(REAL_DISK.pread(fd, RECORD_HEADER_BYTES + header.length, start))
-    payload = view[RECORD_HEADER_BYTES : RECORD_HEADER_BYTES + header.length]
-    return decode_dictionary(payload) if is_whole(header, payload) else None
+    return (opening(REAL_DISK, info) if info else None) or Dictionary(())
 
 
 def records_of(segment: Segment) -> Iterator[LogRecord]:

@@ -1,11 +1,11 @@
 """The stream: `spark.readStream.format("hms")`, exact over restarts from its checkpoint.
 
-An offset of the stream, {"offset": n, "node": uid}, is the first offset of the history that was not
-read yet: a number of that node's log that holds wherever the events lie by then. Only what is safe
-is shown. A batch is
-cut into ranges of offsets that follow from its beginning and end alone, and each range is read in
-order: a batch that is repeated after a crash has the same rows in the same tasks, whatever the node
-or an archive has moved meanwhile, so that a sink recognises them.
+An offset of the stream, {"offset": n, "node": uid, "store": …, "boot": …}, is the first offset of
+the history that was not read yet: a number of that node's log that holds wherever the events lie by
+then; store and boot say who wrote what stands before it (see identity). Only what is safe is shown.
+A batch is cut into ranges of offsets that follow from its beginning and end alone, and each range
+is read in order: a batch that is repeated after a crash has the same rows in the same tasks,
+whatever the node or an archive has moved meanwhile, so that a sink recognises them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from field_buffer.catalogue import HistoryError
+from hms.history.identity import check_writer
 from hms.history.manifest import load_manifest
 from hms.history.scan import Part, PathName, archive_of, is_archive, plan, read_batches
 from hms.history.scope import Scope
 from hms.history.segments import Tail, survey
 from hms.history.tables import is_database
+from hms.records import Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HmsStreamReader"]
 
+Offset = dict[str, int | str]
 OFFSETS_MAX = 1_000_000
 """A batch has no more offsets unless maxOffsetsPerTrigger says so."""
 RANGE_OFFSETS = 65_536
@@ -60,7 +63,7 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         self._node = survey(path)[0].node_uid
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a query begins that has no checkpoint."""
         if self._is_latest:
             return self._at(self._tail.end())
@@ -74,13 +77,13 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         """From here on nothing that comes later is shown."""
         self._target = self._tail.end()
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """How far a query might read now."""
         return self._at(self._tail.end())
 
     def latestOffset(  # noqa: N802 - Spark's name
-        self, start: dict[str, int], limit: ReadLimit
-    ) -> dict[str, int]:
+        self, start: Offset, limit: ReadLimit
+    ) -> Offset:
         """The end of the next batch; HistoryError when the log ends before its beginning."""
         first, end = self._offset(start), self._tail.end()
         if end < first:
@@ -95,7 +98,7 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
             raise HistoryError(detail=f"a limit of the kind {type(limit).__name__} is not known")
         return self._at(end)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One partition for each range of a batch; HistoryGone when its beginning is gone."""
         first, until = self._offset(start), self._offset(end)
         if first >= until:
@@ -115,17 +118,22 @@ class HmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         scope = replace(self._scope, first_offset=first, until_offset=until)
         yield from _in_order(parts, scope, to_arrow_schema(self._schema, timezone="UTC"))
 
-    def _at(self, offset: int) -> dict[str, int]:
-        return {"offset": offset, "node": self._node}
+    def _at(self, offset: int) -> Offset:
+        writer = self._tail.writer_before(offset)._asdict()
+        known = {name: number for name, number in writer.items() if number}
+        return {"offset": offset, "node": self._node, **known}
 
-    def _offset(self, at: dict[str, int]) -> int:
+    def _offset(self, at: Offset) -> int:
         """The offset in a checkpoint. HistoryError for that of another node's log."""
         node = at.get("node", self._node)
         if node != self._node:
             detail = f"the checkpoint is of node {node}, and {self._path} of node {self._node}: it "
             detail += "is of another store; give its directory, or another checkpoint"
             raise HistoryError(detail=detail)
-        return at["offset"]
+        offset = int(at["offset"])
+        told = Writer(str(at.get("store", "")), str(at.get("boot", "")))
+        check_writer("the checkpoint", self._path, offset, told, self._tail.writer_before(offset))
+        return offset
 
 
 def first_offset(path: PathName, scope: Scope) -> int:

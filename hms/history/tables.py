@@ -17,9 +17,9 @@ from urllib.parse import quote
 from field_buffer.catalogue import DatabaseUnavailable, HistoryError
 from hms.history.scope import Scope
 from hms.history.segments import LogRecord
-from hms.records import RecordType
+from hms.records import Identity, RecordType, decode_identity
 
-__all__ = ["Table", "is_database", "records_of_table", "tables_for"]
+__all__ = ["Table", "identity_of_tables", "is_database", "records_of_table", "tables_for"]
 
 SQLITE, POSTGRESQL = "sqlite:", ("postgresql://", "postgres://")
 RANGE_OFFSETS = 500_000
@@ -31,6 +31,7 @@ _PLACES = (
     "SELECT number, definition FROM {p}destination"
     " UNION ALL SELECT number, definition FROM {p}durable_subscription ORDER BY 1"
 )
+_IDENTITY = "SELECT record FROM {p}pending WHERE kind = 41"
 _DEFINED = (
     "SELECT lsn, kind, events, payload FROM {p}log"
     " WHERE kind IN (1, 11) AND lsn < {first} ORDER BY lsn"
@@ -64,6 +65,13 @@ def tables_for(address: str, scope: Scope) -> list[Table]:
     until = until if scope.until_offset is None else min(until, scope.until_offset)
     steps = range(first, until, RANGE_OFFSETS)
     return [Table(address, at, min(at + RANGE_OFFSETS, until)) for at in steps]
+
+
+def identity_of_tables(address: str) -> Identity:
+    """Which store it is; an empty one where no boot has told it. DatabaseUnavailable."""
+    for (record,) in _ask(address, _IDENTITY):
+        return decode_identity(bytes(record))
+    return Identity()
 
 
 def records_of_table(table: Table) -> Iterator[LogRecord]:

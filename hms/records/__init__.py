@@ -22,6 +22,7 @@ history has a number of its own. Hot records are packed structures, rare ones ms
     OFFERED, ARRIVED, OFFER_ENDED   how messages go from one node's queue to another's
     ENTRIES     what was created, altered and deleted at run time at any node of the cluster
     PEERS       which offers were made and taken, told at boot and again for the same reason
+    IDENTITY    which store it is and which boots wrote it, told at each boot
 """
 
 from hms.records.branches import (
@@ -55,6 +56,7 @@ from hms.records.definitions import (
     undefined,
 )
 from hms.records.groups import Group, decode_group, group
+from hms.records.identity import Identity, Writer, decode_identity, identity
 from hms.records.kept import (
     Kept,
     Memory,
@@ -111,6 +113,7 @@ __all__ = [
     "Entry",
     "Group",
     "Heuristic",
+    "Identity",
     "Kept",
     "Landing",
     "Memory",
@@ -128,6 +131,7 @@ __all__ = [
     "RecordType",
     "Sent",
     "Stay",
+    "Writer",
     "arrived",
     "bitmap",
     "bits",
@@ -140,6 +144,7 @@ __all__ = [
     "decode_entries",
     "decode_group",
     "decode_heuristic",
+    "decode_identity",
     "decode_memory",
     "decode_moved",
     "decode_node_event",
@@ -157,6 +162,7 @@ __all__ = [
     "forgotten",
     "group",
     "heuristic",
+    "identity",
     "memory",
     "moved",
     "node_event",

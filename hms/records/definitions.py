@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from hms.records.identity import Identity
 from hms.records.kinds import Record, RecordType
 
 _NUMBER = struct.Struct("<Q")
@@ -58,6 +59,7 @@ class Dictionary(msgspec.Struct, frozen=True, array_like=True):
     next_number: int = 0
     next_seq: int = 0
     now_ms: int = 0
+    identity: Identity = Identity()
 
 
 class NodeEvent(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ class RecordType(enum.IntEnum):
     OFFER_ENDED = 38
     PEERS = 39
     ENTRIES = 40
+    IDENTITY = 41
 
 
 class Cause(enum.IntEnum):

@@ -94,6 +94,10 @@ class Store(Protocol):
         """The segment whose live messages should be appended again, when the log has grown far
         beyond what is live in it."""
 
+    def seal(self) -> int | None:
+        """Let the next record begin a new segment; its sequence number. None while there is no room
+        for one; a store without segments has nothing to do."""
+
     def spent(self, size: int) -> None:
         """So many bytes were appended for the sake of cleaning."""
 

@@ -1,12 +1,19 @@
 """What the acceptance tests of the cluster share: a load over several nodes and its books."""
 
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from typing import NamedTuple
 
 import hms
+
+SIZE = os.environ.get("HMS_PARTITION", "")
+assert SIZE in ("", "full"), f"HMS_PARTITION={SIZE}: there is an ordinary size and full"
+IS_FULL = SIZE == "full"
+"""Whether the tests of the cluster under faults run as long as docs/concepts/clustering.md says."""
 
 CONFIG = {"hms": {"queue": {"orders": {"GLOBAL": "Y", "GQTHR": 20, "GQMAXREQ": 50}}}}
 CONNECT = {"reconnect_interval_s": 0.1, "connect_timeout_s": 60, "request_timeout_s": 90}
@@ -19,7 +26,7 @@ def await_up(cluster, count=None):
     wanted = len(cluster.nodes) - 1 if count is None else count
     until = time.monotonic() + WAIT_S
     for one in cluster.nodes:
-        with hms.connect(one.address) as conn:
+        with hms.connect(one.address, **CONNECT) as conn:
             while _up(conn) < wanted:
                 assert time.monotonic() < until, "the nodes do not find one another"
                 threading.Event().wait(0.05)
@@ -29,15 +36,39 @@ def _up(conn):
     return sum(member["is_up"] for member in conn.administer("cluster.status")["members"])
 
 
-class Load:
-    """Producers and consumers at nodes, over reconnects; what was confirmed, what was taken."""
+class Verdict(NamedTuple):
+    """What became of a load; the last four have to be 0."""
 
-    def __init__(self):
+    sent: int
+    received: int
+    doubtful: int
+    lost: int
+    unexpected: int
+    doubled: int
+    split: int
+    """Bodies that two consumers had at one time."""
+
+    @property
+    def faults(self):
+        """The last four."""
+        return self[-4:]
+
+
+class Load:
+    """Producers and consumers at nodes, over reconnects; what was confirmed, what was taken.
+
+    rate_per_s: sends one by one so often, 0 for tens as fast as they go; ttl_s: how long they live;
+    every poison-th message is never acknowledged, 0 for none.
+    """
+
+    def __init__(self, rate_per_s=0, ttl_s=0, poison=0):
+        self.rate_per_s, self.ttl_s, self.poison = rate_per_s, ttl_s, poison
         self.confirmed = []
         self.taken = Counter()
         self.doubtful = set()
         """Received, but nobody knows whether the acknowledgement arrived."""
         self.faults = []
+        self._seen, self._split, self._lock = set(), set(), threading.Lock()
         self._producing, self._consuming = threading.Event(), threading.Event()
         self._threads = []
 
@@ -45,10 +76,15 @@ class Load:
         """Confirmed sends, one after the other."""
         self._start(self._produce, address, name)
 
-    def consume(self, address, style="client"):
-        """Receive and acknowledge: one by one, in transactions, or by a listener."""
-        styles = {"client": self._consume, "transacted": self._transact, "listener": self._listen}
-        self._start(styles[style], address)
+    def consume(self, address, style="client", queue=QUEUE):
+        """Receive and acknowledge: one by one, one at a time, in transactions, or by a listener."""
+        styles = {
+            "client": self._consume,
+            "polling": self._poll,
+            "transacted": self._transact,
+            "listener": self._listen,
+        }
+        self._start(styles[style], address, queue)
 
     def _start(self, work, *arguments):
         def run():
@@ -63,56 +99,88 @@ class Load:
         thread.start()
 
     def _produce(self, address, name):
+        size = 1 if self.rate_per_s else 10
+        pause_s = 1 / self.rate_per_s if self.rate_per_s else 0.02
         with hms.connect(address, **CONNECT) as conn, conn.session() as session:
-            producer = session.producer(QUEUE)
+            producer = session.producer(QUEUE, ttl_s=self.ttl_s)
             number = 0
             while not self._producing.is_set():
-                bodies = [f"{name}-{number + i}".encode() for i in range(10)]
+                due_s = time.monotonic() + pause_s
+                bodies = [f"{name}-{number + i}".encode() for i in range(size)]
                 producer.send_many([hms.Message(body) for body in bodies])
                 self.confirmed += bodies
-                number += 10
-                self._producing.wait(0.02)
+                number += size
+                self._producing.wait(due_s - time.monotonic() if self.rate_per_s else pause_s)
 
-    def _consume(self, address):
+    def _consume(self, address, queue, prefetch=20):
         with (
             hms.connect(address, **CONNECT) as conn,
             conn.session(ack=hms.AckMode.CLIENT) as session,
         ):
-            consumer = session.consumer(QUEUE, prefetch=20)
+            consumer = session.consumer(queue, prefetch=prefetch)
             while not self._consuming.is_set():
                 message = consumer.receive(timeout_s=0.2)
                 if message is not None:
-                    self._take(message)
+                    self._settle(message, message.ack, session.recover)
 
-    def _transact(self, address):
+    def _poll(self, address, queue):
+        self._consume(address, queue, prefetch=1)
+
+    def _transact(self, address, queue):
         with hms.connect(address, **CONNECT) as conn, conn.session(transacted=True) as session:
-            consumer = session.consumer(QUEUE, prefetch=20)
+            consumer = session.consumer(queue, prefetch=20)
             while not self._consuming.is_set():
                 message = consumer.receive(timeout_s=0.2)
                 if message is not None:
-                    self._commit(session, message)
+                    self._settle(message, session.commit, session.rollback)
 
-    def _commit(self, session, message):
-        try:
-            session.commit()
-            self.taken[message.body] += 1
-        except hms.HmsError:
-            self.doubtful.add(message.body)
-
-    def _listen(self, address):
+    def _listen(self, address, queue):
         def take(message):
-            self.taken[message.body] += 1
+            self._see(message.body)
+            if self._is_poison(message.body):
+                self._seen.discard(message.body)
+                raise ValueError(message.body)
+            self._took(message.body)
 
         with hms.connect(address, **CONNECT) as conn, conn.session() as session:
-            session.consumer(QUEUE, prefetch=20).listen(take)
+            session.consumer(queue, prefetch=20).listen(take)
             self._consuming.wait()
 
-    def _take(self, message):
+    def _settle(self, message, acknowledge, give_back):
+        body = message.body
+        self._see(body)
         try:
-            message.ack()
-            self.taken[message.body] += 1
+            if self._is_poison(body):
+                self._seen.discard(body)
+                give_back()
+            else:
+                acknowledge()
+                self._took(body)
         except hms.HmsError:
-            self.doubtful.add(message.body)
+            self._seen.discard(body)
+            self.doubtful.add(body)
+
+    def _is_poison(self, body):
+        return bool(self.poison) and int(body.rpartition(b"-")[2]) % self.poison == 0
+
+    def _see(self, body):
+        with self._lock:
+            if body in self._seen:
+                self._split.add(body)
+            self._seen.add(body)
+
+    def _took(self, body):
+        with self._lock:
+            self._seen.discard(body)
+            self.taken[body] += 1
+
+    def await_flow(self, more):
+        """Until so many more were taken."""
+        before, until = self.taken.total(), time.monotonic() + WAIT_S
+        while self.taken.total() < before + more:
+            assert time.monotonic() < until, "nothing flows"
+            assert not self.faults, self.faults
+            threading.Event().wait(0.05)
 
     def finish(self, cluster):
         """No more sends; then until nothing is left anywhere."""
@@ -126,6 +194,21 @@ class Load:
             thread.join(WAIT_S)
             assert not thread.is_alive(), "a client does not end"
         assert not self.faults, self.faults
+
+    def verdict(self, dead=()):
+        """After finish(); dead: bodies found in dead letter queues. While no client loses its node,
+        nothing is in doubt, and nobody sees what another one has not given back."""
+        found = self.taken + Counter(dead)
+        sent = set(self.confirmed)
+        return Verdict(
+            len(self.confirmed),
+            found.total(),
+            len(self.doubtful),
+            len(sent - found.keys() - self.doubtful),
+            len((found.keys() | self.doubtful) - sent),
+            sum(count > 1 and body not in self.doubtful for body, count in found.items()),
+            len(self._split - self.doubtful),
+        )
 
 
 def hms_command(*words):

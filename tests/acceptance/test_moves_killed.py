@@ -8,14 +8,14 @@ import threading
 import time
 
 import pytest
-from global_queue_rig import CONNECT, QUEUE, WAIT_S, await_up
+from global_queue_rig import CONNECT, IS_FULL, QUEUE, WAIT_S, await_up
 
 import hms
 from field_buffer.catalogue import BootFailed
 from hms.testing.nodes import TestNode
 
-SYNCS = range(1, 1 + int(os.environ.get("HMS_MOVE_SYNCS", "3")))
-MESSAGES = 60
+SYNCS = range(1, 1 + int(os.environ.get("HMS_MOVE_SYNCS", "30" if IS_FULL else "3")))
+MESSAGES = 300 if IS_FULL else 60
 BOOT_SYNCS = [3]
 CONFIG = {
     "hms": {"queue": {"orders": {"GLOBAL": "Y", "GQTHR": 5, "GQMAXREQ": 5, "GQFULL": 0}}},
@@ -45,7 +45,7 @@ def killed_at(sync):
 def pair(tmp_path):
     """A giver and a taker that run already, as they are without faults."""
     if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
+        pytest.skip("strace is not installed; scripts/test installs it")
     giver = TestNode(tmp_path, tmp_path / "store", CONFIG, (), (), (), 2)
     try:
         for one in giver.nodes:

@@ -17,4 +17,4 @@ def test_a_replay_that_is_killed_loses_nothing_and_sends_nothing_twice():
     outcome = under_kills(MESSAGES, KILLS, seed)
 
     assert outcome.faults == [], f"seed {seed}"
-    assert outcome.kills >= 1, f"seed {seed}"
+    assert outcome.kills == KILLS, f"seed {seed}"

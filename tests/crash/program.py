@@ -101,6 +101,11 @@ class Run:
         self._sent += 1
         self._append(SENT, count, body)
 
+    def seal(self) -> None:
+        """What comes next begins a new segment, when one is prepared."""
+        first = self.journal.seal()
+        assert first in (None, self.journal.last_lsn + 1)
+
     def take(self, count: int) -> None:
         """Acknowledge the last messages but one that wait, so that old ones stay; now and then all
         but some."""

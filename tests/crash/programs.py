@@ -46,6 +46,21 @@ def larger_segments(disk: RecordingDisk) -> None:
         live(disk, batches(*sizes), Setting(LARGE, PLAIN.limits))
 
 
+def sealed_by_hand(disk: RecordingDisk) -> None:
+    """An operator has a segment sealed: behind little, twice in a row, and without a spare."""
+
+    def work(run: Run) -> None:
+        for sizes in ((100,), (40, 900), (60,)):
+            run.seal()
+            run.batch(*sizes)
+            run.seal()
+            run.seal()
+            run.journal.maintain()
+
+    for _ in range(3):
+        live(disk, work)
+
+
 def killed_in_between(disk: RecordingDisk) -> None:
     """The process dies at a call, the cache stays, the next boot goes on from what it sees."""
     for call in ("fdatasync", "pwritev", "rename", "fsync_dir"):
@@ -125,6 +140,7 @@ PROGRAMS: tuple[Callable[[RecordingDisk], None], ...] = (
     several_boots,
     batches_over_segments,
     larger_segments,
+    sealed_by_hand,
     killed_in_between,
     killed_while_booting,
     full_disk,

@@ -9,7 +9,7 @@ from hms.history.scan import plan, read_part
 from hms.history.scope import parse_scope
 
 COUNT = 300
-QUEUES = ("again", "other", "twice", "ended", "anew", "loop", "mine")
+QUEUES = ("again", "other", "twice", "ended", "anew", "loop", "mine", "files", "re.files")
 FLIGHTS = ("flights.a", "flights.b")
 
 

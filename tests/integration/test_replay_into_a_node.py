@@ -149,6 +149,23 @@ def test_a_preview_counts_what_a_run_would_send_and_sends_nothing(spark, rig):
     ]
 
 
+def test_file_messages_are_left_out_and_the_others_of_their_queue_are_sent(spark, rig, tmp_path):
+    """Their content is gone with the last message that named it; the run must go on, and say so."""
+    (tmp_path / "f.bin").write_bytes(bytes(1000))
+    with hms.connect(rig.node.address) as connection, connection.session() as own:
+        for message in (b"1", hms.Message.file(tmp_path / "f.bin"), b"2"):
+            own.producer(hms.Queue("files")).send(message)
+    given = {"destination": "queue:files", "into": "re.{destination}"}
+    (row,) = preview(spark, rig.node.store, **given)
+    report = again(spark, rig, **given)
+    (entry,) = [one for one in known_runs(rig.node.address) if one.run == report.run]
+
+    assert (row.messages, row.files) == (2, 1)
+    assert (report.sent, report.files) == (2, 1)
+    assert (entry.sent, entry.files, entry.is_done) == (2, 1, True)
+    assert [m.content[1] for m in rig.sent_to("re.files")] == [b"1", b"2"]
+
+
 def test_a_destination_that_is_not_there_is_told_and_no_run_is_begun(spark, rig):
     """The node refuses, and the error is one that applications catch."""
     with pytest.raises(DestinationNotFound):

@@ -7,6 +7,8 @@ import pytest
 from click.testing import CliRunner
 from history_rig import batch, begin, fill, reopened, write
 
+import hms
+import hms.testing
 from field_buffer.catalogue import (
     ArchiveBusy,
     ArchiveError,
@@ -16,6 +18,7 @@ from field_buffer.catalogue import (
 )
 from hms.history import archive, archived_until, compaction, count_events, end_offset, read
 from hms.history import archive_write as writing
+from hms.history.archive_all import archive_all
 from hms.history.archive_command import archive_command
 from hms.history.archive_mark import archive_lines
 from hms.history.archive_place import LocalPlace
@@ -243,3 +246,38 @@ def test_bad_input_is_refused_before_anything_is_written(spark, store, tmp_path)
     with pytest.raises(StoreCorrupt):
         run(spark, store)
     assert load_manifest(place(store)) is None
+
+
+def test_all_of_a_log_is_archived_beside_a_node_and_when_it_has_stopped(spark, tmp_path):
+    """What happened a minute ago is often what is wanted; and a store that is put away has an end.
+    Each event once, whoever finished the segment."""
+    where = str(tmp_path / "archive")
+    with hms.testing.node(config={"hms": {"queue": {"q": {}}}}) as node:
+        send(node, 10)
+        running = archive_all(spark, node.store, where, address=lambda: node.address)
+        assert sent_in(spark, where) == 10
+        send(node, 5)
+        node.kill()
+        stopped = archive_all(spark, node.store, where, address=lambda: pytest.fail("asked"))
+        again = archive_all(spark, node.store, where, address=lambda: pytest.fail("asked"))
+        assert sent_in(spark, where) == 15
+        assert read(spark, node.store).count() == running.rows + stopped.rows
+        node.boot(warm=True)
+        send(node, 1)
+        third = archive_all(spark, node.store, where, address=lambda: node.address)
+        rows = read(spark, node.store, archive="none").select("offset").collect()
+
+    assert (again.rows, again.until_offset) == (0, stopped.until_offset)
+    assert sent_in(spark, where) == 16
+    archived = [row.offset for row in read(spark, where).select("offset").collect()]
+    assert sorted(archived) == sorted(r.offset for r in rows if r.offset < third.until_offset)
+
+
+def send(node, count):
+    with hms.connect(node.address) as connection, connection.session() as own:
+        own.producer(hms.Queue("q")).send_many([b"x"] * count)
+
+
+def sent_in(spark, where):
+    """How many messages an archive has."""
+    return read(spark, where, event="sent").count()

@@ -61,14 +61,15 @@ class Inbound:
         arrivals = [self._arrival(part) for part in parts]
         others = [one._replace(color="") for one in arrivals[1:]]  # a list's first one is selected
         receipts = [self.unit.books.received(one) for one in (arrivals[0], *others)]
-        for receipt in receipts:
+        for receipt, arrival in zip(receipts, arrivals, strict=True):
             if receipt.sending.due_ms > self.unit.world.now_ms:
                 self.unit.books.faults.append(f"early: {receipt.sending.key} at {self.place}")
-            self._note(row, receipt)
+            self._note(row, receipt, arrival.count)
         return next((one for one in receipts if one.sending.is_poison), receipts[0])
 
-    def _note(self, row: DeliveredRow, receipt: Receipt) -> None:
-        """What the session's mode means for the books; a list is settled by its first message."""
+    def _note(self, row: DeliveredRow, receipt: Receipt, count: int) -> None:
+        """What the session's mode means for the books; a list is settled by its first message, but
+        each of its messages counts its own deliveries."""
         state, books = self.unit.state, self.unit.books
         if state.is_transacted:
             books.acknowledging(receipt, self.unit.transaction)
@@ -76,7 +77,7 @@ class Inbound:
             self.seen.setdefault(row.message_id, []).append(receipt)
         else:
             books.acknowledging(receipt)
-            taken = Taken(self.unit.client.name, row.message_id, row.delivery_count)
+            taken = Taken(self.unit.client.name, row.message_id, count)
             receipt.unanswered.append(taken)
             self._said.append((self.inbox.stamp.incarnation, receipt))
 

@@ -30,6 +30,7 @@ _BACK = (RecordType.FAILED, RecordType.RELEASED)
 _NOT_EVENTS = (
     RecordType.RESERVED,
     RecordType.NODE,
+    RecordType.IDENTITY,
     RecordType.MOVED,
     RecordType.MEMORY,
     RecordType.PREPARED,

@@ -25,6 +25,9 @@ from tpmon.monitor import Monitor
 from tpmon.protocol.frames import Kind, decode_envelope
 from tpmon.wire import Frame
 
+SEAL_SHARE = 0.003
+"""Of the turns, so many are an operator's who has the log begin a new segment."""
+
 
 class Log(NamedTuple):
     """How a simulated node keeps its log."""
@@ -59,6 +62,7 @@ class Node:
         self._next_peer = 1
         self._slowness = rng.choice((0.0, 0.0, 0.5, 0.95))
         """How rarely the storage workers get to work: a slow disk."""
+        self._sealing = random.Random(repr(rng.getstate()))  # drawn beside it: seeds stay as told
         self.journal = Journal.open(
             STORE, segment_bytes=log.segment_bytes, node_uid=NODE_UID, disk=disk, limits=log.limits
         )
@@ -77,7 +81,10 @@ class Node:
             recovery.apply(kind, payload, position)
         recovery.finish()
         fx = Effects()
-        self.engine.boot(clock_ms(), None, "sim", fx)
+        known, first = self.engine.state.identity, self.journal.last_lsn + 1
+        assert first == 1 or known.writer_before(first).boot, "nobody knows who wrote the log"
+        own = first, b"%016x" % first
+        self.engine.boot(clock_ms(), None, "sim", fx, own)
         self.journal.start(self._dictionary)
         append_records(self.journal, fx.records)
         self.journal.commit()
@@ -110,6 +117,8 @@ class Node:
 
     def take_turn(self) -> bool:
         """Something that a thread of the node would do now; False when there is nothing."""
+        if self.failure is None and self._sealing.random() < SEAL_SHARE:
+            self._guard(lambda: self.broker._change(self._seal))
         choices = []
         if self.is_storage_due and self._rng.random() >= self._slowness:
             choices.append(self.work_storage)
@@ -121,6 +130,11 @@ class Node:
             return False
         self._rng.choice(choices)()
         return True
+
+    def _seal(self, fx: Effects, _now_ms: int) -> None:
+        """An operator has the log begin a new segment."""
+        if self.journal.seal() is not None:
+            self.engine.tell_identity(fx)
 
     @property
     def is_storage_due(self) -> bool:

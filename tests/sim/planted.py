@@ -33,8 +33,8 @@ def confirmation_before_sync(patch: pytest.MonkeyPatch) -> None:
     """(a)"""
     change = Broker._change
 
-    def hasty(self: Broker, what: Any) -> None:
-        change(self, what)
+    def hasty(self: Broker, what: Any, **how: Any) -> None:
+        change(self, what, **how)
         self.releases.release(self._store.last_lsn)
 
     patch.setattr(Broker, "_change", hasty)

@@ -1,5 +1,7 @@
 """A broker over a real journal with small segments; storage work is done when step() is called."""
 
+import os
+
 from field_buffer.packing import ROW, pack_messages
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
@@ -17,8 +19,8 @@ ROUNDS_MAX = 2000
 class JournalNode:
     """One life of a node; a second one on the same path comes after close() or abandon()."""
 
-    def __init__(self, path, settings=SETTINGS, segment_bytes=1 << 16, **options):
-        self.now_ms = 1_000_000
+    def __init__(self, path, settings=SETTINGS, segment_bytes=1 << 16, is_warm=None, **options):
+        self.now_ms, self.is_warm = 1_000_000, is_warm
         self.jobs = []
         self.outlet = Outlet()
         self.store = Journal.open(path, segment_bytes=segment_bytes, node_uid=1, **options)
@@ -37,7 +39,8 @@ class JournalNode:
             self.records_read += 1
         recovery.finish()
         fx = Effects()
-        self.engine.boot(self.now_ms, None, "test", fx)
+        own = self.store.last_lsn + 1, os.urandom(16)
+        self.engine.boot(self.now_ms, self.is_warm, "test", fx, own)
         self.store.start(lambda: tuple(self.engine.dictionary())[:3])
         append_records(self.store, fx.records)
         self.store.commit()

@@ -33,7 +33,8 @@ class StoreNode:
         self.recovered = snapshot(self.engine)
         self.store.start(self._dictionary)
         self.commits_each = True
-        self.run(lambda fx: self.engine.boot(now_ms, is_warm, "test", fx))
+        own = self.store.last_lsn, b"%016x" % self.store.last_lsn
+        self.run(lambda fx: self.engine.boot(now_ms, is_warm, "test", fx, own))
 
     def unreadable(self):
         """Ids of messages whose bytes the store does not give back as they are."""
@@ -87,6 +88,7 @@ def snapshot(engine):
             (p.client_uid, p.handle, tuple(map(tuple, p.recent)), p.forgotten)
             for p in memories.producers_taken(memories.keys())
         ),
+        "identity": (state.identity.store, tuple(map(tuple, state.identity.boots))),
         "commits": sorted(map(tuple, memories.commits_taken(memories.keys()))),
         **branches_of(state),
     }

@@ -13,13 +13,13 @@ from tpmon.protocol.structures import OpenConsumer
 
 
 def make_inbox(
-    link: Link, state: SessionState, credit: int = 10, *, ordered: bool = False
+    link: Link, state: SessionState, credit: int = 10, *, ordered: bool = False, number: int = 5
 ) -> Inbox:
-    """Consumer 5 of the session."""
-    opening = OpenConsumer(5, state.number, "queue", "q", credit)
+    """A consumer of the session, 5 if not said otherwise."""
+    opening = OpenConsumer(number, state.number, "queue", "q", credit)
     inbox = Inbox(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
-    link.receivers[5] = inbox
-    state.inboxes[5] = inbox
+    link.receivers[number] = inbox
+    state.inboxes[number] = inbox
     return inbox
 
 
@@ -30,10 +30,12 @@ def make_state(link: Link, ack: hms.AckMode = hms.AckMode.AUTO, **kind: bool) ->
     )
 
 
-def deliver(link: Link, *message_ids: int, epoch: int = 0, expires_at_ms: int = 0) -> None:
-    """The node delivers messages to consumer 5."""
+def deliver(
+    link: Link, *message_ids: int, epoch: int = 0, expires_at_ms: int = 0, consumer: int = 5
+) -> None:
+    """The node delivers messages to a consumer."""
     rows = [DELIVERED_ROW.pack(one, 1, expires_at_ms, 1, 0, 0, 4, 0, 1) for one in message_ids]
-    head = DELIVER_HEAD.pack(5, epoch, len(rows), 0)
+    head = DELIVER_HEAD.pack(consumer, epoch, len(rows), 0)
     link.receive(frames.frame(Kind.DELIVER, head + b"".join(rows)), 1.0)
 
 
@@ -53,3 +55,9 @@ def settlements(link: Link) -> list:
     """What was said of messages, and the credit that was given."""
     items = [item for one in sent(link, Kind.SETTLE) for item in frames.decode_settle(one)]
     return [(item.action, item.credit or list(item.ranges)) for item in items]
+
+
+def credits_given(link: Link) -> list[tuple[int, int]]:
+    """Consumer and credit of each item that was said."""
+    items = [item for one in sent(link, Kind.SETTLE) for item in frames.decode_settle(one)]
+    return [(item.consumer, item.credit) for item in items]

@@ -2,7 +2,7 @@
 
 import pytest
 from client_link import LOST, new_link, sent, up
-from client_session import consume, deliver, make_inbox, make_state, settlements
+from client_session import consume, credits_given, deliver, make_inbox, make_state, settlements
 
 import hms
 from hms.client.settling import ACKNOWLEDGEMENTS_MAX, LAZY_TICK_S
@@ -58,6 +58,35 @@ def test_credit_is_given_when_half_of_it_is_used(link):
         (Action.ACKNOWLEDGE, [(2, 2)]),
         (Action.CREDIT, 2),
     ]
+
+
+def test_credit_that_is_due_soon_goes_along_with_that_of_another_consumer(link):
+    """So the node can say the same messages to both in one frame."""
+    state = make_state(link)
+    first, second, third = (make_inbox(link, state, credit=16, number=n) for n in (5, 6, 7))
+    for number, taken in (5, 8), (6, 6), (7, 5):
+        deliver(link, *range(1, 17), consumer=number)
+        for _ in range(taken):
+            consume(state, {5: first, 6: second, 7: third}[number])
+
+    state.want_more(first)
+
+    items = [(consumer, credit) for consumer, credit in credits_given(link) if credit]
+    assert items == [(5, 8), (6, 6)]
+
+
+def test_little_credit_is_given_only_to_who_comes_for_more(link):
+    """What stays at the node can go to others meanwhile."""
+    state = make_state(link)
+    first, second = (make_inbox(link, state, credit=4, number=n) for n in (5, 6))
+    for number, inbox in (5, first), (6, second):
+        deliver(link, 1, 2, 3, 4, consumer=number)
+        consume(state, inbox)
+        consume(state, inbox)
+
+    state.want_more(first)
+
+    assert [(consumer, credit) for consumer, credit in credits_given(link) if credit] == [(5, 2)]
 
 
 def test_an_expired_message_is_released_and_its_credit_given_back(link):

@@ -13,7 +13,8 @@ from hms.history.archive_mark import Mark, write_mark
 from hms.history.events import Event
 from hms.history.scope import Scope
 from hms.history.segments import records_of, sealed
-from hms.store.journal.ring import ARCHIVE_MARK, LogLimits
+from hms.store.journal.marked import ARCHIVE_MARK
+from hms.store.journal.ring import LogLimits
 from tests.support.journal_node import JournalNode
 
 SEGMENT = 1 << 16

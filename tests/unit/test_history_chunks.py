@@ -80,6 +80,18 @@ def test_what_an_earlier_replay_brought_is_left_out_and_counted():
     assert (chunk["rows"], chunk["copies"]) == (3, 0)
 
 
+@pytest.mark.parametrize("kind", ["file", "file+compressed"])
+def test_messages_whose_content_is_in_a_file_are_left_out_and_counted(kind):
+    """The node drops a file with its last message, so a replay would end at the first of them."""
+    rows = [row(1), row(2, Head(node={"$File": "f"}), body_kind=kind), row(3, body_kind=kind)]
+    (chunk,) = chunked(rows)
+
+    assert (chunk["first"], chunk["last"], chunk["rows"], chunk["files"]) == (1, 3, 1, 2)
+    assert len(messages([chunk])) == 1
+    (one, two) = chunked(rows, rows_max=2)
+    assert [(c["last"], c["rows"], c["files"]) for c in (one, two)] == [(2, 1, 1), (3, 0, 1)]
+
+
 @pytest.mark.parametrize(
     "head", [b"\xc1 nobody can read this", encode_head(Head({"a": "x" * (HEAD_BYTES_MAX - 20)}))]
 )

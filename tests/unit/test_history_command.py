@@ -106,6 +106,10 @@ def test_replay_passes_on_what_was_asked(monkeypatch):
         ({"sent": 0}, "Nothing in the history fits; nothing was sent."),
         ({"before": 7}, "7 more were sent by earlier attempts of this run."),
         ({"copies": 3}, "3 were left out: a replay had brought them (--copies takes them too)."),
+        (
+            {"files": 2},
+            "2 were left out: their content was in files, which the history does not have.",
+        ),
         ({"unmarked": 1}, "1 could not be marked with their origin, and went as is."),
     ],
 )
@@ -137,6 +141,18 @@ def test_a_dry_run_counts_and_needs_no_node(monkeypatch):
         "1,200 messages would be sent.",
     ]
     assert json.loads(run(*asked, "--json").output) == [asdict(rows[0])]
+
+
+def test_a_dry_run_says_what_cannot_be_sent(monkeypatch):
+    """Who replays a queue of file messages must not learn it afterwards."""
+    rows = [Census("queue:orders", "queue:o", 7, 0, 5, 9, files=2)]
+    monkeypatch.setattr(replay_command, "preview", lambda *_, **__: rows)
+    asked = ("replay", "--path", "p", "--destination", "orders", "--into", "o", "--dry-run")
+
+    assert run(*asked).output.splitlines()[-1] == (
+        "7 messages would be sent. 2 would be left out: their content was in files, which the "
+        "history does not have."
+    )
 
 
 def test_a_failed_replay_tells_how_far_it_came(monkeypatch):

@@ -11,6 +11,7 @@ from field_buffer.catalogue import (
     ScheduleExists,
     ScheduleLimit,
     ScheduleNotFound,
+    StoreFull,
 )
 from field_buffer.packing import ROW, Head, encode_head
 from hms.engine.effects import Effects
@@ -32,13 +33,25 @@ class _Rig(EngineRig):
     def __init__(self, **limits):
         super().__init__(**{"calendar": CronCalendar()} | limits)
 
-    def schedule(self, plan, *, body=b"tick", properties=None, may_replace=False):
+    def schedule(
+        self,
+        plan,
+        *,
+        body=b"tick",
+        properties=None,
+        may_replace=False,
+        request=(0, 0),
+        refused=None,
+    ):
         head = encode_head(Head(properties or {}))
         pack = memoryview(ROW.pack(len(head), len(body), 0, 0, 4, 0, 0, 0) + head + body)
         producer = 2 if plan.kind == "topic" else 1
         return self.run(
             lambda fx: self.engine.schedule(
-                1, 5, producer, plan, pack, self.now_ms, fx, may_replace=may_replace
+                *(1, 5, producer, plan, pack, self.now_ms, fx),
+                may_replace=may_replace,
+                request=request,
+                refused=refused,
             )
         )
 
@@ -269,6 +282,26 @@ def test_nothing_is_sent_while_the_disk_is_full():
     assert rig.engine.due_ms() == 3000
     rig.at(3000)
     assert _numbers(rig.waiting()) == [1, 2]
+
+
+def test_a_schedule_that_the_log_has_is_not_refused_when_it_is_asked_for_again():
+    """Its client lost the answer, and then the disk became full: told that it was refused, he would
+    make another one. One that ends by itself is known by its number, even when it has ended."""
+    rig = _Rig()
+    plan, other = _plan(count_max=1), _plan("other")
+    rig.schedule(plan, request=(7, 1))
+    rig.schedule(other)
+    rig.at(2000)
+    before = len(rig.log)
+
+    assert rig.schedule(plan, request=(7, 1), refused="the disk is full").must_wait
+    assert rig.schedule(other, refused="the disk is full").must_wait
+    assert len(rig.log) == before
+    with pytest.raises(StoreFull):
+        rig.schedule(_plan("new"), request=(7, 2), refused="the disk is full")
+    with pytest.raises(StoreFull):
+        rig.schedule(_plan("other", every_ms=500), may_replace=True, refused="the disk is full")
+    assert list(rig.shown()) == ["other"]
 
 
 def test_too_many_or_too_large_schedules_are_refused():

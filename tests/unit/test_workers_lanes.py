@@ -163,3 +163,16 @@ def test_a_pool_that_could_never_work_is_refused(wrong, recorder):
     options = {"workers": 1, "handle": recorder.handle, "on_fault": pytest.fail, **wrong}
     with pytest.raises(ValueError, match="at least"):
         LanePool(**options)
+
+
+def test_a_pool_is_quiet_while_nothing_waits_for_a_worker(pools, gate):
+    """Then a worker that has something in hand may take its time."""
+    pool = pools(1, gate.handle)
+    assert pool.is_quiet
+    pool.put_many("a", [1])
+    assert gate.is_reached.wait(WAIT_S)
+    assert pool.is_quiet
+
+    pool.put_many("a", [2])
+    assert not pool.is_quiet
+    gate.is_open.set()

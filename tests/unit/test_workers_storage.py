@@ -227,3 +227,88 @@ def test_closing_without_drain_drops_the_jobs_that_wait(pools, log):
     assert not pool.close(drain=False, timeout_s=0)
     may_end.set()
     assert pool.close(drain=False, timeout_s=WAIT_S)
+
+
+class WholeLog(Log):
+    """One whose lead() takes all that waits, as a journal's commit does."""
+
+    def lead(self):
+        found = False
+        while super().lead():
+            found = True
+        return found
+
+
+def test_who_puts_work_into_an_idle_log_leads_for_one_turn_and_wakes_nobody(pools):
+    """A lone sender's message is written by the thread that has it in hand."""
+    log, leaders = WholeLog(), []
+
+    def lead():
+        leaders.append(threading.current_thread())
+        return log.lead()
+
+    pool = pools(2, lead)
+    log.waiting.put(1)
+    pool.lead_here()
+
+    assert log.written.get_nowait() == 1
+    assert leaders == [threading.current_thread()]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_no_work_is_missed_while_callers_and_workers_lead_in_turn(workers):
+    """Whoever leads, what is put while he steps down is led by the next one."""
+    log, faults = WholeLog(), []
+    pool = StoragePool(workers, log.lead, on_fault=faults.append)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def produce(tell):
+        for number in range(2_000):
+            log.waiting.put(number)
+            tell()
+
+    producers = [
+        threading.Thread(target=produce, args=(tell,))
+        for tell in (pool.lead_here, pool.notify, pool.lead_here)
+    ]
+    try:
+        for thread in producers:
+            thread.start()
+        for thread in producers:
+            thread.join(WAIT_S)
+        for _ in range(6_000):
+            log.written.get(timeout=WAIT_S)
+    finally:
+        sys.setswitchinterval(before)
+    assert pool.close(drain=True, timeout_s=WAIT_S)
+    assert not faults
+
+
+def test_a_fault_of_a_caller_who_leads_is_the_last_one(pools):
+    """What a failed sync left on the disk is not known: nobody may try again (P7)."""
+    faults, led = [], []
+
+    def lead():
+        led.append(1)
+        raise OSError(5, "the disk is gone")
+
+    pool = pools(2, lead, on_fault=faults.append)
+    pool.lead_here()
+    pool.lead_here()
+    pool.notify()
+
+    assert pool.close(drain=True, timeout_s=WAIT_S)
+    assert len(faults) == len(led) == 1
+
+
+def test_a_pool_that_closes_is_led_by_its_own_workers(pools):
+    """They finish what waits when it drains, and nothing when it does not."""
+    log = WholeLog()
+    pool = pools(1, log.lead)
+    assert pool.close(drain=False, timeout_s=WAIT_S)
+    log.waiting.put(1)
+
+    pool.lead_here()
+
+    assert log.written.empty()

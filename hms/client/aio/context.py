@@ -123,9 +123,9 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         """End a durable subscription; SubscriptionNotFound."""
         await self.session.unsubscribe(topic, name)
 
-    async def ack(self) -> None:
-        """CLIENT: acknowledge all that was received so far."""
-        await self.session.ack()
+    async def ack(self, *, wait: bool = True) -> None:
+        """CLIENT: acknowledge all that was received so far; wait as in Session.ack()."""
+        await self.session.ack(wait=wait)
 
     async def recover(self) -> None:
         """Have all that was not acknowledged delivered again."""

@@ -80,10 +80,14 @@ class Cluster:
                 say(state, made, fx)
         peer, is_drained = self.peers[index], self.is_drained
         self._gossip.tell_all(self._balancing.queues, peer, fx, is_drained=is_drained)
-        self._say(index, Interest(wishes(state)), fx)
+        self._tell_lasting(index, fx)
+        self._relays.relay(peer, fx)
+
+    def _tell_lasting(self, index: int, fx: Effects) -> None:
+        """What a node has to know for as long as it is up, of subscribers and of destinations."""
+        self._say(index, Interest(wishes(self._state)), fx)
         for some in self.directory.all():
             self._say(index, News(some), fx)
-        self._relays.relay(peer, fx)
 
     def down(self, index: int, reason: str, now_ms: int, fx: Effects) -> None:
         """A node is gone; what is offered to it waits for it."""
@@ -173,7 +177,9 @@ class Cluster:
         if is_gossip:
             queues = self._balancing.queues
             self._gossip.measure(queues, self._state.now_ms)
-            self._gossip.tell(queues, self._up(), fx, is_drained=self.is_drained)
+            if self._gossip.tell(queues, self._up(), fx, is_drained=self.is_drained):
+                for peer in self._up():  # a word may have been lost while the links came back
+                    self._tell_lasting(peer.index, fx)
             self._say_again(fx)
             self.directory.retry(fx)
         self._relays.tell_wishes(self._up(), fx)

@@ -4,8 +4,8 @@ Theory of operation. For each destination that was ever created or altered at ru
 an *entry*: its attributes, or that it is deleted, with a version and the node that made it. A
 change here makes the next version. Of two entries the one of the higher version holds, of one
 version that of the higher index; so all nodes end alike, whatever was cut meanwhile, and a delete
-is not undone by who has not heard of it. Nodes tell one another all entries when they meet, and a
-change at once.
+is not undone by who has not heard of it. Nodes tell one another all entries when they meet
+and now and then, and a change at once.
 
 A delete that comes from another node loses no message: the destination stays until nobody uses it
 and nothing waits there, and is gone then. What cannot be done here is told in the status and tried

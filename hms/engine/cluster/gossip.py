@@ -58,8 +58,8 @@ class Gossiping:
 
     def tell(
         self, queues: Sequence[Queue], peers: Iterable[Peer], fx: Effects, *, is_drained: bool
-    ) -> None:
-        """Tell every node what changed, now and then everything."""
+    ) -> bool:
+        """Tell every node what changed, now and then everything; whether it was everything."""
         self._count += 1
         rows = {queue.name: self._row(queue, is_drained=is_drained) for queue in queues}
         is_whole = self._count % WHOLE_EVERY == 0
@@ -68,6 +68,7 @@ class Gossiping:
         self._told = rows
         for peer in peers:
             self._say(peer, said, fx, is_whole=is_whole, is_drained=is_drained)
+        return is_whole
 
     def tell_all(
         self, queues: Sequence[Queue], peer: Peer, fx: Effects, *, is_drained: bool

@@ -84,10 +84,17 @@ class HandOut:
             if entry is None:
                 return None
             message: StoredMessage = entry[-1]
-            if not 0 < message.expires_at_ms <= self._now_ms:
+            expired = self._expired_of(message)
+            if expired is None:
                 return message
-            self._line.remove(message)
-            self.expired.append(message)
+            self._line.remove(expired)
+            self.expired.append(expired)
+
+    def _expired_of(self, message: StoredMessage) -> StoredMessage | None:
+        """The message itself, or one of the list that it stands for: its receiver would give all
+        of that back, again and again."""
+        goes = [message] if self._tracks.gathering is None else self._tracks.goes_with(message)
+        return next((m for m in goes if 0 < m.expires_at_ms <= self._now_ms), None)
 
     def _take(self, consumer: "Consumer", message: StoredMessage) -> None:
         goes = self._line.take_with(message, consumer)

@@ -165,6 +165,11 @@ class Tracks:
         """How many groups are this consumer's."""
         return len(self._owned.get(consumer, ()))
 
+    def goes_with(self, message: StoredMessage) -> list[StoredMessage]:
+        """A message that stands, and what goes out with it."""
+        track = self._of.get(message.id)
+        return [message] if track is None else track.with_first()
+
     def take(self, message: StoredMessage, consumer: "Consumer") -> list[StoredMessage]:
         """The message that stands, and what goes out with it, go out to a consumer."""
         track = self._of[message.id]

@@ -1,7 +1,8 @@
 """Pending: records that hold until another one ends them, kept in a table as they are.
 
 Of a branch in doubt its vote, of a completed one its heuristic outcome, of a decision what it says;
-and the end of the last branches that were committed, so that who got no answer can ask again.
+and the end of the last branches that were committed, so that who got no answer can ask again. And
+which store it is.
 """
 
 from collections import OrderedDict
@@ -80,6 +81,10 @@ class PendingRows:
     def forgotten(self, payload: Payload, _position: int) -> None:
         """It is not needed any more."""
         self._drop(RecordType.DECIDED, bytes(payload))
+
+    def identity(self, payload: Payload, _position: int) -> None:
+        """Which store it is, and which boots wrote its log."""
+        self._keep(RecordType.IDENTITY, b"", payload)
 
     def _remember(self, xid: bytes, payload: Payload) -> None:
         self._keep(RecordType.ENDED, xid, payload)

@@ -203,6 +203,10 @@ class DatabaseStore:
         """None: a row that goes leaves its space to others."""
         return None
 
+    def seal(self) -> int | None:
+        """Tables have no segments: the number of the next record."""
+        return self.last_lsn + 1
+
     def spent(self, size: int) -> None:
         """Nothing was asked to be cleaned."""
 

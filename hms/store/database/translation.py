@@ -61,6 +61,7 @@ class Translation:
             RecordType.RESERVED: self._reserved,
             RecordType.DICTIONARY: self._dictionary,
             RecordType.NODE: self._node,
+            RecordType.IDENTITY: pending.identity,
             RecordType.MOVED: self._moved,
             RecordType.MEMORY: self._memory,
             RecordType.PREPARED: pending.prepared,

@@ -50,6 +50,12 @@ class Backlog:
                 self._begin_segment(record_bytes(length))
             return self._place(kind, count, parts, length)
 
+    def seal(self) -> int:
+        """The next record begins a new segment; its sequence number."""
+        with self._lock:
+            self._at = self._end
+            return self.last_lsn + 1
+
     def take(self) -> list[Entry]:
         """All that waits, in order."""
         with self._lock:

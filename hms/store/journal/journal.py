@@ -199,6 +199,18 @@ class Journal:
             return None
         return self._ring.next_to_clean(live_bytes)
 
+    def seal(self) -> int | None:
+        """Let the next record begin a new segment; its sequence number. None while no further one
+        is prepared: the rest of this one is for acknowledgements (P10)."""
+        if self._failure is not None:
+            raise self._failed()
+        assert self._backlog is not None, "start() comes first"
+        assert self._segment is not None, "start() comes first"
+        is_ahead = self._backlog.segment != self._segment.number
+        if is_ahead or not self._spare.is_ready or not self._ring.has_room_to_seal():
+            return None
+        return self._backlog.seal()
+
     def spent(self, size: int) -> None:
         """So many bytes were appended for the sake of cleaning."""
         self._ring.spent(size)

@@ -5,21 +5,18 @@ is appended again (by the engine, see next_to_clean); the next new segment's hea
 log begins later; then the file gets the history's name, or is removed.
 """
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.store.journal.disk import Disk
+from hms.store.journal.marked import archived_below
 from hms.store.journal.spare import Spare
 from hms.store.journal.walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
-    opened,
-    read_info,
     segment_file,
     segment_numbers,
 )
@@ -34,9 +31,6 @@ SPENT_PER_BYTE: Final = 4
 three bytes are moved to make room for one."""
 LIVE_SHARE_MAX: Final = 0.75
 """A full log with a larger live share is not worth cleaning: it is full."""
-ARCHIVE_MARK: Final = "archive.json"
-"""Written into the log's directory by the history's archive: what it has of the log."""
-_MARK_BYTES_MAX: Final = 1 << 20
 
 
 class LogLimits(NamedTuple):
@@ -138,6 +132,11 @@ class Ring:
         limit = self._limits.log_bytes_max
         return bool(limit) and self.log_bytes + self._segment_bytes > limit
 
+    def has_room_to_seal(self) -> bool:
+        """A segment may be left half empty: cleaning, which needs some, has enough without it."""
+        limit, wanted = self._limits.log_bytes_max, (SEGMENTS_MIN + 1) * self._segment_bytes
+        return not limit or self.log_bytes + wanted <= limit
+
     def refusal(self) -> str | None:
         """Why there is no room for more, when cleaning would not make any."""
         if not self.is_full():
@@ -196,37 +195,17 @@ class Ring:
         """
         files = list(self._history())
         total = sum(size for _, size, _ in files)
-        archived_below = self._archived_below() if files else 0
+        is_required = self._limits.is_archive_required and bool(files)
+        below = archived_below(self._disk, self._directory) if is_required else 0
         for number, size, age_s in files:
             is_old = 0 < self._limits.history_age_s < age_s
             if total <= self._limits.history_bytes_max and not is_old:
                 break
-            if self._limits.is_archive_required and number >= archived_below:
+            if is_required and number >= below:
                 break
             self._forget(number)
             self._disk.unlink(segment_file(self._directory, number, HISTORY_SUFFIX))
             total -= size
-
-    def _archived_below(self) -> int:
-        """The first segment that the archive does not have; a mark that cannot be read is none, nor
-        is one that a store left which was in this directory before."""
-        if not self._limits.is_archive_required:
-            return 0
-        try:
-            with opened(self._disk, self._directory / ARCHIVE_MARK) as fd:
-                mark = json.loads(self._disk.pread(fd, _MARK_BYTES_MAX, 0))
-            number, offset = int(mark["until_segment"]), int(mark["until_offset"])
-        except (OSError, ValueError, TypeError, KeyError):
-            return 0
-        return number if self._first_offset(number) == offset else 0
-
-    def _first_offset(self, number: int) -> int | None:
-        """With which offset a segment begins; None when there is none that can be read."""
-        for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
-            file = segment_file(self._directory, number, suffix)
-            with suppress(OSError, StoreCorrupt, StoreFormatUnknown):
-                return read_info(self._disk, file, number, is_last=False).first_lsn
-        return None
 
     def _history(self) -> Iterator[tuple[int, int, float]]:
         """Number, size and age of each segment of the history; any of them may go meanwhile."""

@@ -46,7 +46,7 @@ def salvage(source: PathName, target: PathName | None, disk: Disk = REAL_DISK) -
     """
     directory = Path(source)
     try:
-        with _held(disk, directory):
+        with held(disk, directory):
             if target is None:
                 return _salvaged(directory, None, Rebuild(disk, directory, None))
             return _into(disk, directory, Path(os.path.abspath(target)))  # noqa: PTH100
@@ -56,7 +56,7 @@ def salvage(source: PathName, target: PathName | None, disk: Disk = REAL_DISK) -
 
 
 @contextmanager
-def _held(disk: Disk, directory: Path) -> Iterator[None]:
+def held(disk: Disk, directory: Path) -> Iterator[None]:
     """Keep a node from booting meanwhile; the lock file is not written."""
     if LOCK_NAME not in disk.list_dir(directory):
         yield

@@ -1,0 +1,146 @@
+"""Where the time of one durable send goes: `python -m bench.stages`; W1, looked at from inside.
+
+The node and the client note the time where a message passes from one thread or system to the next.
+All times are of one clock. What is told is the median of each step over the messages whose steps
+came in the most frequent order; noting them costs a few microseconds itself.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import hms
+from bench.command import said
+from boot import node as node_module
+from hms.store.journal.disk import RealDisk
+from hms.store.journal.journal import Journal
+from hms.testing import node
+from tpmon.broker import Broker
+from tpmon.gateway import Gateway
+from tpmon.listeners import Listener
+from tpmon.transport import Transport
+from workers.lanes import LanePool
+
+__all__ = ["main", "measured", "steps_of"]
+
+_WARM_UP = 500
+_BEGIN, _END = "send() begins", "send() returns"
+Times = list[tuple[str, float]]
+
+NODE_STEPS: tuple[tuple[type, str, str, str], ...] = (
+    (Gateway, "_read", "the main thread is awake and reads", ""),
+    (LanePool, "put_many", "frame read, handed to a general worker", ""),
+    (Broker, "handle", "the worker has it", ""),
+    (Journal, "commit", "the engine is done; written to the log", ""),
+    (RealDisk, "fdatasync", "the system has it", "it is synced"),
+    (node_module.NodeProcess, "put", "checked; handed to the main thread", ""),
+    (Listener, "send", "the main thread is awake and sends", "sent"),
+)
+"""Class and method, what it means that it begins, and that it ends."""
+CLIENT_STEPS: tuple[tuple[type, str, str, str], ...] = (
+    (Transport, "send", "encoded; given to ZeroMQ", "given"),
+    (Transport, "receive", "the client's thread looks for frames", ""),
+)
+
+
+def _watch(steps: Sequence[tuple[type, str, str, str]], times: Times) -> None:
+    for owner, name, begins, ends in steps:
+        setattr(owner, name, _noted(getattr(owner, name), begins, ends, times))
+
+
+def _noted(call: Callable[..., Any], begins: str, ends: str, times: Times) -> Callable[..., Any]:
+    def noted(*given: Any, **named: Any) -> Any:
+        times.append((begins, perf_counter()))
+        try:
+            return call(*given, **named)
+        finally:
+            if ends:
+                times.append((ends, perf_counter()))
+
+    return noted
+
+
+def _serve(out: Path, command: Sequence[str]) -> int:
+    """The node: notes its times, and writes them down at its end."""
+    times: Times = []
+    _watch(NODE_STEPS, times)
+    try:
+        return node_module.main(command[command.index("boot.node") + 1 :])
+    finally:
+        out.write_text(json.dumps(times), encoding="utf-8")
+
+
+def _send(address: str, count: int) -> Times:
+    times: Times = []
+    _watch(CLIENT_STEPS, times)
+    body = bytes(1024)
+    with hms.connect(address) as connection, connection.session() as session:
+        producer = session.producer("queue:bench", persistent=True)
+        for _ in range(_WARM_UP):
+            producer.send(body)
+        for _ in range(count):
+            times.append((_BEGIN, perf_counter()))
+            producer.send(body)
+            times.append((_END, perf_counter()))
+    return times
+
+
+def measured(count: int, folder: Path) -> Times:
+    """The times of node and client, in order."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=folder) as place:
+        out = Path(place) / "times.json"
+        prefix = [sys.executable, "-m", "bench.stages", "--serve", str(out)]
+        config = {"hms": {"queue": {"bench": {}}}}
+        with node(store=Path(place) / "store", config=config, command_prefix=prefix) as running:
+            of_client = _send(running.address, count)
+            running.stop()
+        of_node = [(step, at) for step, at in json.loads(out.read_text(encoding="utf-8"))]
+    return sorted(of_client + of_node, key=itemgetter(1))
+
+
+def steps_of(times: Times) -> tuple[list[tuple[str, float]], int]:
+    """The usual steps of a message with the median microseconds since its beginning, and how many
+    messages went that way."""
+    messages: list[Times] = []
+    for step, at in times:
+        if step == _BEGIN:
+            messages.append([])
+        if messages and (not messages[-1] or messages[-1][-1][0] != _END):
+            messages[-1].append((step, at))
+    ways = Counter(tuple(step for step, _ in message) for message in messages)
+    usual, count = ways.most_common(1)[0]
+    same = [message for message in messages if tuple(step for step, _ in message) == usual]
+    return [
+        (step, statistics.median((message[i][1] - message[0][1]) * 1e6 for message in same))
+        for i, step in enumerate(usual)
+    ], count
+
+
+def main() -> int:
+    """Measure and tell."""
+    made = argparse.ArgumentParser(description="Where the time of one durable send goes.")
+    made.add_argument("--count", type=int, default=3000)
+    made.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
+    made.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    options, rest = made.parse_known_args()
+    if options.serve is not None:
+        return _serve(options.serve, rest)
+    steps, count = steps_of(measured(options.count, options.data))
+    before = 0.0
+    for step, at in steps:
+        print(f"{at:8.1f} us  + {at - before:6.1f}  {step}")
+        before = at
+    said(f"the way of {count} of {options.count} messages")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""All of a log: also the segment that is being written, which an archive leaves to the next run.
+
+A node is asked to begin a new segment, so that the present one is finished. Of a store that no node
+has the newest segment is finished as it stands: the next boot begins another one.
+"""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from field_buffer.catalogue import StoreFull, StoreLocked
+from hms.history.archive import ArchiveReport, Tell, archive
+from hms.history.segments import PathName, Segment, unwritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["archive_all", "seal"]
+
+PATIENCE_S = 15.0
+ASK_AGAIN_S = 0.5
+
+
+def archive_all(
+    spark: "SparkSession | None",
+    store: PathName,
+    where: str | None = None,
+    *,
+    address: "Callable[[], str]",
+    allow_gap: bool = False,
+    on_piece: Tell = lambda _: None,
+    master: str | None = None,
+) -> ArchiveReport:
+    """Archive all that the log of a store holds now. address: gives that of the node, which is
+    asked only if it runs. Raises what archive() does, and StoreFull, see seal()."""
+    newest = _newest(store, address)
+    more = {"on_piece": on_piece, "master": master, "newest": newest}
+    return archive(spark, store, where, allow_gap=allow_gap, **more)  # type: ignore[arg-type]
+
+
+def _newest(store: PathName, address: "Callable[[], str]") -> Segment | None:
+    try:
+        return unwritten(Path(store))
+    except StoreLocked:
+        seal(address())
+        return None
+
+
+def seal(address: str) -> int:
+    """Have the log of a node begin a new segment; its first offset. StoreFull when the node has no
+    room for one."""
+    import hms  # noqa: PLC0415 - loads the client
+
+    until_s = time.monotonic() + PATIENCE_S
+    with hms.connect(address, client_name="hms history seal") as connection:
+        while True:
+            try:
+                return int(connection.administer("log.seal")["offset"])
+            except StoreFull:
+                if time.monotonic() >= until_s:
+                    raise
+            time.sleep(ASK_AGAIN_S)  # the node prepares the next segment beside its work

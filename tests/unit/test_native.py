@@ -1,0 +1,154 @@
+"""The compiled inner loops give what the loops in Python give, for whatever bytes come."""
+
+import contextlib
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from field_buffer import packing
+from field_buffer.catalogue import MessageFormatError
+from field_buffer.packing import DELIVERED_ROW, ROW, DeliveredRow, Row
+
+needs_native = pytest.mark.skipif(
+    not packing.IS_NATIVE, reason="this package was built without a C compiler"
+)
+NUMBERS = st.integers(0, 2**32 - 1)
+SIZES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 80)), min_size=1, max_size=20)
+
+
+def both_ways(patch, call):
+    """What comes with the compiled loops and without them: values, or the error's words."""
+    compiled = importlib.import_module("field_buffer._native")
+    found = []
+    for module in (compiled, None):
+        patch.setattr(packing, "_native", module)
+        try:
+            found.append(call())
+        except MessageFormatError as error:
+            found.append(str(error))
+    return found
+
+
+def row_pack(sizes, others) -> bytes:
+    rows = [
+        ROW.pack(head, body, *others[:2], *(one % 256 for one in others[2:5]), others[5])
+        for head, body in sizes
+    ]
+    return b"".join(rows) + bytes(range(256)) * (sum(map(sum, sizes)) // 256 + 1)
+
+
+def delivered_pack(sizes, others) -> bytes:
+    rows = [
+        DELIVERED_ROW.pack(*others[:3], others[3], head, body, *(one % 256 for one in others[4:7]))
+        for head, body in sizes
+    ]
+    return b"".join(rows) + bytes(range(256)) * (sum(map(sum, sizes)) // 256 + 1)
+
+
+@needs_native
+@given(SIZES, st.lists(NUMBERS, min_size=6, max_size=6), st.integers(0, 9), st.integers(-3, 3))
+def test_rows_and_payloads_are_the_same(sizes, others, offset, too_many):
+    """One byte too many or too few is refused by both, with the same words."""
+    total = len(sizes) * ROW.size + sum(map(sum, sizes)) + too_many
+    pack = memoryview(b"?" * offset + row_pack(sizes, others)[: max(0, total)])
+    with pytest.MonkeyPatch.context() as patch:
+        rows, plain = both_ways(patch, lambda: packing.unpack_rows(pack, len(sizes), offset))
+        assert rows == plain
+        if isinstance(rows, list):
+            assert all(type(row) is Row for row in rows)
+            found, expected = both_ways(
+                patch, lambda: packing.slice_payloads(pack, tuple(rows), offset)
+            )
+            assert found == expected
+
+
+@needs_native
+@given(SIZES, st.lists(NUMBERS, min_size=7, max_size=7), st.integers(0, 9), st.integers(-3, 3))
+def test_delivered_messages_are_the_same(sizes, others, offset, too_many):
+    """What a client takes apart."""
+    total = len(sizes) * DELIVERED_ROW.size + sum(map(sum, sizes)) + too_many
+    pack = b"?" * offset + delivered_pack(sizes, others)[: max(0, total)]
+    with pytest.MonkeyPatch.context() as patch:
+        found, plain = both_ways(patch, lambda: packing.unpack_delivered(pack, len(sizes), offset))
+    assert found == plain
+    if isinstance(found, list):
+        assert all(type(row) is DeliveredRow for row, _, _ in found)
+
+
+@needs_native
+@given(st.binary(max_size=400), st.integers(-2, 2**40), st.integers(-5, 500))
+def test_garbage_is_the_same_and_touches_nothing_it_should_not(pack, count, offset):
+    """Sizes that no memory holds, counts below zero, an offset behind the end."""
+    compiled = importlib.import_module("field_buffer._native")
+    for unpack, kind in (
+        (compiled.unpack_rows, Row),
+        (compiled.unpack_delivered, DeliveredRow),
+    ):
+        found = unpack(kind, pack, count, offset)
+        assert found is None or len(found) == count
+    rows = [Row(count, 1)] * 3 if count >= 0 else [Row(-1, 1)]
+    found = compiled.slice_payloads(pack, rows, offset)
+    assert (
+        found is None
+        or b"".join(found) == pack[offset + len(rows) * ROW.size :][: sum(map(len, found))]
+    )
+
+
+@needs_native
+@pytest.mark.parametrize("wrong", [1, list, object()])
+def test_what_is_no_type_of_tuples_is_refused(wrong):
+    """Another type's memory is laid out differently."""
+    compiled = importlib.import_module("field_buffer._native")
+    with pytest.raises(TypeError, match="tuples"):
+        compiled.unpack_rows(wrong, bytes(32), 1, 0)
+    with pytest.raises(TypeError, match="tuples"):
+        compiled.unpack_delivered(wrong, bytes(48), 1, 0)
+
+
+@needs_native
+@pytest.mark.parametrize("rows", [[1], [()], [(1,)], [("1", 2)], [(2**70, 1)]])
+def test_rows_that_are_none_are_refused_or_not_understood(rows):
+    """They come from packing.py alone, and still nothing is read through them."""
+    compiled = importlib.import_module("field_buffer._native")
+    with contextlib.suppress(TypeError, OverflowError):
+        assert compiled.slice_payloads(bytes(200), rows, 0) is None
+
+
+@needs_native
+def test_nothing_leaks():
+    """A node unpacks for months."""
+    compiled = importlib.import_module("field_buffer._native")
+    pack = ROW.pack(1, 2, 3, 4, 5, 6, 7, 8) * 50 + bytes(150)
+    delivered = DELIVERED_ROW.pack(1, 2, 3, 4, 1, 2, 5, 6, 7) * 50 + bytes(150)
+
+    def work():
+        for _ in range(100):
+            rows = compiled.unpack_rows(Row, pack, 50, 0)
+            compiled.slice_payloads(pack, rows, 0)
+            compiled.unpack_delivered(DeliveredRow, delivered, 50, 0)
+            assert compiled.unpack_rows(Row, pack[:-1], 50, 0) is None
+            assert compiled.unpack_delivered(DeliveredRow, delivered[:-1], 50, 0) is None
+            assert compiled.slice_payloads(pack[:-1], rows, 0) is None
+
+    work()
+    before = sys.getallocatedblocks()
+    work()
+    assert sys.getallocatedblocks() - before < 200
+
+
+def test_python_alone_does_without_the_compiled_loops():
+    """HMS_PURE turns them off, as does a build without a compiler."""
+    said = subprocess.run(
+        [sys.executable, "-c", "import field_buffer.packing as p; print(p.IS_NATIVE)"],
+        env=os.environ | {"HMS_PURE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert said.stdout == "False\n"
