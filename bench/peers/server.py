@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from boot.bench.systems import Needs, Running
+from hms.testing.ports import free_port
 
 __all__ = ["HOST", "Peer", "free_port", "served"]
 
@@ -54,14 +55,6 @@ class Peer:
     def run(self, folder: Path, needs: Needs) -> AbstractContextManager[Running]:
         """Start it with an empty store; a context in which it runs."""
         raise NotImplementedError
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

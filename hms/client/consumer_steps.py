@@ -251,8 +251,12 @@ class ConsumerSteps:
         return bool(self._inbox.buffer)
 
     def take_for_listener(self) -> Delivered | None:
-        """The next message for the listener; credit is given back when it comes for more."""
-        return self._next()
+        """The next message for the listener; credit is given back when it comes for more. What
+        expired here is said at once: there may never be another message with which to say it."""
+        delivered = self._next()
+        if delivered is None and self._inbox.is_credit_due:
+            self._state.want_more(self._inbox)
+        return delivered
 
     def handling(self, delivered: Delivered, listener: Listener) -> Steps[None]:
         """Call the listener, and settle by how it ends; what it raises goes on to the caller."""

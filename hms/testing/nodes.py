@@ -3,7 +3,6 @@
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any
 
 from field_buffer.catalogue import BootFailed, NodeNotRunning
 from hms.testing.clusters import make_cluster, node_names
+from hms.testing.ports import free_port
 from hms.testing.toml_text import to_toml
 
 BOOT_TIMEOUT_S = 60.0
@@ -53,7 +53,7 @@ class TestNode:
         settings = _read(config)
         names = node_names(settings, nodes)
         if nodes > 1:
-            make_cluster(settings, names, [_free_port() for _ in names])
+            make_cluster(settings, names, [free_port() for _ in names])
         self._name = names[0]
         stores = [store, *[folder / name / "store" for name in names[1:]]]
         sections = [settings["node"][name] for name in names]
@@ -247,7 +247,7 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
 def _place(node: dict[str, Any], store: Path, runtime: Path) -> str:
     """Where one node listens and keeps what it has; its address."""
     listen = [one for one in node.get("listen", ()) if one.startswith("ipc://")]
-    address = listen[0] if listen else f"tcp://127.0.0.1:{_free_port()}"
+    address = listen[0] if listen else f"tcp://127.0.0.1:{free_port()}"
     node |= {"listen": [address], "store": str(store), "runtime": str(runtime)}
     node.setdefault("heartbeat_s", HEARTBEAT_S)
     if "segment_bytes" not in node and "max_message_bytes" not in node:
@@ -275,13 +275,6 @@ def _add_servers(
         paths = [*map(str, python_path), *server.get("python_path", [])]
         if paths:
             server["python_path"] = paths
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _environment() -> dict[str, str]:

@@ -26,13 +26,14 @@ class Station:
         self._consumer = self._session.subscriber(TOPIC, durable=name)
 
     def read(self, timeout_s=0.2):
-        """Take what comes until nothing comes for a while, or enough."""
+        """Take what comes until nothing comes for a while, or enough; whether there may be more."""
         for _ in range(READ_MAX):
             message = self._consumer.receive(timeout_s=timeout_s)
             if message is None:
-                return
+                return False
             self.got.append(message.body.decode())
             message.ack()
+        return True
 
     def numbers(self):
         """By publisher: the numbers it got, in order."""
@@ -125,8 +126,8 @@ class News:
         self._leave(old)
 
     def _leave(self, station):
-        if self._reading.is_set():
-            station.read(timeout_s=1)
+        while self._reading.is_set() and station.read(timeout_s=1):
+            pass
         station.close()
         self.stations.append(station)
 

@@ -1,12 +1,12 @@
 """Links of several nodes on loopback, turned by hand in one thread, and strangers' sockets."""
 
-import socket
 import time
 
 import zmq
 
 from field_buffer.catalogue import InvalidArgument
 from hms.engine.cluster.members import Life
+from hms.testing.ports import free_port
 from tpmon.links.links import Links
 from tpmon.links.settings import LinkPeer, LinkSettings
 
@@ -15,21 +15,18 @@ FIRST = Life(100, 1)
 FRAME_BYTES_MAX = 1 << 16
 
 
-def free_port():
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class LinkNode:
     """One node's links, and what they told."""
 
-    def __init__(self, context, settings, life=FIRST):
+    def __init__(self, context, settings, clock, life=FIRST):
         self.words, self.changes = [], []
         self.takes_words = True
         self.links = Links(
-            settings, on_word=self._word, on_change=self.changes.append, wake=lambda: None
+            settings,
+            on_word=self._word,
+            on_change=self.changes.append,
+            wake=lambda: None,
+            clock=clock,
         )
         self.links.life = life
         self.links.open(context)
@@ -55,6 +52,7 @@ class Rig:
     def __init__(self, count=2, heartbeat_s=2.0, keys=None):
         self.context = zmq.Context()
         self.contexts = [self.context]
+        self.now = time.monotonic
         self.addresses = {i: f"tcp://127.0.0.1:{free_port()}" for i in range(1, count + 1)}
         self.heartbeat_s, self.keys = heartbeat_s, keys or {}
         self.nodes = {}
@@ -84,12 +82,17 @@ class Rig:
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                node = LinkNode(self._context(), self.settings(index, **changed), life)
+                settings = self.settings(index, **changed)
+                node = LinkNode(self._context(), settings, self.clock, life)
                 break
             except InvalidArgument:  # libzmq gives a port back a little later
                 assert time.monotonic() < deadline
         self.nodes[index] = node
         return node
+
+    def clock(self):
+        """What the links take for the time; now may be replaced."""
+        return self.now()
 
     def _context(self):
         """Each node has its own, as the guard's address is one of the whole context."""

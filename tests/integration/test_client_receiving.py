@@ -158,6 +158,20 @@ def test_a_listener_gets_one_message_at_a_time_in_order(connection, node):
     assert node.settled(Action.FAIL) == [2]
 
 
+def test_what_expired_before_a_listener_came_to_it_is_told_at_once(connection, node):
+    """There may be no other message with which to say it, and it would count as under way."""
+    handled: queue.Queue[bytes] = queue.Queue()
+
+    with connection.session() as session:
+        session.consumer("orders").listen(lambda message: handled.put(message.body))
+        node.deliver((1, b"old"), (2, b"older"), expires_at_ms=1)
+
+        node.wait(lambda: node.settled(Action.RELEASE) == [1, 2])
+
+    assert handled.empty()
+    assert node.settled(Action.ACKNOWLEDGE) == []
+
+
 def test_iterating_ends_when_the_consumer_is_closed(connection, node):
     """A loop over messages must be able to end without an error."""
     consumer = connection.session().consumer("orders")

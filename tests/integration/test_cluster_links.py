@@ -1,13 +1,14 @@
 """Links over real sockets: who is heard, who is refused, and that nothing a peer sends harms."""
 
+import time
+
 import pytest
 import zmq
 
-from hms.engine.cluster.members import NOBODY, Life
+from hms.engine.cluster.members import SILENT, Life, Voice
 from tests.integration.links_rig import FIRST, FRAME_BYTES_MAX, Rig
 from tpmon.links.frames import HelloBody, LinkKind, encode_hello, link_frame
 from tpmon.links.keys import KeyPair
-from tpmon.links.settings import FRAMES_PER_S_MAX
 
 
 @pytest.fixture
@@ -34,10 +35,10 @@ def rig(make_rig):
     return rig
 
 
-def hello(name="n2", index=2, cluster="hms", life=FIRST):
+def hello(name="n2", index=2, cluster="hms", life=FIRST, epoch=1):
     """A node's hello."""
     body = encode_hello(HelloBody(cluster, name))
-    return link_frame(LinkKind.HELLO, index, life, NOBODY, body)
+    return link_frame(LinkKind.HELLO, index, Voice(life, epoch), SILENT, body)
 
 
 def test_words_arrive_in_order_in_both_directions(rig):
@@ -123,8 +124,8 @@ def test_another_version_of_the_links_is_refused(rig):
         [b"x" * 48, b""],
         [hello()[0], b"longer than announced" * 9],
         [b"a", b"b", b"c"],
-        [link_frame(LinkKind.WORD, 2, Life(100, 1), Life(100, 1), b"w")[0], b"w"],
-        [link_frame(LinkKind.HELLO, 2, Life(100, 1), NOBODY, b"\xc1")[0], b"\xc1"],
+        [link_frame(LinkKind.WORD, 2, Voice(FIRST, 1), Voice(FIRST, 1), b"w")[0], b"w"],
+        [link_frame(LinkKind.HELLO, 2, Voice(FIRST, 1), SILENT, b"\xc1")[0], b"\xc1"],
     ],
 )
 def test_garbage_is_counted_and_harms_nobody(rig, parts):
@@ -156,18 +157,18 @@ def test_a_flood_cuts_the_link_for_a_while_and_is_named(make_rig):
     rig.until_up(1, 3)
     wild = rig.stranger(1)
     wild.send_multipart(hello())
-    frame = link_frame(LinkKind.WORD, 2, Life(100, 1), NOBODY, b"w")
-    sent = 0
+    frame = link_frame(LinkKind.WORD, 2, Voice(FIRST, 1), SILENT, b"w")
+    at = rig.clock()
+    rig.now = lambda: at  # one second, however slow this machine is
 
     def is_cut():
-        nonlocal sent
         for _ in range(1000):
-            if sent < 3 * FRAMES_PER_S_MAX and wild.poll(0, zmq.POLLOUT):
+            if wild.poll(0, zmq.POLLOUT):
                 wild.send_multipart(frame, zmq.NOBLOCK)
-                sent += 1
         return "frames came in a second" in rig.nodes[1].link("n2")["last_error"]
 
     rig.until(is_cut)
+    rig.now = time.monotonic
     rig.nodes[3].say(1, b"still here")
 
     rig.until(lambda: (3, b"still here") in rig.nodes[1].words)
@@ -183,6 +184,35 @@ def test_a_node_whose_words_cannot_be_taken_is_cut_and_comes_back(rig):
     rig.nodes[1].takes_words = True
 
     rig.until_up(1, 2)
+
+
+def downs(node):
+    """Why it took others for gone."""
+    return [change.reason for change in node.changes if not change.is_up]
+
+
+def test_a_connection_that_was_made_again_unnoticed_begins_the_link_anew(rig):
+    """What was under way when it broke is lost, and only who reads can tell."""
+    again = rig.stranger(1)
+    again.send_multipart(hello(life=Life(100, 1)))
+    rig.until(lambda: downs(rig.nodes[1]))
+    assert "made again" in downs(rig.nodes[1])[0]
+
+    rig.until(lambda: downs(rig.nodes[2]))
+    again.close(0)
+    rig.until_up(1, 2)
+
+    assert "began the link anew" in downs(rig.nodes[2])[0]
+
+
+def test_what_is_said_before_a_hello_is_refused(rig):
+    """It may stand behind words that were lost with the connection before."""
+    voice = Voice(FIRST, 1)
+    rig.stranger(1).send_multipart(link_frame(LinkKind.WORD, 2, voice, Voice(FIRST, 1), b"w"))
+
+    rig.until(lambda: "before its HELLO" in rig.nodes[1].links.describe()["last_refusal"])
+
+    assert rig.nodes[1].words == []
 
 
 def keys(*indexes):

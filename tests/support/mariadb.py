@@ -4,7 +4,6 @@ import contextlib
 import getpass
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pymysql
 import pytest
+
+from hms.testing.ports import free_port
 
 START_TIMEOUT_S = 60
 NO_AIO = ("--innodb-use-native-aio=0",)
@@ -36,18 +37,12 @@ def _program(name):
     return found
 
 
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Server:
     """One server, started and stopped as often as a test likes."""
 
     def __init__(self, folder, settings=()):
         self.folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"mariadb://root@127.0.0.1:{self.port}/hms"
         self._settings = settings
         self._process = None

@@ -5,7 +5,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
+from hms.testing.ports import free_port
 
 START_TIMEOUT_S = 60
 SETTINGS = {
@@ -39,19 +40,13 @@ def _programs():
     return newest[-1].parent
 
 
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Server:
     """One server, started and stopped as often as a test likes."""
 
     def __init__(self, folder, settings=None):
         self.folder = folder
         self._settings = SETTINGS | (settings or {})
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"postgresql://hms@127.0.0.1:{self.port}/postgres"
         self._process = None
         self._programs = _programs()

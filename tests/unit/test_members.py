@@ -5,10 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from field_buffer.catalogue import MemberRefused
-from hms.engine.cluster.members import NOBODY, Hello, Life, Members, Presence
+from hms.engine.cluster.members import SILENT, Hello, Life, Members, Presence, Voice
 
 OWN = Life(50, 3)
 SILENCE_MS = 1000
+US = Voice(OWN, 1)
+OTHER = Voice(Life(9, 1), 1)
+PIPE = b"pipe"
 
 
 @pytest.fixture
@@ -28,11 +31,11 @@ def hello(life=Life(9, 1), **changed):  # noqa: B008 - a constant
 
 def test_a_node_is_up_only_when_it_hears_this_one_too(members):
     """A link in one direction carries no answers."""
-    assert members.hello(hello(), 0) == []
-    assert members.heard(2, Life(9, 1), NOBODY, 1) == []
-    assert members.heard(2, Life(9, 1), Life(50, 2), 1) == []
+    assert members.hello(hello(), PIPE, 0) == []
+    assert members.heard(2, OTHER, SILENT, 1) == []
+    assert members.heard(2, OTHER, Voice(Life(50, 2), 1), 1) == []
 
-    (up,) = members.heard(2, Life(9, 1), OWN, 2)
+    (up,) = members.heard(2, OTHER, US, 2)
 
     assert up.is_up
     assert members.is_welcome(2, Life(9, 1))
@@ -40,38 +43,38 @@ def test_a_node_is_up_only_when_it_hears_this_one_too(members):
 
 def test_silence_fails_a_node_at_once_and_a_hello_brings_it_back(members):
     """F-J2."""
-    members.hello(hello(), 0)
-    members.heard(2, Life(9, 1), OWN, 0)
+    members.hello(hello(), PIPE, 0)
+    members.heard(2, OTHER, US, 0)
     assert members.tick(SILENCE_MS) == []
 
     (down,) = members.tick(SILENCE_MS + 1)
 
     assert not down.is_up
     assert not members.is_welcome(2, Life(9, 1))
-    members.hello(hello(), 2000)
-    assert members.heard(2, Life(9, 1), OWN, 2000)[0].is_up
+    members.hello(hello(), PIPE, 2000)
+    assert members.heard(2, OTHER, Voice(OWN, 2), 2000)[0].is_up
 
 
 def test_an_old_life_is_refused_and_a_new_one_replaces_it(members):
     """A frame that was long under way must not speak for the node of today."""
-    members.hello(hello(), 0)
-    members.heard(2, Life(9, 1), OWN, 0)
+    members.hello(hello(), PIPE, 0)
+    members.heard(2, OTHER, US, 0)
 
-    (down,) = members.hello(hello(Life(9, 2)), 1)
+    (down,) = members.hello(hello(Life(9, 2)), PIPE, 1)
 
     assert not down.is_up
     with pytest.raises(MemberRefused, match="older"):
-        members.hello(hello(Life(9, 1)), 2)
-    with pytest.raises(MemberRefused, match="speaks as life"):
-        members.heard(2, Life(9, 1), OWN, 2)
+        members.hello(hello(Life(9, 1)), PIPE, 2)
+    with pytest.raises(MemberRefused, match="speaks as"):
+        members.known(2, OTHER, PIPE)
 
 
 def test_a_node_that_does_not_hear_this_one_any_more_is_down(members):
     """Its half of the link is cut."""
-    members.hello(hello(), 0)
-    members.heard(2, Life(9, 1), OWN, 0)
+    members.hello(hello(), PIPE, 0)
+    members.heard(2, OTHER, US, 0)
 
-    (down,) = members.heard(2, Life(9, 1), NOBODY, 1)
+    (down,) = members.heard(2, OTHER, SILENT, 1)
 
     assert (down.is_up, members.members[2].presence) == (False, Presence.HEARD)
 
@@ -91,15 +94,15 @@ def test_a_node_that_does_not_hear_this_one_any_more_is_down(members):
 def test_a_hello_that_is_wrong_changes_nothing(members, changed):
     """Refused, counted, named."""
     with pytest.raises(MemberRefused):
-        members.hello(hello(**changed), 0)
+        members.hello(hello(**changed), PIPE, 0)
 
     assert members.members[2].presence is Presence.ABSENT
 
 
 def test_a_pause_of_this_node_is_no_silence_of_the_others(members):
     """After SIGCONT everybody seems to have been silent."""
-    members.hello(hello(), 0)
-    members.heard(2, Life(9, 1), OWN, 0)
+    members.hello(hello(), PIPE, 0)
+    members.heard(2, OTHER, US, 0)
     members.paused(10_000)
 
     assert members.tick(10_500) == []
@@ -123,14 +126,16 @@ def test_ups_and_downs_alternate_whatever_happens(steps):
         life = Life(9, incarnation)
         try:
             if what == "hello":
-                told += members.hello(hello(life), now_ms)
+                told += members.hello(hello(life), PIPE, now_ms)
             elif what == "tick":
                 told += members.tick(now_ms)
             elif what == "gone":
                 told += members.gone(2, "bye")
             else:
-                hears = OWN if what == "heard" else NOBODY
-                told += members.heard(2, life, hears, now_ms)
+                voice = Voice(life, 1)
+                epoch = members.known(2, voice, PIPE).own_epoch
+                hears = Voice(OWN, epoch) if what == "heard" else SILENT
+                told += members.heard(2, voice, hears, now_ms)
         except MemberRefused:
             continue
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from field_buffer.catalogue import FrameTooLarge, ProtocolError
-from hms.engine.cluster.members import Life
+from hms.engine.cluster.members import Life, Voice
 
 MAGIC = b"HL"
-LINK_VERSION = 1
-_ENVELOPE = struct.Struct("<2sBBHxxQIQII")
-"""magic, version, kind, node, store and incarnation, those that it hears, payload bytes."""
+LINK_VERSION = 2
+_ENVELOPE = struct.Struct("<2sBBHxxQIIQIII")
+"""magic, version, kind, node; store, incarnation and epoch; those that it hears; payload bytes."""
 
 
 class LinkKind(enum.IntEnum):
@@ -35,8 +35,8 @@ class LinkEnvelope(NamedTuple):
     kind: LinkKind
     version: int
     node: int
-    life: Life
-    hears: Life
+    voice: Voice
+    hears: Voice
 
 
 class HelloBody(msgspec.Struct, frozen=True, array_like=True):
@@ -53,10 +53,11 @@ _hello = msgspec.msgpack.Decoder(HelloBody).decode
 
 
 def link_frame(
-    kind: LinkKind, node: int, life: Life, hears: Life, payload: bytes = b""
+    kind: LinkKind, node: int, voice: Voice, hears: Voice, payload: bytes = b""
 ) -> tuple[bytes, bytes]:
     """A whole frame."""
-    head = _ENVELOPE.pack(MAGIC, LINK_VERSION, kind, node, *life, *hears, len(payload))
+    speaks, heard = (*voice.life, voice.epoch), (*hears.life, hears.epoch)
+    head = _ENVELOPE.pack(MAGIC, LINK_VERSION, kind, node, *speaks, *heard, len(payload))
     return head, payload
 
 
@@ -75,7 +76,11 @@ def decode_link(parts: Sequence[bytes], payload_bytes_max: int) -> LinkEnvelope:
     known = _KINDS.get(kind)
     if known is None:
         raise ProtocolError(detail=f"frame kind {kind} of a link is not known")
-    return LinkEnvelope(known, version, node, Life(*lives[:2]), Life(*lives[2:]))
+    return LinkEnvelope(known, version, node, _voice(*lives[:3]), _voice(*lives[3:]))
+
+
+def _voice(store: int, incarnation: int, epoch: int) -> Voice:
+    return Voice(Life(store, incarnation), epoch)
 
 
 def encode_hello(body: HelloBody) -> bytes:

@@ -1,6 +1,6 @@
 """Hearing: the socket that other nodes connect to, and what comes through it.
 
-A pipe belongs to a node from its hello on. Whatever comes costs at most the link: garbage is
+A node speaks through the pipe of its last hello. Whatever comes costs at most the link: garbage is
 counted, named in the log and in the status, and answered with REFUSED; a flood cuts the link for a
 while.
 """
@@ -11,9 +11,9 @@ from typing import Protocol
 
 import zmq
 
-from field_buffer.catalogue import InvalidArgument, MemberRefused, ProtocolError
+from field_buffer.catalogue import InvalidArgument, MemberRefused
 from field_buffer.errors import HmsError
-from hms.engine.cluster.members import NOBODY, Change, Hello, Life, Members, Presence
+from hms.engine.cluster.members import SILENT, Change, Hello, Life, Members, Presence, Voice
 from tpmon.links.frames import (
     HelloBody,
     LinkEnvelope,
@@ -30,7 +30,6 @@ log = logging.getLogger("hms.links")
 HELLO_BACK_S = 0.05
 """A node that is heard but not up yet is answered so soon."""
 READS_PER_TURN = 256
-PIPES_MAX = 4096
 LOGS_PER_S = 5
 HANDSHAKE_MS = 2000
 
@@ -65,7 +64,6 @@ class Hearing:
         self.last_fault = ""
         self.guard: Guard | None = None
         self.listener: zmq.Socket[bytes]
-        self._pipes: dict[bytes, int] = {}
         self._budget_at = 0.0
         self._log_room = LOGS_PER_S
 
@@ -83,8 +81,7 @@ class Hearing:
             self.guard.close()
 
     def forget(self, index: int) -> None:
-        """What a node has said so far does not count; it has to say hello again."""
-        self._pipes = {pipe: node for pipe, node in self._pipes.items() if node != index}
+        """What a node has said so far does not count."""
         self.heard[index].inbox.clear()
 
     def take_turn(self, now: float) -> None:
@@ -134,13 +131,12 @@ class Hearing:
 
     def _take(self, pipe: bytes, parts: "Sequence[zmq.Frame]", now: float) -> None:
         """One frame; what is wrong with it is answered, counted and named."""
-        index = self._pipes.get(pipe, 0)
         try:
             data = [part.bytes for part in parts]
             envelope = decode_link(data, self._settings.frame_bytes_max)
             self._apply(pipe, envelope, data[1], _key_name(parts) if self.guard else "", now)
         except HmsError as fault:
-            self._refuse(pipe, index, fault)
+            self._refuse(pipe, fault)
 
     def _apply(
         self, pipe: bytes, envelope: LinkEnvelope, payload: bytes, key_name: str, now: float
@@ -148,8 +144,8 @@ class Hearing:
         now_ms, kind = round(now * 1000), envelope.kind
         if kind is LinkKind.HELLO:
             self._greet(pipe, envelope, decode_hello(payload), key_name, now)
-        elif self._pipes.get(pipe) != envelope.node:
-            raise ProtocolError(detail=f"{kind.name} of node {envelope.node} before its HELLO")
+        else:
+            self.members.known(envelope.node, envelope.voice, pipe)
         heard = self.heard[envelope.node]
         heard.frames += 1
         heard.size_bytes += len(payload)
@@ -163,40 +159,37 @@ class Hearing:
             self._owner.changed(self.members.gone(envelope.node, reason))
             return
         self._owner.changed(
-            self.members.heard(envelope.node, envelope.life, envelope.hears, now_ms)
+            self.members.heard(envelope.node, envelope.voice, envelope.hears, now_ms)
         )
-        if kind is LinkKind.WORD and self.members.is_welcome(envelope.node, envelope.life):
-            heard.inbox.append((envelope.life, payload))
+        life = envelope.voice.life
+        if kind is LinkKind.WORD and self.members.is_welcome(envelope.node, life):
+            heard.inbox.append((life, payload))
 
     def _greet(
         self, pipe: bytes, envelope: LinkEnvelope, body: HelloBody, key_name: str, now: float
     ) -> None:
         """A hello: who speaks through this pipe from now on."""
-        said = Hello(
-            body.cluster, body.name, envelope.node, envelope.life, envelope.version, key_name
-        )
+        (life, epoch), node = envelope.voice, envelope.node
+        said = Hello(body.cluster, body.name, node, life, envelope.version, key_name, epoch)
         known = self.heard.get(envelope.node)
         if known is not None and now < known.shunned_until:
             raise MemberRefused(node=body.name, detail="it sent too much just now")
-        self._owner.changed(self.members.hello(said, round(now * 1000)))
+        self._owner.changed(self.members.hello(said, pipe, round(now * 1000)))
         if self.members.members[envelope.node].presence is Presence.HEARD:
             self._owner.hello_soon(now + HELLO_BACK_S)
-        if self._pipes.get(pipe) != envelope.node:
-            if len(self._pipes) >= PIPES_MAX:
-                self._pipes.clear()  # everybody says hello again soon
-            self._pipes[pipe] = envelope.node
         self.heard[envelope.node].addresses = tuple(body.addresses)
 
-    def _refuse(self, pipe: bytes, index: int, fault: HmsError) -> None:
+    def _refuse(self, pipe: bytes, fault: HmsError) -> None:
         self.faults += 1
         self.last_fault = str(fault)
-        if index in self.heard:
-            self.heard[index].refused += 1
+        for index, member in self.members.members.items():
+            if member.pipe == pipe:
+                self.heard[index].refused += 1
         if self._log_room > 0:
             self._log_room -= 1
             log.warning("refused on a link: %s", fault)
         own, said = self.members.own, str(fault).encode()[:1000]
-        frame = link_frame(LinkKind.REFUSED, own.node, own.life, NOBODY, said)
+        frame = link_frame(LinkKind.REFUSED, own.node, Voice(own.life, 0), SILENT, said)
         try:
             self.listener.send_multipart([pipe, *frame], zmq.NOBLOCK)
         except zmq.ZMQError:

@@ -1,8 +1,9 @@
 """The links of a node: one socket that the others connect to, and one to each of them.
 
 All of it runs in the main thread, which owns the sockets; it reads envelopes, keeps the members
-(hms/engine/cluster/members.py) and hands words on. Each frame says whom its sender hears, and a
-node's hello is said again as its heartbeat, three times in each HMSHEARTBEAT.
+(hms/engine/cluster/members.py) and hands words on. Each frame says whom its sender hears in which
+epoch of the link, and a node's hello is said again as its heartbeat, three times in each
+HMSHEARTBEAT. What was said in an epoch that is over is dropped.
 
     on_word(node, items)     words of a node that is up, with the life that said them; False: too
                              many wait, and the link is cut
@@ -16,7 +17,7 @@ from typing import Any
 
 import zmq
 
-from hms.engine.cluster.members import NOBODY, Change, Hello, Life, Members, Presence
+from hms.engine.cluster.members import NOBODY, Change, Hello, Life, Members, Presence, Voice
 from tpmon.links.frames import (
     LINK_VERSION,
     HelloBody,
@@ -85,6 +86,8 @@ class Links:
 
     def close(self) -> None:
         """Say good-bye and close; what is not said stays undecided, which loses nothing."""
+        if not self._speakers:
+            return  # they were never opened
         for index, speaker in self._speakers.items():
             speaker.hint(self._frame(LinkKind.GOODBYE, index, b"the node stops"))
             speaker.close(LINGER_MS)
@@ -125,7 +128,7 @@ class Links:
                 log.info("node %s is up, life %d.%d", name, *change.life)
             else:
                 log.warning("node %s is failed: %s", name, change.reason)
-                self._speakers[change.node].start_over()
+                self._speakers[change.node].start_over(self.members.members[change.node].own_epoch)
             self._on_change(change)
             self._hello_at = 0.0  # the other one should know at once whom this one hears
 
@@ -172,10 +175,9 @@ class Links:
                     log.warning("node %s refuses this one: %s", self._names[index], reason)
 
     def _frame(self, kind: LinkKind, index: int, payload: bytes) -> tuple[bytes, bytes]:
-        member = self.members.members.get(index)
-        is_heard = member is not None and member.presence in (Presence.HEARD, Presence.UP)
-        hears = member.life if member is not None and is_heard else NOBODY
-        return link_frame(kind, self._settings.index, self.life, hears, payload)
+        member = self.members.members[index]
+        own = Voice(self.life, member.own_epoch)
+        return link_frame(kind, self._settings.index, own, member.voice, payload)
 
     def clients(self) -> list[str]:
         """Where clients find the nodes that are up; from any thread."""

@@ -32,6 +32,7 @@ class Speaker:
         self._guard, self._key = guard, key
         self._pending_bytes_max = pending_bytes_max
         self._pending: deque[Frame] = deque()
+        self._epoch = 1
         self.pending_bytes = 0
         self.sent_frames = self.sent_bytes = 0
         self.socket = self._open()
@@ -44,8 +45,11 @@ class Speaker:
         return self.pending_bytes <= self._pending_bytes_max
 
     def hint(self, parts: Frame) -> None:
-        """Send if there is nobody before it and room for it; a heartbeat is not worth waiting."""
-        if not self._pending:
+        """Send if there is room, or wait behind what waits anyway: a connection that was made again
+        needs its hello."""
+        if self._pending:
+            self.say(parts)
+        else:
             self._send(parts)
 
     def flush(self) -> None:
@@ -53,12 +57,14 @@ class Speaker:
         while self._pending and self._send(self._pending[0]):
             self.pending_bytes -= sum(map(len, self._pending.popleft()))
 
-    def start_over(self) -> None:
-        """Drop what waits, here and in libzmq: the other node has not heard it."""
-        self.close()
+    def start_over(self, epoch: int) -> None:
+        """Drop what waits, in a new epoch also what is in libzmq: it is of no use any more."""
         self._pending.clear()
         self.pending_bytes = 0
-        self.socket = self._open()
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self.close()
+            self.socket = self._open()
 
     def close(self, linger_ms: int = 0) -> None:
         """Close the socket."""

@@ -7,8 +7,14 @@ newest life; so a link that works in one direction only counts as cut on both si
 it FAILED at once. What an older life says is refused: it may be a frame that was long under way, or
 a node on an old copy of its store.
 
+Whoever takes another node for gone begins the link anew: its own epoch with that node is one more,
+and it is UP again only after the other one has said that it hears this epoch. The other one, when
+it hears of the new epoch, takes the link for cut too. So both begin together, and what was said and
+lost is said again by both. A connection that broke without anybody's noticing shows as a hello
+through another pipe. Frames of an older epoch, or through an older pipe, are refused.
+
     ABSENT --hello--> HEARD --hears us--> UP --silence--> FAILED --hello--> HEARD
-    any --newer life--> HEARD (whoever was UP goes DOWN first)
+    any --newer life or epoch--> HEARD (whoever was UP goes DOWN first)
 """
 
 import enum
@@ -38,6 +44,16 @@ class Life(NamedTuple):
 NOBODY = Life(0, 0)
 
 
+class Voice(NamedTuple):
+    """A run of a node as another one hears it; epoch: the how many-th beginning of the link."""
+
+    life: Life
+    epoch: int
+
+
+SILENT = Voice(NOBODY, 0)
+
+
 class Hello(NamedTuple):
     """Who a node says it is; node: its index. key_name: whose key it has, "" without keys."""
 
@@ -47,6 +63,12 @@ class Hello(NamedTuple):
     life: Life
     version: int
     key_name: str = ""
+    epoch: int = 1
+
+    @property
+    def voice(self) -> Voice:
+        """How it speaks."""
+        return Voice(self.life, self.epoch)
 
 
 class Change(NamedTuple):
@@ -60,16 +82,29 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """Another node of the cluster."""
+    """Another node of the cluster. pipe: what it speaks through; own_epoch: that of this node."""
 
     index: int
     name: str
     presence: Presence = Presence.ABSENT
     life: Life = NOBODY
+    epoch: int = 0
+    own_epoch: int = 1
+    pipe: bytes = b""
     heard_ms: int = 0
     reason: str = "not heard yet"
     refused: int = 0
     last_error: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is heard."""
+        return self.presence in (Presence.HEARD, Presence.UP)
+
+    @property
+    def voice(self) -> Voice:
+        """How it spoke last; SILENT when it is not heard."""
+        return Voice(self.life, self.epoch) if self.is_there else SILENT
 
 
 class Members:
@@ -81,8 +116,8 @@ class Members:
         self._silence_ms = silence_ms
         self.members = {index: Member(index, name) for index, name in peers}
 
-    def hello(self, said: Hello, now_ms: int) -> list[Change]:
-        """A node says who it is."""
+    def hello(self, said: Hello, pipe: bytes, now_ms: int) -> list[Change]:
+        """A node says who it is, and speaks through this pipe from now on."""
         member = self.members.get(said.node)
         try:
             member = self._check(said, member)
@@ -92,20 +127,27 @@ class Members:
                 member.last_error = str(fault)
             raise
         member.heard_ms = now_ms
-        if said.life == member.life and member.presence is not Presence.FAILED:
+        if said.voice == member.voice and pipe == member.pipe:
             return []
-        changes = self._go(member, "it was booted again")
-        member.life, member.presence, member.reason = said.life, Presence.HEARD, ""
+        changes: list[Change] = []
+        if said.life != member.life:
+            changes = self._go(member, "it was booted again")
+        elif said.epoch != member.epoch:
+            changes = self._follow(member, "it began the link anew")
+        elif pipe != member.pipe:  # what was under way may be lost, and it does not know
+            changes = self._go(member, "its connection broke and was made again")
+        member.life, member.epoch, member.pipe = said.life, said.epoch, pipe
+        member.presence, member.reason = Presence.HEARD, ""
         return changes
 
-    def heard(self, index: int, life: Life, hears: Life, now_ms: int) -> list[Change]:
-        """A heartbeat of a node that said hello; hears: the life of this node that it hears."""
-        member = self._known(index, life)
+    def heard(self, index: int, voice: Voice, hears: Voice, now_ms: int) -> list[Change]:
+        """A frame of a node that known() lets speak; hears: this node as it hears it."""
+        member = self.members[index]
         member.heard_ms = now_ms
-        hears_us = hears == self.own.life
+        hears_us = hears == Voice(self.own.life, member.own_epoch)
         if member.presence is Presence.HEARD and hears_us:
             member.presence, member.reason = Presence.UP, ""
-            return [Change(index, life, is_up=True)]
+            return [Change(index, voice.life, is_up=True)]
         if member.presence is Presence.UP and not hears_us:
             changes = self._go(member, "it does not hear this node")
             member.presence = Presence.HEARD
@@ -121,8 +163,7 @@ class Members:
         """Fail those that are silent."""
         changes: list[Change] = []
         for member in self.members.values():
-            is_there = member.presence in (Presence.HEARD, Presence.UP)
-            if is_there and now_ms - member.heard_ms > self._silence_ms:
+            if member.is_there and now_ms - member.heard_ms > self._silence_ms:
                 silence_ms = now_ms - member.heard_ms
                 changes += self._go(member, f"nothing was heard for {silence_ms / 1000:.3g} s")
                 member.presence = Presence.FAILED
@@ -139,24 +180,37 @@ class Members:
         changes = self._go(member, reason)
         if member.presence is not Presence.ABSENT:
             member.presence = Presence.FAILED
+        member.pipe = b""
         return changes
 
+    def known(self, index: int, voice: Voice, pipe: bytes) -> Member:
+        """Whose frame this is; MemberRefused unless it said hello like that and through there."""
+        member = self.members.get(index)
+        if member is None:
+            raise MemberRefused(node=f"index {index}", detail="it is no node of this cluster")
+        if pipe != member.pipe:
+            detail = "it speaks before its HELLO"
+        elif voice != member.voice:
+            detail = f"it speaks as {tuple(voice)}, and {tuple(member.voice)} said hello"
+        else:
+            return member
+        member.refused += 1
+        raise MemberRefused(node=member.name, detail=detail)
+
     def _go(self, member: Member, reason: str) -> list[Change]:
+        """This node takes it for gone: the link begins anew, also when it was only heard, as it may
+        have been told so, count this node as up and have said something since."""
+        if member.is_there:
+            member.own_epoch += 1
+        return self._follow(member, reason)
+
+    @staticmethod
+    def _follow(member: Member, reason: str) -> list[Change]:
+        """The other node began anew."""
         was_up = member.presence is Presence.UP
         member.reason = reason
         change = Change(member.index, member.life, is_up=False, reason=reason)
         return [change] if was_up else []
-
-    def _known(self, index: int, life: Life) -> Member:
-        member = self.members.get(index)
-        if member is None:
-            raise MemberRefused(node=f"index {index}", detail="it is no node of this cluster")
-        is_there = member.presence in (Presence.HEARD, Presence.UP)
-        if member.life != life or not is_there:
-            detail = f"it speaks as life {life}, and {member.life} is the one that said hello"
-            member.refused += 1
-            raise MemberRefused(node=member.name, detail=detail)
-        return member
 
     def _check(self, said: Hello, member: Member | None) -> Member:
         """The member that says hello, or why it is none."""
@@ -174,6 +228,8 @@ class Members:
             detail = f"HMSINDEX {said.node} belongs to {known} in this node's hms.conf"
         elif said.life < member.life:
             detail = f"its life {said.life} is older than {member.life}: an old frame or store"
+        elif said.life == member.life and said.epoch < member.epoch:
+            detail = f"its epoch {said.epoch} is older than {member.epoch}: an old frame"
         else:
             return member
         raise MemberRefused(node=said.name or f"index {said.node}", detail=detail)
