@@ -118,7 +118,8 @@ def _scope(word: str) -> Scope:
 
 
 def link_settings(config: Config, node: Node) -> LinkSettings:
-    """What the links are told; LinkKeyError."""
+    """What the links are told; LinkKeyError. The largest message of any node gets through, so that
+    a node with a lower limit can refuse it: a frame above the limit would cut the link."""
     group = node.group
     keys = None if group.link_key_file is None else read_key_file(group.link_key_file)
     if keys is not None and keys.public.decode() != group.link_public_key:
@@ -128,7 +129,8 @@ def link_settings(config: Config, node: Node) -> LinkSettings:
         LinkPeer(one.hmsindex, one.nodename, one.link_address, one.link_public_key or "")
         for one in _others(config, node)
     ]
-    frame_bytes = frame_bytes_max(node.max_message_bytes, node.segment_bytes) + OFFER_ROOM_BYTES
+    every = [one for one in config.nodes.values() if one.group.hmsport is not None]
+    frame_bytes = max(frame_bytes_max(one.max_message_bytes, one.segment_bytes) for one in every)
     return LinkSettings(
         config.domain.name,
         node.name,
@@ -136,7 +138,7 @@ def link_settings(config: Config, node: Node) -> LinkSettings:
         group.link_address,
         tuple(peers),
         group.hmsheartbeat,
-        frame_bytes,
+        frame_bytes + OFFER_ROOM_BYTES,
         keys,
         node.listen,
     )

@@ -18,14 +18,15 @@ class Feeding(Relay):
         super().__init__(*arguments)
         self.appetite = Appetite()
 
-    def listen(self, origin: Origin, head: InvokeHead, data: bytes) -> None:
-        """A message arrived for a listener; it waits its turn in its session."""
+    def listen(self, origin: Origin, head: InvokeHead, data: bytes, expires_at_ms: int = 0) -> None:
+        """A message arrived for a listener; it waits its turn in its session, until it expires."""
         self.appetite.arrived(origin.connection, origin.consumer)
         self.changed.add(head.service)
-        line = self._lines.setdefault((origin.connection, origin.session), deque())
-        line.append(Call(origin, head, data))
+        key = origin.connection, origin.session
+        line = self._lines.setdefault(key, deque())
+        line.append(Call(origin, head, data, expires_at_ms=expires_at_ms))
         if len(line) == 1:
-            self._start(line[0])
+            self._start_first(key)
 
     def withdraw(self, connection: int, session: int = 0, consumer: int = 0) -> None:
         """A session, or a consumer of any session, wants its listener's calls no more.

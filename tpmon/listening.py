@@ -64,7 +64,7 @@ def call_listeners(
             (message,) = deliver.messages
             origin = Origin(deliver.connection, 0, deliver.session, deliver, deliver.consumer)
             body = payload[message.head_bytes :]
-            monitor.listen(origin, _invocation(deliver), body)
+            monitor.listen(origin, _invocation(deliver), body, message.expires_at_ms)
 
 
 def _invocation(deliver: Deliver) -> wire.InvokeHead:

@@ -84,6 +84,7 @@ class Call:
     forwards: int = 0
     is_ended: bool = False
     branches: tuple[bytes, ...] = ()
+    expires_at_ms: int = 0
 
 
 @dataclass(slots=True, eq=False)

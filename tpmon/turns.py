@@ -11,7 +11,19 @@ from itertools import islice
 import msgspec
 
 from field_buffer.catalogue import ServiceBusy, ServiceLimit, TooManyRequests
-from tpmon.monitored import NO_RULES, Answer, Call, Invoke, Kill, Rules, Say, Server, Service
+from tpmon.constants import TPFAIL
+from tpmon.monitored import (
+    NO_RULES,
+    Answer,
+    Call,
+    Invoke,
+    Kill,
+    Rules,
+    Say,
+    Server,
+    Service,
+    Verdict,
+)
 from tpmon.protocol.structures import ResultHead
 from tpmon.tallies import Tally
 
@@ -20,6 +32,8 @@ __all__ = ["Turns"]
 CALLS_WAITING_MAX = 10_000
 CALL_BYTES_WAITING_MAX = 256 << 20
 TALLIES_MAX = 2_000
+
+_UNSEEN = ResultHead(0, TPFAIL, verdict=Verdict.RELEASED)
 
 Effect = Invoke | Answer | Say | Kill
 
@@ -159,7 +173,17 @@ class Turns:
             return
         was_first = line[0] is call
         line.remove(call)
-        if not line:
-            del self._lines[key]
-        elif was_first:
+        if was_first:
+            self._start_first(key)
+
+    def _start_first(self, key: tuple[int, int]) -> None:
+        """The next one of a listener's session that has not expired while it waited (F-D2)."""
+        line = self._lines[key]
+        while line and 0 < line[0].expires_at_ms <= self.now_ms:
+            late = line.popleft()
+            late.is_ended = True
+            self.effects.append(Answer(late.origin, _UNSEEN, b""))
+        if line:
             self._start(line[0])
+        else:
+            del self._lines[key]

@@ -118,7 +118,7 @@ class ConsumerSteps:
             state.file_done()
         if inbox.is_credit_due:
             state.want_more(inbox)
-        taken = inbox.take()
+        taken = self._take()
         if taken is None:
             return None
         self._note(taken)
@@ -155,7 +155,14 @@ class ConsumerSteps:
         inbox = self._inbox
         if inbox.is_credit_due:
             self._state.want_more(inbox)
-        return inbox.take()
+        return self._take()
+
+    def _take(self) -> Delivered | None:
+        """The next one of the buffer; what expired before it is said soon, whatever follows."""
+        delivered = self._inbox.take()
+        if self._inbox.has_released:
+            self._state.say_soon(self._inbox)
+        return delivered
 
     def _waiting(self, timeout_s: float | None) -> Steps[Delivered | None]:
         deadline = FOREVER if timeout_s is None else monotonic() + timeout_s
@@ -247,16 +254,13 @@ class ConsumerSteps:
 
     @property
     def has_messages(self) -> bool:
-        """Whether messages wait here."""
-        return bool(self._inbox.buffer)
+        """Whether messages wait here, or it has to be said that more may come."""
+        inbox = self._inbox
+        return bool(inbox.buffer) or (inbox.is_credit_due and not self.is_over)
 
     def take_for_listener(self) -> Delivered | None:
-        """The next message for the listener; credit is given back when it comes for more. What
-        expired here is said at once: there may never be another message with which to say it."""
-        delivered = self._next()
-        if delivered is None and self._inbox.is_credit_due:
-            self._state.want_more(self._inbox)
-        return delivered
+        """The next message for the listener; credit is given back when it comes for more."""
+        return self._next()
 
     def handling(self, delivered: Delivered, listener: Listener) -> Steps[None]:
         """Call the listener, and settle by how it ends; what it raises goes on to the caller."""

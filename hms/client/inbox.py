@@ -106,6 +106,11 @@ class Inbox:
         return 2 * self.taken_count >= self.opening.credit or bool(self._released)
 
     @property
+    def has_released(self) -> bool:
+        """Whether something expired here that is not said yet."""
+        return bool(self._released)
+
+    @property
     def is_credit_near(self) -> bool:
         """Whether it is due soon, so that it goes along when another one's is given."""
         return self.opening.credit >= CREDIT_SHARED_MIN and 8 * self.taken_count >= (
@@ -131,10 +136,11 @@ class Inbox:
             items += self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
             self.acknowledged.clear()
         items += self._items(Action.RELEASE, self._released)
-        if with_credit and self.taken_count and (self.is_credit_due or self.is_credit_near):
+        is_giving = with_credit and (self.is_credit_due or self.is_credit_near)
+        self._released.clear()
+        if is_giving and self.taken_count:
             items.append(self._item(Action.CREDIT, credit=self.taken_count))
             self.taken_count = 0
-            self._released.clear()
         return items
 
     def fail_seen(self) -> list[Settlement]:

@@ -107,6 +107,11 @@ class Settling(Participant):
             self.settle()
         self._tick_soon()
 
+    def say_soon(self, inbox: Inbox) -> None:
+        """Something expired there: it is said with the next word, at the latest at a tick."""
+        self._unsaid[inbox] = None
+        self._tick_soon()
+
     def _tick_soon(self) -> None:
         if not self._will_tick:
             self._will_tick = True

@@ -332,6 +332,8 @@ class Engine:
         self.state.at(now_ms)
         messages = settling.take_out(consumer, spans)
         delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
+        if how is Return.RELEASED:
+            delay_ms = settling.early_ms(self.state, consumer.place, messages)
         settling.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
         dispatch(self.state, consumer.place, fx)
         return len(messages)

@@ -45,8 +45,10 @@ def done(
     if how is None:
         acknowledge(state, place, found, fx)
     else:
-        own_ms = consumer.redelivery_delay_ms or place.redelivery_delay_ms
-        give_back(state, place, found, how, fx, own_ms if delay_ms is None else delay_ms)
+        if delay_ms is None:
+            delay_ms = consumer.redelivery_delay_ms or place.redelivery_delay_ms
+        is_tried = how is not Return.RELEASED
+        give_back(state, place, found, how, fx, delay_ms if is_tried else 0)
         dispatch(state, place, fx)
 
 

@@ -9,7 +9,7 @@ LOST           nobody knows, the consumer is gone: redelivered is set, no attemp
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from field_buffer.catalogue import TransactionTooLarge
 from hms.engine.deadletters import DeadReason, keep, target_of
@@ -25,6 +25,7 @@ from hms.engine.state import State
 from hms.records import Cause, RecordType
 
 LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
+RELEASED_EARLY_MS = 1000
 """A message's own redelivery limit, as a property that its sender sets."""
 
 
@@ -101,6 +102,16 @@ def give_back_all(state: State, consumer: Consumer, how: Return, fx: Effects) ->
     give_back(state, consumer.place, messages, how, fx)
 
 
+def early_ms(state: State, place: Queue | Subscription, messages: Sequence[StoredMessage]) -> int:
+    """How long messages wait that a client took for expired: its clock may be ahead of the node's,
+    and they would go to and fro until they are."""
+    tracks = place.line.tracks
+    if tracks is not None and any(map(tracks.knows, messages)):
+        return 0  # others would have to wait for them
+    is_early = any(message.expires_at_ms > state.now_ms for message in messages)
+    return RELEASED_EARLY_MS if is_early else 0
+
+
 def give_back(
     state: State,
     place: Queue | Subscription,
@@ -109,8 +120,8 @@ def give_back(
     fx: Effects,
     delay_ms: int = 0,
 ) -> None:
-    """Messages that were out wait again, or are dead; the caller dispatches. delay_ms: for those
-    that failed, before they are tried again (F-C9)."""
+    """Messages that were out wait again, or are dead; the caller dispatches. delay_ms: before they
+    are tried again (F-C9); not for those that nobody tried, as their client is lost."""
     if place.is_removed if isinstance(place, Subscription) else place.control.is_gone:
         _drop(state, place, messages)
         return
@@ -146,11 +157,11 @@ def _put_back(
         if reason is not None:
             _to_dead_letters(state, place, message, attempts, reason, fx)
             return False
-        if delay_ms:
-            due_ms = state.now_ms + delay_ms
-            place.line.put_back_later(message, deliveries, attempts, due_ms)
-            state.wake_at(due_ms, place)
-            return True
+    if delay_ms and how is not Return.LOST:
+        due_ms = state.now_ms + delay_ms
+        place.line.put_back_later(message, deliveries, attempts, due_ms)
+        state.wake_at(due_ms, place)
+        return True
     place.line.put_back(message, deliveries, attempts)
     return True
 

@@ -160,7 +160,8 @@ def undo(state: State, work: Work, how: Return, fx: Effects) -> list[Queue | Sub
     taken = by_place(work)
     work.clear()
     for place, messages in taken:
-        give_back(state, place, messages, how, fx, place.redelivery_delay_ms)
+        delay_ms = 0 if how is Return.RELEASED else place.redelivery_delay_ms
+        give_back(state, place, messages, how, fx, delay_ms)
     return [place for place, _ in taken]
 
 

@@ -199,6 +199,40 @@ def test_an_ordered_listener_gets_a_failed_message_before_those_behind_it(conn, 
     assert [count for _, count in seen] == [1, 2, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("prefetch", [1, 2, 3, 5])
+def test_a_listener_goes_on_however_little_is_prefetched(conn, dest, prefetch):
+    """Credit is given when it is used up, not with the next message: that waits for it."""
+    taken = queue.Queue()
+    with conn.session() as session:
+        session.consumer(dest, prefetch=prefetch).listen(lambda message: taken.put(message.body))
+        _send(conn, dest, 12)
+        got = [taken.get(timeout=WAIT_S) for _ in range(12)]
+    assert got == [b"%d" % number for number in range(12)]
+
+
+@pytest.mark.parametrize("mode", [hms.AckMode.AUTO, hms.AckMode.CLIENT, hms.AckMode.DUPS_OK])
+def test_what_expired_between_two_messages_is_told_whatever_becomes_of_them(conn, dest, mode):
+    """It would count as in flight for ever, when the listener never comes for more."""
+    gone, waiting = queue.Queue(), queue.Queue()
+
+    def listener(message):
+        if message.body == b"0":
+            waiting.get(timeout=WAIT_S)
+        else:
+            gone.put(message.body)
+            raise ValueError(message.body)
+
+    with conn.session(ack=mode) as session:
+        session.consumer(dest).listen(listener)
+        _send(conn, dest, 1)
+        _send(conn, dest, 2, ttl_s=0.2)
+        _send(conn, dest, 1)
+        _until(lambda: _show(conn, dest)["dispatched"] == 4)
+        select.poll().poll(400)
+        waiting.put(None)
+        _until(lambda: _show(conn, dest)["expired"] == 2)
+
+
 def test_an_unordered_listener_goes_on_with_what_was_prefetched(conn, dest):
     """F-E9 is opt-in: taking everything back costs."""
     _send(conn, dest, 5)

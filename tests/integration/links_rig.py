@@ -19,12 +19,12 @@ class LinkNode:
     """One node's links, and what they told."""
 
     def __init__(self, context, settings, clock, life=FIRST):
-        self.words, self.changes = [], []
+        self.words, self.changes, self.told = [], [], []
         self.takes_words = True
         self.links = Links(
             settings,
             on_word=self._word,
-            on_change=self.changes.append,
+            on_change=self._change,
             wake=lambda: None,
             clock=clock,
         )
@@ -34,7 +34,12 @@ class LinkNode:
     def _word(self, index, items):
         if self.takes_words:
             self.words += [(index, data) for _, data in items]
+            self.told += [data for _, data in items]
         return self.takes_words
+
+    def _change(self, change):
+        self.changes.append(change)
+        self.told.append("up" if change.is_up else "down")
 
     def say(self, index, data):
         """A word for a node."""
@@ -58,19 +63,22 @@ class Rig:
         self.nodes = {}
         self.strangers = []
 
-    def settings(self, index, **changed):
-        """What hms.conf would tell a node."""
-        peers = tuple(
+    def peers_of(self, index, ways=()):
+        """The others, as hms.conf tells a node; ways: by index, where it finds them instead."""
+        return tuple(
             LinkPeer(i, f"n{i}", address, self.keys[i].public.decode() if self.keys else "")
-            for i, address in self.addresses.items()
+            for i, address in (self.addresses | dict(ways)).items()
             if i != index
         )
+
+    def settings(self, index, **changed):
+        """What hms.conf would tell a node."""
         values = {
             "cluster": "hms",
             "name": f"n{index}",
             "index": index,
             "address": self.addresses[index],
-            "peers": peers,
+            "peers": self.peers_of(index),
             "heartbeat_s": self.heartbeat_s,
             "frame_bytes_max": FRAME_BYTES_MAX,
             "keys": self.keys.get(index),

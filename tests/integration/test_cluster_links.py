@@ -7,6 +7,7 @@ import zmq
 
 from hms.engine.cluster.members import SILENT, Life, Voice
 from tests.integration.links_rig import FIRST, FRAME_BYTES_MAX, Rig
+from tests.support.dead_ends import DeadEnds
 from tpmon.links.frames import HelloBody, LinkKind, encode_hello, link_frame
 from tpmon.links.keys import KeyPair
 
@@ -114,6 +115,9 @@ def test_another_version_of_the_links_is_refused(rig):
     rig.stranger(1).send_multipart([head[:2] + b"\x63" + head[3:], body])
 
     rig.until(lambda: "version 99" in rig.nodes[1].links.describe()["last_refusal"])
+    rig.stranger(1).send_multipart([b"HL\x01 and another length", b""])
+
+    rig.until(lambda: "version 1 of" in rig.nodes[1].links.describe()["last_refusal"])
 
 
 @pytest.mark.parametrize(
@@ -203,6 +207,49 @@ def test_a_connection_that_was_made_again_unnoticed_begins_the_link_anew(rig):
     rig.until_up(1, 2)
 
     assert "began the link anew" in downs(rig.nodes[2])[0]
+
+
+def test_a_dead_connection_that_only_one_side_can_see_is_replaced(make_rig):
+    """A firewall forgot it: what one node says is swallowed, without an end or an error."""
+    rig = make_rig(heartbeat_s=0.5)
+    with DeadEnds(rig.addresses[2]) as way:
+        rig.start(1, peers=rig.peers_of(1, {2: way.address}))
+        rig.start(2)
+        rig.until_up(1, 2)
+        way.swallow()
+        rig.until(lambda: downs(rig.nodes[2]))
+
+        rig.until_up(1, 2)
+
+    assert "nothing was heard" in downs(rig.nodes[2])[0]
+    assert "began the link anew" in downs(rig.nodes[1])[0]
+
+
+def test_what_a_node_said_comes_before_that_it_is_gone(rig):
+    """Its last answers settle moves that would be undecided until it is back."""
+    rig.nodes[1].told.clear()
+    for data in (b"1", b"2", b"3"):
+        rig.nodes[2].say(1, data)
+    rig.nodes[2].links.take_turn()
+    rig.stop(2)
+
+    rig.until(lambda: len(rig.nodes[1].told) == 4)
+
+    assert rig.nodes[1].told == [b"1", b"2", b"3", "down"]
+
+
+def test_a_node_that_died_while_this_one_stood_still_is_failed_soon(rig):
+    """The pause counts as nobody's silence, and for no more than that."""
+    rig.nodes[2].say(1, b"the last one")
+    rig.nodes[2].links.take_turn()
+    time.sleep(0.1)
+    dead = rig.nodes.pop(2)
+    rig.now = lambda: time.monotonic() + 3600
+
+    rig.until(lambda: rig.nodes[1].link("n2")["presence"] == "failed")
+
+    assert rig.nodes[1].words == [(2, b"the last one")]
+    dead.links.close()
 
 
 def test_what_is_said_before_a_hello_is_refused(rig):

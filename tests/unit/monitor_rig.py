@@ -27,9 +27,10 @@ class Rig:
         head = CallHead(service, timeout_ms, **more)
         self.monitor.call(Origin(client, correlation), head, data, now_ms)
 
-    def listen(self, service, data, *, client=CLIENT, session=1, consumer=1):
+    def listen(self, service, data, *, client=CLIENT, session=1, consumer=1, expires_at_ms=0):
         origin = Origin(client, 0, session, data, consumer)
-        self.monitor.listen(origin, InvokeHead(service, 0, 0, is_message=True), data)
+        head = InvokeHead(service, 0, 0, is_message=True)
+        self.monitor.listen(origin, head, data, expires_at_ms)
 
     def finish(self, invoke, rval=TPSUCCESS, data=b"", **more):
         self.monitor.result(invoke.connection, ResultHead(invoke.head.call, rval, **more), data)

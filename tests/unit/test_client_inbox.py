@@ -102,6 +102,21 @@ def test_an_expired_message_is_released_and_its_credit_given_back(link):
     assert settlements(link) == [(Action.RELEASE, [(1, 1)]), (Action.CREDIT, 1)]
 
 
+def test_what_expired_is_released_once_and_soon_also_without_credit(link):
+    """Nothing else may ever have to be said; and twice would be said for others' messages."""
+    state = make_state(link)
+    inbox = make_inbox(link, state, credit=100)
+    deliver(link, 1, expires_at_ms=1_000)
+    assert inbox.take() is None
+
+    state.say_soon(inbox)
+    assert link.ticking == [state]
+    state.tick()
+    state.tick()
+
+    assert settlements(link) == [(Action.RELEASE, [(1, 1)])]
+
+
 def test_a_delivery_of_an_older_epoch_is_dropped(link):
     """It crossed the Recover on the wire; the node has it back already."""
     state = make_state(link, hms.AckMode.CLIENT)

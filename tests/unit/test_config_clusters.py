@@ -27,6 +27,11 @@ GQTHR = 7
 delivery = "LOCAL_PREFERRED"
 """
 
+SMALL = """[node.B]
+max_message_bytes = "64 KiB"
+max_transaction_bytes = "2 MiB"
+segment_bytes = "8 MiB"
+"""
 THIRD = """
 [node.C]
 listen = ["tcp://127.0.0.1:7703"]
@@ -61,6 +66,18 @@ def test_each_node_knows_the_others_and_their_queues(loaded):
     assert settings.queues == (GlobalQueue("orders", 7, 1000, 10_000, Scope.LOCAL_PREFERRED),)
     assert [(p.index, p.name, p.address) for p in links.peers] == [(1, "A", "tcp://127.0.0.1:7801")]
     assert links.address == "tcp://127.0.0.1:7802"
+
+
+def test_the_largest_message_of_any_node_gets_through_the_links_of_all(tmp_path):
+    """One that takes less refuses it; a frame above the limit would cut the link for ever."""
+    path = tmp_path / "hms.conf"
+    path.write_text(TWO.format(a="", b="HMSPORT = 7802").replace("[node.B]", SMALL))
+    config = load(path)
+
+    limits = [link_settings(config, config.node(name)).frame_bytes_max for name in "AB"]
+
+    assert config.node("B").max_message_bytes < config.node("A").max_message_bytes
+    assert limits[0] == limits[1] > config.node("A").max_message_bytes
 
 
 @pytest.mark.parametrize(

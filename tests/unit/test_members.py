@@ -79,6 +79,30 @@ def test_a_node_that_does_not_hear_this_one_any_more_is_down(members):
     assert (down.is_up, members.members[2].presence) == (False, Presence.HEARD)
 
 
+def test_who_goes_down_with_the_other_begins_anew_too(members):
+    """Its own connection may be dead, which only the other one can notice."""
+    members.hello(hello(), PIPE, 0)
+    members.heard(2, OTHER, US, 0)
+
+    (down,) = members.hello(hello(epoch=2), b"another", 1)
+
+    assert (down.is_up, members.members[2].own_epoch) == (False, 2)
+    members.hello(hello(epoch=3), b"third", 2)
+    assert members.members[2].own_epoch == 2, "else both go on for ever"
+
+
+def test_who_is_only_heard_for_long_is_told_to_be_deaf_once_in_a_while(members):
+    """The connection to it may be dead from the beginning."""
+    members.hello(hello(), PIPE, 0)
+    assert members.deaf(SILENCE_MS) == []
+    assert members.deaf(SILENCE_MS + 1) == [2]
+    assert members.deaf(SILENCE_MS + 2) == []
+
+    members.heard(2, OTHER, US, SILENCE_MS + 3)
+
+    assert members.deaf(5 * SILENCE_MS) == []
+
+
 @pytest.mark.parametrize(
     "changed",
     [

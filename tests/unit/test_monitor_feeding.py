@@ -4,6 +4,8 @@ import pytest
 from monitor_rig import CLIENT, S1, S2, Rig, invoke_of
 
 from tpmon.appetite import Listener
+from tpmon.monitor import Answer, Invoke
+from tpmon.monitored import Verdict
 
 
 class Queues:
@@ -95,3 +97,23 @@ def test_a_message_that_was_promised_to_who_has_left_frees_its_place(rig):
     rig.monitor.feed(queues.grant)
 
     assert queues.given == [1, 2]
+
+
+def test_a_message_that_expires_while_it_waits_for_its_turn_is_given_back_unseen(rig):
+    """F-D2: its session's other message may take long, and a long line of them no recursion."""
+    rig.serve(S1, "L")
+    rig.serve(S2, "L")
+    rig.listen("L", b"long")
+    (running,) = rig.effects()
+    late = [b"%d" % number for number in range(2_000)]
+    for data in late:
+        rig.listen("L", data, expires_at_ms=500)
+    rig.listen("L", b"last", expires_at_ms=5_000)
+    rig.monitor.tick(1_000)
+
+    rig.finish(running)
+
+    answers = [e for e in rig.monitor.effects if isinstance(e, Answer)]
+    unseen = [a.origin.token for a in answers if a.head.verdict == Verdict.RELEASED]
+    assert unseen == late
+    assert [e.data for e in rig.effects() if isinstance(e, Invoke)] == [b"last"]

@@ -64,6 +64,10 @@ def link_frame(
 def decode_link(parts: Sequence[bytes], payload_bytes_max: int) -> LinkEnvelope:
     """Check a frame's shape and read its envelope."""
     if len(parts) != 2 or len(parts[0]) != _ENVELOPE.size:  # noqa: PLR2004 - envelope, payload
+        if parts and parts[0][:2] == MAGIC and parts[0][2:3] not in (b"", bytes([LINK_VERSION])):
+            own, theirs = LINK_VERSION, parts[0][2]
+            detail = f"it speaks version {theirs} of the links, this node {own}"
+            raise ProtocolError(detail=detail)
         raise ProtocolError(detail="no frame of a link")
     magic, version, kind, node, *lives, size = _ENVELOPE.unpack(parts[0])
     if magic != MAGIC:

@@ -101,8 +101,12 @@ class Links:
         return self._clock() + 0.005 if waiting else self._hello_at
 
     def take_turn(self) -> None:
-        """Read, send, look who is silent."""
+        """Read, send, look who is silent; a pause of this node itself is nobody's silence."""
         now = self._clock()
+        paused_s = now - self._turned_at
+        self._turned_at = now
+        if paused_s > self._settings.heartbeat_s / 2:
+            self.members.paused(round(paused_s * 1000))
         self._hearing.take_turn(now)
         self._send()
         self._tend(now)
@@ -121,8 +125,12 @@ class Links:
         self._hello_at = min(self._hello_at, at)
 
     def changed(self, changes: Sequence[Change]) -> None:
-        """Tell that nodes came or went."""
+        """Tell that nodes came or went, behind what they said before."""
         for change in changes:
+            heard = self._hearing.heard[change.node]
+            if heard.inbox:
+                said, heard.inbox = heard.inbox, []
+                self._on_word(change.node, said)  # if there is no room, it is said again
             name = self._names[change.node]
             if change.is_up:
                 log.info("node %s is up, life %d.%d", name, *change.life)
@@ -145,18 +153,16 @@ class Links:
                 speaker.flush()
 
     def _tend(self, now: float) -> None:
-        """Say hello when it is time, fail the silent; after a pause of this node itself first read
-        what the others said meanwhile."""
-        paused_s = now - self._turned_at
-        self._turned_at = now
-        if paused_s > self._settings.heartbeat_s / 2:
-            self.members.paused(round(paused_s * 1000))
+        """Say hello when it is time, fail the silent."""
         if now >= self._hello_at:
             self._hello_at = now + self._settings.heartbeat_s / HELLOS_PER_PERIOD
             body = HelloBody(self._settings.cluster, self._settings.name, self._settings.clients)
             payload = encode_hello(body)
+            deaf = self.members.deaf(round(now * 1000))
             for index, speaker in self._speakers.items():
                 self._hear_why(index, speaker)
+                if index in deaf:
+                    speaker.connect_again()
                 speaker.hint(self._frame(LinkKind.HELLO, index, payload))
         self.changed(self.members.tick(round(now * 1000)))
 

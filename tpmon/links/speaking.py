@@ -63,8 +63,12 @@ class Speaker:
         self.pending_bytes = 0
         if epoch != self._epoch:
             self._epoch = epoch
-            self.close()
-            self.socket = self._open()
+            self.connect_again()
+
+    def connect_again(self) -> None:
+        """Another connection: this one may be dead, and the kernel takes long to find that out."""
+        self.close()
+        self.socket = self._open()
 
     def close(self, linger_ms: int = 0) -> None:
         """Close the socket."""

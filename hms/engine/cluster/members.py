@@ -9,9 +9,10 @@ a node on an old copy of its store.
 
 Whoever takes another node for gone begins the link anew: its own epoch with that node is one more,
 and it is UP again only after the other one has said that it hears this epoch. The other one, when
-it hears of the new epoch, takes the link for cut too. So both begin together, and what was said and
-lost is said again by both. A connection that broke without anybody's noticing shows as a hello
-through another pipe. Frames of an older epoch, or through an older pipe, are refused.
+it hears of the new epoch while it is UP, takes the link for cut and begins anew too. So both begin
+together, and what was said and lost is said again by both. A connection that broke without
+anybody's noticing shows as a hello through another pipe. Frames of an older epoch, or through an
+older pipe, are refused.
 
     ABSENT --hello--> HEARD --hears us--> UP --silence--> FAILED --hello--> HEARD
     any --newer life or epoch--> HEARD (whoever was UP goes DOWN first)
@@ -92,6 +93,8 @@ class Member:
     own_epoch: int = 1
     pipe: bytes = b""
     heard_ms: int = 0
+    deaf_ms: int = 0
+    """Since when it is only heard."""
     reason: str = "not heard yet"
     refused: int = 0
     last_error: str = ""
@@ -137,7 +140,7 @@ class Members:
         elif pipe != member.pipe:  # what was under way may be lost, and it does not know
             changes = self._go(member, "its connection broke and was made again")
         member.life, member.epoch, member.pipe = said.life, said.epoch, pipe
-        member.presence, member.reason = Presence.HEARD, ""
+        member.presence, member.reason, member.deaf_ms = Presence.HEARD, "", now_ms
         return changes
 
     def heard(self, index: int, voice: Voice, hears: Voice, now_ms: int) -> list[Change]:
@@ -150,7 +153,7 @@ class Members:
             return [Change(index, voice.life, is_up=True)]
         if member.presence is Presence.UP and not hears_us:
             changes = self._go(member, "it does not hear this node")
-            member.presence = Presence.HEARD
+            member.presence, member.deaf_ms = Presence.HEARD, now_ms
             return changes
         return []
 
@@ -169,10 +172,20 @@ class Members:
                 member.presence = Presence.FAILED
         return changes
 
+    def deaf(self, now_ms: int) -> list[int]:
+        """Nodes that are heard, and for as long as a silence lasts do not hear this one: what leads
+        to them may be a dead connection. Each is told once in that time."""
+        found = [m for m in self.members.values() if m.presence is Presence.HEARD]
+        found = [m for m in found if now_ms - m.deaf_ms > self._silence_ms]
+        for member in found:
+            member.deaf_ms = now_ms
+        return [member.index for member in found]
+
     def paused(self, for_ms: int) -> None:
         """This node itself stood still so long: nobody was silent meanwhile."""
         for member in self.members.values():
             member.heard_ms += for_ms
+            member.deaf_ms += for_ms
 
     def gone(self, index: int, reason: str) -> list[Change]:
         """A node said good-bye, or its link broke."""
@@ -200,14 +213,17 @@ class Members:
     def _go(self, member: Member, reason: str) -> list[Change]:
         """This node takes it for gone: the link begins anew, also when it was only heard, as it may
         have been told so, count this node as up and have said something since."""
-        if member.is_there:
+        if member.presence is Presence.HEARD:
             member.own_epoch += 1
         return self._follow(member, reason)
 
     @staticmethod
     def _follow(member: Member, reason: str) -> list[Change]:
-        """The other node began anew."""
+        """The other node began anew, and so does this one, in case its own connection is dead; not
+        if it was only heard: then what it would begin has begun already, and they would go on."""
         was_up = member.presence is Presence.UP
+        if was_up:
+            member.own_epoch += 1
         member.reason = reason
         change = Change(member.index, member.life, is_up=False, reason=reason)
         return [change] if was_up else []
