@@ -17,17 +17,16 @@ from itertools import count, islice, takewhile
 
 import pytest
 
-from hms.engine.cluster.members import Life
+from hms.engine.cluster.members import DEAF_MS, Life
 from tests.support.links_world import HEARTBEAT_S, Network, Node
 from tpmon.links import links
 
-RUNS = 60
+RUNS = 45
 STEPS_MAX = 700
 ROUND_S = 0.1
 SILENCE_ROUNDS = 11
 CALM_ROUNDS = 10
-SETTLED_AFTER_S = 8 * HEARTBEAT_S
-KERNEL_S = 3 * HEARTBEAT_S
+UP_AFTER_S = DEAF_MS / 1000 + 5 * HEARTBEAT_S
 ROOMS = ((4096, 64 << 20), (4096, 400), (2, 64 << 20))
 """Items that a lane holds, and bytes that a node keeps for one that does not read."""
 
@@ -168,27 +167,12 @@ def walk(world):
 
 def settle(world):
     """No more faults come; what is dead stays dead until somebody makes another connection."""
-    until = world.now + SETTLED_AFTER_S
+    until = world.now + UP_AFTER_S
     for _ in range(SILENCE_ROUNDS):
         world.round()
     while not world.is_settled():
         assert world.now < until, "the links do not come up by themselves"
-        if world.now > until - KERNEL_S:
-            end_forgotten(world)
         world.round()
-
-
-def end_forgotten(world):
-    """Of two that do not hear one another at all, neither makes another connection, as it cannot
-    tell a dead one from the other's being away; the kernel ends it, though late."""
-    for node, index in world.ends():
-        connection = node.links._speakers[index].socket.connection
-        members = (
-            node.links.members.members[index],
-            world.nodes[index].links.members.members[node.index],
-        )
-        if connection is not None and connection.is_dead and not any(m.is_there for m in members):
-            world.network.cut(connection)
 
 
 def stay_up(world):

@@ -27,7 +27,6 @@ from tpmon.links.settings import LinkPeer, LinkSettings
 HEARTBEAT_S = 1.0
 FRAME_BYTES_MAX = 1 << 16
 QUEUED_MAX = 4
-ALL = 1 << 20
 WORD = struct.Struct("<III")
 """The period it is said in, the how many-th word of it, and the version of the node."""
 
@@ -72,13 +71,13 @@ class Network:
 
 
 class Socket:
-    """Its options are not played."""
+    """on_send sees each frame that a dialer takes."""
 
-    def __init__(self, network):
-        self.network = network
+    def __init__(self, network, on_send):
+        self.network, self.on_send = network, on_send
 
     def setsockopt(self, option, value):
-        pass
+        """None of them is played."""
 
 
 class Listener(Socket):
@@ -88,15 +87,14 @@ class Listener(Socket):
         self._address = address
         self.network.listeners[address] = self
 
-    def recv_multipart(self, _flags, *, copy):
-        assert not copy
+    def recv_multipart(self, _flags, **_options):
         ready = [c for c in self.network.connections if c.listener is self and c.arrived]
         if not ready:
             raise zmq.Again
         one = self.network.rnd.choice(ready)
         return [SimpleNamespace(bytes=part) for part in (one.name, *one.arrived.popleft())]
 
-    def send_multipart(self, parts, _flags):
+    def send_multipart(self, parts, flags):
         """A refusal is for people."""
 
     def close(self, _linger):
@@ -108,21 +106,18 @@ class Listener(Socket):
 
 
 class Dialer(Socket):
-    """A DEALER that takes nothing while it is not connected; on_send sees each frame it takes."""
+    """A DEALER; it takes nothing while it is not connected."""
 
-    def __init__(self, network, on_send):
-        super().__init__(network)
-        self._on_send, self.connection = on_send, None
+    connection = None
 
     def connect(self, address):
         self.address = address
         self.network.dialers.append(self)
 
-    def send_multipart(self, parts, _flags, *, copy):
-        assert copy
+    def send_multipart(self, parts, _flags, **_options):
         if self.connection is None or len(self.connection.queued) >= QUEUED_MAX:
             raise zmq.Again
-        self._on_send(parts)
+        self.on_send(parts)
         self.connection.queued.append(parts)
 
     def recv_multipart(self, _flags):
@@ -136,17 +131,16 @@ class Dialer(Socket):
 
 @dataclass
 class Side:
-    """What a node's links have told it of another node, and what its engine made of that."""
+    """What a node's links have told it of another one, and what its engine made of that. period 0:
+    it is not up; taken_of: the period of the other one that was listened to last; lane: what the
+    engine has not handled yet; version: what it knows of the other one."""
 
     period: int = 0
-    """0: it is not up."""
     life: Life = NOBODY
     said: int = 0
     taken: int = 0
     taken_of: int = 0
-    """The period of the other node that was listened to last."""
     lane: list = field(default_factory=list)
-    """What the engine has not handled yet."""
     engine_life: Life = NOBODY
     version: int = 0
 
@@ -157,18 +151,18 @@ class Side:
 
 
 class Node:
-    """A run of a node in a world; it is libzmq's context, outbox and lanes for its links."""
+    """A run of a node; for its links it is the context of libzmq, the outbox and the lanes too."""
 
     def __init__(self, world, life):
         self._world, self.life, self.index = world, life, life.store
-        self.sides = {index: Side() for index in world.versions if index != self.index}
+        self.sides = {other: Side() for other in world.versions if other != self.index}
         self._unsaid, self._released = [], []
         self._linking = object.__new__(Linking)  # without an engine and a broker
         self._linking.lanes = self
-        peers = tuple(LinkPeer(index, f"n{index}", f"n{index}") for index in self.sides)
-        name = f"n{self.index}"
+        own = f"n{self.index}", self.index, f"n{self.index}"
+        peers = tuple(LinkPeer(other, f"n{other}", f"n{other}") for other in self.sides)
         self.links = Links(
-            LinkSettings("hms", name, self.index, name, peers, HEARTBEAT_S, FRAME_BYTES_MAX),
+            LinkSettings("hms", *own, peers, HEARTBEAT_S, FRAME_BYTES_MAX),
             on_word=self._take,
             on_change=self._change,
             wake=lambda: None,
@@ -179,8 +173,8 @@ class Node:
 
     def socket(self, kind):
         """As a context does."""
-        network = self._world.network
-        return Listener(network) if kind == zmq.ROUTER else Dialer(network, self._check_sent)
+        sort = Listener if kind == zmq.ROUTER else Dialer
+        return sort(self._world.network, self._check_sent)
 
     def drain(self, _items_max):
         """As the outbox does. A word gets its number here: only now its period is known."""
@@ -225,8 +219,6 @@ class Node:
             side.taken += 1
         return True
 
-    # the engine
-
     def change_version(self):
         """Whoever is up is to know it."""
         self._world.versions[self.index] += 1
@@ -235,19 +227,18 @@ class Node:
     def _say(self, indexes):
         self._unsaid += [(index, self._world.versions[self.index]) for index in indexes]
 
-    def release(self, words_max=ALL):
-        """The log is durable so far that these words may be said."""
+    def release(self, words_max=None):
+        """The log is durable so far that these words may be said; None: all."""
         self._released += self._unsaid[:words_max]
         del self._unsaid[:words_max]
 
-    def handle(self, items_max=ALL):
-        """What a lane's worker would do."""
+    def handle(self, items_max=None):
+        """What a lane's worker would do; None: all that waits."""
         for side in self.sides.values():
-            items, side.lane = side.lane[:items_max], side.lane[items_max:]
-            for item in items:
+            for item in side.lane[:items_max]:
                 self._handle(side, item)
-            is_told = side.engine_life == side.life
-            assert side.lane or is_told, "an engine is not told who came or went"
+            del side.lane[:items_max]
+            assert side.lane or side.engine_life == side.life, "a change is not told"
 
     def _handle(self, side, item):
         if isinstance(item, Change):

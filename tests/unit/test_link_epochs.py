@@ -101,7 +101,7 @@ def settle(sides):
                 side.deliver(other, 0)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=80))
 def test_what_was_said_to_a_node_that_is_up_is_there_or_said_again(steps):
     """An interest or an offer that was lost in silence would be missed for ever."""

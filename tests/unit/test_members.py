@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from field_buffer.catalogue import MemberRefused
-from hms.engine.cluster.members import SILENT, Hello, Life, Members, Presence, Voice
+from hms.engine.cluster.members import DEAF_MS, SILENT, Hello, Life, Members, Presence, Voice
 
 OWN = Life(50, 3)
 SILENCE_MS = 1000
@@ -91,16 +91,18 @@ def test_who_goes_down_with_the_other_begins_anew_too(members):
     assert members.members[2].own_epoch == 2, "else both go on for ever"
 
 
-def test_who_is_only_heard_for_long_is_told_to_be_deaf_once_in_a_while(members):
-    """The connection to it may be dead from the beginning."""
-    members.hello(hello(), PIPE, 0)
-    assert members.deaf(SILENCE_MS) == []
-    assert members.deaf(SILENCE_MS + 1) == [2]
-    assert members.deaf(SILENCE_MS + 2) == []
+def test_who_is_not_up_for_long_is_told_to_be_deaf_once_in_a_while(members):
+    """The connection to it may be dead from the beginning; a new one takes its time."""
+    assert members.deaf(1) == []
+    members.hello(hello(), PIPE, 1)
+    assert members.deaf(DEAF_MS + 1) == []
+    assert members.deaf(DEAF_MS + 2) == [2, 3]
+    assert members.deaf(DEAF_MS + 3) == []
 
-    members.heard(2, OTHER, US, SILENCE_MS + 3)
+    members.heard(2, OTHER, US, DEAF_MS + 4)
+    assert members.deaf(2 * DEAF_MS + 2) == []
 
-    assert members.deaf(5 * SILENCE_MS) == []
+    assert members.deaf(2 * DEAF_MS + 3) == [3]
 
 
 @pytest.mark.parametrize(

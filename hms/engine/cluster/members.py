@@ -43,6 +43,8 @@ class Life(NamedTuple):
 
 
 NOBODY = Life(0, 0)
+DEAF_MS = 10_000
+"""Longer than a connection and its handshakes take, over any distance."""
 
 
 class Voice(NamedTuple):
@@ -94,7 +96,7 @@ class Member:
     pipe: bytes = b""
     heard_ms: int = 0
     deaf_ms: int = 0
-    """Since when it is only heard."""
+    """Since when it is not up, or was told to be deaf."""
     reason: str = "not heard yet"
     refused: int = 0
     last_error: str = ""
@@ -140,7 +142,7 @@ class Members:
         elif pipe != member.pipe:  # what was under way may be lost, and it does not know
             changes = self._go(member, "its connection broke and was made again")
         member.life, member.epoch, member.pipe = said.life, said.epoch, pipe
-        member.presence, member.reason, member.deaf_ms = Presence.HEARD, "", now_ms
+        member.presence, member.reason = Presence.HEARD, ""
         return changes
 
     def heard(self, index: int, voice: Voice, hears: Voice, now_ms: int) -> list[Change]:
@@ -153,7 +155,7 @@ class Members:
             return [Change(index, voice.life, is_up=True)]
         if member.presence is Presence.UP and not hears_us:
             changes = self._go(member, "it does not hear this node")
-            member.presence, member.deaf_ms = Presence.HEARD, now_ms
+            member.presence = Presence.HEARD
             return changes
         return []
 
@@ -173,13 +175,16 @@ class Members:
         return changes
 
     def deaf(self, now_ms: int) -> list[int]:
-        """Nodes that are heard, and for as long as a silence lasts do not hear this one: what leads
-        to them may be a dead connection. Each is told once in that time."""
-        found = [m for m in self.members.values() if m.presence is Presence.HEARD]
-        found = [m for m in found if now_ms - m.deaf_ms > self._silence_ms]
-        for member in found:
-            member.deaf_ms = now_ms
-        return [member.index for member in found]
+        """Nodes that have not been up for long, as far as this one can tell because they do not
+        hear it: what leads to them may be a dead connection. Each is told once in that time."""
+        found: list[int] = []
+        for member in self.members.values():
+            if member.presence is Presence.UP or not member.deaf_ms:
+                member.deaf_ms = now_ms
+            elif now_ms - member.deaf_ms > DEAF_MS:
+                member.deaf_ms = now_ms
+                found.append(member.index)
+        return found
 
     def paused(self, for_ms: int) -> None:
         """This node itself stood still so long: nobody was silent meanwhile."""
