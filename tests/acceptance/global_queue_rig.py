@@ -183,10 +183,12 @@ class Load:
             threading.Event().wait(0.05)
 
     def finish(self, cluster):
-        """No more sends; then until nothing is left anywhere."""
+        """No more sends; then until nothing is left anywhere, however slowly it gets less."""
         self._producing.set()
-        until = time.monotonic() + WAIT_S
-        while sum(left(one) for one in cluster.nodes):
+        until, least = time.monotonic() + WAIT_S, sys.maxsize
+        while rest := sum(left(one) for one in cluster.nodes):
+            if rest < least:
+                until, least = time.monotonic() + WAIT_S, rest
             assert time.monotonic() < until, [left(one) for one in cluster.nodes]
             threading.Event().wait(0.1)
         self._consuming.set()
