@@ -175,7 +175,7 @@ def test_an_idle_branch_is_rolled_back_in_time(conn, names, xid):
     assert resource.xa_prepare(xid) == XA_RBTIMEOUT
 
 
-@pytest.mark.timeout(600)  # sixty thousand round trips, on any machine
+@pytest.mark.timeout(600)  # fifty thousand round trips, on any machine
 def test_ten_thousand_branches_in_doubt_are_found_and_ended(conn, names):
     """After a night with a dead coordinator."""
     session = conn.session(xa=True)
