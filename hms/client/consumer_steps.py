@@ -60,7 +60,7 @@ class ConsumerSteps:
         self._is_closed = False
         self._listener: Listener | None = None
         self._is_client = session.state.ack_mode is AckMode.CLIENT
-        self._acknowledge = Acknowledge(self, inbox.stamp)
+        self._acknowledge, self._stamp = Acknowledge(self, inbox.stamp), inbox.stamp
 
     @property
     def destination(self) -> Destination:
@@ -105,7 +105,10 @@ class ConsumerSteps:
                 inbox.buffer.popleft()
                 inbox.allowance -= 1
                 inbox.taken_count += 1
-                inbox.acknowledged.append(row[0])
+                if self._is_client:
+                    inbox.seen[row[0]] = None
+                else:
+                    inbox.acknowledged.append(row[0])
                 return self._message(delivered, inbox.stamp)
         return None
 
@@ -205,10 +208,11 @@ class ConsumerSteps:
 
     def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
         row, head, body = delivered
-        acknowledge = Acknowledge(self, stamp) if self._is_client else self._acknowledge
+        if stamp is not self._stamp:
+            self._acknowledge, self._stamp = Acknowledge(self, stamp), stamp
         if row[8] & FLAG_PART:
-            return list_message(delivered, self._inbox.destination, acknowledge)
-        return Message.received(row, head, body, self._inbox.destination, acknowledge)
+            return list_message(delivered, self._inbox.destination, self._acknowledge)
+        return Message.received(row, head, body, self._inbox.destination, self._acknowledge)
 
     def requesting_retained(self) -> Steps[int]:
         """Ask the node for what is retained on its topic; how many messages come."""

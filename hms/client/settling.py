@@ -95,11 +95,17 @@ class Settling(Participant):
             self.settle()
 
     def allow(self, inbox: Inbox) -> None:
-        """In AUTO, let the application take what is here without a look at anything else, until a
-        tick, or anything that is said, ends it: two thirds of the cost of a message is looking."""
-        if self._is_auto and self.file_held is None and inbox in self._unsaid:
-            room = self._held_back_max - 1 - len(inbox.acknowledged)
-            inbox.allowance = max(0, min(room, inbox.credit_left))
+        """Let the application take what is here without a look at anything else, until anything
+        that is said, in AUTO a tick too, ends it: two thirds of the cost of a message is looking.
+        """
+        if self.file_held is not None or inbox not in self._unsaid:
+            return
+        room = inbox.credit_left
+        if self._is_auto:
+            room = min(room, self._held_back_max - 1 - len(inbox.acknowledged))
+        elif not (self.is_transacted or self.ack_mode is AckMode.CLIENT):
+            return
+        inbox.allowance = max(0, room)
 
     def _hold_back(self, count: int) -> None:
         self._held_back += 1

@@ -204,6 +204,14 @@ class Blocks:
             if not blocks:
                 del self._by_segment[block.segment]
 
+    def clear(self) -> None:
+        """Let go of all messages. For whoever drops an engine and lives on: the garbage collector
+        does not see what a message refers to (see StoredMessage), so it would keep them all."""
+        for blocks in self._by_segment.values():
+            for block in blocks:
+                block.messages.clear()
+        self._open.messages.clear()
+
     def _block_for(self, count: int) -> Block:
         if count >= OWN_BLOCK_MESSAGES:
             return Block(self)

@@ -54,7 +54,7 @@ def copy_of(
 ) -> StoredMessage:
     """The same body under another head."""
     encoded = encode_head(head)
-    copy = StoredMessage(
+    copy = StoredMessage.of(
         id_,
         seq,
         message.timestamp_ms,

@@ -155,7 +155,7 @@ def _letter(
     if len(encoded) > HEAD_BYTES_READ_MAX:  # a long topic; the letter must stay readable
         node["$DeadOrigin"] = node["$DeadOrigin"][:ORIGIN_SHORT] + "…"
         encoded = encode_head(msgspec.structs.replace(head, node=node))
-    letter = StoredMessage(
+    letter = StoredMessage.of(
         id_,
         state.take_seqs(1),
         message.timestamp_ms,

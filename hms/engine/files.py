@@ -9,6 +9,8 @@ an open transaction names, is kept for a while, and then goes too.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from field_buffer.catalogue import FileUnknown, InvalidArgument, NotSupported
 from field_buffer.packing import (
     KIND_FILE,
@@ -26,17 +28,17 @@ if TYPE_CHECKING:
     from hms.engine.state import State
 
 
-class FileMessage(StoredMessage):
+class FileMessage(StoredMessage, gc=False, eq=False, kw_only=True):
     """A message that names a file, and says so at every place that it comes to or leaves."""
 
-    __slots__ = ("_files", "file")
+    file: str
+    _files: "Files"
 
-    def __init__(self, message: StoredMessage, file: str, files: "Files") -> None:
-        for name in StoredMessage.__slots__:
-            setattr(self, name, getattr(message, name))
-        self.file = file
-        self._files = files
+    @classmethod
+    def naming(cls, message: StoredMessage, file: str, files: "Files") -> "FileMessage":
+        """A message, with the file that it names."""
         StoredMessage.has_files = True
+        return cls(*msgspec.structs.astuple(message), file=file, _files=files)
 
     def came(self) -> None:
         """It begins to wait at a place."""
@@ -78,7 +80,7 @@ class Files:
     def watch(self, message: StoredMessage) -> StoredMessage:
         """A message that may name a file."""
         file = message.head().node.get(NODE_FILE)
-        return FileMessage(message, file, self) if isinstance(file, str) else message
+        return FileMessage.naming(message, file, self) if isinstance(file, str) else message
 
     def count(self, now_ms: int) -> list[str]:
         """Take note of messages that have left; the files that nobody names any more."""

@@ -383,7 +383,7 @@ class Recovery:
 
 
 def _message(kept: Kept, payload: bytes) -> StoredMessage:
-    return StoredMessage(
+    return StoredMessage.of(
         kept.id,
         kept.seq,
         kept.timestamp_ms,

@@ -182,7 +182,7 @@ def _template(row: Row, payload: bytes, plan: Plan) -> bytes:
 
 
 def _message(state: State, row: Row, template: bytes, fx: Effects) -> StoredMessage:
-    return StoredMessage(
+    return StoredMessage.of(
         state.take_ids(1, fx),
         state.take_seqs(1),
         state.now_ms,

@@ -162,7 +162,7 @@ def selector_test(text: str) -> Callable[[Event], bool]:
 
     def matches(event: Event) -> bool:
         head = event.head or b""
-        message = StoredMessage(
+        message = StoredMessage.of(
             int(event.message_id, 16),
             event.offset,
             event.timestamp or 0,

@@ -253,3 +253,4 @@ class Node:
         """The process is gone: of what lay in the outbox some had left already."""
         if self._outbox and self._rng.random() < 0.5:
             self.send_some()
+        self.engine.state.blocks.clear()

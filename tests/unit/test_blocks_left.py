@@ -14,7 +14,7 @@ def stored(rng: random.Random) -> tuple[Blocks, list[StoredMessage]]:
     for _ in range(rng.randint(1, 6)):
         first = len(messages) + 1
         batch = [
-            StoredMessage(one, one, 1, 0, 4, 0, 0, bytes(rng.randint(0, 90)), is_persistent=True)
+            StoredMessage.of(one, one, 1, 0, 4, 0, 0, bytes(rng.randint(0, 90)), is_persistent=True)
             for one in range(first, first + rng.choice((1, 3, 40)))
         ]
         hold(batch, 5)

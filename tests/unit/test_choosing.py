@@ -51,7 +51,7 @@ def subscription(number, text):
 
 def message(number, properties):
     head = encode_head(Head(properties))
-    return StoredMessage(number, number, 1000, 0, 4, 0, len(head), head, is_persistent=True)
+    return StoredMessage.of(number, number, 1000, 0, 4, 0, len(head), head, is_persistent=True)
 
 
 @given(st.lists(TEXTS, max_size=8), MESSAGES)

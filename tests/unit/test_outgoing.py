@@ -13,7 +13,7 @@ PEER = "peer"
 
 def run(first: int, count: int = 10) -> list[StoredMessage]:
     return [
-        StoredMessage(one, one, 1, 0, 4, 0, 0, b"body %d" % one, is_persistent=False)
+        StoredMessage.of(one, one, 1, 0, 4, 0, 0, b"body %d" % one, is_persistent=False)
         for one in range(first, first + count)
     ]
 

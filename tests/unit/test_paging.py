@@ -179,7 +179,7 @@ class _Gone:
 
 def test_a_body_is_looked_for_again_where_its_message_was_moved():
     """Its old place may be another's by then; where it is, only the engine's lock can say."""
-    message = StoredMessage(1, 1, 0, 0, 4, 0, 0, b"whole", is_persistent=True)
+    message = StoredMessage.of(1, 1, 0, 0, 4, 0, 0, b"whole", is_persistent=True)
     message.payload = b""
     told = iter([3, 3, 7])
 

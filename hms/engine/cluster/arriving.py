@@ -200,7 +200,7 @@ def _message(state: State, one: Moving, seq: int, payload: bytes) -> StoredMessa
     expires_at_ms = state.now_ms + one.left_ms if one.left_ms else 0
     if 0 < expires_at_ms <= timestamp_ms:
         timestamp_ms = max(1, state.now_ms - one.age_ms)
-    return StoredMessage(
+    return StoredMessage.of(
         one.id,
         seq,
         timestamp_ms,
