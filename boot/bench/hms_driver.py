@@ -115,18 +115,30 @@ class HmsDriver:
             )
 
     def receive(self, sink: Sink) -> None:
-        """From one consumer after the other; they all get the same number of messages."""
-        timeout_s, take, every = self._load.timeout_s, sink.take, self._load.ack_every
-        while not sink.is_full:
-            for consumer in self._consumers:
-                message = consumer.receive(timeout_s)
-                if message is None:
-                    return
-                take(message.body)
-                if every and sink.count % every == 0:
-                    self._opened.ack(wait=False)
+        """What the first consumer has, then as much from each of the others: they all get the same
+        number of messages."""
+        every = self._load.ack_every
+        while sink.count < sink.expected:
+            count = self._take_from(0, every or self._load.prefetch, sink)
+            for number in range(1, len(self._consumers)):
+                left = count
+                while left:
+                    taken = self._take_from(number, left, sink)
+                    left = left - taken if taken else 0
+            if not count:
+                return
+            if every:
+                self._opened.ack(wait=False)
         if every:
             self._opened.ack()
+
+    def _take_from(self, number: int, count: int, sink: Sink) -> int:
+        """Up to so many messages of a consumer; 0 when none came in time."""
+        messages = self._consumers[number].receive_many(count, self._load.timeout_s)
+        take = sink.take
+        for message in messages:
+            take(message.body, number)
+        return len(messages)
 
     # ---- calling
 

@@ -50,10 +50,10 @@ class _Shown(Sink):
         super().__init__(load, load.count, is_any_run=True)
         self._progress = progress
 
-    def take(self, body: object) -> None:
+    def take(self, body: object, receiver: int = 0) -> None:
         """One message; every message counts, whoever sent it."""
         before = self.others
-        super().take(body)
+        super().take(body, receiver)
         if self.others > before:
             self.others, self.count = before, self.count + 1
             self.last_ns = time.monotonic_ns()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from field_buffer.catalogue import ConnectionClosed
-from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener
+from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener, check_count
 from hms.client.files import FileInfo
 from hms.client.inbox import Inbox, Stamp
 from hms.client.message import Message
@@ -47,6 +47,24 @@ class Consumer(ConsumerSteps):
     def receive_nowait(self) -> Message | None:
         """The next message if one is here."""
         return self.receive(0)
+
+    def receive_many(self, count: int, timeout_s: float | None = None) -> list[Message]:
+        """Up to `count` messages in order: waits for the first as receive() does, and takes what
+        is here behind it, which is never more than was prefetched. Empty when the time is over.
+
+        What is said of a message that was received holds for each: AUTO acknowledges them now, so
+        whoever may fail in the midst of them acknowledges by hand or uses a transaction. A
+        file or a gathered group only ever comes first. InvalidArgument for a count below one.
+        """
+        check_count(count)
+        connection = self._connection
+        with connection.lock:
+            first = self.at_hand() or self.taken()
+            if first is not None:
+                found = self.with_more(first, count)
+                connection.flush()
+                return found
+        return connection.run(self.receiving_many(count, timeout_s))
 
     def __iter__(self) -> Iterator[Message]:
         while not self.is_over:

@@ -6,7 +6,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, BinaryIO
 
-from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState
+from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState, InvalidArgument
 from field_buffer.packing import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
 from hms.client.destinations import Destination
 from hms.client.files import FileInfo
@@ -23,6 +23,12 @@ from tpmon.protocol.structures import RequestRetained
 from tpmon.steps import FOREVER, Outside, Steps, Wait
 
 Listener = Callable[[Message], object]
+
+
+def check_count(count: int) -> None:
+    """InvalidArgument for a number of messages that nobody can receive."""
+    if count < 1:
+        raise InvalidArgument(what="count", detail=f"{count} messages cannot be received")
 
 
 class Acknowledge:
@@ -92,6 +98,45 @@ class ConsumerSteps:
             return message
         delivered = yield from self._waiting(timeout_s)
         return None if delivered is None else self._consumed(delivered)
+
+    def receiving_many(self, count: int, timeout_s: float | None) -> Steps[list[Message]]:
+        """The next message, and up to so many in all of those that are here already."""
+        first = yield from self.receiving(timeout_s)
+        return [] if first is None else self.with_more(first, count)
+
+    def with_more(self, first: Message, count: int) -> list[Message]:
+        """It and those behind it that are here, up to a file or a list; to come for more behind a
+        file would be to say that it is done with, and nobody can have saved it yet."""
+        found, buffer = [first], self._inbox.buffer
+        while len(found) < count and buffer and self._state.file_held is None:
+            run = self._run(count - len(found))
+            if not run:
+                row = buffer[0][0]
+                one = None if row[7] == KIND_FILE or row[8] & FLAG_PART else self.taken()
+                if one is None:
+                    break
+                run = [one]
+            found += run
+        return found
+
+    def _run(self, count: int) -> list[Message]:
+        """The same as at_hand(), for up to so many at once."""
+        inbox = self._inbox
+        buffer, room = inbox.buffer, min(inbox.allowance, count)
+        taken: list[Delivered] = []
+        while len(taken) < room and buffer:
+            row = buffer[0][0]
+            if row[2] or row[8] > FLAG_PERSISTENT or row[7] == KIND_FILE:
+                break
+            taken.append(buffer.popleft())
+        inbox.allowance -= len(taken)
+        inbox.taken_count += len(taken)
+        ids = [row[0] for row, _, _ in taken]
+        if self._is_client:
+            inbox.seen.update(dict.fromkeys(ids))
+        else:
+            inbox.acknowledged += ids
+        return self._messages(taken)
 
     def at_hand(self) -> Message | None:
         """The next message if it is here and nothing has to be looked at or said for it (see
@@ -213,6 +258,13 @@ class ConsumerSteps:
         if row[8] & FLAG_PART:
             return list_message(delivered, self._inbox.destination, self._acknowledge)
         return Message.received(row, head, body, self._inbox.destination, self._acknowledge)
+
+    def _messages(self, delivered: list[Delivered]) -> list[Message]:
+        """The same for usual ones that were delivered just now."""
+        if self._inbox.stamp is not self._stamp:
+            self._stamp = self._inbox.stamp
+            self._acknowledge = Acknowledge(self, self._stamp)
+        return Message.received_many(delivered, self._inbox.destination, self._acknowledge)
 
     def requesting_retained(self) -> Steps[int]:
         """Ask the node for what is retained on its topic; how many messages come."""

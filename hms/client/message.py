@@ -5,7 +5,7 @@ where it is received until `clear_properties` or `clear_body` is called. The hea
 message is decoded when something of it is first asked for: who reads only bodies pays nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from field_buffer import FieldBuffer
@@ -158,6 +158,29 @@ class Message(Headers, Getters, FilePart):
         return self
 
     @classmethod
+    def received_many(
+        cls,
+        delivered: "Iterable[tuple[DeliveredRow, bytes, bytes]]",
+        destination: Destination,
+        acknowledge: "Callable[[Message], Any] | None" = None,
+    ) -> list[Self]:
+        """The same for each of them, without a call for each: a third of what it costs."""
+        new, locked, found = cls.__new__, _BODY | _PROPERTIES, []
+        for row, head, body in delivered:
+            self = new(cls)
+            self._row = self._delivered = row
+            self._destination = destination
+            self._acknowledge = acknowledge
+            self._locked = locked
+            self._head = head
+            self._content = None
+            self._value = _UNREAD
+            self._kind = row[7]
+            self._body = body
+            found.append(self)
+        return found
+
+    @classmethod
     def received_list(
         cls,
         row: DeliveredRow,
@@ -232,6 +255,8 @@ class Message(Headers, Getters, FilePart):
     def body(self) -> Any:
         """The body by its kind: bytes, str, dict, list, plain data or None."""
         if self._value is _UNREAD:
+            if self._kind == KIND_CARRAY:
+                return self._body
             if self._kind & KIND_COMPRESSED:
                 return self.inflate()
             self._value = decode_body(self._kind, self._body)

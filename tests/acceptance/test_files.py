@@ -88,6 +88,24 @@ def test_a_file_is_read_into_a_file_object_too(conn, source):
     assert target.getvalue() == source.read_bytes()
 
 
+def test_a_file_among_many_is_not_done_with_before_it_was_saved(running, conn, source, tmp_path):
+    """Whoever receives many at once still comes to it in time."""
+    with conn.session() as session:
+        before = len(_kept(running))
+        producer, consumer = session.producer("queue:q17"), session.consumer("queue:q17")
+        for content in (b"a", b"b", hms.Message.file(source), b"c"):
+            producer.send(content)
+        got = []
+        while sum(map(len, got)) < 4:
+            got.append(consumer.receive_many(10, WAIT_S))
+            if got[-1][0].kind is hms.BodyKind.FILE:
+                assert len(got[-1]) == 1
+                got[-1][0].save(tmp_path / "target.bin")
+        _await_files(conn, running, before)
+
+    assert (tmp_path / "target.bin").read_bytes() == source.read_bytes()
+
+
 @pytest.mark.parametrize("size", [0, 1, 4096, 262_144, 262_145])
 def test_a_file_of_any_size_comes_as_it_was(conn, tmp_path, size):
     """Also one without a byte, and one that ends with a block."""

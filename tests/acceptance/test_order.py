@@ -93,6 +93,18 @@ def test_a_gathered_group_comes_as_one_message_with_a_list(node):
             assert consumer.receive(0.2) is None
 
 
+def test_a_gathered_group_comes_alone_when_many_are_received(session):
+    """It is a list already; a batch never mixes it with others."""
+    producer, consumer = session.producer("lists"), session.consumer("lists")
+    _send_list(producer, "g")
+    _send_list(producer, "h")
+    got = [consumer.receive_many(10, WAIT_S) for _ in range(2)]
+    assert [[[m.body for m in one.body] for one in some] for some in got] == [
+        [["g1", "g2", "g3"]],
+        [["h1", "h2", "h3"]],
+    ]
+
+
 def test_a_list_of_many_frames_comes_whole(session):
     """Two megabytes do not fit into one frame of a delivery."""
     out, consumer = session.producer("lists"), session.consumer("lists")

@@ -66,6 +66,25 @@ def test_a_cancelled_receive_takes_no_message(play, node):
     play(scene)
 
 
+def test_many_are_received_at_once_and_a_cancelled_wait_takes_none(play, node):
+    """What a cancelled receive_many() waited for is there for the next one."""
+
+    async def scene(conn):
+        consumer = await (await conn.session()).consumer("orders")
+        waiting = asyncio.create_task(consumer.receive_many(10))
+        await asyncio.sleep(0)
+        await cancel(waiting)
+        node.deliver((1, b"1"), (2, b"2"), (3, b"3"))
+        got = await consumer.receive_many(2, WAIT_S) + await consumer.receive_many(2, WAIT_S)
+        assert [m.body for m in got] == [b"1", b"2", b"3"]
+        assert await consumer.receive_many(2, 0.02) == []
+        with pytest.raises(hms.InvalidArgument):
+            await consumer.receive_many(0)
+        await heard(node, lambda: node.settled(Action.ACKNOWLEDGE) == [1, 2, 3])
+
+    play(scene)
+
+
 def test_timeouts_of_asyncio_work_on_receive(play, node):
     """asyncio.timeout() and wait_for() cancel what waits."""
 

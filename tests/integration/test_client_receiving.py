@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 
 import pytest
 from client_frames import browsed
@@ -24,6 +25,14 @@ def connection(node: FakeNode):
         yield connection
 
 
+def _await_buffered(consumer: hms.Consumer, count: int) -> None:
+    """Until so many messages wait in the client."""
+    until = time.monotonic() + WAIT_S
+    while len(consumer._inbox.buffer) < count:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
 def test_a_message_is_received_and_acknowledged_by_itself(connection, node):
     """F-B1: AUTO; the acknowledgement does not wait for the next receive."""
     consumer = connection.session().consumer("orders")
@@ -41,6 +50,86 @@ def test_receiving_with_a_time_gives_none_when_it_is_over(connection):
 
     assert consumer.receive(0.02) is None
     assert consumer.receive_nowait() is None
+
+
+def test_many_are_received_at_once_in_order_and_acknowledged(connection, node):
+    """As many as are here, without waiting for more; AUTO says all of them."""
+    consumer = connection.session().consumer("orders", prefetch=200)
+    node.deliver(*((number, b"%d" % number) for number in range(1, 151)))
+
+    first = consumer.receive_many(100, WAIT_S)
+    rest = consumer.receive_many(100, WAIT_S)
+
+    assert [m.body for m in first + rest] == [b"%d" % number for number in range(1, 151)]
+    assert (len(first), len(rest)) == (100, 50)
+    assert consumer.receive_many(100, 0.02) == []
+    node.wait(lambda: sorted(node.settled(Action.ACKNOWLEDGE)) == list(range(1, 151)))
+
+
+def test_receiving_many_waits_for_the_first(connection, node):
+    """And does not wait for the count to be full."""
+    consumer = connection.session().consumer("orders")
+    got: queue.Queue[list[hms.Message]] = queue.Queue()
+    threading.Thread(target=lambda: got.put(consumer.receive_many(10)), daemon=True).start()
+
+    node.deliver((1, b"late"))
+
+    assert [m.body for m in got.get(timeout=WAIT_S)] == [b"late"]
+
+
+def test_of_many_the_expired_ones_are_left_out_and_told(connection, node):
+    """F-D2, in the midst of those that can be handed out."""
+    consumer = connection.session().consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"))
+    node.deliver((3, b"old"), expires_at_ms=1)
+    node.deliver((4, b"c"))
+    _await_buffered(consumer, 4)
+
+    assert [m.body for m in consumer.receive_many(10, WAIT_S)] == [b"a", b"b", b"c"]
+    node.wait(lambda: node.settled(Action.RELEASE) == [3])
+    node.wait(lambda: sorted(node.settled(Action.ACKNOWLEDGE)) == [1, 2, 4])
+
+
+def test_each_of_many_is_acknowledged_by_hand(connection, node):
+    """CLIENT: all that were received are seen, each can be settled alone."""
+    session = connection.session(ack=hms.AckMode.CLIENT)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"), (3, b"c"), (4, b"d"))
+    _await_buffered(consumer, 4)
+    messages = consumer.receive_many(3)
+
+    messages[1].ack()
+    assert node.settled(Action.ACKNOWLEDGE) == [2]
+    session.recover()
+
+    assert sorted(node.settled(Action.FAIL)) == [1, 3]
+    assert 4 not in node.settled(Action.FAIL)
+    with pytest.raises(hms.IllegalState):
+        messages[0].ack()
+
+
+def test_messages_received_after_a_recover_can_be_acknowledged(connection, node):
+    """What is said of them bears the new epoch, whichever way they are taken."""
+    session = connection.session(ack=hms.AckMode.CLIENT)
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"))
+    assert consumer.receive(WAIT_S) is not None
+    session.recover()
+    node.deliver((1, b"a"), (2, b"b"), (3, b"c"), (4, b"d"), count=2)
+    _await_buffered(consumer, 4)
+
+    single = [consumer.receive(WAIT_S), consumer.receive(WAIT_S)]
+    for message in [*single, *consumer.receive_many(2)]:
+        message.ack()
+
+    assert node.settled(Action.ACKNOWLEDGE) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_nobody_receives_no_message(connection, count):
+    """A typed error instead of an endless wait for nothing."""
+    with pytest.raises(hms.InvalidArgument, match="count"):
+        connection.session().consumer("orders").receive_many(count)
 
 
 def test_a_waiting_receiver_gets_the_message_when_it_comes(connection, node):

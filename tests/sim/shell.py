@@ -108,6 +108,9 @@ class Consumer(ConsumerSteps):
     def _message(self, delivered: Delivered, _stamp: Stamp) -> Any:
         return delivered
 
+    def _messages(self, delivered: list[Delivered]) -> list[Any]:
+        return list(delivered)
+
 
 class Producer(ProducerSteps):
     """A producer."""

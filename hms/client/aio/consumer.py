@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from field_buffer.catalogue import ConnectionClosed
 from hms.client.aio.opened import Opened
-from hms.client.consumer_steps import ConsumerSteps, Listener
+from hms.client.consumer_steps import ConsumerSteps, Listener, check_count
 from hms.client.files import FileInfo
 from hms.client.inbox import Inbox, Stamp
 from hms.client.message import Message
@@ -39,6 +39,13 @@ class Consumer(Opened, ConsumerSteps):
     async def receive_nowait(self) -> Message | None:
         """The next message if one is here."""
         return await self.receive(0)
+
+    async def receive_many(self, count: int, timeout_s: float | None = None) -> list[Message]:
+        """Up to `count` messages in order: waits for the first, and takes what is here behind it;
+        empty when the time is over. Cancelled, it has taken none. AUTO acknowledges all of them
+        now. A file or a gathered group only ever comes first. InvalidArgument."""
+        check_count(count)
+        return await self._connection.run(self.receiving_many(count, timeout_s))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while not self.is_over:
