@@ -1,10 +1,10 @@
 """Settling: what a session says about the messages that its application has. No socket or clock.
 
-AUTO: a message is acknowledged when the application has it; acknowledgements are held back until 64
-of them, or a tick, or a receive that would block sends them together. DUPS_OK: until ten of them,
-or until nothing more comes for a while. CLIENT: seen until settled. NONE: the node has acknowledged
-them when it delivered them. Transacted: acknowledgements take part in the transaction, at the
-latest before Commit.
+AUTO: a message is acknowledged when the application has it; acknowledgements are held back until
+256 of them, or a tick, or a receive that would block sends them together. DUPS_OK: until ten of
+them, or until nothing more comes for a while. CLIENT: seen until settled. NONE: the node has
+acknowledged them when it delivered them. Transacted: acknowledgements take part in the transaction,
+at the latest before Commit.
 
 Nobody waits for the answer to what AUTO and DUPS_OK say. So that it can be told what is in doubt
 when the connection is lost (F-K9), the node is asked at a tick, with what is said then, whether all
@@ -21,7 +21,7 @@ from tpmon.link import Link, State
 from tpmon.participants import Participant
 from tpmon.protocol.frames import Action, Kind, Settlement, encode_settle
 
-ACKNOWLEDGEMENTS_MAX = 64
+ACKNOWLEDGEMENTS_MAX = 256
 """So many of one consumer are held back at most."""
 LAZY_ACKNOWLEDGEMENTS_MAX = 10
 """The same in DUPS_OK (F-B3)."""

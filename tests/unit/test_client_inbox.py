@@ -18,7 +18,7 @@ def link() -> Link:
 
 
 def test_acknowledgements_are_sent_together_as_ranges(link):
-    """One item instead of 64."""
+    """One item instead of 256."""
     state = make_state(link)
     inbox = make_inbox(link, state, credit=1_000)
     deliver(link, *range(1, ACKNOWLEDGEMENTS_MAX + 1))
