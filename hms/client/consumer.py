@@ -53,8 +53,9 @@ class Consumer(ConsumerSteps):
         is here behind it, which is never more than was prefetched. Empty when the time is over.
 
         What is said of a message that was received holds for each: AUTO acknowledges them now, so
-        whoever may fail in the midst of them acknowledges by hand or uses a transaction. A
-        file or a gathered group only ever comes first. InvalidArgument for a count below one.
+        whoever may fail or be interrupted in the midst of them acknowledges by hand or uses a
+        transaction. A file or a gathered group only ever comes first. InvalidArgument for a count
+        below one.
         """
         check_count(count)
         connection = self._connection
@@ -98,9 +99,10 @@ class Consumer(ConsumerSteps):
 
     def close(self) -> None:
         """Close; what was seen and not acknowledged comes again."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._connection.lock:  # not in the midst of a receive
+            if self._is_closed:
+                return
+            self._is_closed = True
         self._listening.set(self, None)
         self._connection.run(self.closing())
 

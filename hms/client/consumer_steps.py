@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any, BinaryIO
 
 from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState, InvalidArgument
+from field_buffer.errors import HmsError
 from field_buffer.packing import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
 from hms.client.destinations import Destination
 from hms.client.files import FileInfo
@@ -109,15 +110,25 @@ class ConsumerSteps:
         file would be to say that it is done with, and nobody can have saved it yet."""
         found, buffer = [first], self._inbox.buffer
         while len(found) < count and buffer and self._state.file_held is None:
-            run = self._run(count - len(found))
+            run = self._run(count - len(found)) or self._one_more()
             if not run:
-                row = buffer[0][0]
-                one = None if row[7] == KIND_FILE or row[8] & FLAG_PART else self.taken()
-                if one is None:
-                    break
-                run = [one]
+                break
             found += run
         return found
+
+    def _one_more(self) -> list[Message]:
+        """The next one, where something has to be looked at. What forbids it is told to who comes
+        for the next message: those of this batch were taken, and must reach the application."""
+        if self._inbox.skip_expired():
+            self._state.say_soon(self._inbox)
+        buffer = self._inbox.buffer
+        if not buffer or buffer[0][0][7] == KIND_FILE or buffer[0][0][8] & FLAG_PART:
+            return []
+        try:
+            one = self.taken()
+        except HmsError:
+            return []
+        return [] if one is None else [one]
 
     def _run(self, count: int) -> list[Message]:
         """The same as at_hand(), for up to so many at once."""
@@ -170,7 +181,8 @@ class ConsumerSteps:
         if taken is None:
             return None
         self._note(taken)
-        state.allow(inbox)
+        if self._listener is None:
+            state.allow(inbox)
         return self._message(taken, inbox.stamp)
 
     def _consumed(self, delivered: Delivered) -> Message:

@@ -100,6 +100,14 @@ class Inbox:
             self._released.append(delivered[0][0])
         return None
 
+    def skip_expired(self) -> bool:
+        """Release what expired at the head of the buffer; whether anything did."""
+        now_ms, buffer, before = self._clock_ms(), self.buffer, len(self._released)
+        while buffer and 0 < buffer[0][0][2] <= now_ms:
+            self._released.append(buffer.popleft()[0][0])
+            self.taken_count += 1
+        return len(self._released) > before
+
     @property
     def is_credit_due(self) -> bool:
         """Whether half of the credit is used up, or something expired here."""

@@ -8,10 +8,12 @@ from tpmon.protocol.frames import DELIVER_HEAD, Kind
 TIMESTAMP_MS = 1_700_000_000_000
 
 
-def rows(*messages: tuple[int, bytes], count: int = 1, expires_at_ms: int = 0) -> bytes:
+def rows(
+    *messages: tuple[int, bytes], count: int = 1, expires_at_ms: int = 0, kind: int = 0
+) -> bytes:
     """Delivered rows and payloads of (id, body)."""
     table = [
-        DELIVERED_ROW.pack(one, TIMESTAMP_MS, expires_at_ms, count, 0, len(body), 4, 0, 1)
+        DELIVERED_ROW.pack(one, TIMESTAMP_MS, expires_at_ms, count, 0, len(body), 4, kind, 1)
         for one, body in messages
     ]
     return b"".join(table) + b"".join(body for _, body in messages)

@@ -1,6 +1,7 @@
 """Consumers over a real socket, against a scripted node."""
 
 import queue
+import sys
 import threading
 import time
 
@@ -9,6 +10,7 @@ from client_frames import browsed
 from client_rig import WAIT_S, FakeNode, fake_node
 
 import hms
+from field_buffer.packing import KIND_FILE
 from tpmon.protocol.frames import Action, Kind
 from tpmon.protocol.structures import Browse, OpenConsumer, Recover
 
@@ -123,6 +125,92 @@ def test_messages_received_after_a_recover_can_be_acknowledged(connection, node)
         message.ack()
 
     assert node.settled(Action.ACKNOWLEDGE) == [1, 2, 3, 4]
+
+
+FAR_MS = 1 << 42
+"""A time of expiry: then every message is looked at."""
+
+
+def test_what_was_taken_reaches_the_application_whatever_forbids_the_next(
+    connection, node, monkeypatch
+):
+    """AUTO would acknowledge them, and nobody would have seen them (P9)."""
+    session = connection.session()
+    consumer = session.consumer("orders")
+    node.deliver((1, b"a"), (2, b"b"), (3, b"c"), expires_at_ms=FAR_MS)
+    _await_buffered(consumer, 3)
+    taken, calls = consumer.taken, []
+
+    def taken_once():
+        calls.append(1)
+        if len(calls) > 2:
+            raise hms.ConnectionClosed(what="consumer")
+        return taken()
+
+    monkeypatch.setattr(consumer, "taken", taken_once)
+
+    assert [m.body for m in consumer.receive_many(10, WAIT_S)] == [b"a", b"b"]
+    monkeypatch.undo()
+    assert [m.body for m in consumer.receive_many(10, WAIT_S)] == [b"c"]
+
+
+def test_closing_beside_a_receiver_of_many_loses_nothing(connection, node):
+    """Each message is with the application, or it is not acknowledged."""
+    session = connection.session()
+    consumer = session.consumer("orders", prefetch=2000)
+    node.deliver(*((number, b"x") for number in range(1, 1001)), expires_at_ms=FAR_MS)
+    _await_buffered(consumer, 1000)
+    got: list[hms.Message] = []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        closing = threading.Timer(0.001, consumer.close)
+        closing.start()
+        got = consumer.receive_many(1000, WAIT_S)
+        closing.join()
+    except hms.ConnectionClosed:
+        pass
+    finally:
+        sys.setswitchinterval(interval)
+    session.close()
+
+    assert set(node.settled(Action.ACKNOWLEDGE)) <= {m.delivered_id for m in got}
+
+
+def test_of_many_a_file_is_not_behind_what_expired_before_it(connection, node):
+    """A file only ever comes first."""
+    consumer = connection.session().consumer("orders")
+    node.deliver((1, b"a"))
+    node.deliver((2, b"old"), expires_at_ms=1)
+    node.deliver((3, b"b"), kind=KIND_FILE)
+    _await_buffered(consumer, 3)
+
+    assert [m.body for m in consumer.receive_many(10, WAIT_S)] == [b"a"]
+    assert [m.kind for m in consumer.receive_many(10, WAIT_S)] == [hms.BodyKind.FILE]
+
+
+def test_beside_a_listener_nobody_receives_even_after_the_listener_did(connection, node):
+    """What a listener takes itself does not open the door to other threads."""
+    consumer = connection.session(ack=hms.AckMode.CLIENT).consumer("orders")
+    is_in, may_go = threading.Event(), threading.Event()
+
+    def listener(_message):
+        consumer.receive(0)
+        is_in.set()
+        may_go.wait(WAIT_S)
+
+    node.deliver(*((number, b"x") for number in range(1, 9)))
+    _await_buffered(consumer, 8)
+    consumer.listen(listener)
+    assert is_in.wait(WAIT_S)
+    try:
+        with pytest.raises(hms.IllegalState):
+            consumer.receive(0)
+        with pytest.raises(hms.IllegalState):
+            consumer.receive_many(5, 0)
+    finally:
+        may_go.set()
+        consumer.close()
 
 
 @pytest.mark.parametrize("count", [0, -1])
