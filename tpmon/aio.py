@@ -134,6 +134,8 @@ class AsyncConnection(Calling):
         if isinstance(step, Wait):
             return await self._wait_for(*step)
         outcome = step.call()
+        if step.gives_way:
+            await asyncio.sleep(0)
         return await _own(outcome) if inspect.isawaitable(outcome) else outcome
 
     async def _wait_for(self, key: object, is_done: Callable[[], object], deadline: float) -> bool:

@@ -25,9 +25,13 @@ class Wait(NamedTuple):
 
 class Outside(NamedTuple):
     """Call a function of the application, which may use the connection itself, so without the lock.
-    In asyncio what it returns is awaited if it can be. The step's outcome is the result."""
+    In asyncio what it returns is awaited if it can be. The step's outcome is the result.
+
+    gives_way: it is one of many that may follow one another without a wait, so in asyncio others
+    have a turn after it, and whoever drives it can be cancelled there."""
 
     call: Callable[[], Any]
+    gives_way: bool = False
 
 
 Steps = Generator[Wait | Outside, Any, _T]

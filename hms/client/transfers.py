@@ -99,7 +99,7 @@ class _Sending:
         at = min(self._digested, offset)  # what the node has is read again for the digest only
         try:
             while at < self._size:
-                data = yield Outside(partial(self._read, at))
+                data = yield Outside(partial(self._read, at), gives_way=True)
                 end = at + len(data)
                 if end > offset:
                     asked.append(self._say(max(at, offset), data[max(0, offset - at) :]))
@@ -178,7 +178,7 @@ def _reading(
             yield from connection.answer_to(pending)
             data = pending.value()["data"]
             digest.update(data)
-            yield Outside(partial(write, data))
+            yield Outside(partial(write, data), gives_way=True)
     finally:
         for pending in asked:
             connection.link.abandon(pending)

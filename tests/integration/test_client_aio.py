@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 from client_rig import WAIT_S, FakeNode, fake_node
@@ -9,6 +10,7 @@ from client_rig import WAIT_S, FakeNode, fake_node
 import hms
 from tpmon.protocol.frames import Action, Kind
 from tpmon.protocol.structures import CloseConsumer, CloseSession, OpenConsumer, OpenProducer
+from tpmon.steps import Outside
 
 
 @pytest.fixture
@@ -62,6 +64,26 @@ def test_a_cancelled_receive_takes_no_message(play, node):
             if waiting.cancelled():
                 assert (await consumer.receive(WAIT_S)).body == b"%d" % number
         await heard(node, lambda: node.settled(Action.ACKNOWLEDGE) == list(range(1, 21)))
+
+    play(scene)
+
+
+def test_an_operation_that_never_waits_gives_way_and_can_be_cancelled(play):
+    """A file whose blocks are always here already would hold up everything else."""
+
+    async def scene(conn):
+        done = []
+
+        def steps():
+            for number in range(100):
+                yield Outside(partial(done.append, number), gives_way=True)
+
+        running = asyncio.create_task(conn.run(steps()))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await cancel(running)
+        assert running.cancelled()
+        assert 5 < len(done) < 20
 
     play(scene)
 
