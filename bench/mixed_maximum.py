@@ -1,12 +1,20 @@
-"""The most that the mixed load comes to: the rate is raised until what is due does not arrive."""
+"""The most that the mixed load comes to: the rate is raised until what is due does not arrive, or
+arrives late.
+
+Throughput alone does not tell: a node that is overloaded does more at once and so has less work
+with each message, and goes on like that for long, with latencies of seconds.
+"""
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
-__all__ = ["FOLLOWED", "find_maximum"]
+__all__ = ["FOLLOWED", "P90_MS_MAX", "Kept", "find_maximum"]
 
 FOLLOWED = 0.97
-"""A step is kept up with when this share of its rate arrives, until its last message."""
+"""A step is kept up with when this share of its rate arrives, until its last message,"""
+P90_MS_MAX = 50.0
+"""and 9 of 10 messages of each kind in that time: fewer late ones may be another process."""
 _RAISE = 1.4
 _HALVINGS = 2
 _LONGER = 4
@@ -14,8 +22,21 @@ _LONGER = 4
 _LOWER = 0.9
 _RATE_MAX = 1_000_000.0
 
-Step = Callable[[float, int], float]
-"""Runs a rate for so many steps on end; gives the share that was achieved."""
+
+class Kept(NamedTuple):
+    """How a rate was kept up with; p90_ms: of the kind of message that is worst."""
+
+    share: float
+    p90_ms: float
+
+    @property
+    def is_enough(self) -> bool:
+        """It may be the maximum."""
+        return self.share >= FOLLOWED and self.p90_ms <= P90_MS_MAX
+
+
+Step = Callable[[float, int], Kept]
+"""Runs a rate for so many steps on end."""
 
 
 def find_maximum(step: Step, start: float, say: Callable[[str], object]) -> float:
@@ -24,9 +45,11 @@ def find_maximum(step: Step, start: float, say: Callable[[str], object]) -> floa
     def is_followed(rate: float, steps: int = 1) -> bool:
         """It is tried again once: another process may have had the machine for a moment."""
         for _ in range(2):
-            share = step(rate, steps)
-            say(f"{rate:10,.0f} a second: {share:.3f} of it achieved")
-            if share >= FOLLOWED:
+            kept = step(rate, steps)
+            say(
+                f"{rate:10,.0f} a second: {kept.share:.3f} of it achieved, p90 {kept.p90_ms:.1f} ms"
+            )
+            if kept.is_enough:
                 return True
         return False
 

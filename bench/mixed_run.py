@@ -12,6 +12,7 @@ import msgspec
 from bench.mixed_crew import Client, Process, crew, probe
 from bench.mixed_figures import Books
 from bench.mixed_histogram import Histogram
+from bench.mixed_maximum import Kept
 from bench.mixed_pauses import Pause, Pauses
 from bench.mixed_probe import Glance
 from bench.mixed_words import KINDS, Leg, Part, Said, parts
@@ -117,13 +118,15 @@ class Run:
         senders = [client for client in self.clients if client.is_sender]
         return all(one.said.legs_done >= self._legs for one in senders) and self.backlog <= 0
 
-    def step(self, rate: float, seconds: float) -> float:
-        """A short leg; which share of the rate was achieved, until the last message arrived."""
+    def step(self, rate: float, seconds: float) -> Kept:
+        """A short leg, until its last message arrived."""
+        self.times()
         leg = self.begin(rate, seconds)
         time.sleep(seconds)
         self.drain()
         last_ns = max(client.said.last_ns for client in self.clients)
-        return seconds / max(seconds, (last_ns - leg.begin_ns) / 1e9)
+        worst_us = max(kind.percentile_us(90) for kind in self.times().values())
+        return Kept(seconds / max(seconds, (last_ns - leg.begin_ns) / 1e9), worst_us / 1000)
 
     def check(self) -> None:
         """BenchFailed when a client or the node has failed."""

@@ -66,6 +66,9 @@ class StorageWorkers(Protocol):
     def lead_here(self) -> None:
         """The same, but the caller does it when nobody else is at it."""
 
+    def notify_later(self) -> None:
+        """The log has work that nobody waits for."""
+
     def submit(self, job: Callable[[], None]) -> Any:
         """Work beside the log's."""
 
@@ -169,7 +172,8 @@ class Broker:
             for command in commands:
                 self._apply_one(peer, command, now_ms, refused, fx)
 
-        self._change(change, is_in_hand=True)
+        are_settled = all(envelope.kind is Kind.SETTLE for envelope, _, _ in commands)
+        self._change(change, is_in_hand=True, may_linger=are_settled)
 
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
@@ -318,10 +322,17 @@ class Broker:
 
     # the one place where the engine's lock is taken
 
-    def _change(self, change: Callable[[Effects, int], None], *, is_in_hand: bool = False) -> None:
+    def _change(
+        self,
+        change: Callable[[Effects, int], None],
+        *,
+        is_in_hand: bool = False,
+        may_linger: bool = False,
+    ) -> None:
         """Apply a change, hand its records to the log and its other effects to the releases.
 
-        is_in_hand: the caller is a general worker, who may also write and sync them.
+        is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
+        if nobody is told of the change they may be synced a little later, with what comes next.
         """
         with self._lock:
             fx, now_ms = Effects(), self._clock_ms()
@@ -332,13 +343,15 @@ class Broker:
             if self.engine.state.files.left:
                 self.engine.count_files(fx)
             append_records(self._store, fx.records)
-            self.releases.add(fx, self._store.last_lsn)
+            is_held = self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
         for name in hung:
             self.servers.kill(name)
         if due_ms is not None:
             self.arm(due_ms)
-        if fx.records or self.engine.state.limbo:
+        if may_linger and fx.records and not (fx.out or self.engine.state.limbo):
+            self.storage.notify_later()
+        elif fx.records or self.engine.state.limbo or (is_held and self._store.backlog_bytes):
             self._tell_log(is_in_hand)
         elif fx.out:
             self.release(self._store.durable_lsn)

@@ -153,7 +153,9 @@ class Gateway:
         """Read a bounded number of frames and hand on each peer's batch."""
         receive, find = listener.receive, self._peers.behind(listener).get
         touched: list[Peer] = []
-        for _ in range(self._reads_per_listener):
+        for nth in range(self._reads_per_listener):
+            if nth and not listener.has_input():
+                break
             try:
                 routing_id, parts = receive()
             except zmq.Again:

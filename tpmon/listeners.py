@@ -64,6 +64,7 @@ class Listener:
     ) -> None:
         self._file: tuple[Path, int] | None = None
         self.socket = context.socket(zmq.ROUTER)
+        self._polled = [(self.socket, int(zmq.POLLIN))]
         self._receive = self.socket.recv
         self._send = self.socket.send
         try:
@@ -75,6 +76,10 @@ class Listener:
             raise InvalidArgument(what=f"listening at {address}", detail=str(fault)) from fault
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._file = _file_of(self.endpoint)
+
+    def has_input(self) -> bool:
+        """Whether a frame waits: 1 microsecond, an Again that is raised costs 5 to 10."""
+        return bool(zmq.zmq_poll(self._polled, 0))
 
     def receive(self) -> tuple[bytes, tuple[bytes, bytes | memoryview] | None]:
         """Read the next frame's routing id and parts, or raise zmq.Again when none waits.

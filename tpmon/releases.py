@@ -64,17 +64,20 @@ class Releases:
         """By connection, the number of the last batch for it that had to wait."""
         self._added = self._released = 0
 
-    def add(self, fx: Effects, last_lsn: int) -> None:
-        """The effects of a batch whose records end at last_lsn. What needs no record waits too when
-        something older for the same connection waits: messages must not overtake one another."""
+    def add(self, fx: Effects, last_lsn: int) -> bool:
+        """The effects of a batch whose records end at last_lsn; whether they wait for the log. What
+        needs no record waits too when something older for the same connection waits: messages must
+        not overtake one another."""
         if fx.out and (fx.records or fx.must_wait or self._is_behind(fx.out)):
             if self._released == self._added:
                 self._held.clear()
             self._added += 1
             self._held.update((e.connection, self._added) for e in fx.out if _is_bound(e))
             self._waiting.append((last_lsn, fx.out))
-        elif fx.out:
+            return True
+        if fx.out:
             self._at_once.append(fx.out)
+        return False
 
     def _is_behind(self, effects: list[Any]) -> bool:
         held, released = self._held, self._released

@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from workers.lingering import Linger
 from workers.sleepers import Sleepers
 from workers.threads import OnFault, join_threads, report_fault, start_threads
 
 __all__ = ["StoragePool"]
 
+LINGER_S = 0.01
+"""So long after notify_later() the log is led at the latest."""
 Task = Callable[[], None]
 
 
@@ -50,6 +53,7 @@ class StoragePool:
         self._lock = threading.Lock()
         self._sleepers = Sleepers()
         self._threads = start_threads(name, workers, self._run)
+        self._linger = Linger(LINGER_S, self.lead_here, f"{name}-linger")
 
     def notify(self) -> None:
         """The log has work. Cheap when that is known already; never missed."""
@@ -80,6 +84,10 @@ class StoragePool:
             chosen = self._sleepers.choose() if self._has_work else 0
         self._sleepers.wake(chosen)
 
+    def notify_later(self) -> None:
+        """As notify(), but nobody waits for it: it may take up to LINGER_S."""
+        self._linger.want()
+
     def submit(self, job: Task) -> bool:
         """Run a job on a worker that does not lead; False when jobs_max wait or the pool closes."""
         with self._lock:
@@ -95,14 +103,16 @@ class StoragePool:
 
         False when they are not done in timeout_s.
         """
+        is_over = self._linger.close(timeout_s)
         with self._lock:
+            self._has_work = True  # what lingered
             self._is_closing = True
             self._is_draining = drain
             if not drain:
                 self._jobs.clear()
             chosen = self._sleepers.choose_all()
         self._sleepers.wake(chosen)
-        return join_threads(self._threads, timeout_s)
+        return join_threads(self._threads, timeout_s) and is_over
 
     def _run(self) -> None:
         while (task := self._next_task()) is not None:

@@ -99,6 +99,8 @@ class Node:
     def notify(self) -> None:
         self._is_due = True
 
+    notify_later = notify  # how much later is drawn as for everything else
+
     def submit(self, job: Callable[[], None]) -> None:
         self._jobs.append(job)
 

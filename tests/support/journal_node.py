@@ -49,6 +49,8 @@ class JournalNode:
     def notify(self):
         """A storage worker would wake up."""
 
+    notify_later = notify
+
     def submit(self, job):
         """A storage worker would do it beside the log."""
         self.jobs.append(job)

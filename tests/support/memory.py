@@ -120,6 +120,8 @@ class MemoryNode:
     def notify(self):
         """A storage worker would wake up."""
 
+    notify_later = notify
+
     def submit(self, job):
         job()
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench.mixed_figures import Books, Minute, Outcome, faults, summary
 from bench.mixed_histogram import BUCKETS, Histogram, bucket_of, middle_us
-from bench.mixed_maximum import find_maximum
+from bench.mixed_maximum import P90_MS_MAX, Kept, find_maximum
 from bench.mixed_report import outcome_lines, picture, row
 from bench.mixed_tally import Tally
 from bench.mixed_words import KINDS, Said, parts
@@ -118,7 +118,8 @@ def test_the_maximum_is_found_though_one_step_is_disturbed():
     disturbed = iter([0.5])
 
     def step(rate, _):
-        return next(disturbed, 1.0 if rate <= 5000 else 5000 / rate) if rate > 900 else 1.0
+        share = next(disturbed, 1.0 if rate <= 5000 else 5000 / rate) if rate > 900 else 1.0
+        return Kept(share, 5)
 
     said = []
     found = find_maximum(step, 500, said.append)
@@ -129,14 +130,21 @@ def test_the_maximum_is_found_though_one_step_is_disturbed():
 
 def test_a_rate_that_is_kept_up_with_for_a_moment_only_is_no_maximum():
     """Buffers hide a few seconds of too much load; an hour at a share of it would fail."""
-    found = find_maximum(lambda rate, steps: 1.0 if rate * steps < 4000 else 0.5, 500, str)
+    found = find_maximum(lambda rate, steps: Kept(1.0 if rate * steps < 4000 else 0.5, 5), 500, str)
 
     assert 800 <= found < 1000
 
 
+def test_a_rate_at_which_messages_are_late_is_no_maximum():
+    """An overloaded node takes more at once and keeps up with the rate, seconds behind it."""
+    found = find_maximum(lambda rate, _: Kept(1.0, 5 if rate < 4000 else P90_MS_MAX + 1), 500, str)
+
+    assert 3000 <= found < 4000
+
+
 def test_a_node_that_follows_no_rate_has_no_maximum():
     """Then nothing is run, and the command says so."""
-    assert find_maximum(lambda *_: 0.1, 500, lambda _: None) == 0
+    assert find_maximum(lambda *_: Kept(0.1, 5), 500, lambda _: None) == 0
 
 
 def _minute(number, rss_mib, p999_ms=3.0):
