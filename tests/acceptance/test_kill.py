@@ -89,11 +89,10 @@ class Load:
                 bodies = []
                 try:
                     while len(bodies) < 20 and (m := inn.receive(timeout_s=0.2)):
-                        body = m.body.decode()
-                        orders.received(body, m.redelivered, m.delivery_count)
-                        ledger.invoke([body])
-                        out.send(m.body)
-                        bodies.append(body)
+                        orders.received(m.body.decode(), m.redelivered, m.delivery_count)
+                        bodies.append(m.body.decode())
+                    ledger.invoke(bodies)
+                    out.send_many([hms.Message(body.encode()) for body in bodies])
                     session.commit()
                 except hms.TransactionRolledBack:
                     continue
@@ -146,7 +145,7 @@ def test_nothing_confirmed_is_lost_or_doubled_over_fifty_kills(tmp_path):
             assert not load.faults, load.faults
         load.stopped.set()
         load.join(producers)
-        _drain(running.address)
+        _drain(running.address, load)
         load.drained.set()
         load.join(consumers)
     for name, book in books.items():
@@ -161,14 +160,23 @@ def _await_subscription(address):
         _until(lambda: conn.administer("subscription.list"))
 
 
-def _drain(address):
+def _drain(address, load, timeout_s=90):
+    """Until nothing waits. Only a whole timeout_s in which nothing moves is a failure."""
     with hms.connect(address, **CONNECT) as conn:
+        pause, before, until = threading.Event(), None, 0.0
+        while left := _left(conn):
+            assert not load.faults, load.faults
+            if left != before:
+                before, until = left, time.monotonic() + timeout_s
+            assert time.monotonic() < until, left
+            pause.wait(0.05)
 
-        def is_empty():
-            shown = conn.administer("queue.list") + conn.administer("subscription.list")
-            return not any(place["waiting"] + place["in_flight"] for place in shown)
 
-        _until(is_empty)
+def _left(conn):
+    """What waits and what is in flight, by queue or subscription."""
+    places = conn.administer("queue.list") + conn.administer("subscription.list")
+    left = {str(place["name"]): (place["waiting"], place["in_flight"]) for place in places}
+    return {name: numbers for name, numbers in left.items() if any(numbers)}
 
 
 def _until(is_true, timeout_s=90):
