@@ -1,8 +1,10 @@
 """W9, growth: what a message costs at 1, 10, 100, 1,000 destinations or connections, and with 1,
 1,000, 1,000,000 messages waiting. `python -m bench.growth --plot growth.svg`.
 
-At every size the same is done: bursts of 100 messages to one place after the other, then received
-and acknowledged. So the cost of a message must be the same; the plot is of the node's CPU.
+At every size the same is done: bursts of 100 messages to one place after the other, received and
+acknowledged together, by hand: the library would send the acknowledgements of several bursts at
+once where they are a session's. So the cost of a message must be the same; the plot is of the
+node's CPU.
 """
 
 import argparse
@@ -31,8 +33,8 @@ _FILL = 10_000
 _WAIT_S = 60
 TENFOLDS = (1, 10, 100, 1000)
 WAITING = (1, 1000, 1_000_000)
-Places = list[tuple[Any, Any]]
-"""A producer and a consumer of each place."""
+Places = list[tuple[Any, Any, Any]]
+"""A session, a producer and a consumer of each place."""
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -48,7 +50,7 @@ class Cost(msgspec.Struct, kw_only=True):
 @contextmanager
 def _destinations(running: Running, size: int) -> Iterator[Places]:
     """One connection, many queues."""
-    with hms.connect(running.address) as connection, connection.session() as session:
+    with hms.connect(running.address) as connection, _session(connection) as session:
         yield [_place(session, f"queue:q{i}") for i in range(size)]
 
 
@@ -59,7 +61,7 @@ def _connections(running: Running, size: int) -> Iterator[Places]:
         places = []
         for i in range(size):
             connection = stack.enter_context(hms.connect(running.address))
-            session = stack.enter_context(connection.session())
+            session = stack.enter_context(_session(connection))
             places.append(_place(session, f"queue:q{i}"))
         yield places
 
@@ -71,13 +73,17 @@ def _waiting(running: Running, size: int) -> Iterator[Places]:
         left = size
         while left:
             count = min(left, _FILL)
-            places[0][0].send_many([bytes(_SIZE)] * count)
+            places[0][1].send_many([bytes(_SIZE)] * count)
             left -= count
         yield places
 
 
-def _place(session: Any, name: str) -> tuple[Any, Any]:
-    return session.producer(name), session.consumer(name, prefetch=_PREFETCH)
+def _session(connection: hms.Connection) -> Any:
+    return connection.session(ack=hms.AckMode.CLIENT)
+
+
+def _place(session: Any, name: str) -> tuple[Any, Any, Any]:
+    return session, session.producer(name), session.consumer(name, prefetch=_PREFETCH)
 
 
 _DIMENSIONS: dict[str, tuple[Callable[..., Any], Sequence[int]]] = {
@@ -91,10 +97,11 @@ def _work(places: Places, count: int) -> None:
     """Bursts to one place after the other, each received before the next."""
     bodies = [bytes(_SIZE)] * _BURST
     for number in range(count // _BURST):
-        producer, consumer = places[number % len(places)]
+        session, producer, consumer = places[number % len(places)]
         producer.send_many(bodies)
         for _ in range(_BURST):
             assert consumer.receive(_WAIT_S) is not None, "a message did not come"
+        session.ack()
 
 
 def _measure(dimension: str, size: int, count: int, folder: Path) -> Cost:

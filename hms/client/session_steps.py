@@ -108,7 +108,8 @@ class SessionSteps:
         if self.state.ack_mode is not AckMode.CLIENT:
             raise IllegalState(what="ack()", detail="the session acknowledges by itself")
         self.state.check_nothing_lost()
-        seen = [(inbox, list(inbox.seen)) for inbox in self.state.inboxes.values()]
+        inboxes = self.state.inboxes.values()
+        seen = [(inbox, list(inbox.seen)) for inbox in inboxes if inbox.seen]
         yield from self._acknowledging(seen, wait=wait)
 
     def acknowledging(self, inbox: Inbox, message_id: int, *, is_upthrough: bool) -> Steps[None]:
