@@ -66,8 +66,8 @@ class NullBroker:
         self._topic_in, self._topic_out = bound(context, zmq.SUB), bound(context, zmq.XPUB)
         self._topic_in.subscribe(b"")
         self._consumer = self._server = b""
-        self._waiting: deque[bytes] = deque()
-        self._room = 0
+        self._waiting: dict[bytes, deque[bytes]] = {}
+        """By consumer, the blocks that it filled in: each gets its own, however fast others are."""
         self._counts: dict[bytes, int] = {}
         self._act: dict[bytes, Callable[[bytes, bytes], None]] = {
             b"P": self._produced,
@@ -122,19 +122,22 @@ class NullBroker:
 
     def _fill(self, who: bytes, data: bytes) -> None:
         count, _, block = data.partition(b" ")
-        self._waiting.extend([block] * int(count))
+        self._waiting[who] = deque([block] * int(count))
         self._counts[who] = 1
 
     def _consumes(self, who: bytes, data: bytes) -> None:
         self._consumer, room = who, int(data)
         self._router.send_multipart((who, b""))
-        while self._waiting and room:
-            self._router.send_multipart((who, self._waiting.popleft()))
-            room -= 1
+        for _ in range(room):
+            self._give(who)
 
     def _done(self, who: bytes, _: bytes) -> None:
-        if self._waiting:
-            self._router.send_multipart((who, self._waiting.popleft()))
+        self._give(who)
+
+    def _give(self, who: bytes) -> None:
+        waiting = self._waiting.get(who)
+        if waiting:
+            self._router.send_multipart((who, waiting.popleft()))
 
     def _serves(self, who: bytes, _: bytes) -> None:
         self._server = who
