@@ -125,7 +125,7 @@ class Run:
         time.sleep(seconds)
         self.drain()
         last_ns = max(client.said.last_ns for client in self.clients)
-        worst_us = max(kind.percentile_us(90) for kind in self.times().values())
+        worst_us = max(kind.percentile_us(99) for kind in self.times().values())
         return Kept(seconds / max(seconds, (last_ns - leg.begin_ns) / 1e9), worst_us / 1000)
 
     def check(self) -> None:
