@@ -14,7 +14,7 @@ __all__ = ["FOLLOWED", "P99_MS_MAX", "Kept", "find_maximum"]
 FOLLOWED = 0.97
 """A step is kept up with when this share of its rate arrives, until its last message,"""
 P99_MS_MAX = 50.0
-"""and 99 of 100 messages of each kind in that time: a load that is to have no pause of twice as long
+"""and 99 of 100 messages of each kind in that time: a load that is to have no pause of twice that
 at 70 % of the maximum must not have one in a hundred at the maximum."""
 _RAISE = 1.4
 _HALVINGS = 2
