@@ -61,6 +61,7 @@ class Load:
                 out.send_many([hms.Message(body.encode()) for body in bodies])
                 books.ok(bodies)
                 self.sent += len(bodies)
+                self.stopped.wait(0.02)  # what waits at the end has to be drained
 
     def send_and_give_up(self, destination, books, prefix):
         """A producer that does not reconnect: what was under way at a loss is unknown."""
