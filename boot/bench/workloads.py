@@ -118,7 +118,9 @@ class Workload:
         shared = 1 if self.is_topic else self.roles.count(role) or 1
         is_receiver = role == "receive"
         # Who shares a queue takes what it gets: to wait for its share would be to wait for ever.
-        takes_all = is_receiver and (bool(self.selector) or shared > 1)
+        # The null broker gives each its own.
+        is_sharing = shared > 1 and not is_null
+        takes_all = is_receiver and (bool(self.selector) or is_sharing)
         return Load(
             destination=self.destination,
             count=self.count // shared,
@@ -128,7 +130,7 @@ class Workload:
             rate=self.rate,
             fan=self.fan if is_receiver else 1,
             expected=self.count if takes_all else 0,
-            timeout_s=_SHARED_S if takes_all and shared > 1 else _WAIT_S,
+            timeout_s=_SHARED_S if takes_all and is_sharing else _WAIT_S,
             sender=number,
             selector=self.selector,
             keys=self.keys,
