@@ -89,7 +89,9 @@ def _load(run: Run, outcome: Outcome, meter: Meter, options: argparse.Namespace)
     end_s = leg.begin_ns / 1e9 + leg.seconds
     plant_s = end_s - leg.seconds / 2 if options.plant_pause_ms else float("inf")
     while (now_s := time.monotonic()) < end_s:
-        row_s = min(end_s, now_s + options.row_s)
+        row_s = now_s + options.row_s
+        if end_s - row_s < options.row_s / 2:  # a row of a moment would tell of a moment
+            row_s = end_s
         while (now_s := time.monotonic()) < row_s:
             time.sleep(min(_LOOK_S, row_s - now_s))
             run.check()

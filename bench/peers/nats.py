@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from boot.bench.systems import Needs, Running
 
 __all__ = ["NATS_CORE", "NATS_JETSTREAM", "NatsDriver"]
 
-_STREAM, _SUBJECT = "bench", "bench.all"
+_STREAM, _SUBJECT, _SERVICE = "bench", "bench.all", "bench.echo"
 _BURST = 100
 _UNLIMITED = 1 << 40
 _TIMEOUT_S = 30
@@ -32,12 +32,16 @@ class NatsDriver:
         self._sink: Sink | None = None
         self._load: Load
 
-    async def _connect(self, load: Load) -> Any:
+    async def _join(self) -> Any:
         import nats  # noqa: PLC0415 - only where it is installed
 
-        self._load = load
         connection = await nats.connect(f"nats://{HOST}:{self._address}", allow_reconnect=False)
         self._connections.append(connection)
+        return connection
+
+    async def _connect(self, load: Load) -> Any:
+        self._load = load
+        connection = await self._join()
         if self._is_stored:
             self._stream = connection.jetstream(
                 publish_async_max_pending=load.window, timeout=_TIMEOUT_S
@@ -135,6 +139,38 @@ class NatsDriver:
         await asyncio.wait_for(self._done.wait(), self._load.timeout_s * 2)
         await self._connections[0].flush()
 
+    def open_caller(self, load: Load) -> None:
+        """Connect."""
+        self._runner.run(self._connect(load))
+
+    def call_each(self, bodies: Iterable[bytes], times_ns: list[int]) -> None:
+        """Request and reply, one after the other."""
+
+        async def call() -> None:
+            request, clock = self._connections[0].request, time.perf_counter_ns
+            for body in bodies:
+                begin = clock()
+                reply = await request(_SERVICE, body, timeout=_TIMEOUT_S)
+                times_ns.append(clock() - begin)
+                assert reply.data == body, "the service answered something else"
+
+        self._runner.run(call())
+
+    def answer(self, ready: Callable[[], object]) -> None:
+        """See bench.peers.echo.Answering."""
+
+        async def respond(message: Any) -> None:
+            await message.respond(message.data)
+
+        async def serve() -> None:
+            connection = await self._join()
+            await connection.subscribe(_SERVICE, cb=respond)
+            await connection.flush()
+            ready()
+            await asyncio.Event().wait()
+
+        self._runner.run(serve())
+
     def close(self) -> None:
         """Disconnect."""
         for connection in self._connections:
@@ -147,7 +183,7 @@ class Nats(Peer):
     """A NATS server."""
 
     @contextmanager
-    def run(self, folder: Path, needs: Needs) -> Iterator[Running]:  # noqa: ARG002
+    def boot(self, folder: Path, needs: Needs) -> Iterator[Running]:  # noqa: ARG002
         """Start it with an empty store."""
         port = free_port()
         config = folder / "nats.conf"
@@ -175,6 +211,6 @@ NATS_JETSTREAM = Nats(
 NATS_CORE = Nats(
     name="nats-core",
     durability="nothing is stored; a slow receiver loses messages",
-    workloads=frozenset({"W5", "W6"}),
+    workloads=frozenset({"W5", "W6", "W8"}),
     **_COMMON,
 )

@@ -121,7 +121,7 @@ class Postgres(Peer):
     """A PostgreSQL server with its defaults."""
 
     @contextmanager
-    def run(self, folder: Path, needs: Needs) -> Iterator[Running]:
+    def boot(self, folder: Path, needs: Needs) -> Iterator[Running]:
         """Make a cluster and start it."""
         port, cluster = free_port(), folder / "cluster"
         folder.chmod(0o755)

@@ -3,15 +3,17 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
+from bench.peers.rabbitmq import EXCHANGE, key_arguments
 from bench.peers.server import HOST
 from boot.bench.load import Load, Sink
 
 __all__ = ["RabbitDriver"]
 
-_QUEUE, _EXCHANGE = "bench", "benchnews"
+_QUEUE = "bench"
+_SERVICE, _REPLIES = "echo", "amq.rabbitmq.reply-to"
 _CHECK_S = 0.5
 _BURST = 200
 _STORED, _PASSING = 2, 1
@@ -80,6 +82,10 @@ class _Unconfirmed:
             self.tags.discard(tag)
 
 
+def _answer(channel: Any, _: Any, properties: Any, body: bytes) -> None:
+    channel.basic_publish("", properties.reply_to, body)
+
+
 class RabbitDriver:
     """See boot.bench.driver.Driver. Option type: of the durable queue."""
 
@@ -103,14 +109,17 @@ class RabbitDriver:
         self._blocking = self._pika.BlockingConnection(self._parameters)
         self._channel = self._blocking.channel()
         if self._is_topic:
-            self._channel.exchange_declare(_EXCHANGE, "fanout")
+            kind = "headers" if load.keys else "fanout"
+            self._channel.exchange_declare(EXCHANGE, kind, durable=load.is_durable)
         elif load.is_durable:
             self._channel.queue_declare(_QUEUE, durable=True, arguments=self._arguments)
         else:
             self._channel.queue_declare(_QUEUE)
-        self._target = (_EXCHANGE, "") if self._is_topic else ("", _QUEUE)
+        self._target = (EXCHANGE, "") if self._is_topic else ("", _QUEUE)
         mode = _STORED if load.is_durable else _PASSING
-        self._properties = self._pika.BasicProperties(delivery_mode=mode)
+        made, keys = self._pika.BasicProperties, range(load.keys)
+        self._labels = [made(delivery_mode=mode, headers={"Key": number}) for number in keys]
+        self._labels = self._labels or [made(delivery_mode=mode)]
 
     def open_sender(self, load: Load) -> None:
         """Connect and make what is sent to."""
@@ -122,27 +131,28 @@ class RabbitDriver:
         channel.confirm_delivery()
         for body in bodies:
             begin = clock()
-            channel.basic_publish(*self._target, body, self._properties)
+            channel.basic_publish(*self._target, body, self._labels[0])
             times_ns.append(clock() - begin)
 
     def send_pipelined(self, bodies: Iterable[bytes]) -> None:
         """With a window of unconfirmed ones; what is not durable goes without confirmations."""
         begin = self._confirmed if self._load.is_durable else self._unconfirmed
-        _Turn(self._parameters, lambda turn: begin(turn, iter(bodies))).run()
+        waiting = zip(bodies, cycle(self._labels))
+        _Turn(self._parameters, lambda turn: begin(turn, waiting)).run()
 
     def send_timed(self, bodies: Iterable[bytes]) -> None:
         """Each when it is given; confirmations are read in between."""
         channel = self._channel
         channel.confirm_delivery()
         for body in bodies:
-            channel.basic_publish(*self._target, body, self._properties)
+            channel.basic_publish(*self._target, body, self._labels[0])
 
-    def _confirmed(self, turn: _Turn, waiting: Iterator[bytes]) -> None:
+    def _confirmed(self, turn: _Turn, waiting: Iterator[tuple[bytes, Any]]) -> None:
         window, channel = _Unconfirmed(), turn.channel
 
         def pump() -> None:
-            for body in islice(waiting, self._load.window - len(window.tags)):
-                channel.basic_publish(*self._target, body, self._properties)
+            for body, label in islice(waiting, self._load.window - len(window.tags)):
+                channel.basic_publish(*self._target, body, label)
                 window.sent()
             if not window.tags:
                 turn.over()
@@ -156,13 +166,13 @@ class RabbitDriver:
 
         channel.confirm_delivery(confirmed, callback=lambda _: pump())
 
-    def _unconfirmed(self, turn: _Turn, waiting: Iterator[bytes]) -> None:
+    def _unconfirmed(self, turn: _Turn, waiting: Iterator[tuple[bytes, Any]]) -> None:
         channel = turn.channel
 
         def pump() -> None:
             batch = list(islice(waiting, _BURST))
-            for body in batch:
-                channel.basic_publish(*self._target, body, self._properties)
+            for body, label in batch:
+                channel.basic_publish(*self._target, body, label)
             if batch:
                 turn.loop.call_later(0, pump)
             else:  # answered when all before it was taken
@@ -176,9 +186,10 @@ class RabbitDriver:
         self._queues = [_QUEUE]
         if self._is_topic:
             self._queues = [f"bench-{os.getpid()}-{i}" for i in range(load.fan)]
-            for name in self._queues:
+            for number, name in enumerate(self._queues):
                 self._channel.queue_declare(name)
-                self._channel.queue_bind(name, _EXCHANGE)
+                how = key_arguments(number) if load.selector else None
+                self._channel.queue_bind(name, EXCHANGE, arguments=how)
 
     def receive(self, sink: Sink) -> None:
         """Consume and acknowledge; what is not durable is acknowledged by being sent."""
@@ -200,6 +211,38 @@ class RabbitDriver:
                 turn.channel.basic_consume(name, came, auto_ack=not is_durable)
 
         turn.channel.basic_qos(prefetch_count=self._load.prefetch, callback=consume)
+
+    def open_caller(self, load: Load) -> None:
+        """Connect, and wait for direct replies."""
+        self._load = load
+        self._blocking = self._pika.BlockingConnection(self._parameters)
+        self._channel = self._blocking.channel()
+        self._replies: list[bytes] = []
+        self._channel.basic_consume(_REPLIES, self._replied, auto_ack=True)
+
+    def _replied(self, *frame: Any) -> None:
+        self._replies.append(frame[-1])
+
+    def call_each(self, bodies: Iterable[bytes], times_ns: list[int]) -> None:
+        """Request and direct reply, one after the other."""
+        how = self._pika.BasicProperties(reply_to=_REPLIES, delivery_mode=_PASSING)
+        publish, clock = self._channel.basic_publish, time.perf_counter_ns
+        for body in bodies:
+            begin = clock()
+            publish("", _SERVICE, body, how)
+            while not self._replies:
+                self._blocking.process_data_events(time_limit=None)
+            times_ns.append(clock() - begin)
+            assert self._replies.pop() == body, "the service answered something else"
+
+    def answer(self, ready: Callable[[], object]) -> None:
+        """See bench.peers.echo.Answering."""
+        channel = self._pika.BlockingConnection(self._parameters).channel()
+        channel.queue_declare(_SERVICE)
+
+        channel.basic_consume(_SERVICE, _answer, auto_ack=True)
+        ready()
+        channel.start_consuming()
 
     def close(self) -> None:
         """Disconnect."""

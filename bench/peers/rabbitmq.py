@@ -9,7 +9,14 @@ from typing import Any
 from bench.peers.server import HOST, Peer, free_port, served
 from boot.bench.systems import Needs, Running
 
-__all__ = ["RABBITMQ_CLASSIC", "RABBITMQ_QUORUM"]
+__all__ = ["EXCHANGE", "RABBITMQ_CLASSIC", "RABBITMQ_QUORUM", "key_arguments"]
+
+EXCHANGE = "benchnews"
+
+
+def key_arguments(number: int) -> dict[str, object]:
+    """What binds a queue to messages with that Key, at an exchange that looks at headers."""
+    return {"x-match": "all", "Key": number}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +24,9 @@ class Rabbit(Peer):
     """A RabbitMQ server."""
 
     @contextmanager
-    def run(self, folder: Path, needs: Needs) -> Iterator[Running]:  # noqa: ARG002
-        """Start a port mapper and a server of its own with an empty store."""
+    def boot(self, folder: Path, needs: Needs) -> Iterator[Running]:
+        """Start a port mapper and a server of its own with an empty store; make queues for durable
+        subscriptions."""
         port, epmd_port = free_port(), free_port()
         (folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = {HOST}:{port}\n")
         (folder / "plugins").write_text("[].\n")
@@ -38,7 +46,22 @@ class Rabbit(Peer):
             served([epmd], folder, epmd_port, env=env) as mapper,
             served([server], folder, port, env=env) as process,
         ):
+            if needs.subscriptions:
+                _subscribe(port, needs)
             yield Running(str(port), (process.pid, mapper.pid), self.settings)
+
+
+def _subscribe(port: int, needs: Needs) -> None:
+    """A durable queue for each, bound by the number that its selector `Key = number` asks for."""
+    import pika  # noqa: PLC0415 - only where it is installed
+
+    with pika.BlockingConnection(pika.ConnectionParameters(HOST, port, heartbeat=0)) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(EXCHANGE, "headers", durable=True)
+        for name, (_, selector) in needs.subscriptions.items():
+            channel.queue_declare(name, durable=True)
+            how = key_arguments(int(selector.rpartition("=")[2]))
+            channel.queue_bind(name, EXCHANGE, arguments=how)
 
 
 _COMMON: dict[str, Any] = {
@@ -59,7 +82,7 @@ RABBITMQ_QUORUM = Rabbit(
 RABBITMQ_CLASSIC = Rabbit(
     name="rabbitmq-classic",
     durability="classic queue, persistent, publisher confirms: synced before it is confirmed",
-    workloads=_STORED_WORKLOADS | {"W5", "W6"},
+    workloads=_STORED_WORKLOADS | {"W5", "W6", "W7", "W7d", "W8"},
     settings={"type": "classic"},
     **_COMMON,
 )

@@ -1,7 +1,7 @@
 """Redis with redis-py: streams with an append-only file, lists and channels without one."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +15,7 @@ from boot.bench.systems import Needs, Running
 __all__ = ["REDIS_ALWAYS", "REDIS_EVERY_SECOND", "REDIS_MEMORY", "RedisDriver"]
 
 _GROUP = "bench"
+_REQUESTS, _REPLIES = "requests", "replies"
 _BLOCK_MS = 500
 _READ = 1000
 
@@ -120,6 +121,30 @@ class RedisDriver:
                 if message is not None:
                     sink.take(message["data"])
 
+    def open_caller(self, load: Load) -> None:
+        """Connect."""
+        self._load = load
+        self._client.ping()
+
+    def call_each(self, bodies: Iterable[bytes], times_ns: list[int]) -> None:
+        """A request into one list and the reply out of another, asked for in one go."""
+        clock = time.perf_counter_ns
+        for body in bodies:
+            begin = clock()
+            pipeline = self._client.pipeline(transaction=False)
+            found = pipeline.rpush(_REQUESTS, body).blpop(_REPLIES, self._load.timeout_s).execute()
+            times_ns.append(clock() - begin)
+            assert found[1][1] == body, "the service answered something else"
+
+    def answer(self, ready: Callable[[], object]) -> None:
+        """See bench.peers.echo.Answering. The reply goes with the question for the next request."""
+        self._client.ping()
+        ready()
+        request = self._client.blpop(_REQUESTS, 0)
+        while True:
+            pipeline = self._client.pipeline(transaction=False)
+            request = pipeline.rpush(_REPLIES, request[1]).blpop(_REQUESTS, 0).execute()[1]
+
     def close(self) -> None:
         """Disconnect."""
         self._client.close()
@@ -130,7 +155,7 @@ class Redis(Peer):
     """A Redis server."""
 
     @contextmanager
-    def run(self, folder: Path, needs: Needs) -> Iterator[Running]:  # noqa: ARG002
+    def boot(self, folder: Path, needs: Needs) -> Iterator[Running]:  # noqa: ARG002
         """Start it with an empty store."""
         port = free_port()
         command = ["redis-server", "--bind", HOST, "--port", str(port), "--dir", str(folder)]
@@ -167,7 +192,7 @@ REDIS_MEMORY = Redis(
     name="redis-memory",
     durability="list or channel in memory: nothing is stored",
     is_synced=False,
-    workloads=frozenset({"W5", "W6"}),
+    workloads=frozenset({"W5", "W6", "W8"}),
     settings={"appendonly": "no"},
     **_COMMON,
 )

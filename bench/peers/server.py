@@ -1,4 +1,5 @@
-"""What all peers share: a server process in a folder of its own, on a free port of loopback."""
+"""What all peers share: a server process in a folder of its own, on a free port of loopback, and
+beside it, where it is called, a process that answers."""
 
 import importlib.util
 import os
@@ -7,12 +8,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from boot.bench.systems import Needs, Running
 from hms.testing.ports import free_port
@@ -52,9 +56,19 @@ class Peer:
         found = [str(path) for one in self.folders for path in Path("/").glob(f"{one}/{name}")]
         return max(found, default=None) or shutil.which(name)
 
-    def run(self, folder: Path, needs: Needs) -> AbstractContextManager[Running]:
+    def boot(self, folder: Path, needs: Needs) -> AbstractContextManager[Running]:
         """Start it with an empty store; a context in which it runs."""
         raise NotImplementedError
+
+    @contextmanager
+    def run(self, folder: Path, needs: Needs) -> Iterator[Running]:
+        """Start it, and who answers calls; that one counts as part of the system."""
+        with self.boot(folder, needs) as running:
+            if not needs.has_service:
+                yield running
+                return
+            with _echo(self.driver, running) as process:
+                yield replace(running, pids=(*running.pids, process.pid))
 
 
 @contextmanager
@@ -83,6 +97,23 @@ def served(
         yield process
     finally:
         _end(process, stop)
+
+
+@contextmanager
+def _echo(driver: str, running: Running) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process of the driver that answers each request with its body."""
+    options = msgspec.json.encode(dict(running.options)).decode()
+    command = [sys.executable, "-m", "bench.peers.echo", driver, running.address, options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != b"ready\n":
+            raise ConnectionError(f"the service ended with {process.wait(STOP_S)}")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def as_user(name: str) -> dict[str, Any]:
