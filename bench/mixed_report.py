@@ -91,4 +91,5 @@ def picture(minutes: Sequence[Minute]) -> str:
     for name, values in found.items():
         base = sorted(values[:third])[third // 2] or 1.0
         lines[name] = [(float(at), value / base) for at, value in enumerate(values, 1)]
-    return plot(lines, "Mixed load, by minute, relative to the median of the first third")
+    title = "Mixed load, by minute, relative to the median of the first third"
+    return plot(lines, title, is_even=True)

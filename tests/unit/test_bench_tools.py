@@ -1,6 +1,7 @@
 """The tools of bench/: profiles, plots, the guard, and peers that are not installed."""
 
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import pytest
 
@@ -39,6 +40,19 @@ def test_a_plot_shows_every_size_of_every_line():
     picture = ET.fromstring(plot(lines, "cost"))
 
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 5
+
+
+def test_a_plot_of_an_hour_gives_each_minute_the_same_room():
+    """On a logarithmic axis the second half hour would be an inch."""
+    lines = {"node": [(float(minute), 1.0) for minute in range(1, 61)]}
+    picture = ET.fromstring(plot(lines, "an hour", is_even=True))
+
+    words = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"0", "10", "30", "60"} <= set(words)
+    line = next(picture.iter("{http://www.w3.org/2000/svg}polyline"))
+    across = [float(place.partition(",")[0]) for place in line.attrib["points"].split()]
+    steps = {round(after - before) for before, after in pairwise(across)}
+    assert steps <= {7, 8}
 
 
 def test_a_peer_that_is_not_installed_says_what_is_missing():
