@@ -11,6 +11,7 @@ client fails.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -119,6 +120,7 @@ def _stop_node(run: Run, pause_ms: float) -> None:
 def main() -> None:
     """Run, print, write, and exit with 1 when something is wrong."""
     options = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and the node with it
     try:
         outcome = mixed(options)
     except (BenchFailed, hms.HmsError) as fault:

@@ -4,6 +4,7 @@ beside it, where it is called, a process that answers."""
 import importlib.util
 import os
 import pwd
+import select
 import shutil
 import signal
 import socket
@@ -107,6 +108,8 @@ def _echo(driver: str, running: Running) -> Iterator["subprocess.Popen[bytes]"]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
+        if not select.select([process.stdout], [], [], START_S)[0]:
+            raise TimeoutError(f"the service is not ready after {START_S:g} s")
         if process.stdout.readline() != b"ready\n":
             raise ConnectionError(f"the service ended with {process.wait(STOP_S)}")
         yield process
