@@ -1,24 +1,15 @@
-"""The rules of the repository that a machine can hold: lengths, docstrings, public names, words.
-
-What is longer than the limits stands in tidy.toml with its length. To write that list anew:
-
-    python tests/unit/test_tidy.py --update
-"""
+"""The rules of the repository that a machine can hold: docstrings, public names, words."""
 
 import ast
 import importlib
 import os
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TABLE = Path(__file__).with_name("tidy.toml")
-FILE_LINES_MAX = 250
-FUNCTION_LINES_MAX = 25
 GENERATED = frozenset(("field_buffer/catalogue.py",))
 
 PYTHON_FOLDERS = ("field_buffer", "hms", "tpmon", "workers", "services", "boot", "tests", "bench")
@@ -83,70 +74,6 @@ def _is_ours(folder: str) -> bool:
     return not (folder in FOLDERS_LEFT_OUT or folder.endswith((".egg-info", "_cache")))
 
 
-def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
-    """(qualified name, lines) of every function, decorators not counted."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            yield f"{prefix}{node.name}", node.end_lineno - node.lineno + 1
-        named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        yield from _functions(node, f"{prefix}{node.name}." if named else prefix)
-
-
-def long_files() -> dict[str, int]:
-    """Files above the limit, with their lines."""
-    lines = {_name(path): len(path.read_text().splitlines()) for path in _python_files()}
-    return {name: count for name, count in lines.items() if count > FILE_LINES_MAX}
-
-
-def long_functions() -> dict[str, int]:
-    """Functions above the limit, with their lines; of two with one name the longer."""
-    found: dict[str, int] = {}
-    for path in _python_files():
-        for name, count in _functions(ast.parse(path.read_text()), f"{_name(path)}:"):
-            if count > FUNCTION_LINES_MAX:
-                found[name] = max(count, found.get(name, 0))
-    return found
-
-
-def _differences(listed: dict[str, int], found: dict[str, int], limit: int) -> list[str]:
-    said = []
-    for name in sorted(listed | found):
-        now, allowed = found.get(name, 0), listed.get(name, limit)
-        if now > allowed:
-            said.append(f"{name} has {now} lines, above {allowed}: split it")
-        elif name in listed and now < allowed:
-            said.append(f"{name} is listed with {allowed} lines, has {now or 'few'}: --update")
-    return said
-
-
-@pytest.mark.parametrize(
-    ("listed", "found", "is_right"),
-    [
-        ({}, {}, True),
-        ({"a": 300}, {"a": 300}, True),
-        ({}, {"a": 251}, False),
-        ({"a": 300}, {"a": 301}, False),
-        ({"a": 300}, {"a": 299}, False),
-        ({"a": 300}, {}, False),
-    ],
-)
-def test_the_list_may_only_shrink(listed, found, is_right):
-    """A limit that bends silently is none; an entry that is out of date hides the next growth."""
-    assert (_differences(listed, found, FILE_LINES_MAX) == []) is is_right
-
-
-@pytest.mark.parametrize(
-    ("kind", "limit", "measure"),
-    [("files", FILE_LINES_MAX, long_files), ("functions", FUNCTION_LINES_MAX, long_functions)],
-)
-def test_what_is_long_is_listed_with_its_length(kind, limit, measure):
-    """Short files and functions are what makes the whole readable."""
-    listed = tomllib.loads(TABLE.read_text())[kind]
-
-    assert _differences(listed, measure(), limit) == []
-
-
 def test_every_module_says_what_it_is_for():
     """A reader decides by the first line whether this is the right file."""
     silent = [
@@ -201,15 +128,3 @@ def test_every_script_can_be_run():
     started = [path for path in scripts if path.is_file() and path.read_bytes()[:2] == b"#!"]
 
     assert [_name(path) for path in started if not os.access(path, os.X_OK)] == []
-
-
-def _update() -> None:
-    said = TABLE.read_text().split("[files]")[0]
-    for kind, found in (("files", long_files()), ("functions", long_functions())):
-        rows = "".join(f'"{name}" = {found[name]}\n' for name in sorted(found))
-        said += f"[{kind}]\n{rows}" + ("\n" if kind == "files" else "")
-    TABLE.write_text(said)
-
-
-if __name__ == "__main__" and "--update" in sys.argv:
-    _update()
