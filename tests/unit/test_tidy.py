@@ -67,7 +67,7 @@ def _text_files() -> Iterator[Path]:
     """Every file of the project itself."""
     for folder, inner, files in os.walk(ROOT):
         inner[:] = [name for name in inner if _is_ours(name)]
-        yield from (Path(folder) / name for name in files)
+        yield from (Path(folder) / name for name in files if name != ".git")
 
 
 def _is_ours(folder: str) -> bool:
