@@ -314,6 +314,30 @@ class LinkKeyError(TpSecurity):
     )
 
 
+class IdentityRefused(TpSecurity):
+    """HMS-1042: the node does not take the client's number {uid}: its secret does not belong to it."""
+
+    number: ClassVar[int] = 1042
+    text: ClassVar[str] = (
+        "the node does not take the client's number {uid}: its secret does not belong to it"
+    )
+    cure_text: ClassVar[str] = (
+        "Connect with this version's client. A program that speaks the protocol itself draws "
+        "a secret of 16 to 64 bytes and sends its digest as uid."
+    )
+
+
+class TooManyConnections(TpLimit):
+    """HMS-1043: the node has {count} connections, its limit is {limit}."""
+
+    number: ClassVar[int] = 1043
+    text: ClassVar[str] = "the node has {count} connections, its limit is {limit}"
+    cure_text: ClassVar[str] = (
+        "Close connections that are not used, share one between threads, raise "
+        "max_connections in hms.conf, or use another node."
+    )
+
+
 class PropertyTypeError(TpInputType):
     """HMS-2001: property {name}: {detail}."""
 
@@ -1717,6 +1741,8 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1015: UnknownError,
     1016: MemberRefused,
     1017: LinkKeyError,
+    1042: IdentityRefused,
+    1043: TooManyConnections,
     2001: PropertyTypeError,
     2002: PropertyRangeError,
     2003: ReservedProperty,
@@ -1897,6 +1923,7 @@ __all__ = [
     "HandleUnknown",
     "HistoryError",
     "HistoryGone",
+    "IdentityRefused",
     "IllegalState",
     "InflatedTooLarge",
     "InvalidArgument",
@@ -1978,6 +2005,7 @@ __all__ = [
     "StoreUnavailable",
     "SubscriptionNotFound",
     "TemporaryDestination",
+    "TooManyConnections",
     "TooManyRequests",
     "TopicLimit",
     "TopicStringChanged",

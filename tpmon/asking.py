@@ -23,6 +23,7 @@ from tpmon.link import Link, State
 from tpmon.offers import Offers
 from tpmon.options import Options
 from tpmon.protocol.frames import Kind
+from tpmon.protocol.identity import SECRET_BYTES, uid_of
 from tpmon.protocol.structures import Administer, Advertise, Hello, Request, Unadvertise
 from tpmon.pulse import Pulse
 from tpmon.steps import Steps, Wait
@@ -163,9 +164,10 @@ class Asking(Pulse):
 
 
 def _hello(options: Options) -> Hello:
-    """Who connects, under a number of its own choice or drawn at random."""
+    """Who connects, by a secret of its own choice or drawn at random."""
+    secret = options.client_secret or os.urandom(SECRET_BYTES)
     return Hello(
-        options.client_uid or int.from_bytes(os.urandom(8), "little") or 1,
+        uid_of(secret),
         options.client_id,
         options.user,
         options.password,
@@ -173,6 +175,7 @@ def _hello(options: Options) -> Hello:
         LIBRARY,
         options.is_server,
         min(round(options.request_timeout_s * 1000), _TIMEOUT_MS_MAX),
+        secret,
     )
 
 

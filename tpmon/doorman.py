@@ -1,5 +1,6 @@
 """The doorman: who is connected, from HELLO to the end. All under the engine's lock."""
 
+import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from hms.engine.engine import Engine
 from tpmon.monitor import Monitor
 from tpmon.protocol import structures as wire
 from tpmon.protocol.frames import Kind, frame
+from tpmon.protocol.identity import SECRET_BYTES, check_identity, uid_of
 from tpmon.releases import Releases, ToConnection, ToPeer
 
 ONE_CLIENT = 3
@@ -23,6 +25,14 @@ class Identity:
     node_uid: int
     limits: wire.Limits
     version: str
+
+
+def _uid(hello: wire.Hello) -> int:
+    """Who says HELLO: proved by its secret, or, without one, a number for this connection only."""
+    if not hello.secret:
+        return uid_of(os.urandom(SECRET_BYTES))
+    check_identity(hello.uid, hello.secret)
+    return hello.uid
 
 
 class Doorman:
@@ -52,7 +62,7 @@ class Doorman:
         if peer in self.numbers:
             raise ProtocolError(detail="a second HELLO on one connection")
         number, engine = self._next, self._engine
-        who = hello.uid, hello.client_id, hello.user, hello.request_timeout_ms
+        who = _uid(hello), hello.client_id, hello.user, hello.request_timeout_ms
         older = engine.open_connection(number, *who)
         if older is not None:
             self._take_over(older, now_ms, fx)

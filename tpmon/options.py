@@ -13,8 +13,9 @@ class Options:
 
     exception_listener is called, on a thread of the library, with every error that no call raises;
     event_listener with every Event. In asyncio both are called in the loop, and may be coroutines.
-    client_uid: who this client is to the node, 0 for a number drawn at random; whoever comes back
-    with the same one takes the older connection over, and its commits are recognised (F-D9).
+    client_secret: who this client is to the node, 16 to 64 bytes, drawn at random when empty; who
+    comes back with the same one takes the older connection over, and its commits are recognised
+    (F-D9).
     """
 
     user: str = ""
@@ -29,7 +30,7 @@ class Options:
     connect_timeout_s: float = 10
     exception_listener: Callable[[HmsError], object] | None = None
     event_listener: Callable[[Event], object] | None = None
-    client_uid: int = 0
+    client_secret: bytes = field(default=b"", repr=False)
     address_order: str = "priority"
     """Of several addresses: as they stand, round_robin over the process's connections, or random.
     Members of the cluster that the node tells of are tried behind them."""

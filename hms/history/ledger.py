@@ -2,9 +2,9 @@
 
 A run has one message in the queue HMS.REPLAY of the node that takes its messages. It is taken and
 written anew in the very transaction that sends them. So whatever dies at whatever moment, what the
-message says is what the node has: nothing is sent twice, and nothing is left out. The client's uid
-follows from the run: whoever resumes a run takes the connection of one that still lives over, and
-that one's transaction is rolled back before the ledger is read.
+message says is what the node has: nothing is sent twice, and nothing is left out. The client's
+secret follows from the run: whoever resumes a run takes the connection of one that still lives
+over, and that one's transaction is rolled back before the ledger is read.
 """
 
 import json
@@ -18,7 +18,7 @@ from field_buffer.catalogue import HistoryError, ReplayConflict, RequestTimeout
 from field_buffer.errors import HmsError
 from hms.client.connection import Connection
 from hms.engine.settings import REPLAY_QUEUE
-from hms.history.sink_link import client_uid
+from hms.history.sink_link import client_secret
 
 __all__ = ["Entry", "Ledger", "forget_run", "known_runs", "open_ledger"]
 
@@ -116,7 +116,7 @@ def open_ledger(address: str, run: str) -> Iterator[Ledger]:
     connection = Connection(
         address,
         client_name="hms history replay",
-        client_uid=client_uid(f"replay {run}", 0),
+        client_secret=client_secret(f"replay {run}", 0),
         reconnect=False,
     ).open()
     try:

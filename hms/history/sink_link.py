@@ -1,11 +1,11 @@
 """Sending exactly once: a task that is tried again, or a whole run, sends nothing twice (F-D9).
 
 The messages of a part are cut into chunks, the same ones at every attempt. A chunk is one
-transaction, in a session of its own, of a client whose uid is made of run and part. The session's
-number is the chunk's, the number of its only commit is drawn from what the chunk holds. The node
-remembers the last commit of each client and session, also over a crash, and tells it when the
-session is opened: 0 for a chunk to be sent, the very number for one that is done. Any other says
-that the rows came in another order, or are others, than at the attempt before; then nothing is
+transaction, in a session of its own, of a client whose secret is made of run and part. The
+session's number is the chunk's, the number of its only commit is drawn from what the chunk holds.
+The node remembers the last commit of each client and session, also over a crash, and tells it when
+the session is opened: 0 for a chunk to be sent, the very number for one that is done. Any other
+says that the rows came in another order, or are others, than at the attempt before; then nothing is
 passed over in silence. An attempt that still runs loses its connection to the newer one.
 """
 
@@ -27,7 +27,7 @@ from hms.constants import AckMode
 from tpmon.link import Link
 from tpmon.protocol.structures import CloseSession, OpenSession
 
-__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "ExactSender", "Outgoing", "Sent", "client_uid"]
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "ExactSender", "Outgoing", "Sent", "client_secret"]
 
 CHUNK_ROWS = 4096
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -56,10 +56,9 @@ class Sent:
     chunks: int = 0
 
 
-def client_uid(run_id: str, part: int) -> int:
-    """The number under which a part of a run is known to the node."""
-    digest = blake2b(f"{run_id}\0{part}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1
+def client_secret(run_id: str, part: int) -> bytes:
+    """The secret by which a part of a run is known to the node, in its next attempt as well."""
+    return blake2b(f"{run_id}\0{part}".encode(), digest_size=16).digest()
 
 
 class ExactSender:
@@ -167,8 +166,8 @@ class ExactSender:
     def _connected(self) -> Connection:
         """The connection, made for the first chunk: a part without rows needs none."""
         if self._connection is None:
-            uid = client_uid(self._run_id, self._part)
-            connection = Connection(self._address, client_name=self._name, client_uid=uid)
+            secret = client_secret(self._run_id, self._part)
+            connection = Connection(self._address, client_name=self._name, client_secret=secret)
             self._connection = connection.open()
         return self._connection
 

@@ -11,6 +11,7 @@ import field_buffer
 import hms
 from field_buffer.packing import ROW, pack_messages
 from hms.testing import node
+from tests.support.hello import hello_of
 from tpmon.protocol import frames
 from tpmon.protocol import structures as wire
 
@@ -71,7 +72,7 @@ def _error(socket):
 
 
 def _hello(socket):
-    socket.send_multipart(frames.frame(frames.Kind.HELLO, wire.encode(wire.Hello(7)), 1))
+    socket.send_multipart(frames.frame(frames.Kind.HELLO, wire.encode(hello_of(7)), 1))
     assert frames.decode_envelope(socket.recv_multipart(), 1 << 20).kind is frames.Kind.WELCOME
 
 

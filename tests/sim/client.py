@@ -12,6 +12,7 @@ from field_buffer.catalogue import AcknowledgeLost, ConnectionLost
 from field_buffer.errors import HmsError
 from tests.sim.network import Pipe
 from tpmon.link import Link, State
+from tpmon.protocol.identity import uid_of
 from tpmon.protocol.structures import Hello
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ class Client:
     def __init__(self, world: "World", name: str, uid: int, *, is_server: bool = False) -> None:
         self.world = world
         self.name = name
-        self.uid = uid
-        self.link = Link(Hello(uid, client_name=name, is_server=is_server))
+        secret = b"%016d" % uid
+        self.uid = uid_of(secret)
+        hello = Hello(self.uid, client_name=name, is_server=is_server, secret=secret)
+        self.link = Link(hello)
         self.link.on_error = self.on_error
         self.pipe: Pipe | None = None
         self.role = ""

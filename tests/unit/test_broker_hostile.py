@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from field_buffer.packing import ROW
 from hms.store.files import FileStore
+from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
 from tpmon.protocol import frames
 from tpmon.protocol import structures as wire
@@ -151,7 +152,7 @@ def filing():
 
 
 def _open(node, peer="peer"):
-    (answer,) = node.send(peer, Kind.HELLO, wire.encode(wire.Hello(1 + hash(peer) % 1000)))
+    (answer,) = node.send(peer, Kind.HELLO, wire.encode(hello_of(1 + hash(peer) % 1000)))
     assert answer[0].kind is Kind.WELCOME
     for request in (
         wire.OpenSession(1, 2),
@@ -230,11 +231,18 @@ def test_no_file_frame_stops_the_node_or_leads_out_of_its_folder(tmp_path_factor
     assert [p.name for p in folder.parent.iterdir()] in ([], ["files"])
 
 
-@pytest.mark.parametrize("uid", [-1, 1 << 63, (1 << 64) - 1])
-def test_numbers_at_the_edge_are_refused_or_stored(uid):
+@pytest.mark.parametrize("uid", [-1, 0, 1 << 63, (1 << 64) - 1])
+def test_a_number_of_a_client_s_own_choice_is_refused(uid):
     """A number that does not fit its field in the log must not get that far."""
     node = MemoryNode()
-    hello = msgspec.msgpack.encode([uid, "", "", "", "", "", False])
-    kind = node.send("edge", Kind.HELLO, hello)[0][0].kind
-    assert kind is (Kind.ERROR if uid < 0 else Kind.WELCOME)
+    hello = msgspec.msgpack.encode([uid, "", "", "", "", "", False, 0, b"s" * 16])
+    assert node.send("edge", Kind.HELLO, hello)[0][0].kind is Kind.ERROR
+    assert _serves_a_good_client(node)
+
+
+def test_a_number_above_the_signed_range_is_stored():
+    """Half of all digests are above 2^63."""
+    node, hello = MemoryNode(), hello_of(0)
+    assert hello.uid >> 63
+    assert node.send("edge", Kind.HELLO, wire.encode(hello))[0][0].kind is Kind.WELCOME
     assert _serves_a_good_client(node)

@@ -3,6 +3,7 @@
 import pytest
 
 from field_buffer.packing import ROW, pack_messages
+from tests.support.hello import hello_of
 from tests.support.memory import SETTINGS, MemoryNode
 from tpmon.protocol import structures
 from tpmon.protocol.frames import (
@@ -17,7 +18,6 @@ from tpmon.protocol.frames import (
 from tpmon.protocol.structures import (
     CloseConsumer,
     CloseSession,
-    Hello,
     OpenConsumer,
     OpenProducer,
     OpenSession,
@@ -33,7 +33,7 @@ class Node(MemoryNode):
     def __init__(self):
         self.told = []
         super().__init__(SETTINGS)
-        self.send("a", Kind.HELLO, structures.encode(Hello(7)))
+        self.send("a", Kind.HELLO, structures.encode(hello_of(7)))
         opening = OpenConsumer(3, 1, "queue", "orders", CREDIT)
         for request in (OpenSession(1), OpenProducer(2, 1, "queue", "orders"), opening):
             self.send("a", Kind.REQUEST, structures.encode(request))

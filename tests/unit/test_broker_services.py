@@ -1,17 +1,18 @@
 """Services through the broker: what a server that breaks the protocol costs its caller."""
 
+from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
 from tpmon.protocol import structures as wire
 from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Advertise, CallHead, Hello, ResultHead
+from tpmon.protocol.structures import Advertise, CallHead, ResultHead
 
 
 def test_a_server_that_answers_garbage_is_dismissed_and_its_caller_told_at_once():
     """TPESVCERR now, not TPETIME in half a minute."""
     node = MemoryNode()
-    node.send("server", Kind.HELLO, wire.encode(Hello(1, is_server=True)))
+    node.send("server", Kind.HELLO, wire.encode(hello_of(1, is_server=True)))
     node.send("server", Kind.REQUEST, wire.encode(Advertise("ECHO")))
-    node.send("client", Kind.HELLO, wire.encode(Hello(2)))
+    node.send("client", Kind.HELLO, wire.encode(hello_of(2)))
     node.send("client", Kind.CALL, wire.encode_with_body(CallHead("ECHO", 0), b""), 7)
 
     node.send("server", Kind.RESULT, b"\xff\xff\xff\xff garbage")

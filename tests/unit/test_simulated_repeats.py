@@ -5,6 +5,7 @@ import pytest
 import hms
 from field_buffer.packing import ROW, pack_messages
 from tests.support.engine_rig import EngineRig
+from tests.support.hello import hello_of
 from tests.support.memory import SETTINGS, MemoryNode
 from tpmon.protocol import structures
 from tpmon.protocol.frames import (
@@ -19,7 +20,6 @@ from tpmon.protocol.frames import (
 from tpmon.protocol.structures import (
     CloseConsumer,
     CloseSession,
-    Hello,
     OpenConsumer,
     OpenProducer,
     OpenSession,
@@ -38,7 +38,7 @@ def _sending(node, first_sequence):
 def test_a_full_disk_does_not_refuse_what_was_taken_before():
     """Its sender was told that the message is not stored, sent another, and both came."""
     node = MemoryNode(SETTINGS)
-    node.send("a", Kind.HELLO, structures.encode(Hello(7)))
+    node.send("a", Kind.HELLO, structures.encode(hello_of(7)))
     for request in (OpenSession(1), OpenProducer(2, 1, "queue", "orders")):
         node.send("a", Kind.REQUEST, structures.encode(request))
     assert _sending(node, 1) == [Kind.CONFIRM]
@@ -92,7 +92,7 @@ def test_a_batch_too_old_to_be_remembered_is_said_to_be_in_doubt():
 def test_a_consumer_is_not_closed_before_what_it_acknowledged_is_safe(closing):
     """Else what a program has done, and has closed in order, comes again after a crash."""
     node = MemoryNode(SETTINGS)
-    node.send("a", Kind.HELLO, structures.encode(Hello(7)))
+    node.send("a", Kind.HELLO, structures.encode(hello_of(7)))
     opening = OpenConsumer(3, 1, "queue", "orders", 10)
     for request in (OpenSession(1), OpenProducer(2, 1, "queue", "orders"), opening):
         node.send("a", Kind.REQUEST, structures.encode(request))

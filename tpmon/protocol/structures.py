@@ -39,9 +39,9 @@ class Limits(_Wire, frozen=True):
 
 
 class Hello(_Wire, frozen=True):
-    """First frame of a connection. uid is chosen at random by the client and names it for as long
-    as it lives, over reconnects too. request_timeout_ms: how long it waits for an answer; 0: not
-    said."""
+    """First frame of a connection. secret: drawn at random by the client, 16 to 64 bytes; uid, its
+    digest (identity.py), names the client for as long as it lives, over reconnects too.
+    request_timeout_ms: how long it waits for an answer; 0: not said."""
 
     uid: U64
     client_id: Name = ""
@@ -51,6 +51,11 @@ class Hello(_Wire, frozen=True):
     library: Name = ""
     is_server: bool = False
     request_timeout_ms: U64 = 0
+    secret: bytes = b""
+
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"Hello(uid={self.uid:#x}, client_name={self.client_name!r})"
 
 
 class Welcome(_Wire, frozen=True):
