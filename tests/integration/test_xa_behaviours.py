@@ -6,7 +6,11 @@ from hms.testing import node
 from tests.support.mariadb import mariadb_server
 from tests.support.postgres import postgres_server
 from tests.support.xa_benches import HmsBench, MariaDBBench, PostgreSQLBench
+from tpmon.xa.bench import worked
 from tpmon.xa.conformance import ABILITIES, BEHAVIOURS
+from tpmon.xa.constants import XA_OK, XAER_DUPID
+from tpmon.xa.resource import scan
+from tpmon.xa.xid import Xid
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +48,16 @@ def test_every_behaviour_of_a_resource_manager_is_shown(bench, behaviour):
 def test_a_bench_names_only_abilities_that_exist(bench):
     """A misspelt ability would leave out behaviours in silence."""
     assert bench.able <= ABILITIES
+
+
+def test_mariadb_takes_xids_that_differ_in_the_format_id_alone_for_one(mariadb):
+    """The server's own limit, which the documents name; what is listed has the id it began with."""
+    bench = MariaDBBench(mariadb)
+    rm = bench.open()
+    first, second = Xid(1, b"same", b"branch"), Xid(2, b"same", b"branch")
+    worked(bench, rm, first)
+    assert rm.xa_prepare(first) == XA_OK
+    assert rm.xa_start(second) == XAER_DUPID
+    assert set(scan(bench.open())) == {first}
+    assert rm.xa_rollback(first) == XA_OK
+    bench.close()

@@ -69,6 +69,47 @@ def what_changed_nothing_votes_read_only(bench: Bench, rm: Any) -> None:
 
 
 @behaviour()
+def an_xid_of_any_form_is_found_and_finished(bench: Bench, rm: Any) -> None:
+    """Databases print a printable, a binary, a quoted and a halved one in different ways."""
+    xids = [
+        Xid(format_id, os.urandom(6).hex().encode() + gtrid, bqual)
+        for format_id in (0, 1, 0x484D53, 2**31 - 1)
+        for gtrid, bqual in _PARTS
+    ]
+    marks = set()
+    for xid in xids:
+        marks.add(worked(bench, rm, xid)[1])
+        expect(rm.xa_prepare(xid), xa.XA_OK)
+    other = bench.open()
+    assert set(xids) <= set(scan(other))
+    for number, xid in enumerate(xids):
+        is_commit = number % 2 == 0
+        expect(_finished_by(other, xid, is_commit=is_commit), xa.XA_RETRY)
+        rm.detach(xid)
+        done = until_free(other.xa_commit if is_commit else other.xa_rollback, xid)
+        assert done in {xa.XA_OK, xa.XAER_NOTA}, xa.code_name(done)
+    assert not set(xids) & set(scan(other))
+    assert len(marks & bench.marks()) == len(xids) // 2
+
+
+_PARTS = (
+    (b"printed", b"part"),
+    (b"printed", b""),
+    (b"it's \\ 100%", b'"q"'),
+    (b"\x00\xff\x80", b"\x00"),
+    (b"\n", b"\x7f"),
+    ("\u00e9".encode(), "\u00fc".encode()),
+    (b"g" * 52, b"b" * 64),
+)
+
+
+def _finished_by(other: Any, xid: Xid, *, is_commit: bool) -> int:
+    """XA_RETRY, or XA_OK where another session need not let go first; never XAER_NOTA."""
+    code: int = other.xa_commit(xid) if is_commit else other.xa_rollback(xid)
+    return xa.XA_RETRY if code == xa.XA_OK else code
+
+
+@behaviour()
 def another_process_finds_and_commits_a_prepared_branch(bench: Bench, rm: Any) -> None:
     """That is what recovery is made of."""
     xid, mark = prepared(bench, rm)

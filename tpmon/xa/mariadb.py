@@ -3,10 +3,13 @@
 A prepared branch stays tied to the session that prepared it until that session ends; to anybody
 else it is unknown (XAER_NOTA) although XA RECOVER lists it. Taken for the truth, that answer would
 let a decision be forgotten that was never carried out, so it is compared with the list: XA_RETRY.
+
+MariaDB's list is read raw, with the format id and the two lengths beside the bytes: printed as SQL,
+an xid is text or hexadecimal, and has one to three arguments. The server keeps the format id but
+does not compare it: two xids that differ in nothing else are one to it (XAER_DUPID).
 """
 
 import contextlib
-import re
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -44,7 +47,6 @@ _CODES = {
 }
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 _LOST = frozenset((0, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2003, 2006, 2013))
-_LISTED = re.compile(r"X'([0-9A-Fa-f]*)'\s*,\s*X'([0-9A-Fa-f]*)'\s*,\s*(\d+)")
 
 
 class _Attached(Exception):  # noqa: N818 - it never leaves this module
@@ -141,12 +143,12 @@ class MariaDB:
         return [xid for xid in found if after is None or xid > after][:count]
 
     def _listed(self, session: Any) -> set[Xid]:
-        """What XA RECOVER tells; MySQL does not know how to print it as SQL."""
+        """What XA RECOVER tells; MySQL knows no FORMAT."""
         is_mariadb = "mariadb" in session.get_server_info().lower()
         with session.cursor() as cursor:
-            cursor.execute("XA RECOVER FORMAT='SQL'" if is_mariadb else "XA RECOVER CONVERT XID")
+            cursor.execute("XA RECOVER FORMAT='RAW'" if is_mariadb else "XA RECOVER CONVERT XID")
             rows = cursor.fetchall()
-        read = _read_printed if is_mariadb else _read_hexadecimal
+        read = _read_raw if is_mariadb else _read_hexadecimal
         return {xid for xid in map(read, rows) if xid is not None}
 
     def code_of(self, fault: Exception) -> int | None:
@@ -171,24 +173,21 @@ def _number(fault: Exception) -> int:
     return fault.args[0] if fault.args and isinstance(fault.args[0], int) else 0
 
 
-def _read_printed(row: Any) -> Xid | None:
-    printed = row[3].decode() if isinstance(row[3], bytes) else str(row[3])
-    found = _LISTED.fullmatch(printed)
-    if found is None:
-        return None
-    gtrid, bqual, format_id = found.groups()
-    return _made(int(format_id), bytes.fromhex(gtrid), bytes.fromhex(bqual))
+def _read_raw(row: Any) -> Xid | None:
+    format_id, gtrid_length, bqual_length, data = row
+    raw = data if isinstance(data, bytes) else data.encode()
+    return _made(format_id, raw, gtrid_length, bqual_length)
 
 
 def _read_hexadecimal(row: Any) -> Xid | None:
-    format_id, gtrid_length, _, data = row
-    raw = bytes.fromhex((data.decode() if isinstance(data, bytes) else data).removeprefix("0x"))
-    return _made(format_id, raw[:gtrid_length], raw[gtrid_length:])
+    format_id, gtrid_length, bqual_length, data = row
+    printed = data.decode() if isinstance(data, bytes) else data
+    return _made(format_id, bytes.fromhex(printed[2:]), gtrid_length, bqual_length)
 
 
-def _made(format_id: int, gtrid: bytes, bqual: bytes) -> Xid | None:
+def _made(format_id: int, raw: bytes, gtrid_length: int, bqual_length: int) -> Xid | None:
     """None for what X/Open does not call an xid, and so is not ours."""
     try:
-        return Xid(format_id, gtrid, bqual)
+        return Xid(format_id, raw[:gtrid_length], raw[gtrid_length:][:bqual_length])
     except ValueError:
         return None
