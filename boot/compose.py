@@ -8,6 +8,7 @@ from boot.calendar import CronCalendar
 from boot.clock import EvenClock
 from boot.clusters import cluster_settings
 from boot.config import Config, Node, Queue, Subscription, Topic
+from boot.descriptors import connections_max
 from boot.orders import order_of, sort_settings
 from boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.control import LimitBehavior, Limits
@@ -26,7 +27,6 @@ from tpmon.protocol import structures as wire
 from tpmon.resources import Resources
 
 PENDING_BYTES_PER_PEER = 64 << 20
-PEERS_MAX = 10_000
 REPLAY_RUNS = DestinationSettings("queue", REPLAY_QUEUE, redelivery_limit=-1)
 """How far replays have come: a message each, which must never be taken for a dead letter."""
 
@@ -191,11 +191,11 @@ def log_limits(node: Node) -> LogLimits:
     )
 
 
-def gateway_limits(node: Node) -> GatewayLimits:
-    """What the gateway is told."""
+def gateway_limits(node: Node, descriptors: int = 1 << 20) -> GatewayLimits:
+    """What the gateway is told; descriptors: how many the process may have."""
     return GatewayLimits(
         frame_bytes_max=frame_bytes_max(node.max_message_bytes, node.segment_bytes),
-        peers_max=PEERS_MAX,
+        peers_max=connections_max(node.max_connections, descriptors),
         heartbeat_s=node.heartbeat_s,
         pending_bytes_per_peer=PENDING_BYTES_PER_PEER + node.max_message_bytes,
     )

@@ -89,6 +89,7 @@ class Node:
     max_retained: int
     max_retained_bytes: int
     max_requests: int
+    max_connections: int
     max_consumers: int
     max_schedules: int
     max_file_bytes: int

@@ -1,11 +1,13 @@
 """The links of a node process: made if it is in a cluster, fed by its lanes and its scheduler."""
 
+import logging
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from boot import compose
 from boot.clusters import link_settings
 from boot.config import Config, Node
+from boot.descriptors import raise_limit
 from hms.engine.cluster.members import Change, Life
 from hms.engine.engine import Engine
 from tpmon.broker import Broker
@@ -14,6 +16,8 @@ from tpmon.links.door import CLUSTER_TICK, Door, NodeKey
 from tpmon.links.gateway import LinkedGateway
 from tpmon.links.links import Links
 from workers.lanes import LanePool
+
+log = logging.getLogger("hms.node")
 
 TICKS_PER_INTERVAL = 5
 TICK_S_MAX, TICK_S_MIN = 0.2, 0.02
@@ -76,7 +80,10 @@ def make_linking(config: Config, node: Node, engine: Engine, broker: Broker) -> 
 
 def make_gateway(node: Node, linking: Linking | None, **handlers: Any) -> Gateway:
     """The gateway, with links if there are some."""
-    limits = compose.gateway_limits(node)
+    limits = compose.gateway_limits(node, raise_limit(node.max_connections))
+    if limits.peers_max < node.max_connections:
+        detail = "%d connections are taken, not %d: the limit of descriptors is too low"
+        log.warning(detail, limits.peers_max, node.max_connections)
     if linking is None:
         return Gateway(node.listen, limits=limits, **handlers)
     gateway = LinkedGateway(node.listen, links=linking.links, limits=limits, **handlers)

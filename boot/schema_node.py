@@ -175,6 +175,12 @@ NODE = Section(
             "The most frames of one producer that wait for their confirmation.",
         ),
         Key(
+            "max_connections",
+            kinds.integer(1, 100_000),
+            10_000,
+            "The most connections of clients; fewer where the system allows fewer descriptors.",
+        ),
+        Key(
             "max_consumers",
             kinds.integer(1, 1 << 20),
             65_536,

@@ -73,6 +73,7 @@ class Gateway:
         self.outbox: Outbox[tuple[PeerKey, FrameParts | _Mark]] = Outbox(self._doorbell.ring)
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._listeners: dict[object, Listener] = {}
+        self._monitors: dict[object, Listener] = {}
         self._poller = zmq.Poller()
         self._deaf_poller = zmq.Poller()
         self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
@@ -91,6 +92,9 @@ class Gateway:
                 listener = Listener(self._context, address, self._limits)
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
+                self._monitors[listener.callers.monitor] = listener
+                for poller in (self._poller, self._deaf_poller):
+                    poller.register(listener.callers.monitor, zmq.POLLIN)
         except HmsError:
             self._close()
             raise
@@ -134,11 +138,14 @@ class Gateway:
         self.outbox.rouse()
         now = self._clock()
         for source, _ in ready:
+            if source in self._monitors:
+                self._monitors[source].callers.take_events()
+        for source, _ in ready:
             listener = self._listeners.get(source)
-            if listener is None:
-                self._doorbell.silence()
-            else:
+            if listener is not None:
                 self._read(listener, now)
+            elif source not in self._monitors:
+                self._doorbell.silence()
         self._send_outbox(now, SENDS_PER_TURN)
         self._peers.tend(now, self._is_reading)
 

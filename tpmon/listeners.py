@@ -11,6 +11,7 @@ import zmq
 
 from field_buffer.catalogue import InvalidArgument, NotSupported
 from field_buffer.errors import HmsError
+from tpmon.callers import Callers, descriptor_of
 from tpmon.protocol.frames import KIND_AT, Kind, frame
 from tpmon.protocol.structures import encode_error
 
@@ -33,6 +34,7 @@ LINGER_MS = 200  # for the last words of a node; what must arrive is confirmed, 
 PACK_BYTES = 64 * 1024  # the size of frame that clients and node aim at when they pack
 COPY_BYTES_MAX = 16 * 1024  # smaller payloads are copied; above, lending the bytes is cheaper
 FRAMES_WAITING_MAX = 256
+CALLERS_EXTRA_MIN = 32
 VIEW_BYTES_MIN = 4 * 1024
 """A smaller payload is copied sooner than its frame is wrapped."""
 
@@ -55,6 +57,11 @@ class GatewayLimits:
     pending_bytes_per_peer: int
     frames_per_turn: int = 512
 
+    @property
+    def callers_max(self) -> int:
+        """Connections of one listener, with those that have said no HELLO yet."""
+        return self.peers_max + max(CALLERS_EXTRA_MIN, self.peers_max // 8)
+
 
 class Listener:
     """One ROUTER socket, bound to one address."""
@@ -67,6 +74,8 @@ class Listener:
         self._polled = [(self.socket, int(zmq.POLLIN))]
         self._receive = self.socket.recv
         self._send = self.socket.send
+        self._head: zmq.Frame | None = None
+        self.callers = Callers(context, self.socket, limits.callers_max, limits.heartbeat_s)
         try:
             _configure(self.socket, limits)
             self.socket.setsockopt(zmq.IPV6, int("[" in address))
@@ -90,7 +99,7 @@ class Listener:
         """
         receive = self._receive
         routing_id = receive(zmq.NOBLOCK)
-        head = receive(copy=False)
+        self._head = head = receive(copy=False)
         if not head.more:
             return routing_id, None
         payload = receive(copy=False)
@@ -101,6 +110,10 @@ class Listener:
         while payload.more:  # drop them one by one: how many a peer sends is its own choice
             payload = receive(copy=False)
         return routing_id, None
+
+    def descriptor(self) -> int:
+        """Of the connection that the last frame came through."""
+        return descriptor_of(self._head)
 
     def send(self, routing_id: bytes, parts: FrameParts) -> bool:
         """Send a frame, False when libzmq has no room; ZMQError EHOSTUNREACH when the peer is gone.
@@ -127,6 +140,7 @@ class Listener:
 
     def close(self) -> None:
         """Close the socket and remove its file, unless another node has put its own there."""
+        self.callers.close()
         self.socket.close(LINGER_MS)
         if self._file is not None and _file_of(self.endpoint) == self._file:
             self._file[0].unlink(missing_ok=True)

@@ -13,7 +13,8 @@ from typing import NewType
 
 import zmq
 
-from field_buffer.catalogue import TooManyRequests
+from field_buffer.catalogue import TooManyConnections
+from tpmon.callers import Caller
 from tpmon.listeners import FrameParts, GatewayLimits, Listener, expect_unreachable
 from tpmon.protocol.frames import Envelope, Kind, frame
 
@@ -39,6 +40,7 @@ class Peer:
     key: PeerKey
     routing_id: bytes
     listener: Listener
+    caller: Caller
     opened_at: float
     heard_at: float
     sent_at: float
@@ -91,12 +93,11 @@ class PeerTable:
         return self._by_pipe.setdefault(listener, {})
 
     def add(self, listener: Listener, routing_id: bytes, now: float) -> Peer:
-        """Remember a new peer; TooManyRequests when there are peers_max."""
+        """Remember a new peer; TooManyConnections when there are peers_max."""
         if len(self._by_key) >= self._limits.peers_max:
-            raise TooManyRequests(
-                what="connections", count=len(self._by_key), limit=self._limits.peers_max
-            )
-        peer = Peer(PeerKey(next(self._keys)), routing_id, listener, now, now, now)
+            raise TooManyConnections(count=len(self._by_key), limit=self._limits.peers_max)
+        caller = listener.callers.greeted(listener.descriptor())
+        peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
         self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
         return peer
 
@@ -104,6 +105,7 @@ class PeerTable:
         """Know a peer no more; False when it was not known."""
         if self._by_key.pop(peer.key, None) is None:
             return False
+        peer.caller.left()
         del self._by_pipe[peer.listener][peer.routing_id]
         self._congested.pop(peer.key, None)
         peer.pending.clear()
@@ -183,6 +185,8 @@ class PeerTable:
         idle_s = self._limits.heartbeat_s / HEARTBEATS_PER_PERIOD
         can_judge = is_reading and now - self._scan_at < idle_s
         self.start(now)
+        for listener in self._by_pipe if can_judge else ():
+            listener.callers.tend(now)
         for peer in list(self._by_key.values()):
             reason = self._why_lost(peer, now) if can_judge else ""
             if reason:

@@ -3,12 +3,19 @@
 import os
 import socket
 import struct
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import zmq
 from gateway_rig import WAIT_S, Clock, client, client_of, receive, receive_error, rig, running
 
-from field_buffer.catalogue import ProtocolError, TooManyRequests, VersionMismatch
+from field_buffer.catalogue import (
+    ProtocolError,
+    TooManyConnections,
+    TooManyRequests,
+    VersionMismatch,
+)
+from tests.support.store_place import until
 from tpmon.protocol.frames import ENVELOPE, Kind, frame
 
 __all__ = ["client", "rig"]  # the fixtures
@@ -73,8 +80,7 @@ def test_one_peer_more_than_the_limit_is_refused_and_may_come_later():
         first = rig.login(one)
         with client_of(rig.endpoints[0]) as two:
             two.send_multipart(frame(Kind.HELLO, b"", 9))
-            kind, correlation, _ = receive(two)
-            assert (kind, correlation) == (Kind.ERROR, 9)
+            assert isinstance(receive_error(two), TooManyConnections)
             rig.gateway.forget(first)
             rig.turn()
             rig.login(two)
@@ -230,3 +236,70 @@ def test_ten_thousand_frames_of_a_stranger_are_refused_without_harm(rig, client)
             stranger.send_multipart(frame(Kind.SEND, b"x"), zmq.NOBLOCK)
         client.send_multipart(frame(Kind.SEND, b"served"))
         assert rig.next_frame() == (key, Kind.SEND, b"served")
+
+
+@contextmanager
+def _strangers(endpoint, count):
+    """Connections of libzmq that never say HELLO."""
+    with zmq.Context() as context, ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(context.socket(zmq.DEALER))
+            one.linger, one.reconnect_ivl = 0, -1
+            one.connect(endpoint)
+        yield
+
+
+def _pass_time(rig, good, steps=12):
+    """Time goes by for all, and one client goes on to be heard."""
+    for _ in range(steps):
+        rig.clock.now_s += 2
+        good.send_multipart(frame(Kind.SEND, b"still here", 4))
+        rig.next_frame()
+
+
+def _callers_of(rig):
+    (listener,) = rig.gateway._listeners.values()
+    return listener.callers
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ipc"])
+def test_connections_that_never_say_hello_are_cut(scheme, tmp_path):
+    """They kept a descriptor each, for good."""
+    address = "tcp://127.0.0.1:*" if scheme == "tcp" else f"ipc://{tmp_path}/gate"
+    with (
+        running(addresses=[address], clock=Clock(), heartbeat_s=12) as rig,
+        client_of(rig.endpoints[0]) as good,
+        _strangers(rig.endpoints[0], 5),
+    ):
+        rig.login(good)
+        callers = _callers_of(rig)
+        until(lambda: len(callers) == 6)
+        until(lambda: _pass_time(rig, good) or len(callers) == 1)
+
+
+def test_connections_beyond_the_limit_are_cut_and_those_that_said_hello_stay():
+    """A flood of connections must not take the descriptors of the log."""
+    with (
+        running(peers_max=2) as rig,
+        client_of(rig.endpoints[0]) as good,
+    ):
+        key = rig.login(good)
+        with _strangers(rig.endpoints[0], 100):
+            callers = _callers_of(rig)
+            until(lambda: len(callers) == 34)
+            good.send_multipart(frame(Kind.SEND, b"still here", 4))
+            assert rig.next_frame()[0] == key
+
+
+def test_a_connection_whose_peer_was_given_up_is_cut():
+    """Its client may be gone without a word, or hang."""
+    with (
+        running(clock=Clock(), heartbeat_s=12) as rig,
+        client_of(rig.endpoints[0]) as good,
+        client_of(rig.endpoints[0], reconnect_ivl=-1) as other,
+    ):
+        rig.login(good)
+        rig.gateway.forget(rig.login(other))
+        callers = _callers_of(rig)
+        assert len(callers) == 2
+        until(lambda: _pass_time(rig, good) or len(callers) == 1)

@@ -1,0 +1,31 @@
+"""Descriptors: how many the node may have, and so how many connections it takes.
+
+A node that has no descriptor left cannot open the next segment of its log, and stops. So a part of
+them is kept from connections: it is for the log, files, links and server processes.
+"""
+
+import resource
+
+__all__ = ["connections_max", "raise_limit"]
+
+OWN_DESCRIPTORS = 128
+"""What a node without a connection has open, with room to spare."""
+SHARE_OF_CONNECTIONS = 0.8
+
+
+def connections_max(wanted: int, descriptors: int) -> int:
+    """How many connections are taken when so many are wanted and so many descriptors allowed."""
+    return max(1, min(wanted, int((descriptors - OWN_DESCRIPTORS) * SHARE_OF_CONNECTIONS)))
+
+
+def raise_limit(connections: int) -> int:
+    """Raise this process's limit of descriptors as far as so many connections need and the system
+    allows; the limit that holds then."""
+    needed = int(connections / SHARE_OF_CONNECTIONS) + OWN_DESCRIPTORS + 1
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return needed
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft
