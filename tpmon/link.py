@@ -70,7 +70,7 @@ class Link(Serving):
         self._correlations = itertools.count(1)
         self._handles = itertools.count(1)
         self._greeting = 0
-        self._heard_at = self._sent_at = 0.0
+        self._heard_at = self._sent_at = self._looked_at = 0.0
         self._node_began_ms: float | None = None
 
     # ---- what goes out
@@ -122,6 +122,13 @@ class Link(Serving):
         """Put a HEARTBEAT into the outbox when one is due."""
         if self.state is State.UP and now - self._sent_at >= self.limits.heartbeat_s / 3:
             self.tell(Kind.HEARTBEAT)
+
+    def looked(self, now: float) -> None:
+        """The socket was looked at. After a pause of the program, which may hold the interpreter
+        for long, the node seems silent: then it has half of its time to be heard."""
+        if now - self._looked_at > self.limits.heartbeat_s / 2:
+            self._heard_at = max(self._heard_at, now - self.limits.heartbeat_s / 2)
+        self._looked_at = now
 
     def is_silent(self, now: float) -> bool:
         """Whether the node has to be taken for lost."""

@@ -38,6 +38,9 @@ CALLERS_EXTRA_MIN = 32
 VIEW_BYTES_MIN = 4 * 1024
 """A smaller payload is copied sooner than its frame is wrapped."""
 
+PINGS_PER_PERIOD = 3
+"""How often libzmq asks a peer's libzmq whether it is there, in each heartbeat_s."""
+
 _SEND = bytes([Kind.SEND])
 _LAST = zmq.NOBLOCK
 _MORE = zmq.NOBLOCK | zmq.SNDMORE
@@ -179,6 +182,13 @@ def _configure(socket: "zmq.Socket[bytes]", limits: GatewayLimits) -> None:
     socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes_max)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
+    # Whether a peer is there is asked of its libzmq, whose I/O thread answers without the peer's
+    # interpreter: a handler may hold that for longer than heartbeat_s.
+    heartbeat_ms = max(1, int(limits.heartbeat_s * 1000))
+    socket.setsockopt(zmq.HEARTBEAT_IVL, max(1, heartbeat_ms // PINGS_PER_PERIOD))
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, heartbeat_ms)
+    # A ping cannot leave a full socket: there the kernel knows that nobody takes anything out.
+    socket.setsockopt(zmq.TCP_MAXRT, heartbeat_ms)
     # libzmq counts frames, we count bytes: let it hold for a peer about what we hold ourselves,
     # in frames of the usual size, and enough small ones that a burst need not wait for a retry.
     usual = limits.pending_bytes_per_peer // PACK_BYTES

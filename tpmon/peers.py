@@ -177,7 +177,11 @@ class PeerTable:
         self.lose(peer, "the connection is gone")
 
     def _scan(self, now: float, is_reading: bool) -> None:
-        """Lose the silent, and send HEARTBEAT to those who heard nothing for long.
+        """Send HEARTBEAT to those who heard nothing for long, and lose those who are gone.
+
+        libzmq pings the peers and closes the connection of one that does not answer; the next
+        frame for it says so. A peer whose program is busy is silent as well, and not lost. One
+        that has taken nothing out for long is, as no ping reaches it.
 
         After a pause of the whole process everybody seems silent: then read first what they sent
         meanwhile and judge at the next scan.
@@ -196,8 +200,8 @@ class PeerTable:
 
     def _why_lost(self, peer: Peer, now: float) -> str:
         period_s = self._limits.heartbeat_s
-        if now - peer.heard_at > period_s:
-            return f"nothing came for {now - peer.heard_at:.3g} s"
+        if peer.pending and now - max(peer.heard_at, peer.sent_at) > period_s:
+            return f"nothing came or could be sent for {period_s:g} s"
         if not peer.is_accepted and now - peer.opened_at > period_s:
             return f"no login within {period_s:g} s"
         return ""

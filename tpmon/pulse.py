@@ -54,6 +54,7 @@ class Pulse(Carrier):
         fault = self._transport.fault()
         if fault or self._may_read:
             self._take_in()
+        self.link.looked(now)
         if self._transport is None:
             return
         if fault:

@@ -106,6 +106,17 @@ def test_a_node_that_says_nothing_is_lost(link):
     assert not link.is_silent(59.0)
 
 
+def test_after_a_pause_of_the_program_the_node_has_time_to_be_heard(link):
+    """A call that holds the interpreter for long keeps everybody from reading."""
+    link.looked(1.0)
+    link.looked(100.0)
+    assert not link.is_silent(100.0)
+
+    link.looked(114.9)
+    assert not link.is_silent(114.9)
+    assert link.is_silent(115.0)
+
+
 @pytest.mark.parametrize(
     "parts",
     [
