@@ -104,7 +104,7 @@ NODE = Section(
             "heartbeat_s",
             kinds.number(0.1, 3600),
             10,
-            "How often both sides say that they are there, so that a dead link is noticed.",
+            "After how long without a word a client's libzmq, or a node, is taken for lost.",
         ),
         Key(
             "max_message_bytes",

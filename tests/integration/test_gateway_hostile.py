@@ -189,6 +189,9 @@ def _log_in_raw(rig, raw):
     ready = b"\x05READY" + bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
     envelope, payload = frame(Kind.HELLO, b"who", 1)
     raw.sendall(greeting + bytes([4, len(ready)]) + ready)
+    said = b""
+    while b"READY" not in said:  # until then a frame breaks the protocol
+        said += raw.recv(4096)
     raw.sendall(bytes([1, len(envelope)]) + envelope + bytes([0, len(payload)]) + payload)
     key, kind, _ = rig.next_frame()
     assert kind is Kind.HELLO
