@@ -9,6 +9,7 @@ LOST           nobody knows, the consumer is gone: redelivered is set, no attemp
 """
 
 import enum
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from field_buffer.catalogue import TransactionTooLarge
@@ -25,8 +26,10 @@ from hms.engine.state import State
 from hms.records import Cause, RecordType
 
 LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
-RELEASED_EARLY_MS = 1000
 """A message's own redelivery limit, as a property that its sender sets."""
+RELEASED_EARLY_MS = 1000
+WIDE = 2
+"""Ranges that hold so many times the ids that are out are looked up, not walked through."""
 
 
 class Return(enum.Enum):
@@ -41,18 +44,28 @@ class Return(enum.Enum):
 def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[StoredMessage]:
     """Those of the ids that are out to the consumer; others were settled before."""
     out = consumer.out
-    found: list[StoredMessage] = []
-    for first, last in spans:
-        if last - first < len(out):
-            ids: Iterable[int] = [i for i in range(first, last + 1) if i in out]
-        else:
-            ids = [i for i in out if first <= i <= last]
-        found += [out.pop(i) for i in ids]
+    spans = list(spans)
+    if sum([last - first + 1 for first, last in spans]) > WIDE * (len(out) + 1):
+        spans = _ids_within(out, spans)
+    found = [out.pop(i) for first, last in spans for i in range(first, last + 1) if i in out]
     tracks = consumer.place.line.tracks
     if tracks is not None and tracks.gathering is not None:
         found = _whole_lists(tracks, out, found)
     consumer.out_bytes -= sum([m.length for m in found])
     return found
+
+
+def _ids_within(out: Iterable[int], spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ids that the spans hold, in their order, each as a span. The work grows with ids and
+    spans, not with their product nor with what lies between."""
+    ids, found, end = sorted(out), list[int](), -1
+    for first, last in sorted(spans):
+        if last > end:
+            start = bisect_left(ids, max(first, end + 1))
+            found += ids[start : bisect_right(ids, last)]
+            end = last
+    wanted = set(found)
+    return [(i, i) for i in out if i in wanted]
 
 
 def _whole_lists(

@@ -207,7 +207,7 @@ def encode_settle(items: Iterable[Settlement]) -> bytes:
 def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
     """The items of a SETTLE."""
     items: list[Settlement] = []
-    at, end = 0, len(payload)
+    at, end, ranges_left = 0, len(payload), RANGES_MAX
     while at < end:
         if at + SETTLE_ITEM.size > end or len(items) == SETTLE_ITEMS_MAX:
             raise ProtocolError(detail="a SETTLE is cut off or has too many items")
@@ -220,8 +220,9 @@ def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
             items.append(Settlement(action, consumer, epoch, n, ()))
             continue
         stop = at + n * RANGE.size
-        if n > RANGES_MAX or stop > end:
+        if n > ranges_left or stop > end:
             raise ProtocolError(detail=f"a settlement announces {n} ranges that are not there")
+        ranges_left -= n
         ranges = list(RANGE.iter_unpack(memoryview(payload)[at:stop]))
         if any(first > last for first, last in ranges):
             raise ProtocolError(detail="a range of message ids runs backwards")
