@@ -34,12 +34,20 @@ class Resources:
         text = arguments.get("report")
         if not isinstance(text, str) or len(text) > REPORT_BYTES_MAX:
             raise InvalidArgument(what=verb, detail="it takes a report, as JSON")
-        try:
-            self._report = msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.MsgspecError as fault:
-            raise InvalidArgument(what=verb, detail=f"the report is no JSON: {fault}") from fault
+        self._report = _read_report(verb, text)
         return None
 
     def describe(self) -> dict[str, Any]:
         """For `status`: what recovery last said; nothing without resource managers."""
         return {"recovery": self._report} if self._definitions else {}
+
+
+def _read_report(verb: str, text: str) -> dict[str, Any]:
+    """A report that every status can carry: large integers, NaN and deep nesting cannot be told."""
+    try:
+        report = msgspec.json.decode(text, type=dict[str, Any])
+        if len(msgspec.msgpack.encode(report)) > REPORT_BYTES_MAX:
+            raise InvalidArgument(what=verb, detail=f"it takes {REPORT_BYTES_MAX} bytes at most")
+    except (msgspec.MsgspecError, OverflowError, RecursionError, UnicodeError) as fault:
+        raise InvalidArgument(what=verb, detail=f"the report cannot be read: {fault}") from fault
+    return report

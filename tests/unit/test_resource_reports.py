@@ -1,0 +1,30 @@
+"""Reports of recovery: what one client says, every status has to carry."""
+
+import pytest
+
+import hms
+from tpmon.resources import REPORT_BYTES_MAX, Resources
+
+BAD = [
+    None,
+    7,
+    "",
+    "[]",
+    "{",
+    '{"x": 123456789012345678901234567890}',
+    '{"x": ' + "[" * 5000 + "]" * 5000 + "}",
+    '{"x": "\\ud800"}',
+    '{"x": "' + "y" * REPORT_BYTES_MAX + '"}',
+]
+
+
+@pytest.mark.parametrize("report", BAD)
+def test_a_report_that_no_status_could_carry_is_refused(report):
+    """A large integer stopped the node with the next status."""
+    resources = Resources([{"name": "pg"}])
+    resources.operate("resource.report", {"report": '{"waiting": 1}'})
+
+    with pytest.raises(hms.InvalidArgument):
+        resources.operate("resource.report", {"report": report})
+
+    assert resources.describe() == {"recovery": {"waiting": 1}}
