@@ -28,6 +28,7 @@ from hms.engine.files import check_files
 from hms.engine.limits import check_batch, check_rows, memory_obstacle, obstacle_to
 from hms.engine.making_room import make_room
 from hms.engine.numbering import Taken
+from hms.engine.open_work import check_open_work
 from hms.engine.ordering.checking import check_ordering
 from hms.engine.ordering.global_order import is_ordered, stamp_bytes, stamped_with_clock
 from hms.engine.paging import check_memory, page_out_new
@@ -268,7 +269,8 @@ def transaction_bytes(state: State, work: Work) -> int:
 def _check_transaction(state: State, work: Work, size: int) -> None:
     if work.is_over:
         raise TransactionRolledBack(reason="its branch was rolled back before this was sent")
-    size += work.size_bytes
+    in_all = size + work.size_bytes
     limit = state.settings.transaction_bytes_max
-    if size > limit:
-        raise TransactionTooLarge(size=size, limit=limit)
+    if in_all > limit:
+        raise TransactionTooLarge(size=in_all, limit=limit)
+    check_open_work(state, work, size)
