@@ -128,7 +128,8 @@ NODE = Section(
             "max_log_bytes",
             kinds.size(0, 1 << 50),
             0,
-            "The most the log may take, at least 8 segments; then sends are refused. 0: no limit.",
+            "The most that the log, its reserve and its history take, at least 8 segments. "
+            "0: no limit.",
         ),
         Key(
             "history_bytes",

@@ -300,6 +300,8 @@ class Broker:
 
         self._change(change)
         self.releases.tick()
+        if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
+            self.storage.submit(self._housekeeping.run)
 
     def open_declared(self, wanted: list[Declared]) -> None:
         """Have the listeners of the configuration served."""

@@ -36,9 +36,18 @@ class Housekeeping:
     @property
     def is_due(self) -> bool:
         """There is a segment to clean, and nobody does."""
+        self._expect()
         if self._running.locked():
             return False
-        return self._store.next_to_clean(self._engine.live_bytes()) is not None
+        return self._next_segment() is not None or self._store.is_turn_due
+
+    def _expect(self) -> None:
+        oldest = self._engine.oldest_segment(self._store.newest_segment)
+        self._store.expect(self._engine.owed_bytes(), oldest)
+
+    def _next_segment(self) -> int | None:
+        self._expect()
+        return self._store.next_to_clean(self._engine.live_bytes())
 
     def run(self) -> None:
         """Clean as many segments as it is time for; none that began during this run."""
@@ -46,12 +55,17 @@ class Housekeeping:
             return
         try:
             newest = self._store.newest_segment
-            while (segment := self._store.next_to_clean(self._engine.live_bytes())) is not None:
-                if segment >= newest:
-                    break
+            while (segment := self._next_segment()) is not None and segment < newest:
                 self._clean(segment)
+            if self._store.is_turn_due:
+                self._change(self._turn)
         finally:
             self._running.release()
+
+    def _turn(self, fx: Effects, _now_ms: int) -> None:
+        """A new segment says that those that are clean are not needed."""
+        if self._store.turn():
+            self._engine.tell_identity(fx)
 
     def _clean(self, segment: int) -> None:
         while messages := self._next(segment):

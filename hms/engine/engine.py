@@ -29,6 +29,7 @@ from hms.engine import (
     unsubscribing,
     watching,
 )
+from hms.engine.blocks import SETTLING_BYTES
 from hms.engine.branches import keeping
 from hms.engine.branches.associating import expire
 from hms.engine.branches.commands import BranchCommands
@@ -115,6 +116,14 @@ class Engine:
     def live_bytes(self) -> int:
         """What the messages take that the log has to keep."""
         return self.state.blocks.live_bytes + keeping.live_bytes(self.state)
+
+    def owed_bytes(self) -> int:
+        """What the log will yet take until these messages have left it, each by itself."""
+        return SETTLING_BYTES * self.state.blocks.held_count
+
+    def oldest_segment(self, newest: int) -> int:
+        """The oldest segment that a live message lies in; the newest one when there is none."""
+        return self.state.blocks.oldest_segment(newest)
 
     def next_to_move(self, segment: int) -> list[StoredMessage]:
         """Some of the messages for whose sake the log keeps that segment, or older ones."""

@@ -94,6 +94,17 @@ class Store(Protocol):
         """The segment whose live messages should be appended again, when the log has grown far
         beyond what is live in it."""
 
+    def expect(self, owed_bytes: int, oldest: int) -> None:
+        """What messages in the log will yet have it take before they have left, and the oldest
+        segment that something live lies in: room is to be kept for the former."""
+
+    @property
+    def is_turn_due(self) -> bool:
+        """Space is scarce, and a new segment would let several old ones go at once."""
+
+    def turn(self) -> bool:
+        """Let the next record begin a new segment when that is due; whether it will."""
+
     def seal(self) -> int | None:
         """Let the next record begin a new segment; its sequence number. None while there is no room
         for one; a store without segments has nothing to do."""

@@ -34,11 +34,11 @@ def small_disk(folder, size):
             holder.kill()
 
 
-def _send_until_refused(out, most=2000):
+def _send_until_refused(out, body=BODY, most=2000):
     sent = []
     for _ in range(most):
         try:
-            sent.append(out.send(BODY).message_id)
+            sent.append(out.send(body).message_id)
         except hms.StoreFull as full:
             return sent, full
     raise AssertionError("the disk does not become full")
@@ -88,6 +88,32 @@ def test_a_full_disk_refuses_sends_lets_acknowledgements_through_and_loses_nothi
             running.kill()
             running.boot(warm=True)
             assert _ids(running.address) == before
+
+
+@pytest.mark.parametrize("history", [{}, {"history_bytes": 0}], ids=["history", "no history"])
+def test_large_messages_are_drained_from_a_full_disk_and_sending_goes_on(tmp_path, history):
+    """P10: cleaning for their sake once needed space that was not there, and stopped the node."""
+    sizes = {"max_message_bytes": "1 MiB", "max_transaction_bytes": "1 MiB"}
+    own = {"node": {"node1": sizes | {"segment_bytes": "4 MiB"} | history}}
+    with small_disk(tmp_path / "disk", "48m") as (_, inside):
+        store = tmp_path / "disk" / "store"
+        with node(store=store, config=own | CONFIG, command_prefix=inside) as running:
+            with hms.connect(running.address, reconnect=False) as conn:
+                out = conn.session().producer(hms.Queue("orders"))
+                first, full = _send_until_refused(out, bytes(500_000))
+                assert full.number == 5005
+                assert len(first) > 30
+                assert _take(conn, len(first)) == first
+                _until(lambda: _can_send(out))
+                _take(conn, 1)
+                again, _ = _send_until_refused(out, bytes(500_000))
+                assert len(again) > len(first) // 2
+                running.kill()
+            running.boot(warm=True)
+            with hms.connect(running.address, reconnect=False) as conn:
+                out = conn.session().producer(hms.Queue("orders"))
+                assert _take(conn, len(again)) == again
+                _until(lambda: _can_send(out))
 
 
 def _take(conn, count):

@@ -12,7 +12,11 @@ def three_boots():
     live(disk, batches((20, 33), (1500,), (700, 9, 600), (1300,), (900, 5), (800,), (2000,)))
     live(disk, batches((50,), (60, 61, 62)))
     live(disk, batches((40,), (70, 5, 33), (25,), (41, 18)))
-    return {n: data for n, data in disk.files().items() if not n.endswith(("LOCK", "spare.log"))}
+    return {
+        n: data
+        for n, data in disk.files().items()
+        if not n.endswith(("LOCK", "spare.log", ".reserve"))
+    }
 
 
 def damages(files, chance):

@@ -182,6 +182,13 @@ class RecordingDisk:
         self.steps.append(Resized(number, size))
         resize(self.data[number], size)
 
+    def allocate(self, fd: int, size: int) -> None:
+        self.before("allocate", self._short_name(fd))
+        number = self._fds[fd]
+        if size > len(self.data[number]):
+            self.steps.append(Resized(number, size))
+            resize(self.data[number], size)
+
     def fdatasync(self, fd: int) -> None:
         self._sync(fd, "fdatasync")
 

@@ -28,7 +28,11 @@ def files():
     live(disk, batches((20, 33), (1500,), (700, 9, 600), (1300,), (900, 5)))
     live(disk, batches((50,), (60, 61, 62)))
     live(disk, batches((40,), (70, 5, 33), (25,), (41, 18)))
-    found = {n: data for n, data in disk.files().items() if not n.endswith(("LOCK", "spare.log"))}
+    found = {
+        n: data
+        for n, data in disk.files().items()
+        if not n.endswith(("LOCK", "spare.log", ".reserve"))
+    }
     assert len(found) >= 4
     return found
 

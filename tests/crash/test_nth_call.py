@@ -25,7 +25,17 @@ from tests.crash.recording import Noted
 
 CALLS_MAX = 500
 CLEANING_ROUNDS = 24
-ON_FILES = ("pwritev", "fdatasync", "fsync", "ftruncate", "pread", "size", "name", "lock")
+ON_FILES = (
+    "pwritev",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "allocate",
+    "pread",
+    "size",
+    "name",
+    "lock",
+)
 ON_NAMES = ("open", "rename", "fsync_dir", "list_dir", "make_dir", "size_and_age")
 OTHERS = ("unlink", "identity")
 SYNCS = {"fdatasync", "fsync", "fsync_dir"}
@@ -183,7 +193,10 @@ def open_files(folder):
 
 
 CASES = [(kind, errno.EIO) for kind in (*ON_FILES, *ON_NAMES, *OTHERS)]
-CASES += [(kind, errno.ENOSPC) for kind in ("open", "pwritev", "fdatasync", "rename", "make_dir")]
+CASES += [
+    (kind, errno.ENOSPC)
+    for kind in ("open", "pwritev", "allocate", "fdatasync", "rename", "make_dir")
+]
 
 
 @pytest.mark.parametrize(("kind", "code"), CASES)

@@ -38,7 +38,9 @@ def test_verify_tells_what_the_node_needs_from_what_only_the_history_does():
     disk.end_process()
     names = {Path(name).suffix for name in disk.names}
     assert names >= {".log", ".history"}
-    files = {n: d for n, d in disk.files().items() if not n.endswith(("LOCK", "spare.log"))}
+    files = {
+        n: d for n, d in disk.files().items() if not n.endswith(("LOCK", "spare.log", ".reserve"))
+    }
     sound = kept(opened(RecordingDisk(files)))
     for damaged in damages(files, random.Random(SEED + 1)):
         try:

@@ -188,6 +188,14 @@ class SimDisk:
         self._call("ftruncate", inode)
         inode.cut(size)
 
+    def allocate(self, fd: int, size: int) -> None:
+        inode = self._inode(fd)
+        if self.is_full and size > len(inode.cache):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._call("allocate", inode)
+        if size > len(inode.cache):
+            inode.cut(size)
+
     def fdatasync(self, fd: int) -> None:
         self._sync(fd, "fdatasync")
 

@@ -76,14 +76,14 @@ class Durable:
         return self
 
     def _read(self, inode: Inode) -> None:
-        at, lsn, salt = self._places.get(inode.number, (0, 0, 0))
-        data = memoryview(bytes(inode.safe[at:] if at else inode.safe))
-        base = at
-        if not at:
-            header = unpack_segment_header(bytes(data[:SEGMENT_HEADER_BYTES]))
-            if header is None:
-                return
-            at, lsn, salt = SEGMENT_HEADER_BYTES, header.first_lsn, header.salt
+        begun = unpack_segment_header(bytes(inode.safe[:SEGMENT_HEADER_BYTES]))
+        if begun is None:
+            return
+        first = SEGMENT_HEADER_BYTES, begun.first_lsn, begun.salt
+        at, lsn, salt = self._places.get(inode.number, first)
+        if salt != begun.salt:  # the file of an old segment is used again
+            at, lsn, salt = first
+        data, base = memoryview(bytes(inode.safe[at:])), at
         while (header := unpack_record_header(data, at - base, salt)) is not None:
             start = at - base + RECORD_HEADER_BYTES
             payload = data[start : start + header.length]

@@ -68,7 +68,8 @@ class World(Lives, People):
         self._ending: Ending | None = None
         segment_bytes = self.rng.choice((32, 32, 64, 128)) << 10
         segments_max = (0, 8, 12)[seed % 3]
-        limits = LogLimits(log_bytes_max=segments_max * segment_bytes)
+        # The books read all of the history, so a full disk must not cost any of it.
+        limits = LogLimits(segments_max * segment_bytes, is_archive_required=True)
         self._log = Log(segment_bytes, limits, (0.75, 1e-5, 5e-5)[seed // 3 % 3])
         self._faults: list[str] = []
 

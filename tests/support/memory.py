@@ -57,6 +57,11 @@ class MemoryStore:
     def next_to_clean(self, _live_bytes):
         return None
 
+    def expect(self, owed_bytes, oldest):
+        pass
+
+    is_turn_due = False
+
     def spent(self, _size):
         raise AssertionError("nothing was to be cleaned")
 

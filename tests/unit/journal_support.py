@@ -91,6 +91,10 @@ class FaultyDisk(RealDisk):
             buffers = [b"".join(buffers)[: self.write_max]]
         return super().pwritev(fd, buffers, offset)
 
+    def allocate(self, fd, size):
+        self._call("allocate")
+        super().allocate(fd, size)
+
     def fdatasync(self, fd):
         self._call("fdatasync")
         self._call("fdatasync " + Path(self.name(fd)).name)

@@ -203,6 +203,18 @@ class DatabaseStore:
         """None: a row that goes leaves its space to others."""
         return None
 
+    def expect(self, owed_bytes: int, oldest: int) -> None:
+        """A database has its own space."""
+
+    @property
+    def is_turn_due(self) -> bool:
+        """Tables have no segments."""
+        return False
+
+    def turn(self) -> bool:
+        """Tables have no segments."""
+        return False
+
     def seal(self) -> int | None:
         """Tables have no segments: the number of the next record."""
         return self.last_lsn + 1

@@ -3,6 +3,7 @@
 format    bytes of segment and record headers        backlog   append: numbers and boundaries
 disk      the system calls, replaceable              segment   the file being written
 lock      one process per directory                  spare     the file to be written next
+reserve   files for what must be written on a full disk
 walk      records of a file, one after the other     recovery  what is found at boot
 journal   all of it together                         reader    for others, without the lock
 """

@@ -56,6 +56,10 @@ class Disk(Protocol):
     def ftruncate(self, fd: int, size: int) -> None:
         """Cut or extend a file."""
 
+    def allocate(self, fd: int, size: int) -> None:
+        """Give a file space up to this size, which it has from then on; what is new reads as
+        zeros."""
+
     def fdatasync(self, fd: int) -> None:
         """Return when what was written, and the file's size, is safe."""
 
@@ -152,6 +156,11 @@ class RealDisk:
     def ftruncate(self, fd: int, size: int) -> None:
         """Cut or extend a file."""
         os.ftruncate(fd, size)
+
+    def allocate(self, fd: int, size: int) -> None:
+        """Give a file space up to this size, which it has from then on; what is new reads as
+        zeros. Where the file system cannot, the C library writes a byte to each block."""
+        os.posix_fallocate(fd, 0, size)
 
     def fdatasync(self, fd: int) -> None:
         """Return when what was written, and the file's size, is safe."""

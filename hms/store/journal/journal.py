@@ -25,7 +25,7 @@ from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.ring import LogLimits, Ring
 from hms.store.journal.segment import Segment
-from hms.store.journal.spare import Spare
+from hms.store.journal.spare import RESERVE_MIN, Spare
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 4096
@@ -45,7 +45,7 @@ class Journal:
         self._node_uid, self._disk = node_uid, disk
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
-        self._spare = Spare(disk, path, segment_bytes)
+        self._spare = Spare(disk, path, segment_bytes, self._refuses)
         self._fetch = Fetch(disk, path)
         self._ring = Ring(disk, path, segment_bytes, limits, self._spare, self._fetch.forget)
         self._maintenance = threading.Lock()
@@ -56,6 +56,8 @@ class Journal:
         self._durable_lsn = 0
         self._durable_end = 0
         self._failure: str | None = None
+        self._is_short = False
+        """Spare or reserve could not be prepared, and nothing was left to make room for them."""
         self._is_closed = False
 
     @classmethod
@@ -91,11 +93,14 @@ class Journal:
 
     @property
     def is_waiting_for_space(self) -> bool:
-        """The spare is only not ready yet and less than an eighth of the segment is left."""
-        if self._backlog is None or self._segment is None or self._spare.refusal is not None:
+        """The spare is only not ready yet and less than an eighth of the segment is left, or the
+        reserve has not grown yet with what waits, or cleaning will make room."""
+        if self._backlog is None or self._segment is None:
             return False
-        if self._ring.is_full():
-            return self._ring.is_cleanable()
+        if self._spare.refusal is not None:  # the history may give way yet
+            return not self._is_short or self._ring.is_cleanable()
+        if self._spare.is_ready and not self._spare.is_whole:
+            return True
         begun_ahead = self._backlog.segment - self._segment.number
         if begun_ahead < self._spare.is_ready:
             return False
@@ -105,7 +110,7 @@ class Journal:
 
     @property
     def needs_maintenance(self) -> bool:
-        """The spare is to be prepared, or tried again after the disk was full."""
+        """Spare or reserve are to be prepared, or tried again after the disk was full."""
         if self._segment is None or self._failure is not None:
             return False
         return self._spare.is_due or self._ring.is_due
@@ -124,7 +129,7 @@ class Journal:
             yield record
         with _unavailable(self._path):
             recovery.cut_tail()
-        self._ring.found(recovery.segments, recovery.oldest)
+            self._ring.found(recovery.segments, recovery.oldest)
         self._durable_lsn = recovery.next_lsn - 1
 
     @property
@@ -144,7 +149,7 @@ class Journal:
         self._node = (self._node_uid, recovery.epoch + 1)
         backlog = Backlog(self._segment_bytes, recovery.next_number, recovery.next_lsn, dictionary)
         with _unavailable(self._path):
-            self._segment = self._begin_segment(recovery.next_number, recovery.next_lsn)
+            self._segment = self._begin_first(recovery.next_number, recovery.next_lsn)
             self._durable_end = self._segment.end_position
             recovery.seal_tail()
         self._backlog = backlog
@@ -169,19 +174,27 @@ class Journal:
 
     def sends_refused(self) -> str | None:
         """Why new persistent messages must be refused: no space for the segment after this one."""
-        return self._failure or self._spare.refusal or self._ring.refusal()
+        return self._failure or (self._spare.refusal if self._is_short else None)
 
     def maintain(self) -> None:
-        """Let go of old segments and prepare the spare; a full disk refuses sends, any other
-        failure is deadly."""
+        """Let go of old segments and prepare spare and reserve; a full disk refuses sends, any
+        other failure is deadly. On a full disk the history gives way."""
         with self._deadly():
             if self._maintenance.acquire(blocking=False):
                 try:
                     if not self._is_closed:
-                        self._ring.let_go()
+                        self._make_room()
                 finally:
                     self._maintenance.release()
+
+    def _make_room(self) -> None:
+        if self._ring.let_go():
+            self._spare.retry()
+        self._spare.maintain()
+        while self._spare.is_out_of_space and self._ring.give_up_history():
+            self._spare.retry()
             self._spare.maintain()
+        self._is_short = self._spare.refusal is not None
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of a durable record. Raises StoreFailed and SegmentGoneError."""
@@ -199,17 +212,33 @@ class Journal:
             return None
         return self._ring.next_to_clean(live_bytes)
 
+    def expect(self, owed_bytes: int, oldest: int) -> None:
+        """The reserve is to have room for what is owed; nothing live lies before `oldest`."""
+        self._spare.wanted = RESERVE_MIN - (-owed_bytes // self._segment_bytes)
+        self._ring.oldest_live = oldest
+
     def seal(self) -> int | None:
         """Let the next record begin a new segment; its sequence number. None while no further one
         is prepared: the rest of this one is for acknowledgements (P10)."""
         if self._failure is not None:
             raise self._failed()
+        is_ready = self._spare.is_ready and self._ring.has_room_to_seal()
+        return self._seal() if is_ready else None
+
+    def _seal(self) -> int | None:
         assert self._backlog is not None, "start() comes first"
         assert self._segment is not None, "start() comes first"
         is_ahead = self._backlog.segment != self._segment.number
-        if is_ahead or not self._spare.is_ready or not self._ring.has_room_to_seal():
-            return None
-        return self._backlog.seal()
+        return None if is_ahead else self._backlog.seal()
+
+    @property
+    def is_turn_due(self) -> bool:
+        """A new segment would free the space of several at once, and it is scarce."""
+        return self._segment is not None and self._failure is None and self._ring.is_turn_due
+
+    def turn(self) -> bool:
+        """Let the next record begin a new segment when that is due; whether it will."""
+        return self.is_turn_due and self._spare.files > 0 and self._seal() is not None
 
     def spent(self, size: int) -> None:
         """So many bytes were appended for the sake of cleaning."""
@@ -221,7 +250,12 @@ class Journal:
 
     def describe(self) -> dict[str, FieldValue]:
         """Figures for operators."""
-        return {"kind": "journal", "path": str(self._path), **self._ring.describe()}
+        return {
+            "kind": "journal",
+            "path": str(self._path),
+            **self._ring.describe(),
+            "reserve_bytes": self._spare.files * self._segment_bytes,
+        }
 
     def close(self) -> None:
         """Let go of the directory; what was not committed is dropped.
@@ -262,9 +296,23 @@ class Journal:
         # Here, not behind the batch: what lies before newest_segment can be read.
         self._durable_end = self._segment.end_position
 
-    def _begin_segment(self, number: int, first_lsn: int) -> Segment:
+    def _refuses(self, prepared: int) -> str | None:
+        return self._ring.refuses(prepared)
+
+    def _begin_first(self, number: int, first_lsn: int) -> Segment:
+        """The segment of this boot; on a full disk what only the history needs gives way."""
+        try:
+            return self._begin_segment(number, first_lsn, is_boot=True)
+        except OSError:
+            if not self._spare.is_out_of_space:
+                raise
+        self._make_room()
+        return self._begin_segment(number, first_lsn, is_boot=True)
+
+    def _begin_segment(self, number: int, first_lsn: int, *, is_boot: bool = False) -> Segment:
         oldest = self._ring.oldest_for(first_lsn)
-        with self._spare.taken() as fd:
+        is_freeing = oldest > self._ring.oldest
+        with self._spare.taken(may_be_last=is_boot or is_freeing) as fd:
             node = self._node
             segment = Segment.begin(self._disk, self._path, fd, number, node, first_lsn, oldest)
         self._ring.begun(number, oldest)

@@ -8,6 +8,7 @@ from field_buffer.catalogue import StoreFailed, StoreLocked
 from hms.store.journal.disk import CREATE, Disk, write_all
 
 LOCK_NAME: Final = "LOCK"
+PID_BYTES: Final = 19
 
 
 class DirectoryLock:
@@ -28,10 +29,10 @@ class DirectoryLock:
         is_ours = self._disk.lock(self._fd)
         is_ours = is_ours and self._disk.identity(self._fd) == self._disk.identity(self._path)
         if not is_ours:
-            holder = self._disk.pread(self._fd, 20, 0).strip().decode("ascii", "replace")
+            holder = self._disk.pread(self._fd, PID_BYTES, 0).strip().decode("ascii", "replace")
             raise StoreLocked(path=str(directory), pid=holder or "unknown")
-        self._disk.ftruncate(self._fd, 0)
-        write_all(self._disk, self._fd, [b"%d\n" % os.getpid()], 0)
+        # Not cut first: on a full disk the file might not get its block back.
+        write_all(self._disk, self._fd, [b"%-*d\n" % (PID_BYTES, os.getpid())], 0)
 
     def check(self) -> None:
         """Raise StoreFailed when the path no longer names our lock: another may have its own.

@@ -5,6 +5,7 @@ is appended again (by the engine, see next_to_clean); the next new segment's hea
 log begins later; then the file gets the history's name, or is removed.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -31,6 +32,12 @@ SPENT_PER_BYTE: Final = 4
 three bytes are moved to make room for one."""
 LIVE_SHARE_MAX: Final = 0.75
 """A full log with a larger live share is not worth cleaning: it is full."""
+SCARCE_MIN: Final = 2
+"""While space is scarce a log of so many segments is left as it is, and not fewer are freed by a
+segment that is begun for their sake."""
+
+
+_log = logging.getLogger("hms.store")
 
 
 class LogLimits(NamedTuple):
@@ -63,8 +70,11 @@ class Ring:
         self._cleaned: tuple[int, int] | None = None
         self._live_bytes = 0
         self._written = self._spent = 0
+        self._history_bytes = self._given_up = 0
         self.log_bytes = 0
         """What the log takes, without segments that are clean already."""
+        self.oldest_live = 0
+        """Nothing live lies in segments below this number."""
         self.oldest = 0
         """Segments below this number are not needed; a header on the disk says so."""
 
@@ -74,6 +84,7 @@ class Ring:
             self._sizes = dict(segments)
             self.oldest = oldest
             self._count()
+        self._history_bytes = sum(size for _, size, _ in self._history())
 
     def oldest_for(self, first_lsn: int) -> int:
         """What the header of a segment that begins with this sequence number may say: everything
@@ -103,13 +114,31 @@ class Ring:
         return self._to_clean(live_bytes)
 
     def _to_clean(self, live_bytes: int) -> int | None:
-        size = self.log_bytes
-        if size <= self._allowed(live_bytes) or live_bytes > LIVE_SHARE_MAX * size:
-            return None
-        if live_bytes > size // 2 and not self._has_budget():
-            return None
         first = self._first()
-        return first if first in self._sizes and first + 1 in self._sizes else None
+        if first not in self._sizes or first + 1 not in self._sizes:
+            return None
+        if self.log_bytes <= self._allowed(live_bytes):
+            return None
+        is_dead = first < self.oldest_live  # nothing is to be moved
+        return first if is_dead or self._is_worth_moving(live_bytes) else None
+
+    def _is_worth_moving(self, live_bytes: int) -> bool:
+        size = self.log_bytes
+        if live_bytes > LIVE_SHARE_MAX * size:
+            return False
+        if live_bytes > size // 2 and not self._has_budget():
+            return False
+        return not self._is_scarce or self._spare.has_room_to_clean
+
+    @property
+    def _is_scarce(self) -> bool:
+        return self._spare.refusal is not None
+
+    @property
+    def is_turn_due(self) -> bool:
+        """Space is scarce, and so many segments are clean that it pays to begin a new one."""
+        cleaned = self._cleaned
+        return self._is_scarce and cleaned is not None and cleaned[0] - self.oldest >= SCARCE_MIN
 
     def _has_budget(self) -> bool:
         """A log that is mostly live is cleaned for the sake of new records only: cleaning must not
@@ -127,22 +156,23 @@ class Ring:
             self._cleaned = (segment + 1, last_lsn)
             self._count()
 
-    def is_full(self) -> bool:
-        """The next segment would be beyond the log's limit."""
+    def refuses(self, prepared: int) -> str | None:
+        """Why one more file would be beyond the log's limit, which counts segments, so many
+        prepared files and the history, but for one that an archive must have first; or None."""
         limit = self._limits.log_bytes_max
-        return bool(limit) and self.log_bytes + self._segment_bytes > limit
+        if not limit:
+            return None
+        files = sum(list(self._sizes.values())) + (prepared + 1) * self._segment_bytes
+        history = 0 if self._limits.is_archive_required else self._history_bytes
+        if files + history <= limit:
+            return None
+        live = self._live_bytes
+        return f"the log has reached max_log_bytes = {limit}, with {live} bytes of waiting messages"
 
     def has_room_to_seal(self) -> bool:
         """A segment may be left half empty: cleaning, which needs some, has enough without it."""
         limit, wanted = self._limits.log_bytes_max, (SEGMENTS_MIN + 1) * self._segment_bytes
         return not limit or self.log_bytes + wanted <= limit
-
-    def refusal(self) -> str | None:
-        """Why there is no room for more, when cleaning would not make any."""
-        if not self.is_full():
-            return None
-        limit, live = self._limits.log_bytes_max, self._live_bytes
-        return f"the log has reached max_log_bytes = {limit}, with {live} bytes of waiting messages"
 
     def is_cleanable(self) -> bool:
         """Cleaning will make space."""
@@ -153,9 +183,12 @@ class Ring:
         return self.oldest if cleaned is None else max(self.oldest, cleaned[0])
 
     def _allowed(self, live_bytes: int) -> int:
+        if self._is_scarce:
+            return SCARCE_MIN * self._segment_bytes
         allowed = max(SEGMENTS_MIN * self._segment_bytes, GARBAGE_FACTOR * live_bytes)
         limit = self._limits.log_bytes_max
-        return min(allowed, limit - SEGMENTS_MIN * self._segment_bytes) if limit else allowed
+        kept = max(SEGMENTS_MIN, self._spare.wanted + 2) * self._segment_bytes
+        return min(allowed, limit - kept) if limit else allowed
 
     # letting go
 
@@ -164,8 +197,9 @@ class Ring:
         """Segments wait to be let go."""
         return any(number < self.oldest for number in list(self._sizes))
 
-    def let_go(self) -> None:
-        """Give segments that are not needed to the history, or their space to new ones.
+    def let_go(self) -> bool:
+        """Give segments that are not needed to the history, or their space to new ones; whether
+        there were any.
 
         One caller at a time, beside those that write and clean.
         """
@@ -178,15 +212,27 @@ class Ring:
         if gone:
             self._disk.fsync_dir(self._directory)
             self.limit_history()
+        return bool(gone)
 
     def _let_go(self, number: int) -> None:
         file = segment_file(self._directory, number)
-        if self._limits.history_bytes_max or self._limits.is_archive_required:
+        if self._is_kept(number):
+            self._history_bytes += self._sizes[number]
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
             self._forget(number)
             if not self._spare.offer(file):
                 self._disk.unlink(file)
+
+    def _is_kept(self, number: int) -> bool:
+        """Whether the history takes a segment: it does not while space is scarce, but for what no
+        archive has yet."""
+        if self._limits.is_archive_required:
+            return not self._is_scarce or number >= self._archived_below()
+        return bool(self._limits.history_bytes_max) and not self._spare.is_out_of_space
+
+    def _archived_below(self) -> int:
+        return archived_below(self._disk, self._directory)
 
     def limit_history(self) -> None:
         """Remove the history's oldest segments until it is within its limits.
@@ -196,16 +242,45 @@ class Ring:
         files = list(self._history())
         total = sum(size for _, size, _ in files)
         is_required = self._limits.is_archive_required and bool(files)
-        below = archived_below(self._disk, self._directory) if is_required else 0
+        below = self._archived_below() if is_required else 0
+        most = self._history_bytes_max()
         for number, size, age_s in files:
             is_old = 0 < self._limits.history_age_s < age_s
-            if total <= self._limits.history_bytes_max and not is_old:
+            if total <= most and not is_old:
                 break
             if is_required and number >= below:
                 break
-            self._forget(number)
-            self._disk.unlink(segment_file(self._directory, number, HISTORY_SUFFIX))
+            self._remove_history(number)
             total -= size
+        self._history_bytes = total
+
+    def _history_bytes_max(self) -> int:
+        """Beside the log and what is prepared for it, within the log's limit."""
+        most, limit = self._limits.history_bytes_max, self._limits.log_bytes_max
+        if not limit:
+            return most
+        needed = self._spare.wanted + 2  # the spare, and the segment that it will have become
+        return min(most, limit - sum(list(self._sizes.values())) - needed * self._segment_bytes)
+
+    def give_up_history(self) -> bool:
+        """Remove the history's oldest segment, for the sake of the log; False when there is none
+        that may go."""
+        first = next(self._history(), None)
+        if first is None:
+            return False
+        number, size, _ = first
+        if self._limits.is_archive_required and number >= self._archived_below():
+            return False
+        self._remove_history(number)
+        self._history_bytes -= size
+        self._given_up += 1
+        if self._given_up == 1:
+            _log.warning("space is scarce: the history's oldest segments are removed")
+        return True
+
+    def _remove_history(self, number: int) -> None:
+        self._forget(number)
+        self._disk.unlink(segment_file(self._directory, number, HISTORY_SUFFIX))
 
     def _history(self) -> Iterator[tuple[int, int, float]]:
         """Number, size and age of each segment of the history; any of them may go meanwhile."""
@@ -224,4 +299,5 @@ class Ring:
             "segments": len(live),
             "history_segments": len(history),
             "history_bytes": sum(history),
+            "history_given_up": self._given_up,
         }

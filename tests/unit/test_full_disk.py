@@ -1,0 +1,145 @@
+"""A full disk: what waits is delivered and acknowledged, the node boots, space comes back (P10)."""
+
+import pytest
+
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.store.journal.ring import LogLimits
+from tests.support.journal_node import JournalNode
+from tests.support.small_disk import SmallDisk
+from tpmon.broker import INTERNAL, TICK
+
+SEGMENT = 26 << 10
+SETTINGS = EngineSettings(
+    message_bytes_max=12_000,
+    transaction_bytes_max=12_000,
+    frames_in_flight_max=4,
+    destinations=(DestinationSettings("queue", "orders"), DestinationSettings("topic", "news")),
+)
+FILES = 12
+SOME_BYTES = 4096
+"""The lock's file, and the fraction of a file that is left."""
+
+
+class Store:
+    """A node on a small disk, or with a small limit, over several lives."""
+
+    def __init__(self, path, *, is_limited=False, history_bytes=1 << 30):
+        self.path = path
+        self.most = FILES * SEGMENT + SOME_BYTES
+        self.disk = SmallDisk(path, (1 << 40) if is_limited else self.most)
+        limit = FILES * SEGMENT if is_limited else 0
+        self.limits = LogLimits(log_bytes_max=limit, history_bytes_max=history_bytes)
+        self.sequence = 1
+        self.node = None
+        self.boot()
+
+    def boot(self):
+        if self.node is not None:
+            self.node.close()
+        self.node = JournalNode(self.path, SETTINGS, SEGMENT, disk=self.disk, limits=self.limits)
+        self.node.open_client()
+
+    def tick(self):
+        self.node.broker.handle(INTERNAL, [TICK])
+        self.node.step()
+        self.node.store.maintain()
+
+    def fill(self, body, per_batch):
+        """Send until it is refused; how many were sent."""
+        sent = 0
+        while self.node.store.sends_refused() is None:
+            self.node.publish(self.sequence, [body] * per_batch)
+            self.sequence += per_batch
+            sent += per_batch
+            assert sent < 100_000
+        return sent
+
+    def drain(self, most=1 << 30):
+        """Receive and acknowledge one by one; how many there were."""
+        node, count = self.node, 0
+        out = node.consume(1, 1)
+        while out and count < most:
+            node.acknowledge(out)
+            out = node.credit(1)
+            count += 1
+            if count % 50 == 0:
+                assert self.disk.used <= self.most
+        assert self.disk.used <= self.most
+        return count
+
+
+@pytest.mark.parametrize("is_limited", [False, True], ids=["disk", "max_log_bytes"])
+@pytest.mark.parametrize("history_bytes", [0, 1 << 30], ids=["no history", "history"])
+@pytest.mark.parametrize(("size", "per_batch"), [(50, 20), (500, 8), (11_000, 1)])
+def test_all_that_waits_on_a_full_disk_is_acknowledged_and_sending_goes_on(
+    tmp_path, size, per_batch, history_bytes, is_limited
+):
+    """Acknowledgements of small messages take more than the messages, and cleaning takes space."""
+    store = Store(tmp_path, is_limited=is_limited, history_bytes=history_bytes)
+    first = store.fill(bytes(size), per_batch)
+
+    assert store.drain() == first
+    for _ in range(3):
+        store.tick()
+    assert store.node.store.sends_refused() is None
+    again = store.fill(bytes(size), per_batch)
+    assert again > first // 2
+    store.boot()
+    assert store.drain() == again
+    store.node.close()
+
+
+def test_a_node_boots_on_a_full_disk_again_and_again(tmp_path):
+    """A boot begins a segment: space for it is kept, and each boot gives it back."""
+    store = Store(tmp_path)
+    sent = store.fill(bytes(500), 8)
+    store.disk.capacity = store.disk.used
+    for _ in range(8):
+        store.boot()
+        assert store.drain(most=3) == 3
+    store.boot()
+    assert len(store.node.waiting()) == sent - 8 * 3
+    store.node.close()
+
+
+def test_space_comes_back_after_a_boot_without_any_traffic(tmp_path):
+    """A node that was restarted because its disk was full must not stay full for ever."""
+    store = Store(tmp_path, history_bytes=0)
+    sent = store.fill(bytes(500), 8)
+    assert store.drain() == sent
+    store.boot()
+
+    for _ in range(4):
+        store.tick()
+
+    assert store.node.store.sends_refused() is None
+    store.node.close()
+
+
+def test_messages_that_stay_do_not_keep_a_full_disk_full(tmp_path):
+    """What waits long is moved, into space that is kept for it."""
+    store = Store(tmp_path)
+    node = store.node
+    sent = store.fill(bytes(500), 8)
+    out = node.consume(1, sent)
+    for start in range(0, sent, 8):
+        node.acknowledge(out[start + 1 : start + 8])
+    for _ in range(6):
+        store.tick()
+
+    assert node.store.sends_refused() is None
+    store.boot()
+    assert len(store.node.waiting()) == -(-sent // 8)
+    store.node.close()
+
+
+def test_messages_that_are_given_back_again_and_again_do_not_stop_a_full_node(tmp_path):
+    """Each round writes to the log, and nothing ever leaves."""
+    store = Store(tmp_path, history_bytes=0)
+    sent = store.fill(bytes(500), 8)
+    for _ in range(3 * SEGMENT // 100):
+        store.node.consume(1, 4)
+        store.node.run(lambda fx, now: store.node.engine.close_consumer(1, 1, now, fx))
+    assert len(store.node.waiting()) == sent
+    assert store.drain() == sent
+    store.node.close()
