@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from itertools import count
 
-from field_buffer.catalogue import InvalidArgument
+from tpmon.arguments import check_word
 
 ORDERS = ("priority", "round_robin", "random")
 _turns = count()
@@ -13,9 +13,7 @@ _turns = count()
 def arranged(addresses: Sequence[str], order: str) -> tuple[str, ...]:
     """priority: as they stand; round_robin: each connection of this process begins with the next
     one; random: in any order."""
-    if order not in ORDERS:
-        detail = f"{order!r} is none of {', '.join(ORDERS)}"
-        raise InvalidArgument(what="address_order", detail=detail)
+    check_word("address_order", order, ORDERS)
     found = list(addresses)
     if order == "random":
         random.shuffle(found)

@@ -18,6 +18,7 @@ from field_buffer.catalogue import (
     RequestTimeout,
 )
 from field_buffer.errors import HmsError
+from tpmon.arguments import check_text, check_values, shown
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import Link, State
 from tpmon.offers import Offers
@@ -34,6 +35,7 @@ GOODBYE_MS = 1000
 """How long a closed socket may take to send its last frames."""
 _LEAVE_S = 5.0
 _TIMEOUT_MS_MAX = 1 << 40
+_ADDRESS_CHARACTERS_MAX = 1024
 """How long a node may take to answer that a connection closes."""
 _READING = (".list", ".show", ".status")
 
@@ -42,8 +44,7 @@ class Asking(Pulse):
     """See the module; options: the fields of tpmon.options.Options."""
 
     def __init__(self, address: str | Sequence[str], **options: Any) -> None:
-        addresses = [address] if isinstance(address, str) else list(address)
-        _check_addresses(addresses)
+        addresses = _checked_addresses(address)
         chosen = Options(**options)
         link = Link(_hello(chosen))
         link.on_error, link.on_event = chosen.exception_listener, chosen.event_listener
@@ -135,6 +136,8 @@ class Asking(Pulse):
 
     def administering(self, verb: str, arguments: dict[str, Any] | None) -> Steps[Any]:
         """An operator's command; one that changes something is not repeated after a loss."""
+        check_text("verb", verb)
+        check_values("arguments", arguments)
         on_loss = OnLoss.REPEAT if verb.endswith(_READING) else OnLoss.FAIL
         return self.asking(Administer(verb, arguments or {}), on_loss=on_loss)
 
@@ -179,10 +182,16 @@ def _hello(options: Options) -> Hello:
     )
 
 
-def _check_addresses(addresses: Sequence[str]) -> None:
+def _checked_addresses(given: str | Sequence[str]) -> list[str]:
+    if not isinstance(given, str | list | tuple):
+        detail = f"{shown(given)} is neither an address nor a list of addresses"
+        raise InvalidArgument(what="address", detail=detail)
+    addresses = [given] if isinstance(given, str) else list(given)
     if not addresses:
         raise InvalidArgument(what="address", detail="there is none")
     for address in addresses:
+        check_text("address", address, _ADDRESS_CHARACTERS_MAX)
         if not address.startswith(("tcp://", "ipc://")):
-            detail = f"{address!r} is not of the form tcp://HOST:PORT or ipc://PATH"
+            detail = f"{shown(address)} is not of the form tcp://HOST:PORT or ipc://PATH"
             raise InvalidArgument(what="address", detail=detail)
+    return addresses

@@ -8,6 +8,7 @@ from typing import Any
 
 from field_buffer.catalogue import InvalidArgument, RequestTimeout, ServiceTimeout
 from field_buffer.packing import KIND_CARRAY
+from tpmon.arguments import check_patience, check_text
 from tpmon.asked import Pending, own_copy
 from tpmon.asking import Asking
 from tpmon.constants import TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC, TPSUCCESS
@@ -54,6 +55,7 @@ class Calling(Asking):
         may_wait: bool = True,
     ) -> Steps[tuple[ResultHead, bytes]]:
         """Run a service and wait for its result; ServiceTimeout, ServiceNotFound, ServerLost."""
+        check_call(service, timeout_s)
         timeout_s = _within_deadline(service, timeout_s)
         pending = self.begin_call(service, data, kind, timeout_s, may_wait=may_wait)
         return (yield from self.ending_call(pending, timeout_s))
@@ -78,6 +80,7 @@ class Calling(Asking):
 
     def promise(self, service: str, data: Any, timeout_s: float | None) -> "Future[Reply]":
         """Call a service whose reply goes into a future, on a thread of the library."""
+        check_call(service, timeout_s)
         kind, encoded = encode_data(data)
         future: Future[Reply] = Future()
         timeout_ms = _ms(_within_deadline(service, timeout_s))
@@ -189,6 +192,12 @@ class Calling(Asking):
             event = TPEV_SVCSUCC if head.rval == TPSUCCESS else TPEV_SVCFAIL
             talk.rcode = head.rcode
             talk.ended(event, Part(head.kind, data))
+
+
+def check_call(service: str, timeout_s: float | None) -> None:
+    """InvalidArgument for what cannot be called, and for a time that is none."""
+    check_text("service", service, least=1)
+    check_patience("timeout_s", timeout_s)
 
 
 def _resolve(future: "Future[Reply]", pending: Pending) -> None:

@@ -5,8 +5,8 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from field_buffer.catalogue import InvalidArgument
 from field_buffer.packing import KIND_CARRAY
+from tpmon.arguments import check_seconds, check_text, check_word
 from tpmon.asked import OnLoss, Pending
 from tpmon.background import Background
 from tpmon.data import Data, encode_data
@@ -136,8 +136,9 @@ class Connection(Background):
     ) -> Conversation:
         """Begin a conversation with a service; start: "send" keeps control, "receive" leaves it to
         the service; timeout_s: how long to wait for each word. ServiceNotFound, RequestTimeout."""
-        if start not in ("send", "receive"):
-            raise InvalidArgument(what="start", detail=f"{start!r} is neither send nor receive")
+        check_text("service", service, least=1)
+        check_word("start", start, ("send", "receive"))
+        check_seconds("timeout_s", timeout_s)
         kind, encoded = encode_data(data)
         deadline = monotonic() + timeout_s
         talk = self.run(

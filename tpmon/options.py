@@ -4,7 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from field_buffer.errors import HmsError
+from tpmon.arguments import (
+    check_flag,
+    check_function,
+    check_seconds,
+    check_text,
+)
 from tpmon.events import Event
+
+_TIMES = "reconnect_interval_s", "reconnect_period_s", "request_timeout_s", "connect_timeout_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +42,13 @@ class Options:
     address_order: str = "priority"
     """Of several addresses: as they stand, round_robin over the process's connections, or random.
     Members of the cluster that the node tells of are tried behind them."""
+
+    def __post_init__(self) -> None:
+        for what in ("user", "password", "client_id", "client_name"):
+            check_text(what, getattr(self, what))
+        for what in ("is_server", "reconnect"):
+            check_flag(what, getattr(self, what))
+        for what in _TIMES:
+            check_seconds(what, getattr(self, what))
+        for what in ("exception_listener", "event_listener"):
+            check_function(what, getattr(self, what))

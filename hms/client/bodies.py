@@ -95,6 +95,8 @@ def _text(value: Any) -> bytes:
 def _map(value: Any) -> bytes:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise _UnfitError
+    if "" in value:
+        raise ValueError("an empty name")
     return _encode({str(name): item for name, item in value.items()})
 
 

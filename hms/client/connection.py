@@ -6,7 +6,8 @@ from typing import Any
 import tpmon.client
 from field_buffer.errors import HmsError
 from hms.client.destinations import Destination, parse_destination, watched_name
-from hms.client.schedules import Schedule, schedule_of
+from hms.client.opening import refuse_login
+from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.client.session import Session, open_session
 from hms.constants import AckMode
 from tpmon.events import Event
@@ -39,17 +40,17 @@ class Connection(tpmon.client.Connection):
     def schedules(self, kind: str = "", destination: str = "", limit: int = 1000) -> list[Schedule]:
         """Schedules and delayed messages, the next one due first; kind "schedule" or "delayed":
         those only; destination: such as "queue:orders"."""
-        asked = {"kind": kind, "destination": destination, "limit": limit}
+        asked = schedules_asked(kind, destination, limit)
         return [schedule_of(one) for one in self.run(self.administering("schedule.list", asked))]
 
     def schedule(self, name: str) -> Schedule:
         """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
-        return schedule_of(self.run(self.administering("schedule.show", {"name": name})))
+        return schedule_of(self.run(self.administering("schedule.show", schedule_named(name))))
 
     def cancel_schedule(self, name: str) -> None:
         """End a schedule, or take back a message that waits for its time, given by its id.
         ScheduleNotFound."""
-        self.run(self.administering("schedule.cancel", {"name": name}))
+        self.run(self.administering("schedule.cancel", schedule_named(name)))
 
     def __repr__(self) -> str:
         return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"
@@ -77,7 +78,9 @@ def connect(
     With reconnect a lost connection is opened again, and calls wait through the outage up to
     request_timeout_s; reconnect_period_s 0 tries for ever. On a thread of the library are called:
     exception_listener with a lost connection at once, and with sends and acknowledgements that
-    failed while no call waited for them; event_listener with every Event. Raises ConnectionRefused.
+    failed while no call waited for them; event_listener with every Event. Nodes have no logins yet:
+    a user or password is refused. ConnectionRefused, NotSupported, InvalidArgument.
     """
+    refuse_login(user, password)
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
     return Connection(address, **given).open()

@@ -6,7 +6,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, BinaryIO
 
-from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState, InvalidArgument
+from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState
 from field_buffer.errors import HmsError
 from field_buffer.packing import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
 from hms.client.destinations import Destination
@@ -18,18 +18,19 @@ from hms.client.opening import close_inbox
 from hms.client.session_steps import SessionSteps
 from hms.client.transfers import saving
 from hms.constants import AckMode
+from tpmon.arguments import check_function, check_number, check_patience
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import State
 from tpmon.protocol.structures import RequestRetained
 from tpmon.steps import FOREVER, Outside, Steps, Wait
 
+_COUNT_MAX = 1 << 32
 Listener = Callable[[Message], object]
 
 
 def check_count(count: int) -> None:
     """InvalidArgument for a number of messages that nobody can receive."""
-    if count < 1:
-        raise InvalidArgument(what="count", detail=f"{count} messages cannot be received")
+    check_number("count", count, 1, _COUNT_MAX)
 
 
 class Acknowledge:
@@ -225,7 +226,8 @@ class ConsumerSteps:
         return delivered
 
     def _waiting(self, timeout_s: float | None) -> Steps[Delivered | None]:
-        deadline = FOREVER if timeout_s is None else monotonic() + timeout_s
+        patience_s = check_patience("timeout_s", timeout_s)
+        deadline = FOREVER if patience_s is None else monotonic() + patience_s
         connection, link, inbox = self._connection, self._connection.link, self._inbox
         while True:
             self._state.want_more(inbox)
@@ -312,7 +314,7 @@ class ConsumerSteps:
 
     def set_listener(self, listener: Listener | None) -> None:
         """Have this one called from now on; None: none."""
-        if listener is not None:
+        if check_function("listener", listener) is not None:
             self._check_receiving()
             if self._state.is_xa:  # F-B6
                 detail = "only synchronous receives take part in its transactions: receive()"

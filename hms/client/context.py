@@ -7,7 +7,7 @@ from typing import Any, Self
 from hms.client.browser import Browser
 from hms.client.connection import Connection, connect
 from hms.client.consumer import Consumer
-from hms.client.context_parts import ContextParts
+from hms.client.context_parts import ContextParts, place_of
 from hms.client.destinations import Destination, Topic, parse_destination
 from hms.client.message import Message
 from hms.client.producer import Producer
@@ -39,9 +39,10 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
     ) -> Receipt:
         """Send a message; options as of Producer.send."""
         destination = parse_destination(dest)
-        if destination not in self._producers:
-            self._producers[destination] = self.session.producer(destination)
-        return self._producers[destination].send(body, properties, **options)
+        place = place_of(destination)
+        if place not in self._producers:
+            self._producers[place] = self.session.producer(destination)
+        return self._producers[place].send(body, properties, **options)
 
     def receive(
         self,
@@ -51,9 +52,10 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         selector: str | None = None,
     ) -> Message | None:
         """The next message, or None when the time is over."""
-        key = parse_destination(dest), selector
+        destination = parse_destination(dest)
+        key = place_of(destination), selector
         if key not in self._consumers:
-            self._consumers[key] = self.session.consumer(key[0], selector=selector)
+            self._consumers[key] = self.session.consumer(destination, selector=selector)
         return self._consumers[key].receive(timeout_s)
 
     def unsubscribe(self, topic: Topic | str, name: str) -> None:

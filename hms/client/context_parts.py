@@ -9,6 +9,14 @@ _P = TypeVar("_P")
 _C = TypeVar("_C")
 _B = TypeVar("_B")
 
+Place = tuple[str, str, str]
+
+
+def place_of(destination: Destination) -> Place:
+    """A destination as it was said: Topic("a", "b") reads like Topic("a/b"), but if the topic
+    object a has a topic string of its own it is another one."""
+    return destination.kind, destination.name, destination.string
+
 
 class ContextParts(Generic[_P, _C, _B]):
     """One session with the producers and consumers that were needed so far."""
@@ -16,8 +24,8 @@ class ContextParts(Generic[_P, _C, _B]):
     session: Making[_P, _C, _B]
 
     def __init__(self) -> None:
-        self._producers: dict[Destination, _P] = {}
-        self._consumers: dict[tuple[Destination, str | None], _C] = {}
+        self._producers: dict[Place, _P] = {}
+        self._consumers: dict[tuple[Place, str | None], _C] = {}
 
     def subscriber(self, topic: Topic | str, **options: Any) -> _C:
         """A subscriber; options as of Session.subscriber."""

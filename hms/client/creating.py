@@ -1,14 +1,17 @@
 """Creating: destinations that a client makes for itself or looks up (F-C4, F-C6, F-C7)."""
 
+import re
 from typing import Any
 
 from field_buffer.catalogue import InvalidArgument
-from hms.client.destinations import Destination, Queue, Topic
+from hms.client.destinations import Destination, Queue, Topic, parse_destination
 from hms.client.session_steps import SessionSteps
+from tpmon.arguments import TEXT_CHARACTERS_MAX, check_text
 from tpmon.asked import OnLoss
 from tpmon.protocol.structures import CreateTemporary, DeleteTemporary
 from tpmon.steps import Steps
 
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _MAKE: dict[str, type[Queue] | type[Topic]] = {"queue": Queue, "topic": Topic}
 
 
@@ -16,6 +19,7 @@ def creating(session: SessionSteps, kind: str, text: str) -> Steps[Destination]:
     """The destination "NAME"; "NAME?export-name=E&max-messages=5" creates it, until the node stops.
     DestinationExists, ExportNameInUse, InvalidArgument."""
     session.check_open()
+    check_text("text", text, TEXT_CHARACTERS_MAX)
     name, mark, said = text.partition("?")
     made = _MAKE[kind](name)
     if mark:
@@ -31,7 +35,7 @@ def _options(said: str) -> dict[str, Any]:
         if not (key and equals):
             detail = f"{part!r} is not of the form option=value"
             raise InvalidArgument(what="the options of a destination", detail=detail)
-        found[key.replace("-", "_")] = int(value) if value.isascii() and value.isdigit() else value
+        found[key.replace("-", "_")] = int(value) if _NUMBER.fullmatch(value) else value
     return found
 
 
@@ -45,6 +49,7 @@ def making_temporary(session: SessionSteps, kind: str) -> Steps[Destination]:
 def deleting_temporary(session: SessionSteps, destination: Destination) -> Steps[None]:
     """End a temporary destination now; DestinationInUse while something receives from it."""
     session.check_open()
+    destination = parse_destination(destination)
     request = DeleteTemporary(destination.kind, destination.name)
     yield from session.connection.asking(request, on_loss=OnLoss.FAIL)
 
@@ -52,6 +57,7 @@ def deleting_temporary(session: SessionSteps, destination: Destination) -> Steps
 def looking_up(session: SessionSteps, export_name: str) -> Steps[Destination]:
     """The destination that is exported under that name, or has it; ExportNameNotFound."""
     session.check_open()
+    check_text("export_name", export_name, least=1)
     asked = session.connection.administering("destination.lookup.show", {"name": export_name})
     found = yield from asked
     return _MAKE[found["kind"]](found["name"])

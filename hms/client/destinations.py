@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from field_buffer.catalogue import DestinationNameError, InvalidArgument
+from tpmon.arguments import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, check_text, shown
 
-NAME_CHARACTERS_MAX = 255
 _SHOWN = 80
 
 
@@ -31,12 +31,16 @@ class Queue(_Destination):
     kind: ClassVar[str] = "queue"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Topic:
     """A topic: each message goes to every subscriber.
 
     name: of a topic object, or a topic string such as "news/eu/#"; string: a topic string behind
     that of the topic object, or without a name a topic of any length. Raises DestinationNameError.
+
+    Topics are equal when they read the same: Topic("a", "b"), Topic("a/b") and the topic of a
+    message that came from there. (A topic object with another topic string than its name is known
+    to the node alone.)
     """
 
     name: str = ""
@@ -44,14 +48,23 @@ class Topic:
     kind: ClassVar[str] = "topic"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.string, str):
-            detail = f"its string is a {type(self.string).__name__}, not a text"
-            raise DestinationNameError(destination=repr(self.string)[:_SHOWN], detail=detail)
+        _check_string(self.string)
         if self.name or not self.string:
             check_destination_name(self.name)
 
     def __str__(self) -> str:
-        return f"topic:{self.name}/{self.string}" if self.is_joined else f"topic:{self.said}"
+        return f"topic:{self.whole}"
+
+    def __eq__(self, other: object) -> bool:
+        return self.whole == other.whole if isinstance(other, Topic) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(("topic", self.whole))
+
+    @property
+    def whole(self) -> str:
+        """Name and string as one text."""
+        return f"{self.name}/{self.string}" if self.is_joined else self.said
 
     @property
     def said(self) -> str:
@@ -73,7 +86,7 @@ def parse_destination(text: str | Destination) -> Destination:
     if isinstance(text, Queue | Topic):
         return text
     if not isinstance(text, str):
-        raise DestinationNameError(destination=repr(text)[:_SHOWN], detail="it is not a text")
+        raise DestinationNameError(destination=shown(text), detail="it is not a text")
     prefix, colon, name = text.partition(":")
     kind = _KINDS.get(prefix) if colon else None
     return Queue(text) if kind is None else kind(name)
@@ -82,10 +95,22 @@ def parse_destination(text: str | Destination) -> Destination:
 def topic_of(text: str) -> Topic:
     """The topic of that name or topic string, "topic:" before it or not."""
     if not isinstance(text, str):
-        raise DestinationNameError(destination=repr(text)[:_SHOWN], detail="it is not a text")
+        raise DestinationNameError(destination=shown(text), detail="it is not a text")
     text = text.removeprefix("topic:")
     is_name = not text or (len(text) <= NAME_CHARACTERS_MAX and text.isprintable())
     return Topic(text) if is_name else Topic("", text)
+
+
+def _check_string(string: str) -> None:
+    if not isinstance(string, str):
+        detail = f"its string is a {type(string).__name__}, not a text"
+        raise DestinationNameError(destination=shown(string), detail=detail)
+    try:
+        check_text("string", string, TEXT_CHARACTERS_MAX)
+    except InvalidArgument as fault:
+        raise DestinationNameError(
+            destination=ascii(string[:_SHOWN]), detail=fault.detail
+        ) from fault
 
 
 def check_retain(destination: Destination) -> None:
@@ -99,7 +124,7 @@ def check_destination_name(name: str) -> str:
     """The name, if it has 1 to 255 printable characters; else DestinationNameError."""
     if not isinstance(name, str):
         raise DestinationNameError(
-            destination=repr(name)[:_SHOWN], detail=f"it is a {type(name).__name__}, not a text"
+            destination=shown(name), detail=f"it is a {type(name).__name__}, not a text"
         )
     if not name:
         raise DestinationNameError(destination=name, detail="it is empty")

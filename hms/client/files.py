@@ -13,6 +13,7 @@ from field_buffer.packing import (
     NODE_FILE_NAME,
     NODE_FILE_URL,
 )
+from tpmon.arguments import check_flag, check_number
 
 __all__ = ["FileInfo"]
 
@@ -20,6 +21,7 @@ BLOCK_BYTES = 4096
 FRAME_BYTES = 256 << 10
 """Blocks travel together, in frames of about so many bytes."""
 BLOCK_BYTES_MAX = FRAME_BYTES
+_SHOWN = 255
 FILE_NAMES = (NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL)
 
 
@@ -46,14 +48,19 @@ class Upload:
 
 def upload_of(path: Any, *, url_only: bool, block_bytes: int) -> Upload:
     """A file to be sent; InvalidArgument, FileUnreadable."""
-    if block_bytes.__class__ is not int or not 1 <= block_bytes <= BLOCK_BYTES_MAX:
-        detail = f"{block_bytes!r} is not a number of bytes from 1 to {BLOCK_BYTES_MAX}"
-        raise InvalidArgument(what="block_bytes", detail=detail)
+    check_number("block_bytes", block_bytes, 1, BLOCK_BYTES_MAX)
+    check_flag("url_only", url_only)
     try:
         found = Path(path)
     except TypeError as fault:
         raise InvalidArgument(what="path", detail=str(fault)) from fault
-    if not found.is_file():
+    try:
+        is_there = found.is_file()
+    except ValueError as fault:  # a NUL, or half of a surrogate pair
+        raise InvalidArgument(what="path", detail=str(fault)) from fault
+    except OSError as fault:
+        raise FileUnreadable(path=str(found)[:_SHOWN], detail=fault.strerror) from fault
+    if not is_there:
         raise FileUnreadable(path=str(found), detail="there is no such file")
     return Upload(found, url_only, block_bytes)
 

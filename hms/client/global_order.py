@@ -15,16 +15,12 @@ from field_buffer.packing import (
 )
 from field_buffer.types import FieldType
 from hms.client.tickets import Encoded
-
-NAME_CHARACTERS_MAX = 255
+from tpmon.arguments import check_text
 
 
 def check_order_name(name: Any) -> str:
     """A name that an order may have."""
-    if isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX:
-        return name
-    detail = f"{name!r} is not a text of 1 to {NAME_CHARACTERS_MAX} characters"
-    raise InvalidArgument(what="global order", detail=detail)
+    return check_text("name", name, least=1)
 
 
 def in_order(encoded: Encoded, name: str) -> Encoded:

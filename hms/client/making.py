@@ -17,13 +17,23 @@ from hms.client.opening import Opening, open_inbox, open_sender
 from hms.client.options import send_options
 from hms.client.pages import Pages
 from hms.client.sending import Sender
-from hms.client.session_steps import SessionSteps
+from hms.client.session_steps import SCHEMES, SessionSteps
 from hms.client.tickets import SendOptions
+from tpmon.arguments import (
+    TEXT_CHARACTERS_MAX,
+    check_flag,
+    check_maybe_text,
+    check_number,
+    check_seconds,
+    check_text,
+    check_word,
+)
 from tpmon.protocol.structures import OpenConsumer
 
 PREFETCH = 1000
 _DELAY_MS_MAX = 0xFFFF_FFFF
-_LIFE_S_MAX = 100 * 366 * 86_400
+_PREFETCH_MAX = 0xFFFF_FFFF
+_RETAINED = ("ALL", "NEW", "REQUEST")
 
 _P = TypeVar("_P")
 _C = TypeVar("_C")
@@ -49,7 +59,8 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         they are delivered to nobody (F-D4); retain: the topic keeps the last one for those who
         subscribe later; compress: their bodies, by "zlib" (True) or "zstd" (F-D7)."""
         destination = parse_destination(dest)
-        if retain:
+        check_text("name", name)
+        if check_flag("retain", retain):
             check_retain(destination)
         options = send_options(
             persistent=persistent,
@@ -84,7 +95,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         prefetched behind it. SelectorSyntaxError, DestinationNotFound.
         """
         options = _named(name, selector, listener)
-        options |= _redelivery(redelivery_delay_s, is_ordered=ordered)
+        options |= _redelivery(redelivery_delay_s, is_ordered=check_flag("ordered", ordered))
         return self._consume(parse_destination(dest), prefetch, ordered, options)
 
     def subscriber(
@@ -116,10 +127,15 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         if not isinstance(destination, Topic):
             raise InvalidArgument(what="subscriber()", detail=f"{destination} is not a topic")
         options = _named(name, selector, listener)
-        options |= {"durable": durable or "", "is_no_local": no_local, "is_shared": shared}
-        options |= _redelivery(redelivery_delay_s, is_ordered=ordered)
-        options |= {"scheme": scheme, "retained": retained, "life_ms": _life_ms(life_s)}
-        options |= {"queue": _queue_name(into), "correlation_id": correlation_id}
+        options["durable"] = "" if durable is None else check_text("durable", durable, least=1)
+        options["is_no_local"] = check_flag("no_local", no_local)
+        options["is_shared"] = check_flag("shared", shared)
+        options |= _redelivery(redelivery_delay_s, is_ordered=check_flag("ordered", ordered))
+        options["scheme"] = check_word("scheme", scheme, SCHEMES)
+        options["retained"] = check_word("retained", retained, _RETAINED)
+        options["life_ms"] = math.ceil(check_seconds("life_s", life_s) * 1000)
+        options["queue"] = _queue_name(into)
+        options["correlation_id"] = check_text("correlation_id", correlation_id)
         return self._consume(destination, prefetch, ordered, options)
 
     def topic(self, string: str) -> Topic:
@@ -130,6 +146,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         self, destination: Destination, prefetch: int, ordered: bool, options: dict[str, Any]
     ) -> _C:
         """A consumer; options: the further fields of OpenConsumer."""
+        check_number("prefetch", prefetch, 0, _PREFETCH_MAX)
         if bool(options["listener"]) is not self.is_asynchronous:
             detail = "a listener service belongs to an asynchronous session, and only to one"
             raise IllegalState(what="consumer()", detail=detail)
@@ -153,11 +170,11 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         destination = parse_destination(queue)
         if not isinstance(destination, Queue):
             raise InvalidArgument(what="browser()", detail=f"{destination} is not a queue")
+        wanted = check_maybe_text("selector", selector, TEXT_CHARACTERS_MAX)
+        check_flag("oldest_first", oldest_first)
         with self.connection.lock:
             self.check_open()
-            pages = Pages(
-                self.connection, destination, selector or "", is_oldest_first=oldest_first
-            )
+            pages = Pages(self.connection, destination, wanted, is_oldest_first=oldest_first)
             self.connection.flush()
         return self._browser(pages)
 
@@ -180,22 +197,17 @@ def _queue_name(into: Queue | str | None) -> str:
     return target.name if target is not None else ""
 
 
-def _life_ms(life_s: float) -> int:
-    if not (math.isfinite(life_s) and 0 <= life_s <= _LIFE_S_MAX):
-        detail = f"{life_s} is not a number of seconds from 0 to {_LIFE_S_MAX}"
-        raise InvalidArgument(what="life_s", detail=detail)
-    return math.ceil(life_s * 1000)
-
-
 def _named(name: str, selector: str | None, listener: str | None) -> dict[str, Any]:
-    return {"name": name, "selector": selector or "", "listener": listener or ""}
+    return {
+        "name": check_text("name", name),
+        "selector": check_maybe_text("selector", selector, TEXT_CHARACTERS_MAX),
+        "listener": check_maybe_text("listener", listener),
+    }
 
 
 def _redelivery(delay_s: float, *, is_ordered: bool) -> dict[str, Any]:
-    delay_ms = math.ceil(delay_s * 1000) if math.isfinite(delay_s) else -1
-    if not 0 <= delay_ms <= _DELAY_MS_MAX:
-        detail = f"{delay_s} is not a number of seconds from 0 to {_DELAY_MS_MAX // 1000}"
-        raise InvalidArgument(what="redelivery_delay_s", detail=detail)
+    most_s = _DELAY_MS_MAX // 1000
+    delay_ms = math.ceil(check_seconds("redelivery_delay_s", delay_s, most=most_s) * 1000)
     if delay_ms and is_ordered:
         detail = "what is behind a message that waits for its time would overtake it"
         raise InvalidArgument(what="ordered and redelivery_delay_s", detail=detail)

@@ -45,6 +45,7 @@ from hms.client.getters import Getters
 from hms.client.headers import Headers
 from hms.client.properties import Content, Properties, checked_properties, decode_content
 from hms.constants import BodyKind
+from tpmon.arguments import check_mapping
 
 _BODY, _PROPERTIES = 1, 2
 _UNREAD: Any = object()
@@ -89,6 +90,8 @@ class Message(Headers, Getters, FilePart):
         self._body: bytes = body if body.__class__ is bytes else self._unusual(body)
         if properties:
             self.writable().values.update(checked_properties(properties))
+        elif properties is not None:
+            check_mapping("properties", properties)
         if correlation_id is not None:
             self.correlation_id = correlation_id
         if reply_to is not None:

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic, time_ns
 
-from field_buffer.catalogue import IllegalState
+from field_buffer.catalogue import IllegalState, InvalidArgument, NotSupported
 from hms.client.destinations import Destination
 from hms.client.inbox import Inbox
 from hms.client.sending import Sender
 from hms.client.session_state import SessionState
 from hms.client.xa_state import XaSessionState
 from hms.constants import AckMode
+from tpmon.arguments import check_flag, check_text, shown
 from tpmon.asked import OnLoss, Pending
 from tpmon.asking import Asking
 from tpmon.link import Link, State
@@ -74,7 +75,10 @@ def _checked_kind(
 ) -> AckMode:
     """The acknowledgement mode, if a session of that kind exists. A transacted one has AUTO only:
     DUPS_OK and NONE are ignored there (F-B4, F-B5)."""
-    mode = AckMode(ack)
+    mode = _mode(ack)
+    check_flag("transacted", is_transacted)
+    check_flag("xa", is_xa)
+    check_flag("asynchronous", is_asynchronous)
     given = {"a transacted": is_transacted, "an XA": is_xa, "an asynchronous": is_asynchronous}
     kinds = [kind for kind, is_it in given.items() if is_it]
     if mode is AckMode.CLIENT and kinds:
@@ -83,6 +87,20 @@ def _checked_kind(
         detail = f"it cannot be {kinds[0]} and {kinds[1]} session at once"
         raise IllegalState(what="session()", detail=detail)
     return AckMode.AUTO if is_transacted or is_xa else mode
+
+
+def _mode(ack: AckMode) -> AckMode:
+    if isinstance(ack, int) and not isinstance(ack, bool) and ack in set(AckMode):
+        return AckMode(ack)
+    detail = f"{shown(ack)} is none of {', '.join(f'AckMode.{mode.name}' for mode in AckMode)}"
+    raise InvalidArgument(what="ack", detail=detail)
+
+
+def refuse_login(user: str, password: str) -> None:
+    """Whoever gives a password believes that it is checked: NotSupported until it is."""
+    if check_text("user", user) or check_text("password", password):
+        instead = "Connect without; until nodes have logins, bind them to addresses you trust."
+        raise NotSupported(feature="a login (user, password)", instead=instead)
 
 
 def open_sender(

@@ -3,17 +3,16 @@
 import math
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from field_buffer.catalogue import InvalidArgument
 from field_buffer.compression import ZLIB, check_codec
 from field_buffer.packing import FLAG_RETAIN
 from hms.client.destinations import Destination, check_retain
 from hms.client.tickets import SendOptions
+from tpmon.arguments import SECONDS_MAX, check_flag, check_number, check_seconds, shown
 
 PRIORITY_MAX = 9
-SECONDS_MAX = 100 * 366 * 86_400
-"""A hundred years."""
 
 When = datetime | float
 """A moment: with its time zone, or in seconds since 1970 UTC."""
@@ -63,21 +62,37 @@ def send_options(
 ) -> SendOptions:
     """Options that are valid: ttl_s and delay_s from 0 (never expires, at once), priority 0 to 9;
     InvalidArgument, CompressionUnknown, CodecMissing."""
-    for what, seconds in (("ttl_s", ttl_s), ("delay_s", delay_s)):
-        if not (math.isfinite(seconds) and 0 <= seconds <= SECONDS_MAX):
-            detail = f"{seconds} is not a number of seconds from 0 to {SECONDS_MAX}"
-            raise InvalidArgument(what=what, detail=detail)
-    if priority.__class__ is bool or priority not in range(PRIORITY_MAX + 1):
-        raise InvalidArgument(what="priority", detail=f"{priority!r} is not in 0 to 9")
-    if retain and delay_s:
+    check_flag("persistent", persistent)
+    check_seconds("ttl_s", ttl_s)
+    check_seconds("delay_s", delay_s)
+    check_number("priority", priority, 0, PRIORITY_MAX)
+    if check_flag("retain", retain) and delay_s:
         detail = "what a topic retains is there at once; send it when it is due"
         raise InvalidArgument(what="delay_s", detail=detail)
     flags = FLAG_RETAIN if retain else 0
     ttl_ms, delay_ms = math.ceil(ttl_s * 1000), math.ceil(delay_s * 1000)
-    codec = ZLIB if compress is True else compress or ""
-    if codec:
-        check_codec(codec)
-    return SendOptions(bool(persistent), ttl_ms, int(priority), flags, delay_ms, codec)
+    return SendOptions(persistent, ttl_ms, priority, flags, delay_ms, _codec(compress))
+
+
+def _codec(compress: Any) -> str:
+    if compress is True or compress is False:
+        return ZLIB if compress else ""
+    if not isinstance(compress, str):
+        detail = f"{shown(compress)} is neither True or False nor the name of a codec"
+        raise InvalidArgument(what="compress", detail=detail)
+    if compress:
+        check_codec(compress)
+    return compress
+
+
+def how_of(how: SendHow) -> How:
+    """What a send says itself; InvalidArgument for an option that there is not."""
+    try:
+        return How(**how)
+    except TypeError as fault:
+        unknown = sorted(set(how) - set(How._fields))
+        detail = f"there is no such option; there are {', '.join(How._fields)}"
+        raise InvalidArgument(what=", ".join(unknown), detail=detail) from fault
 
 
 def options_of(
@@ -95,7 +110,7 @@ def options_of(
         persistent=own.is_persistent if how.persistent is None else how.persistent,
         ttl_s=own.ttl_ms / 1000 if how.ttl_s is None else how.ttl_s,
         priority=own.priority if how.priority is None else how.priority,
-        retain=bool(own.flags if how.retain is None else how.retain),
+        retain=bool(own.flags) if how.retain is None else how.retain,
         delay_s=delay_s,
         compress=own.codec if how.compress is None else how.compress,
     )
@@ -117,7 +132,12 @@ def epoch_s(what: str, when: When | None) -> float:
             detail = f"{when} has no time zone; such as {when}+01:00 has one"
             raise InvalidArgument(what=what, detail=detail)
         return when.timestamp()
-    if not isinstance(when, int | float) or isinstance(when, bool) or not math.isfinite(when):
-        detail = f"{when!r} is neither a datetime nor a number of seconds since 1970 UTC"
+    if not isinstance(when, int | float) or isinstance(when, bool) or not _is_moment(when):
+        detail = f"{shown(when)} is neither a datetime nor a number of seconds since 1970 UTC"
         raise InvalidArgument(what=what, detail=detail)
     return float(when)
+
+
+def _is_moment(when: float) -> bool:
+    """Whether it can be one; false for NaN and for what is beyond any clock."""
+    return -SECONDS_MAX * 100 <= when <= SECONDS_MAX * 100

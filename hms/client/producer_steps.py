@@ -13,7 +13,7 @@ from hms.client.destinations import Destination
 from hms.client.global_order import check_order_name, in_order
 from hms.client.more_sends import MoreSends
 from hms.client.opening import close_sender, node_now_ms
-from hms.client.options import How, SendHow, options_of
+from hms.client.options import SendHow, how_of, options_of
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
@@ -82,7 +82,7 @@ class ProducerSteps(MoreSends):
 
     def _with(self, how: SendHow) -> SendOptions:
         now_ms = partial(node_now_ms, self._connection.link)
-        return options_of(self._options, How(**how), self.destination, now_ms)
+        return options_of(self._options, how_of(how), self.destination, now_ms)
 
     def sending(self, encoded: Encoded, ticket: Ticket) -> Steps[Receipt]:
         """Send and wait until the node has it."""

@@ -41,6 +41,7 @@ from field_buffer.types import (
 )
 from hms import constants
 from hms.client.files import FILE_NAMES
+from tpmon.arguments import check_mapping
 
 SETTABLE_JMS = frozenset(
     (
@@ -170,6 +171,7 @@ def checked_properties(properties: Mapping[Any, Any]) -> dict[str, FieldValue]:
     """A new dict of names and values that a message may carry."""
     if isinstance(properties, FieldBuffer):
         properties = _single_fields(properties)
+    check_mapping("properties", properties)
     return {
         check_property_name(name): check_value(value, name) for name, value in properties.items()
     }

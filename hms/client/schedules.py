@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from field_buffer.catalogue import InvalidArgument
 from hms.client.options import When, epoch_s
 from hms.client.tickets import SendOptions
+from tpmon.arguments import check_flag, check_number, check_seconds, check_text, check_word
 from tpmon.protocol.structures import ScheduleHead
 
 __all__ = ["Schedule"]
@@ -16,7 +17,8 @@ __all__ = ["Schedule"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_CHARACTERS_MAX = 255
 _COUNT_MAX = 0xFFFF_FFFF
-_EVERY_S_MAX = 100 * 366 * 86_400
+_KINDS = ("", "schedule", "delayed")
+_MISSED = ("SKIP", "ONE", "ALL")
 
 
 class Recurrence(TypedDict, total=False):
@@ -63,6 +65,20 @@ class Schedule:
     error: str = ""
 
 
+def schedules_asked(kind: str, destination: str, limit: int) -> dict[str, Any]:
+    """What the node is asked to list."""
+    return {
+        "kind": check_word("kind", kind, _KINDS),
+        "destination": check_text("destination", destination, _NAME_CHARACTERS_MAX + 6),
+        "limit": check_number("limit", limit, 1, _COUNT_MAX),
+    }
+
+
+def schedule_named(name: str) -> dict[str, Any]:
+    """Which one the node is asked for."""
+    return {"name": check_text("name", name)}
+
+
 def schedule_of(told: Mapping[str, Any]) -> Schedule:
     """What the node says of a schedule or of a delayed message."""
     return Schedule(
@@ -92,15 +108,17 @@ def schedule_head(
     request: tuple[int, int],
 ) -> ScheduleHead:
     """What the node is asked for; InvalidArgument."""
-    every_s, cron = recurrence.get("every_s") or 0, recurrence.get("cron") or ""
-    every_ms = _milliseconds(every_s)
+    unknown = sorted(set(recurrence) - set(Recurrence.__annotations__))
+    if unknown:
+        raise InvalidArgument(what=", ".join(unknown), detail="a schedule has no such option")
+    every_s, cron = recurrence.get("every_s"), recurrence.get("cron")
+    every_s, cron = 0 if every_s is None else every_s, "" if cron is None else cron
+    every_ms = math.ceil(check_seconds("every_s", every_s) * 1000)
     start, until = recurrence.get("start"), recurrence.get("until")
     first_ms = now_ms + every_ms if start is None else _moment_ms("start", start)
     if start is None and cron:
         first_ms = 0
-    count = recurrence.get("count", 0)
-    if count.__class__ is not int or not 0 <= count <= _COUNT_MAX:
-        raise InvalidArgument(what="count", detail=f"{count!r} is not a number from 0 on")
+    count = check_number("count", recurrence.get("count", 0), 0, _COUNT_MAX)
     _check_texts(name, cron, recurrence)
     return ScheduleHead(
         producer,
@@ -111,28 +129,18 @@ def schedule_head(
         first_ms,
         0 if until is None else _moment_ms("until", until),
         count,
-        recurrence.get("missed", "ONE"),
+        check_word("missed", recurrence.get("missed", "ONE"), _MISSED),
         options.is_persistent,
-        bool(recurrence.get("replace", False)),
+        check_flag("replace", recurrence.get("replace", False)),
         *request,
     )
 
 
 def _check_texts(name: str, cron: str, recurrence: Recurrence) -> None:
     """What the wire would refuse without saying what it is."""
-    given: dict[str, Any] = {"name": name, "cron": cron}
-    given |= {key: dict(recurrence).get(key, "") for key in ("time_zone", "missed")}
-    for what, text in given.items():
-        if not isinstance(text, str) or len(text) > _NAME_CHARACTERS_MAX:
-            detail = f"{text!r} is not a text of up to {_NAME_CHARACTERS_MAX} characters"
-            raise InvalidArgument(what=what, detail=detail)
-
-
-def _milliseconds(every_s: float) -> int:
-    if not (math.isfinite(every_s) and 0 <= every_s <= _EVERY_S_MAX):
-        detail = f"{every_s} is not a number of seconds from 0.1 to {_EVERY_S_MAX}"
-        raise InvalidArgument(what="every_s", detail=detail)
-    return math.ceil(every_s * 1000)
+    check_text("name", name)
+    check_text("cron", cron)
+    check_text("time_zone", recurrence.get("time_zone", ""))
 
 
 def _moment_ms(what: str, when: When) -> int:

@@ -14,11 +14,15 @@ from hms.client.inbox import Inbox
 from hms.client.session_state import SessionState
 from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
 from hms.constants import AckMode
+from tpmon.arguments import check_flag, check_text, check_word
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.asking import Asking
 from tpmon.link import State
 from tpmon.protocol.structures import Unsubscribe
 from tpmon.steps import Steps, Wait
+
+SCHEMES = ("TOPIC", "CHARACTER")
+"""How wildcards are read."""
 
 
 class SessionSteps:
@@ -105,6 +109,7 @@ class SessionSteps:
     def acknowledging_all(self, *, wait: bool) -> Steps[None]:
         """CLIENT: acknowledge all that this session has consumed so far; see Session.ack()."""
         self.check_open()
+        check_flag("wait", wait)
         if self.state.ack_mode is not AckMode.CLIENT:
             raise IllegalState(what="ack()", detail="the session acknowledges by itself")
         self.state.check_nothing_lost()
@@ -127,9 +132,11 @@ class SessionSteps:
 
     # ---- subscriptions
 
-    def unsubscribing(self, topic: Topic | str, name: str, scheme: str = "") -> Steps[None]:
+    def unsubscribing(self, topic: Topic | str, name: str, scheme: str = "TOPIC") -> Steps[None]:
         """End a durable subscription; SubscriptionNotFound."""
         said = topic if isinstance(topic, Topic) else topic_of(topic)
+        check_text("name", name, least=1)
+        check_word("scheme", scheme, SCHEMES)
         self.check_open()
         pending = Pending("Unsubscribe", OnLoss.REPEAT)
         self.connection.link.request(Unsubscribe(said.name, name, said.string, scheme), pending)

@@ -9,6 +9,7 @@ from hms.client.global_order import in_order
 from hms.client.message import Message
 from hms.client.sending import LARGEST, FrameSize
 from hms.client.tickets import Encoded, SendOptions
+from tpmon.arguments import check_mapping, shown
 
 Body = Message | bytes | bytearray | memoryview | str | None
 """What can be sent; a str is a text message."""
@@ -27,10 +28,13 @@ _FIRST_FRAME_MESSAGES = 32
 def as_message(body: Body, properties: Mapping[str, Any] | None) -> Message:
     """The message itself, or one made of a bare body."""
     if isinstance(body, Message):
-        if properties:
+        if properties is not None and check_mapping("properties", properties):
             detail = "a Message has properties of its own; set them there"
             raise InvalidArgument(what="properties", detail=detail)
         return body
+    if body is None:
+        detail = "None is no body; hms.Message(None) is a message without one"
+        raise InvalidArgument(what="body", detail=detail)
     if isinstance(body, str):
         return Message.text(body, properties)
     return Message(body, properties)
@@ -82,6 +86,9 @@ def frames_of(
     order: str = "",
 ) -> Iterator[Cut]:
     """One frame after the other; an error comes after the frame with what was before it."""
+    if isinstance(bodies, str | bytes | bytearray | memoryview) or not isinstance(bodies, Iterable):
+        detail = f"{shown(bodies)} is not several bodies; send() takes a single one"
+        raise InvalidArgument(what="bodies", detail=detail)
     encode = _Encoder(options, bytes_max, order)
     messages: list[Encoded] = []
     marked: Marked = []

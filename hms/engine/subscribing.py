@@ -160,12 +160,24 @@ def _durable(
         return _same(known, wanted)
     if known.consumers:
         raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
+    _check_shared(state, known, wanted)
     if _chosen(known.definition) == _chosen(wanted) and not known.is_over(state.now_ms):
         return known
     if is_in_use(known):
         raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
     remove_subscription(state, known, Cause.UNSUBSCRIBED, fx)
     return define_durable(state, topic, wanted, fx, connection.uid)
+
+
+def _check_shared(state: State, known: Subscription, wanted: Definition) -> None:
+    """One that is shared stays so, and one that is not too, also while it is idle."""
+    if known.is_shared is wanted.is_shared or known.queue is not None:
+        return
+    if known.is_over(state.now_ms):
+        return
+    is_now, wants = ("shared", "alone") if known.is_shared else ("not shared", "shared")
+    detail = f"it is {is_now} and was asked for {wants}; ask for it as it is, or unsubscribe it"
+    raise IllegalState(what=f"subscription {known.name}", detail=detail)
 
 
 def _chosen(definition: Definition) -> tuple[str, bool, int, str]:

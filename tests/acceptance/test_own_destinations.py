@@ -93,6 +93,22 @@ def test_a_queue_that_a_client_creates_is_found_by_its_export_name(session):
         session.lookup("jms/Nothing")
 
 
+def test_a_number_below_zero_can_be_said_of_a_queue_that_a_client_creates(session):
+    """-1 attempts are as many as it takes (F-C9)."""
+    poison = session.create_queue("poison?redelivery-limit=-1")
+    session.producer(poison).send("x")
+
+    counts = []
+    with session.connection.session(transacted=True) as work:
+        consumer = work.consumer(poison)
+        for _ in range(6):
+            message = consumer.receive(timeout_s=10)
+            counts.append(message.delivery_count)
+            work.rollback()
+
+    assert counts == [1, 2, 3, 4, 5, 6]
+
+
 def test_what_a_client_created_is_gone_when_the_node_has_stopped(node, session):
     """Until then it is as good as a configured one."""
     session.create_topic("gossip?")

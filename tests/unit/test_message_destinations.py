@@ -71,3 +71,10 @@ def test_every_constant_is_exported():
     """`from hms.constants import *` is how the Tmax layer takes them."""
     public = {name for name in vars(c) if name.startswith(("HMS", "TPFAIL"))}
     assert public <= set(c.__all__)
+
+
+def test_topics_are_equal_when_they_read_the_same():
+    """Else the topic of a received message would not equal the one that was published on."""
+    assert Topic("T", "x") == Topic("T/x") == Topic("", "T/x") != Topic("T")
+    assert len({Topic("T", "x"), Topic("T/x"), Topic("", "T/x")}) == 1
+    assert Topic("T") != Queue("T")

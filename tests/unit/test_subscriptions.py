@@ -209,3 +209,35 @@ def test_a_configured_subscription_may_change_its_queue_over_a_restart():
     rig.publish("a", "x")
     assert rig.consume("late").bodies == ["x"]
     assert rig.consume("orders").bodies == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
+def test_a_durable_subscription_stays_shared_or_not_also_while_it_is_idle(rig, before, after):
+    """Else the one that comes back takes what others of the group are to have, or shares its own
+    with strangers, and nobody is told."""
+    rig.subscribe("a", durable="d", is_shared=before)
+    rig.disconnect()
+    rig.connect()
+    rig.publish("a", "1")
+    with pytest.raises(IllegalState, match="subscription d"):
+        rig.subscribe("a", durable="d", is_shared=after)
+    assert rig.subscribe("a", durable="d", is_shared=before).bodies == ["1"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
+def test_neither_does_a_changed_selector_make_it_the_other_kind(rig, before, after):
+    """A changed selector begins a new subscription, but not one of the other kind."""
+    rig.subscribe("a", durable="d", is_shared=before, selector="n = 1")
+    rig.disconnect()
+    rig.connect()
+    with pytest.raises(IllegalState, match="subscription d"):
+        rig.subscribe("a", durable="d", is_shared=after, selector="n = 2")
+
+
+def test_one_whose_life_is_over_may_come_back_as_the_other_kind(rig):
+    """It is gone; the name is free."""
+    rig.subscribe("a", durable="d", is_shared=True, life_ms=10)
+    rig.disconnect()
+    rig.now_ms += 1000
+    rig.connect()
+    rig.subscribe("a", durable="d")

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from field_buffer.catalogue import TxInvalid, TxProtocolError
+from field_buffer.catalogue import InvalidArgument, TxInvalid, TxProtocolError
 from tpmon import context
+from tpmon.arguments import check_seconds, check_word
 from tpmon.tx import carried
 from tpmon.tx.place import place_of
 from tpmon.tx.transaction import Transaction
@@ -36,10 +37,11 @@ class Block:
     """
 
     def __init__(self, connection: "Asking", timeout_s: float, wait: str = "completed") -> None:
-        if wait not in ("completed", "logged"):
-            raise TxInvalid(what="wait", detail=f"{wait!r} is neither completed nor logged")
-        if timeout_s < 0:
-            raise TxInvalid(what="timeout_s", detail=f"{timeout_s} is below 0")
+        try:
+            check_word("wait", wait, ("completed", "logged"))
+            check_seconds("timeout_s", timeout_s)
+        except InvalidArgument as fault:
+            raise TxInvalid(what=fault.what, detail=fault.detail) from fault
         self._place = place_of(connection)
         self._timeout_s = timeout_s
         self._is_waited = wait == "completed"

@@ -6,8 +6,8 @@ from typing import Any, Self
 from field_buffer.errors import HmsError
 from hms.client.aio.session import Session
 from hms.client.destinations import Destination, parse_destination, watched_name
-from hms.client.opening import new_session
-from hms.client.schedules import Schedule, schedule_of
+from hms.client.opening import new_session, refuse_login
+from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.constants import AckMode
 from tpmon.aio import AsyncConnection
 from tpmon.events import Event
@@ -53,19 +53,21 @@ class Connection(AsyncConnection):
     ) -> list[Schedule]:
         """Schedules and delayed messages, the next one due first; kind "schedule" or "delayed":
         those only; destination: such as "queue:orders"."""
-        asked = {"kind": kind, "destination": destination, "limit": limit}
+        asked = schedules_asked(kind, destination, limit)
         return [
             schedule_of(one) for one in await self.run(self.administering("schedule.list", asked))
         ]
 
     async def schedule(self, name: str) -> Schedule:
         """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
-        return schedule_of(await self.run(self.administering("schedule.show", {"name": name})))
+        return schedule_of(
+            await self.run(self.administering("schedule.show", schedule_named(name)))
+        )
 
     async def cancel_schedule(self, name: str) -> None:
         """End a schedule, or take back a message that waits for its time, given by its id.
         ScheduleNotFound."""
-        await self.run(self.administering("schedule.cancel", {"name": name}))
+        await self.run(self.administering("schedule.cancel", schedule_named(name)))
 
     def __repr__(self) -> str:
         return f"<aio.Connection {', '.join(self.addresses)} {self.link.state.value}>"
@@ -90,5 +92,6 @@ def connect(
     """A connection to a node, or to the first that answers of several: await it, or enter its
     block. The arguments are those of hms.connect(); the listeners are called in the event loop and
     may be coroutine functions. Raises ConnectionRefused after connect_timeout_s."""
+    refuse_login(user, password)
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
     return Connection(address, **given)

@@ -11,7 +11,7 @@ from hms.client.aio.connection import Connection, connect
 from hms.client.aio.consumer import Consumer
 from hms.client.aio.producer import Producer
 from hms.client.aio.session import Session
-from hms.client.context_parts import ContextParts
+from hms.client.context_parts import ContextParts, place_of
 from hms.client.destinations import Destination, Topic, parse_destination
 from hms.client.message import Message
 from hms.client.receipt import Receipt
@@ -92,7 +92,9 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         """Send a message; options as of Producer.send."""
         destination = parse_destination(dest)
         make = self.session.producer
-        producer = await self._made(self._producers, destination, lambda: make(destination))
+        producer = await self._made(
+            self._producers, place_of(destination), lambda: make(destination)
+        )
         return await producer.send(body, properties, **options)
 
     async def receive(
@@ -105,7 +107,9 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         """The next message, or None when the time is over. Cancelled, it has taken none."""
         destination, make = parse_destination(dest), self.session.consumer
         consumer = await self._made(
-            self._consumers, (destination, selector), lambda: make(destination, selector=selector)
+            self._consumers,
+            (place_of(destination), selector),
+            lambda: make(destination, selector=selector),
         )
         return await consumer.receive(timeout_s)
 
