@@ -16,25 +16,78 @@ from typing import Any
 
 import zmq
 
-__all__ = ["Caller", "Callers", "descriptor_of"]
+__all__ = ["BYTES_BEFORE_LOGIN", "Caller", "Callers", "descriptor_of"]
 
 _EVENT = struct.Struct("=HI")
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 _EVENTS_PER_TURN = 1024
+_TCP_INFO_BYTES = 136
+_TCP_BYTES = struct.Struct("=QQ")
+_TCP_BYTES_AT = 120
+"""tcpi_bytes_acked and tcpi_bytes_received of struct tcp_info, linux/tcp.h."""
+BYTES_BEFORE_LOGIN = 64 << 10
+"""A HELLO is far shorter."""
+NEVER = -1.0
 
 
 @dataclass(slots=True)
 class Caller:
-    """inode: of the connection, as a descriptor is used again. idle_at: when it was first seen
-    without a peer, in seconds of the gateway's clock."""
+    """One connection. inode: of its socket, as a descriptor is used again. idle_at: when it was
+    first seen without a peer, in seconds of the gateway's clock."""
 
+    descriptor: int
     inode: int
     has_peer: bool = False
     idle_at: float | None = None
+    _heard_at: float = NEVER
+    _received: int = 0
+
+    def is_endless(self, heard_at: float, bytes_max: int) -> bool:
+        """Whether more than bytes_max have come since it was last heard: of one frame, or of none.
+
+        libzmq assembles a frame of many parts before anybody sees it, however much it is.
+        """
+        if heard_at != self._heard_at:
+            self._heard_at, self._received = heard_at, -1
+            return False
+        known = self.tcp_bytes()
+        if known is None:
+            return False
+        if self._received < 0:
+            self._received = known[1]
+        return known[1] - self._received > bytes_max
+
+    def tcp_bytes(self) -> tuple[int, int] | None:
+        """Bytes that the other side has acknowledged, and bytes that came; None where TCP is not
+        spoken, or when the connection is gone."""
+        try:
+            if os.fstat(self.descriptor).st_ino != self.inode:
+                return None
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self.descriptor)
+        except OSError:
+            return None
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            return _TCP_BYTES.unpack_from(info, _TCP_BYTES_AT)
+        except (OSError, struct.error):
+            return None
+        finally:
+            connection.detach()  # the descriptor is libzmq's
+
+    def cut(self) -> None:
+        """End the connection, unless its descriptor is another's by now."""
+        with contextlib.suppress(OSError):
+            copy = os.dup(self.descriptor)
+            try:
+                if os.fstat(copy).st_ino == self.inode:
+                    with socket.socket(fileno=os.dup(copy)) as connection:
+                        connection.shutdown(socket.SHUT_RDWR)
+            finally:
+                os.close(copy)
 
     def left(self) -> None:
         """Its peer is known no more; the connection may say HELLO again, or has to go."""
-        self.has_peer = False
+        self.has_peer, self._received = False, -1
 
 
 class Callers:
@@ -80,19 +133,25 @@ class Callers:
     def greeted(self, descriptor: int) -> Caller:
         """The connection has a peer now. What the monitor says of it may not be read yet."""
         self.take_events()
-        caller = self._callers.get(descriptor) or Caller(-1)
+        caller = self._callers.get(descriptor) or Caller(-1, -1)
         caller.has_peer, caller.idle_at = True, None
         return caller
 
     def tend(self, now: float) -> None:
         """Cut those that have had no peer for login_s."""
-        for descriptor, caller in list(self._callers.items()):
+        for caller in list(self._callers.values()):
             if caller.has_peer:
                 continue
             if caller.idle_at is None:
                 caller.idle_at = now
             elif now - caller.idle_at > self._login_s:
-                _cut(descriptor, caller.inode)
+                caller.cut()
+
+    def look(self) -> None:
+        """Cut those that send much and have never said HELLO."""
+        for caller in list(self._callers.values()):
+            if not caller.has_peer and caller.is_endless(NEVER, BYTES_BEFORE_LOGIN):
+                caller.cut()
 
     def close(self) -> None:
         """End the monitor."""
@@ -105,12 +164,12 @@ class Callers:
             self._callers.pop(descriptor, None)
             return
         with contextlib.suppress(OSError):  # it may have gone already
-            self._callers[descriptor] = Caller(os.fstat(descriptor).st_ino)
+            self._callers[descriptor] = Caller(descriptor, os.fstat(descriptor).st_ino)
 
     def _cut_idle(self, count: int) -> None:
-        idle = [(fd, one) for fd, one in self._callers.items() if not one.has_peer]
-        for descriptor, caller in idle[:count]:
-            _cut(descriptor, caller.inode)
+        idle = [caller for caller in self._callers.values() if not caller.has_peer]
+        for caller in idle[:count]:
+            caller.cut()
 
 
 def descriptor_of(part: Any) -> int:
@@ -119,15 +178,3 @@ def descriptor_of(part: Any) -> int:
         return int(part.get(zmq.SRCFD))
     except (zmq.ZMQError, ValueError):
         return -1
-
-
-def _cut(descriptor: int, inode: int) -> None:
-    """End one connection, unless its descriptor is another's by now."""
-    with contextlib.suppress(OSError):
-        copy = os.dup(descriptor)
-        try:
-            if os.fstat(copy).st_ino == inode:
-                with socket.socket(fileno=os.dup(copy)) as connection:
-                    connection.shutdown(socket.SHUT_RDWR)
-        finally:
-            os.close(copy)

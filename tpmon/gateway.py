@@ -93,6 +93,7 @@ class Gateway:
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
                 self._monitors[listener.callers.monitor] = listener
+                self._peers.behind(listener)
                 for poller in (self._poller, self._deaf_poller):
                     poller.register(listener.callers.monitor, zmq.POLLIN)
         except HmsError:

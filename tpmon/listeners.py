@@ -61,6 +61,11 @@ class GatewayLimits:
     frames_per_turn: int = 512
 
     @property
+    def unread_bytes_per_peer(self) -> int:
+        """What libzmq is given for a peer before it has read; what is more waits here."""
+        return self.pending_bytes_per_peer // 4
+
+    @property
     def callers_max(self) -> int:
         """Connections of one listener, with those that have said no HELLO yet."""
         return self.peers_max + max(CALLERS_EXTRA_MIN, self.peers_max // 8)

@@ -6,15 +6,15 @@ forgotten cannot reach whoever says HELLO next through the same pipe.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import NewType
 
 import zmq
 
 from field_buffer.catalogue import TooManyConnections
-from tpmon.callers import Caller
+from tpmon.callers import BYTES_BEFORE_LOGIN, Caller
 from tpmon.listeners import FrameParts, GatewayLimits, Listener, expect_unreachable
 from tpmon.protocol.frames import Envelope, Kind, frame
 
@@ -25,6 +25,8 @@ OnLost = Callable[[PeerKey, str], None]
 
 HEARTBEATS_PER_PERIOD = 3
 SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
+LOOK_S = 0.25
+PEERS_PER_LOOK = 64  # 3 microseconds each
 RETRY_S_MIN, RETRY_S_MAX = 0.001, 0.05
 
 _HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
@@ -34,7 +36,8 @@ _HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
 class Peer:
     """A connection that said HELLO; times are seconds of the gateway's clock.
 
-    inbox holds this turn's frames, pending those that libzmq has no room for.
+    inbox holds this turn's frames, pending those that there is no room for. unread_max: how many
+    bytes libzmq and the network may hold for it.
     """
 
     key: PeerKey
@@ -48,12 +51,39 @@ class Peer:
     inbox: list[tuple[Envelope, bytes | memoryview]] = field(default_factory=list)
     pending: deque[FrameParts] = field(default_factory=deque)
     pending_bytes: int = 0
+    unread_max: int = 1 << 62
+    _sent_bytes: int = 0
+    _read_bytes: int = 0
+    _uncounted_bytes: int = 0
 
     def send(self, parts: FrameParts) -> bool:
         """Send a frame behind those that wait; False when it has to wait as well."""
-        if self.pending:
+        return not self.pending and self._send(parts)
+
+    def _send(self, parts: FrameParts) -> bool:
+        if self._sent_bytes - self._read_bytes > self.unread_max and not self._has_room():
             return False
-        return self.listener.send(self.routing_id, parts)
+        if not self.listener.send(self.routing_id, parts):
+            return False
+        self._sent_bytes += len(parts[0]) + len(parts[1])
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether the peer has read enough of what libzmq was given for it.
+
+        libzmq counts frames, up to 1,000 of whatever size. TCP knows the bytes; what it carries
+        besides our frames is taken off whenever more was read than we sent.
+        """
+        known = self.caller.tcp_bytes()
+        if known is None:
+            self._read_bytes = self._sent_bytes
+            return True
+        read = known[0] - self._uncounted_bytes
+        if read > self._sent_bytes:
+            self._uncounted_bytes += read - self._sent_bytes
+            read = self._sent_bytes
+        self._read_bytes = read
+        return self._sent_bytes - read <= self.unread_max
 
     def hold(self, parts: FrameParts) -> int:
         """Keep a frame until there is room, and tell how many bytes wait."""
@@ -64,7 +94,7 @@ class Peer:
     def send_pending(self) -> int:
         """Send what waits as far as there is room, and tell how many frames went."""
         sent = 0
-        while self.pending and self.listener.send(self.routing_id, self.pending[0]):
+        while self.pending and self._send(self.pending[0]):
             self.pending_bytes -= sum(map(len, self.pending.popleft()))
             sent += 1
         return sent
@@ -83,6 +113,8 @@ class PeerTable:
         self._retry_s = RETRY_S_MIN
         self._retry_at = 0.0
         self._scan_at = 0.0
+        self._look_at = 0.0
+        self._looking: Iterator[PeerKey] = iter(())
 
     def find(self, key: PeerKey) -> Peer | None:
         """The peer of that key, None when it is known no more."""
@@ -98,6 +130,7 @@ class PeerTable:
             raise TooManyConnections(count=len(self._by_key), limit=self._limits.peers_max)
         caller = listener.callers.greeted(listener.descriptor())
         peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
+        peer.unread_max = self._limits.unread_bytes_per_peer
         self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
         return peer
 
@@ -147,9 +180,13 @@ class PeerTable:
         """Begin to count heartbeats."""
         self._scan_at = now + self._limits.heartbeat_s / SCANS_PER_PERIOD
 
+    def _is_anybody(self) -> bool:
+        return any(len(listener.callers) for listener in self._by_pipe)
+
     def due_at(self) -> float:
         """When tend() has something to do next."""
-        return min(self._scan_at, self._retry_at) if self._congested else self._scan_at
+        due_at = min(self._scan_at, self._retry_at) if self._congested else self._scan_at
+        return min(due_at, self._look_at) if self._is_anybody() else due_at
 
     def tend(self, now: float, is_reading: bool) -> None:
         """Do what is due: try the congested again, keep up the heartbeats."""
@@ -157,6 +194,23 @@ class PeerTable:
             self.retry(now)
         if now >= self._scan_at:
             self._scan(now, is_reading)
+        if is_reading and now >= self._look_at:
+            self._look_at = now + LOOK_S
+            self._look()
+
+    def _look(self) -> None:
+        """Cut connections that send a frame without end, of the peers a bounded number a time."""
+        for listener in self._by_pipe:
+            listener.callers.look()
+        bytes_max = self._limits.frame_bytes_max + BYTES_BEFORE_LOGIN
+        keys = list(islice(self._looking, PEERS_PER_LOOK))
+        if len(keys) < PEERS_PER_LOOK:
+            self._looking = iter(list(self._by_key))
+        for key in keys:
+            peer = self._by_key.get(key)
+            if peer is not None and peer.caller.is_endless(peer.heard_at, bytes_max):
+                peer.caller.cut()
+                self.lose(peer, f"it sent more than {bytes_max} bytes without completing a frame")
 
     def retry(self, now: float) -> bool:
         """Try to send what is kept, less often while nobody has room; tell whether some is left."""

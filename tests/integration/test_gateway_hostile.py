@@ -15,6 +15,7 @@ from field_buffer.catalogue import (
     TooManyRequests,
     VersionMismatch,
 )
+from tests.support import zmtp
 from tests.support.store_place import until
 from tpmon.protocol.frames import ENVELOPE, Kind, frame
 
@@ -320,3 +321,75 @@ def test_a_connection_whose_peer_was_given_up_is_cut():
         callers = _callers_of(rig)
         assert len(callers) == 2
         until(lambda: _pass_time(rig, good) or len(callers) == 1)
+
+
+def _is_cut(raw):
+    """Send more until the other side does not take it any more."""
+    try:
+        raw.sendall(zmtp.part(bytes(1000), is_last=False))
+    except (BrokenPipeError, ConnectionResetError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("has_said_hello", [False, True])
+def test_a_frame_without_end_is_cut_and_not_kept(has_said_hello):
+    """The parts of a message are gathered before anybody sees them: 1.5 GB stayed in memory."""
+    with running(frame_bytes_max=1 << 18) as rig, client_of(rig.endpoints[0]) as good:
+        key = rig.login(good)
+        with zmtp.connect(rig.endpoints[0]) as raw:
+            if has_said_hello:
+                envelope, payload = frame(Kind.HELLO, b"who", 1)
+                raw.sendall(zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True))
+                rig.next_frame()
+            until(lambda: _is_cut(raw), pause_s=0.001)
+        good.send_multipart(frame(Kind.SEND, b"still here", 4))
+        assert rig.next_frame()[0] == key
+
+
+def test_a_large_frame_that_comes_slowly_is_not_taken_for_one_without_end():
+    """A client behind a slow line is honest."""
+    with running(frame_bytes_max=1 << 20) as rig, zmtp.connect(rig.endpoints[0]) as raw:
+        envelope, payload = frame(Kind.HELLO, b"who", 1)
+        raw.sendall(zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True))
+        key = rig.next_frame()[0]
+        peer = rig.gateway._peers.find(key)
+        envelope, payload = frame(Kind.SEND, bytes(1 << 20), 2)
+        whole = zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True)
+        for at in range(0, len(whole), 1 << 18):
+            raw.sendall(whole[at : at + (1 << 18)])
+            looked = rig.gateway._peers._look_at
+            until(lambda looked=looked: rig.gateway._peers._look_at > looked)
+        assert len(rig.next_frame()[2]) == 1 << 20
+        assert rig.gateway._peers.find(key) is peer
+
+
+def test_what_libzmq_holds_for_a_peer_that_does_not_read_is_bounded_in_bytes():
+    """It counts frames, 1,000 of whatever size: 2.8 GiB for one peer."""
+    with (
+        running(pending_bytes_per_peer=4 << 20, frame_bytes_max=1 << 20) as rig,
+        zmtp.connect(rig.endpoints[0]) as raw,
+        client_of(rig.endpoints[0]) as good,
+    ):
+        envelope, payload = frame(Kind.HELLO, b"who", 1)
+        raw.sendall(zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True))
+        deaf = rig.next_frame()[0]
+        key = rig.login(good)
+        rig.gateway.outbox.put_many([(deaf, frame(Kind.REPLY, bytes(1 << 20), 2))] * 40)
+        lost, reason = rig.next_lost()
+        assert lost == deaf
+        assert "does not read" in reason
+        rig.gateway.outbox.put_many([(key, frame(Kind.REPLY, bytes(1 << 20), 2))] * 3)
+        assert [len(receive(good)[2]) for _ in range(3)] == [1 << 20] * 3
+
+
+def test_a_peer_that_reads_gets_far_more_than_may_be_held_for_it():
+    """What it has read gives room again."""
+    with (
+        running(pending_bytes_per_peer=64 << 20, frame_bytes_max=1 << 20) as rig,
+        client_of(rig.endpoints[0]) as good,
+    ):
+        key = rig.login(good)
+        for _ in range(8):
+            rig.gateway.outbox.put_many([(key, frame(Kind.REPLY, bytes(1 << 20), 2))] * 16)
+            assert [len(receive(good)[2]) for _ in range(16)] == [1 << 20] * 16

@@ -122,12 +122,12 @@ def numbers_in(records):
     return [id_ - FIRST_ID for id_ in found]
 
 
-def until(is_true, timeout_s=30):
+def until(is_true, timeout_s=30, pause_s=0.05):
     """What it gives once it is true."""
     pause, end = threading.Event(), time.monotonic() + timeout_s
     while not (found := is_true()):
         assert time.monotonic() < end, "it does not happen"
-        pause.wait(0.05)
+        pause.wait(pause_s)
     return found
 
 
