@@ -62,6 +62,7 @@ class Servers:
             self._pools[RECOVERY] = Pool(_recovery(), Demand(1, 1))
         self._orders: deque[Callable[[], None]] = deque()
         self._shown: list[dict[str, Any]] = []
+        self._returning: frozenset[str] = frozenset()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._watch, name="hms-servers", daemon=True)
 
@@ -87,6 +88,7 @@ class Servers:
             is_first, self._is_stopping = not self._is_stopping, True
             for instance in self._instances():
                 instance.retire()
+            self._show()
             self._settled.notify_all()
         if is_first and self._thread.ident is not None:
             self._wake()
@@ -115,6 +117,10 @@ class Servers:
     def kill(self, name: str) -> None:
         """End the process "NAME:pid" at once: its service hangs."""
         self._order(partial(self._kill, name))
+
+    def comes_back(self, name: str) -> bool:
+        """Whether a process of that server which ends now is followed by another."""
+        return name in self._returning
 
     def restart(self, name: str) -> None:
         """Replace the processes of a server one by one; ServerNotFound."""
@@ -156,6 +162,9 @@ class Servers:
 
     def _show(self) -> None:
         self._shown = [pool.describe() for pool in self._pools.values()]
+        self._returning = frozenset(
+            name for name, pool in self._pools.items() if any(not i.fault for i in pool.wanted)
+        )
 
     def _instances(self) -> list[Instance]:
         return [instance for pool in self._pools.values() for instance in pool.instances]

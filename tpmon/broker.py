@@ -284,8 +284,8 @@ class Broker:
             self._change(lambda fx, now_ms: self.doorman.close(number, now_ms, fx))
 
     def _newly_due(self) -> int | None:
-        """When delayed messages are due, if that is sooner than what was asked for before."""
-        due_ms = self.engine.due_ms()
+        """When delayed messages or calls are due, if that is sooner than what was asked for."""
+        due_ms = min(filter(None, (self.engine.due_ms(), self.monitor.due_ms)), default=None)
         if due_ms is None or (self._armed_ms is not None and self._armed_ms <= due_ms):
             return None
         self._armed_ms = due_ms

@@ -6,7 +6,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from field_buffer.catalogue import InvalidArgument, RequestTimeout, ServiceTimeout
+from field_buffer.catalogue import InvalidArgument, MessageTooLarge, RequestTimeout, ServiceTimeout
 from field_buffer.packing import KIND_CARRAY
 from tpmon.arguments import check_patience, check_text
 from tpmon.asked import Pending, own_copy
@@ -32,8 +32,6 @@ from tpmon.talk import Part, Talk
 from tpmon.tx import carried
 
 _Then = Callable[[Pending], None]
-_ANSWER_LATE_S = 5.0
-"""How much longer than the node the client waits for the answer to a call."""
 
 
 class Calling(Asking):
@@ -71,6 +69,7 @@ class Calling(Asking):
         may_wait: bool = True,
     ) -> Pending:
         """Call a service; notify: another key to be woken by the answer."""
+        self._check_size(data)
         timeout_ms = _ms(_within_deadline(service, timeout_s))
         gtrid, then = self._carried(lambda _: self.link.woken.append(notify))
         pending = Pending(service, then=then)
@@ -82,6 +81,7 @@ class Calling(Asking):
         """Call a service whose reply goes into a future, on a thread of the library."""
         check_call(service, timeout_s)
         kind, encoded = encode_data(data)
+        self._check_size(encoded)
         future: Future[Reply] = Future()
         timeout_ms = _ms(_within_deadline(service, timeout_s))
         gtrid, then = self._carried(partial(self._keep_promise, future))
@@ -109,6 +109,7 @@ class Calling(Asking):
         if carried.current() is not None:
             detail = "a call without a reply is not part of the transaction: add TPNOTRAN"
             raise InvalidArgument(what=service, detail=detail)
+        self._check_size(data)
         if self.link.state is not State.UP:
             raise own_copy(self.link.error)
         head = CallHead(service, _ms(timeout_s), kind, is_reply_wanted=False)
@@ -129,10 +130,25 @@ class Calling(Asking):
             raise ServiceTimeout(service=pending.what, timeout_s=timeout_s or 0)
         return decode_with_body(pending.checked().payload, ResultHead)
 
+    def saying(
+        self, talk: Talk, part: Part, deadline: float, *, may_wait: bool = True
+    ) -> Steps[int]:
+        """Say something in a conversation; the event if it is over, else 0. MessageTooLarge,
+        ConversationProtocol, RequestTimeout."""
+        self._check_size(part.data)
+        return (yield from talk.sending(part, deadline, may_wait=may_wait))
+
+    def _check_size(self, data: bytes) -> None:
+        """Refuse here what would end the connection, and with it its other calls."""
+        limit = self.link.limits.message_bytes_max
+        if len(data) > limit:
+            raise MessageTooLarge(size=len(data), limit=limit)
+
     def call_deadline(self, timeout_s: float | None) -> float:
-        """Until when to wait for the node's word on a call; it has one when it is alive."""
+        """Until when to wait for a call; without a timeout as long as the node, which knows the
+        service's and its own."""
         if timeout_s is not None:
-            return monotonic() + timeout_s + _ANSWER_LATE_S
+            return monotonic() + timeout_s
         is_up = self.link.state is State.UP
         return FOREVER if is_up else monotonic() + self.request_timeout_s
 
@@ -146,6 +162,7 @@ class Calling(Asking):
         if carried.current() is not None:
             detail = "a conversation is not part of the transaction: begin it outside, or TPNOTRAN"
             raise InvalidArgument(what=service, detail=detail)
+        self._check_size(data)
         mode = CALLER_SPEAKS if has_control else SERVICE_SPEAKS
         talk = Talk(self.link, 0, is_server=False, has_control=has_control)
         pending = Pending(service, then=partial(self._talk_over, talk))
@@ -166,6 +183,7 @@ class Calling(Asking):
 
     def notifying(self, head: NoticeHead, data: bytes) -> Steps[int]:
         """Have the node pass unsolicited data on; to how many clients."""
+        self._check_size(data)
         pending = Pending("a notice")
         self.link.ask(Kind.NOTICE, encode_with_body(head, data), pending)
         yield from self.answer_to(pending)

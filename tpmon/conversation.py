@@ -73,7 +73,7 @@ def tpsend(cd: int, data: Data = None, flags: int = 0) -> int:
     kind, encoded = encode_data(data)
     part = Part(kind, encoded, gives_control=bool(flags & TPRECVONLY))
     deadline, connection = _deadline(context, flags), context.connection
-    event = connection.run(talk.sending(part, deadline, may_wait=not flags & TPNOBLOCK))
+    event = connection.run(connection.saying(talk, part, deadline, may_wait=not flags & TPNOBLOCK))
     return _noted(context, cd, event)
 
 

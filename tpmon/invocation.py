@@ -84,8 +84,8 @@ def _run(
     try:
         returned = _returned(handlers, head, data, speaker)
         return _result(head, returned, answer_bytes_max)
-    except SystemExit as wish:
-        return _failed(head, f"SystemExit: {wish}")._replace(is_last=True)
+    except (SystemExit, KeyboardInterrupt) as wish:
+        return _failed(head, _said(wish))._replace(is_last=True)
     except (Reject, Retry) as verdict:
         return _judged(head, verdict)
     except (ServiceInputError, ConversationProtocol) as error:
@@ -93,7 +93,7 @@ def _run(
     except HmsError as error:
         _LOGGER.exception("service %s failed", head.service)
         return _failed(head, _said(error))
-    except Exception as fault:
+    except BaseException as fault:
         _LOGGER.exception("service %s failed", head.service)
         return _failed(head, _said(fault))
 
@@ -195,7 +195,7 @@ def _failed(head: InvokeHead, detail: str) -> Outcome:
     return _refused(head, ServiceCallFailed(service=head.service, detail=detail))
 
 
-def _said(fault: Exception) -> str:
+def _said(fault: BaseException) -> str:
     """What an exception says, as text that can be sent; its own __str__ may fail too."""
     kind = type(fault).__name__
     try:

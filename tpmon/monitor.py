@@ -134,7 +134,7 @@ class Monitor(Feeding):
 
     def tick(self, now_ms: int) -> None:
         """End calls whose time is over, and give up services whose server did not come back."""
-        self.now_ms = now_ms
+        self.now_ms, self.due_ms = now_ms, None
         for call in list(self._running.values()):
             if 0 < call.deadline_ms <= now_ms:
                 self._time_out(call)
@@ -146,6 +146,20 @@ class Monitor(Feeding):
             self._await_server(service, now_ms)
         for tally in (*self._tallies.values(), *self._groups.values()):
             tally.tick(now_ms)
+        self._await_next()
+
+    def _await_next(self) -> None:
+        """The first of all that will be over."""
+        waiting = (call for service in self._services.values() for call in service.waiting)
+        running = self._running.values()
+        ends = [c.deadline_ms for calls in (waiting, running) for c in calls if c.deadline_ms]
+        for server in self._servers.values():
+            call = server.current
+            limit_ms = self._services[call.head.service].rules.limit_ms if call is not None else 0
+            if call is not None and limit_ms and not server.is_hung:
+                ends.append(call.began_ms + limit_ms)
+        if ends:
+            self._await(min(ends))
 
     # inside
 

@@ -51,12 +51,18 @@ class Offering(Turns):
         if server.current is None:
             self._now_idle(server)
 
-    def unadvertise(self, connection: int, service: str) -> None:
-        """A server offers a service no more; a call that it runs goes on."""
+    def unadvertise(self, connection: int, service: str, *, is_expected: bool = False) -> None:
+        """A server offers a service no more; a call that it runs goes on. is_expected: its process
+        ends, and another follows, for which calls wait."""
         server = self._servers.get(connection)
         if server is None or service not in server.services:
             raise ServiceNotFound(service=service)
-        self._take_away(server, service, is_expected=False)
+        self._take_away(server, service, is_expected=is_expected)
+
+    def group_of(self, connection: int) -> str:
+        """The [server.NAME] that the process of a connection was started for, or nothing."""
+        server = self._servers.get(connection)
+        return server.group if server is not None else ""
 
     def connections_of(self, name: str) -> list[int]:
         """The connections of the process that was introduced by this name."""

@@ -246,7 +246,9 @@ class Requests:
     def _unadvertise(
         self, connection: int, correlation: int, request: wire.Unadvertise, _: int, fx: Effects
     ) -> None:
-        self._monitor.unadvertise(connection, request.service)
+        monitor = self._monitor
+        is_back = request.is_leaving and self._servers().comes_back(monitor.group_of(connection))
+        monitor.unadvertise(connection, request.service, is_expected=is_back)
         fx.out.append(Reply(connection, correlation))
 
     def _watch(

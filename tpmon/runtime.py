@@ -199,7 +199,8 @@ class Server:
             for name in self._services.names:
                 if connection.is_connected:
                     left_s = max(0.0, until - time.monotonic())
-                    connection.request(Unadvertise(name), left_s, OnLoss.DONE)
+                    gone = Unadvertise(name, is_leaving=bool(self._name))
+                    connection.request(gone, left_s, OnLoss.DONE)
         if not connection.is_connected:
             return
         with connection.lock:  # behind the calls that its thread has not brought yet

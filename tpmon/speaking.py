@@ -78,7 +78,7 @@ class Conversation:
         """Say something; ConversationEnded, ConversationProtocol, RequestTimeout."""
         kind, encoded = encode_data(data)
         part = Part(kind, encoded, gives_control)
-        event = self._connection.run(self._talk.sending(part, self._deadline()))
+        event = self._connection.run(self._connection.saying(self._talk, part, self._deadline()))
         if event:
             raise self._ended(event)
 

@@ -16,6 +16,9 @@ class Supervisor(Protocol):
     def kill(self, name: str) -> None:
         """End the process "NAME:pid" at once."""
 
+    def comes_back(self, name: str) -> bool:
+        """Whether a process of that server which ends now is followed by another."""
+
     def restart(self, name: str) -> None:
         """Begin to replace the processes of a server; ServerNotFound."""
 
@@ -32,6 +35,10 @@ class NoServers:
 
     def kill(self, name: str) -> None:
         """Nothing to end."""
+
+    def comes_back(self, name: str) -> bool:  # noqa: ARG002 - the protocol's
+        """Nothing follows."""
+        return False
 
     def restart(self, name: str) -> None:
         """ServerNotFound."""

@@ -32,6 +32,8 @@ __all__ = ["Turns"]
 CALLS_WAITING_MAX = 10_000
 CALL_BYTES_WAITING_MAX = 256 << 20
 TALLIES_MAX = 2_000
+DUE_STEP_MS = 20
+"""Deadlines that are so near to each other share a tick."""
 
 _UNSEEN = ResultHead(0, TPFAIL, verdict=Verdict.RELEASED)
 
@@ -55,6 +57,14 @@ class Turns:
         self._next = first_call
         self._arrivals = 0
         self._bytes_waiting = 0
+        self.due_ms: int | None = None
+        """When tick() is to be called at the latest, and not too often."""
+
+    def _await(self, at_ms: int) -> None:
+        """Something is over at that time."""
+        at_ms += -at_ms % DUE_STEP_MS
+        if self.due_ms is None or at_ms < self.due_ms:
+            self.due_ms = at_ms
 
     def _service(self, name: str) -> Service:
         service = self._services.get(name)
@@ -125,6 +135,8 @@ class Turns:
         service = self._service(call.head.service)
         self._arrivals += 1
         call.arrival = self._arrivals
+        if call.deadline_ms:
+            self._await(call.deadline_ms)
         if service.idle and service.may_run:
             self._run(call, next(iter(service.idle.values())))
         else:
@@ -138,6 +150,8 @@ class Turns:
         self._services[call.head.service].running += 1
         self._next += 1
         self._running[call.number] = call
+        if limit_ms := self._services[call.head.service].rules.limit_ms:
+            self._await(call.began_ms + limit_ms)
         is_autotran = self._services[call.head.service].rules.autotran
         head = msgspec.structs.replace(call.head, call=call.number, is_autotran=is_autotran)
         self.effects.append(Invoke(server.connection, head, call.data))

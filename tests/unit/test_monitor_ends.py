@@ -188,3 +188,16 @@ def test_a_closed_session_leaves_nothing_behind(rig):
 
     assert rig.effects() == []
     assert rig.monitor.describe() == []
+
+
+def test_calls_wait_for_the_process_that_follows_one_that_leaves(rig):
+    """TPEXIT ends a process in order; its service is away for a moment only."""
+    rig.serve(S1, "ECHO", name="shop:1")
+    rig.monitor.unadvertise(S1, "ECHO", is_expected=True)
+    rig.call("ECHO", b"later")
+    rig.monitor.lost(S1)
+    assert rig.effects() == []
+
+    rig.serve(S2, "ECHO", name="shop:2")
+
+    assert invoke_of(rig.effects()).data == b"later"

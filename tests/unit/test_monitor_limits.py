@@ -98,3 +98,23 @@ def test_the_services_own_limit_ends_a_listeners_call_too():
     rig.monitor.tick(1000)
 
     assert answer_of(rig.effects()).origin.token == b"m1"
+
+
+def test_the_node_is_told_when_the_next_call_is_over():
+    """A call that may take 100 ms is not over only at the next second."""
+    rig = Rig(rules={"LIMITED": Rules(limit_ms=300)})
+    rig.serve(S1, "SLOW", "LIMITED")
+    rig.call("SLOW", timeout_ms=100, now_ms=1000)
+    rig.call("SLOW", timeout_ms=50, now_ms=1000)
+    assert rig.monitor.due_ms == 1060
+
+    rig.monitor.tick(1060)
+    assert rig.monitor.due_ms == 1100
+
+    rig.monitor.tick(1100)
+    assert rig.monitor.due_ms is None
+    invoke, *late = rig.effects()
+    assert [a.head.error_number for a in late] == [ServiceTimeout.number] * 2
+    rig.finish(invoke)
+    rig.call("LIMITED", now_ms=1100)
+    assert rig.monitor.due_ms == 1400

@@ -186,7 +186,9 @@ def test_a_service_that_was_taken_back_meanwhile_is_a_failure_of_the_call(caplog
     assert ServiceNotFound.__name__ in head.error_fields["detail"]
 
 
-@pytest.mark.parametrize("handler", [raising(SystemExit(3)), lambda _: tpreturn(TPEXIT)])
+@pytest.mark.parametrize(
+    "handler", [raising(SystemExit(3)), raising(KeyboardInterrupt()), lambda _: tpreturn(TPEXIT)]
+)
 def test_a_handler_that_ends_the_server_answers_first(handler):
     """Its caller learns of the failure from it, not by the loss of the connection."""
     outcome = run(handler)

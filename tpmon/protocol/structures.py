@@ -210,9 +210,11 @@ class Advertise(_Request, frozen=True):
 
 
 class Unadvertise(_Request, frozen=True):
-    """This connection runs the service no more."""
+    """This connection runs the service no more. is_leaving: as its process ends, which the node may
+    start again."""
 
     service: Name
+    is_leaving: bool = False
 
 
 class Watch(_Request, frozen=True):
