@@ -66,6 +66,7 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         file_life_ms=round(node.file_life_s * 1000),
         calendar=CronCalendar(),
         prefetch_max=node.prefetch_max,
+        prefetch_bytes_max=node.prefetch_bytes_max,
         frames_in_flight_max=node.max_requests,
         passing_bytes_max=node.max_pending_bytes,
         **_limits(node),
@@ -209,5 +210,7 @@ def identity(config: Config, node: Node) -> Identity:
         node.max_requests,
         node.prefetch_max,
         node.heartbeat_s,
+        min(node.prefetch_bytes, node.prefetch_bytes_max),
+        node.prefetch_bytes_max,
     )
     return Identity(node.name, node_uid(config, node), limits, hms_version())

@@ -96,6 +96,8 @@ class Node:
     file_life_s: float
     blocktime: float
     prefetch_max: int
+    prefetch_bytes: int
+    prefetch_bytes_max: int
     redelivery_limit: int
     recovery_interval_s: float
     log_file: Path

@@ -215,7 +215,19 @@ NODE = Section(
             "prefetch_max",
             kinds.integer(1, 65_535),
             8192,
-            "The most messages a consumer may hold without having acknowledged them.",
+            "The most messages on their way to a consumer: sent, not received by its application.",
+        ),
+        Key(
+            "prefetch_bytes",
+            kinds.size(1, 1 << 31),
+            "16 MiB",
+            "The same in bytes, where a consumer does not say it; one message is always allowed.",
+        ),
+        Key(
+            "prefetch_bytes_max",
+            kinds.size(1, 1 << 31),
+            "64 MiB",
+            "The most that a consumer may say as its prefetch_bytes.",
         ),
         Key(
             "redelivery_limit",

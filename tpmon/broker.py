@@ -268,6 +268,9 @@ class Broker:
             if action is Action.CREDIT:
                 engine.credit(number, consumer, epoch, credit, now_ms, fx)
                 continue
+            if action is Action.CREDIT_BYTES:
+                engine.credit(number, consumer, epoch, 0, now_ms, fx, credit)
+                continue
             ranges = list(spans)
             if action is Action.ACKNOWLEDGE:
                 settled += engine.acknowledge(number, consumer, epoch, ranges, now_ms, fx)

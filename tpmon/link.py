@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from field_buffer.catalogue import ConnectionLost, ProtocolError
 from field_buffer.errors import HmsError
-from field_buffer.packing import unpack_delivered
+from field_buffer.packing import DELIVERED_ROW, unpack_delivered
 from tpmon.asked import Asked, Frame, OnLoss, Pending
 from tpmon.events import Event, EventKind
 from tpmon.participants import Participant, Receiver
@@ -205,10 +205,11 @@ class Link(Serving):
     def _deliver(self, payload: bytes) -> None:
         receivers, count, rows_at = frames.decode_delivery(payload)
         delivered = unpack_delivered(payload, count, rows_at)
+        size_bytes = len(payload) - rows_at - count * DELIVERED_ROW.size
         for consumer, epoch in receivers:
             receiver = self.receivers.get(consumer)
             if receiver is not None:  # else it was closed meanwhile, and the node takes them back
-                receiver.delivered(epoch, delivered)
+                receiver.delivered(epoch, delivered, size_bytes)
 
     def _answer(self, kind: Kind, correlation: int, payload: bytes) -> None:
         asked = self.asked.pop(correlation, None)

@@ -11,8 +11,14 @@ from tpmon.asked import Pending
 class Receiver(Protocol):
     """A consumer."""
 
-    def delivered(self, epoch: int, messages: Sequence[tuple[DeliveredRow, bytes, bytes]]) -> None:
-        """Messages came, as (row, head, body); others may be given the very same."""
+    def delivered(
+        self,
+        epoch: int,
+        messages: Sequence[tuple[DeliveredRow, bytes, bytes]],
+        size_bytes: int,
+    ) -> None:
+        """Messages came, as (row, head, body), with so many bytes of heads and bodies; others may
+        be given the very same."""
 
     def closed(self, error: HmsError) -> None:
         """The node closed it."""

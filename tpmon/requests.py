@@ -167,6 +167,7 @@ class Requests:
             request.life_ms,
             request.queue,
             request.correlation_id,
+            request.credit_bytes,
         )
         self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
         if request.listener:

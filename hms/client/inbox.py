@@ -2,9 +2,9 @@
 
 A message is in the buffer until it is taken, and then *seen*. What was taken uses up the credit,
 which is given back in batches when half of it is used; so the buffer never holds more than the
-credit. What expired while it waited here is released: the application never saw it. With each
-Recover or Rollback a new epoch begins, and with each connection a new incarnation: what was
-delivered before is void.
+credit. The same holds for bytes (window.py). What expired while it waited here is released: the
+application never saw it. With each Recover or Rollback a new epoch begins, and with each connection
+a new incarnation: what was delivered before is void.
 """
 
 from collections import deque
@@ -14,12 +14,15 @@ from typing import NamedTuple
 from field_buffer.errors import HmsError
 from hms.client.destinations import Destination
 from hms.client.lists import Delivered, Lists
+from hms.client.window import Window
 from tpmon.asked import Pending
 from tpmon.link import Link
 from tpmon.protocol.frames import Action, Settlement, as_ranges
 from tpmon.protocol.structures import OpenConsumer
 
 RANGES_OF_ITEM_MAX = 16_384
+CREDIT_BYTES_MAX = 0xFFFF_FFFF
+"""More is in no window: a list of more than that is given back as so much."""
 CREDIT_SHARED_MIN = 16
 """With less credit, each message that the node keeps for others counts."""
 
@@ -61,6 +64,7 @@ class Inbox:
         self.stamp = Stamp(0, 0)
         self.taken_count = 0
         """Of the credit; what the application took since credit was given."""
+        self.window = Window(opening.credit_bytes)
         self.allowance = 0
         """So many may be taken with nothing to be looked at or said but the message itself."""
         self._clock_ms = clock_ms
@@ -77,11 +81,14 @@ class Inbox:
         if pending.error is not None:
             self.closed(pending.error)
 
-    def delivered(self, epoch: int, messages: Sequence[Delivered]) -> None:
+    def delivered(self, epoch: int, messages: Sequence[Delivered], size_bytes: int) -> None:
         """A DELIVER came; one of an older epoch is dropped, the node has its messages back."""
         if epoch != self.stamp.epoch:
             return
-        self.buffer.extend(self._lists.whole(messages) if self._lists is not None else messages)
+        came = self._lists.whole(messages) if self._lists is not None else messages
+        self.buffer.extend(came)
+        if self.window.arrived(len(came), size_bytes) and self.allowance:
+            self.allowance = min(self.allowance, max(0, self.credit_left))
         self.link.woken += (self, self._notify)
 
     def closed(self, error: HmsError) -> None:
@@ -111,7 +118,10 @@ class Inbox:
     @property
     def is_credit_due(self) -> bool:
         """Whether half of the credit is used up, or something expired here."""
-        return 2 * self.taken_count >= self.opening.credit or bool(self._released)
+        if 2 * self.taken_count >= self.opening.credit or self._released:
+            return True
+        self.window.taken(len(self.buffer))
+        return self.window.is_due
 
     @property
     def has_released(self) -> bool:
@@ -128,7 +138,8 @@ class Inbox:
     @property
     def credit_left(self) -> int:
         """How many may be taken before credit is due."""
-        return (self.opening.credit - 1) // 2 - self.taken_count
+        count = (self.opening.credit - 1) // 2 - self.taken_count
+        return self.window.until_due(count, len(self.buffer))
 
     def settlements(
         self, *, with_credit: bool, with_acknowledgements: bool = True
@@ -146,7 +157,17 @@ class Inbox:
         items += self._items(Action.RELEASE, self._released)
         is_giving = with_credit and (self.is_credit_due or self.is_credit_near)
         self._released.clear()
-        if is_giving and self.taken_count:
+        if is_giving:
+            items += self._credit_items()
+        return items
+
+    def _credit_items(self) -> list[Settlement]:
+        """What was taken may be sent again: bytes first, so that one look for messages does."""
+        self.window.taken(len(self.buffer))
+        size_bytes, items = self.window.give_back(), []
+        if size_bytes:
+            items.append(self._item(Action.CREDIT_BYTES, credit=min(size_bytes, CREDIT_BYTES_MAX)))
+        if self.taken_count:
             items.append(self._item(Action.CREDIT, credit=self.taken_count))
             self.taken_count = 0
         return items
@@ -185,6 +206,7 @@ class Inbox:
         self.seen.clear()
         self.acknowledged.clear()
         self._released.clear()
+        self.window.clear()
         self.taken_count = self.allowance = 0
         if self._lists is not None:
             self._lists.begun.clear()

@@ -28,11 +28,12 @@ from tpmon.arguments import (
     check_text,
     check_word,
 )
-from tpmon.protocol.structures import OpenConsumer
+from tpmon.protocol.structures import Limits, OpenConsumer
 
 PREFETCH = 1000
 _DELAY_MS_MAX = 0xFFFF_FFFF
 _PREFETCH_MAX = 0xFFFF_FFFF
+_PREFETCH_BYTES_MAX = 1 << 62
 _RETAINED = ("ALL", "NEW", "REQUEST")
 
 _P = TypeVar("_P")
@@ -86,17 +87,19 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         listener: str | None = None,
         redelivery_delay_s: float = 0,
         ordered: bool = False,
+        prefetch_bytes: int | None = None,
     ) -> _C:
         """A consumer of a queue, or a non-durable subscriber of a topic.
 
-        prefetch: how many messages may be on their way to it; listener: the service to be called
-        for every message, in an asynchronous session; redelivery_delay_s: how long what failed here
+        prefetch, prefetch_bytes: how many messages, and bytes of them, may be on their way to it,
+        sent and not yet received; one message always may. listener: the service to be called for
+        every message, in an asynchronous session; redelivery_delay_s: how long what failed here
         waits before it comes again; ordered: what failed in listen() comes again before what was
         prefetched behind it. SelectorSyntaxError, DestinationNotFound.
         """
         options = _named(name, selector, listener)
         options |= _redelivery(redelivery_delay_s, is_ordered=check_flag("ordered", ordered))
-        return self._consume(parse_destination(dest), prefetch, ordered, options)
+        return self._consume(parse_destination(dest), prefetch, prefetch_bytes, ordered, options)
 
     def subscriber(
         self,
@@ -116,6 +119,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         life_s: float = 0,
         into: Queue | str | None = None,
         correlation_id: str = "",
+        prefetch_bytes: int | None = None,
     ) -> _C:
         """A subscriber; durable: the name of a subscription that outlives it; shared: others may
         share that one, or with `name` one that is not durable (F-E6); no_local: not what this
@@ -136,14 +140,19 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         options["life_ms"] = math.ceil(check_seconds("life_s", life_s) * 1000)
         options["queue"] = _queue_name(into)
         options["correlation_id"] = check_text("correlation_id", correlation_id)
-        return self._consume(destination, prefetch, ordered, options)
+        return self._consume(destination, prefetch, prefetch_bytes, ordered, options)
 
     def topic(self, string: str) -> Topic:
         """A topic by its topic string, with wildcards where it is to be subscribed to."""
         return topic_of(string)
 
     def _consume(
-        self, destination: Destination, prefetch: int, ordered: bool, options: dict[str, Any]
+        self,
+        destination: Destination,
+        prefetch: int,
+        prefetch_bytes: int | None,
+        ordered: bool,
+        options: dict[str, Any],
     ) -> _C:
         """A consumer; options: the further fields of OpenConsumer."""
         check_number("prefetch", prefetch, 0, _PREFETCH_MAX)
@@ -156,6 +165,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
             credit = max(1, min(prefetch, link.limits.prefetch_max))
             number, kind, name = link.new_handle(), destination.kind, destination.name
             options["topic"] = destination.string
+            options["credit_bytes"] = _window_bytes(prefetch_bytes, link.limits)
             request = OpenConsumer(number, self.state.number, kind, name, credit, **options)
             inbox, opening = open_inbox(
                 link, self.state, request, destination, self, is_ordered=ordered
@@ -195,6 +205,14 @@ def _queue_name(into: Queue | str | None) -> str:
     if isinstance(target, Topic):
         raise InvalidArgument(what="into", detail=f"{target} is not a queue")
     return target.name if target is not None else ""
+
+
+def _window_bytes(prefetch_bytes: int | None, limits: Limits) -> int:
+    """Of a consumer; 0 at a node that counts messages alone."""
+    wanted = limits.prefetch_bytes
+    if prefetch_bytes is not None:
+        wanted = max(1, check_number("prefetch_bytes", prefetch_bytes, 0, _PREFETCH_BYTES_MAX))
+    return min(wanted, limits.prefetch_bytes_max)
 
 
 def _named(name: str, selector: str | None, listener: str | None) -> dict[str, Any]:

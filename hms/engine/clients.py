@@ -21,7 +21,7 @@ from hms.engine.lives import check_owner, queue_for
 from hms.engine.ordering.describing import is_gathering
 from hms.engine.places import Queue, Subscription, Topic
 from hms.engine.selector import Selector
-from hms.engine.sessions import Connection, Consumer, Producer, Session
+from hms.engine.sessions import NO_WINDOW, Connection, Consumer, Producer, Session
 from hms.engine.settling import Return, give_back_all
 from hms.engine.state import State
 from hms.engine.subscribing import ConsumerRequest, subscribe
@@ -172,7 +172,7 @@ def open_consumer(
                 destination=place.name, kind="queue", wanted="topic for a durable subscription"
             )
     credit = 0 if request.listener else min(request.credit, state.settings.prefetch_max)
-    consumer = Consumer(session, request.handle, place, credit)
+    consumer = Consumer(session, request.handle, place, credit, _window(state, request))
     consumer.name, consumer.listener = request.name, request.listener
     consumer.redelivery_delay_ms = request.redelivery_delay_ms
     if isinstance(place, Queue):
@@ -183,6 +183,13 @@ def open_consumer(
     connection.consumers[request.handle] = consumer
     dispatch(state, place, fx)
     return consumer
+
+
+def _window(state: State, request: ConsumerRequest) -> int:
+    """How many bytes it may be sent before it takes them; a listener's messages are counted."""
+    if request.listener or not request.credit_bytes:
+        return NO_WINDOW
+    return min(request.credit_bytes, state.settings.prefetch_bytes_max)
 
 
 def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) -> None:

@@ -21,8 +21,6 @@ from hms.records import Cause, RecordType, group, ranges
 
 CHUNK_MESSAGES = 256
 CHUNK_BYTES = 1 << 20
-OUT_BYTES_MAX = 16 << 20
-"""So many bytes may be out to one consumer; it gets at least one message all the same."""
 ACK_NONE = 3
 RELEASED_AT_ONCE = 4096
 RANGES_PER_RECORD = 1024
@@ -50,7 +48,7 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
         start = place.turn % len(ready)
         for consumer in ready[start:] + ready[:start] if start else ready:
             count = min(consumer.credit, share)
-            room = min(CHUNK_BYTES, OUT_BYTES_MAX - consumer.out_bytes)
+            room = min(CHUNK_BYTES, consumer.room_bytes)
             messages = line.take(count, room, state.now_ms, expired)
             if messages:
                 _deliver(state, place, consumer, messages, fx)
@@ -111,7 +109,7 @@ def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) ->
         return  # it is called by what it does itself; it goes on until nothing more goes out
     tracks.is_handing_out = is_any = True
     while is_any:
-        hand_out = HandOut(place, state.now_ms, OUT_BYTES_MAX)
+        hand_out = HandOut(place, state.now_ms)
         hand_out.run()
         for consumer, messages in hand_out.batches.items():
             for chunk in _chunks(messages):
@@ -130,7 +128,7 @@ def wake(state: State, place: Queue | Subscription, fx: Effects) -> None:
 
 
 def _has_room(consumer: Consumer) -> bool:
-    return consumer.credit > 0 and consumer.out_bytes < OUT_BYTES_MAX
+    return consumer.credit > 0 and consumer.room_bytes > 0
 
 
 def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
@@ -138,7 +136,7 @@ def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
     expired: list[StoredMessage] = []
     for consumer, found in queue.candidates.items():
         chosen: list[StoredMessage] = []
-        room = OUT_BYTES_MAX - consumer.out_bytes
+        room = consumer.room_bytes
         while len(chosen) < consumer.credit and room > 0 and (entry := found.first()) is not None:
             message = entry[-1]
             if 0 < message.expires_at_ms <= state.now_ms:
@@ -188,12 +186,15 @@ def _deliver(
     if line.tracks is not None and line.tracks.gathering is not None:
         parts = [line.tracks.part_of(m) for m in messages]
     consumer.credit -= len(messages) if parts is None else _lists_and_others(parts)
+    size_bytes = sum([m.length for m in messages])
+    consumer.room_bytes -= size_bytes
     kept = messages
     if consumer.session.ack_mode == ACK_NONE:  # but a file is there until it was saved (F-B4)
         kept = [m for m in messages if m.kind == KIND_FILE]
         acknowledge(state, place, [m for m in messages if m.kind != KIND_FILE], fx)
+        size_bytes = sum([m.length for m in kept])
     consumer.out.update([(m.id, m) for m in kept])
-    consumer.out_bytes += sum([m.length for m in kept])
+    consumer.out_bytes += size_bytes
     fx.out.append(
         Deliver(
             consumer.connection.number,

@@ -348,15 +348,23 @@ class Engine:
         return len(messages)
 
     def credit(
-        self, connection: int, handle: int, epoch: int, count: int, now_ms: int, fx: Effects
+        self,
+        connection: int,
+        handle: int,
+        epoch: int,
+        count: int,
+        now_ms: int,
+        fx: Effects,
+        size_bytes: int = 0,
     ) -> None:
-        """So many more messages may be out to a consumer."""
+        """A consumer's application took so many messages, or bytes of them: others may follow."""
         consumer = self.state.connection(connection).consumers.get(handle)
         if consumer is None or consumer.epoch != epoch or consumer.listener:
             return
         self.state.at(now_ms)
         limit = self.state.settings.prefetch_max
         consumer.credit = min(consumer.credit + count, limit)
+        consumer.room_bytes = min(consumer.room_bytes + size_bytes, consumer.window_bytes)
         dispatch(self.state, consumer.place, fx)
 
     def listener_done(

@@ -90,17 +90,29 @@ class Producer:
         return ("topic", self.topic) if self.topic else ("queue", self.destination.name)
 
 
+NO_WINDOW = 1 << 62
+"""Of a consumer whose bytes nobody counts."""
+
+
 class Consumer:
-    """Receives from one place. credit: how many more may be out; epoch: see the protocol."""
+    """Receives from one place. credit: how many more it may be sent; window_bytes: how many bytes
+    it may have been sent that its application has not taken, the last message not counted; room:
+    what is left of them. epoch: see the protocol."""
 
     def __init__(
-        self, session: Session, handle: int, place: "Queue | Subscription", credit: int
+        self,
+        session: Session,
+        handle: int,
+        place: "Queue | Subscription",
+        credit: int,
+        window_bytes: int = NO_WINDOW,
     ) -> None:
         self.session = session
         self.handle = handle
         self.place = place
         self.credit = credit
         self.credit_at_open = credit
+        self.room_bytes = self.window_bytes = window_bytes
         self.epoch = 0
         self.name = ""
         self.listener = ""

@@ -80,6 +80,7 @@ class EngineSettings:
     sessions_max: int = 1024
     consumers_max: int = 65_536
     prefetch_max: int = 8192
+    prefetch_bytes_max: int = 64 << 20
     frames_in_flight_max: int = 64
     producers_remembered: int = 10_000
     definitions_bytes_max: int = 4 << 20

@@ -54,6 +54,8 @@ class ConsumerRequest:
     queue: str = ""
     """Where what it takes is put; then nothing comes to the consumer itself."""
     correlation_id: str = ""
+    credit_bytes: int = 0
+    """Of heads and bodies; 0 any."""
 
 
 def subscribe(

@@ -188,6 +188,7 @@ def restart(state: State, session: Session, fx: Effects) -> list[Queue | Subscri
         give_back_all(state, consumer, Return.RELEASED, fx)
         consumer.epoch += 1
         consumer.credit = consumer.credit_at_open
+        consumer.room_bytes = consumer.window_bytes
     return [consumer.place for consumer in session.consumers]
 
 

@@ -170,6 +170,9 @@ def disagreements(client: "Client", node: Node) -> Iterator[str]:
             credit = consumer.credit + len(inbox.buffer) + inbox.taken_count
             if credit != consumer.credit_at_open:
                 yield f"credit of {client.name}: {credit} of {consumer.credit_at_open}"
+            room = consumer.room_bytes + inbox.window.unreturned_bytes
+            if room != consumer.window_bytes:
+                yield f"window of {client.name}: {room} of {consumer.window_bytes}"
 
 
 class Invariants:

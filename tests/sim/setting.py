@@ -9,7 +9,8 @@ from tpmon.protocol.structures import Limits
 
 NODE_UID = 77
 WINDOW = 8
-LIMITS = Limits(2_000, 1 << 20, WINDOW, 64, 10.0)
+PREFETCH_BYTES = 1_500
+LIMITS = Limits(2_000, 1 << 20, WINDOW, 64, 10.0, PREFETCH_BYTES, PREFETCH_BYTES)
 FLOW = "FLOW_CONTROL"
 SETTINGS = EngineSettings(
     blocked_ms_max=200,
@@ -17,6 +18,7 @@ SETTINGS = EngineSettings(
     message_bytes_max=2_000,
     transaction_bytes_max=8_000,
     prefetch_max=64,
+    prefetch_bytes_max=PREFETCH_BYTES,
     frames_in_flight_max=WINDOW,
     destinations=(
         DestinationSettings(

@@ -13,10 +13,16 @@ from tpmon.protocol.structures import OpenConsumer
 
 
 def make_inbox(
-    link: Link, state: SessionState, credit: int = 10, *, ordered: bool = False, number: int = 5
+    link: Link,
+    state: SessionState,
+    credit: int = 10,
+    *,
+    ordered: bool = False,
+    number: int = 5,
+    credit_bytes: int = 0,
 ) -> Inbox:
     """A consumer of the session, 5 if not said otherwise."""
-    opening = OpenConsumer(number, state.number, "queue", "q", credit)
+    opening = OpenConsumer(number, state.number, "queue", "q", credit, credit_bytes=credit_bytes)
     inbox = Inbox(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
     link.receivers[number] = inbox
     state.inboxes[number] = inbox

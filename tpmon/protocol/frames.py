@@ -31,7 +31,8 @@ RECEIVER = struct.Struct("<II")
 """consumer, epoch."""
 
 SETTLE_ITEM = struct.Struct("<B3xIII")
-"""action, consumer, epoch, n; then n ranges of message ids, or none when the action is CREDIT."""
+"""action, consumer, epoch, n; then n ranges of message ids, or none when the action is CREDIT or
+CREDIT_BYTES."""
 _FURTHER = struct.Struct("<I")
 RANGE = struct.Struct("<QQ")
 """first and last message id of a range, both included."""
@@ -75,6 +76,7 @@ class Action(enum.IntEnum):
     FAIL = 2  # back to the queue; counts as an attempt
     RELEASE = 3  # back to the queue, never shown to the application
     CREDIT = 4  # n more messages may be delivered
+    CREDIT_BYTES = 5  # n more bytes of them; a CREDIT may follow
 
 
 class Envelope(NamedTuple):
@@ -87,7 +89,7 @@ class Envelope(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """One item of a SETTLE frame; credit is 0 unless the action is CREDIT."""
+    """One item of a SETTLE frame; credit is 0 unless the action is CREDIT or CREDIT_BYTES."""
 
     action: Action
     consumer: int
@@ -96,6 +98,7 @@ class Settlement(NamedTuple):
     ranges: Sequence[tuple[int, int]]
 
 
+CREDITS = (Action.CREDIT, Action.CREDIT_BYTES)
 _KINDS = {int(kind): kind for kind in Kind}
 _ACTIONS = {int(action): action for action in Action}
 
@@ -198,7 +201,7 @@ def encode_settle(items: Iterable[Settlement]) -> bytes:
     """The payload of a SETTLE."""
     parts: list[bytes] = []
     for item in items:
-        n = item.credit if item.action is Action.CREDIT else len(item.ranges)
+        n = item.credit if item.action in CREDITS else len(item.ranges)
         parts.append(SETTLE_ITEM.pack(item.action, item.consumer, item.epoch, n))
         parts += [RANGE.pack(first, last) for first, last in item.ranges]
     return b"".join(parts)
@@ -216,7 +219,7 @@ def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
         action = _ACTIONS.get(code)
         if action is None:
             raise ProtocolError(detail=f"settlement {code} is not known")
-        if action is Action.CREDIT:
+        if action in CREDITS:
             items.append(Settlement(action, consumer, epoch, n, ()))
             continue
         stop = at + n * RANGE.size

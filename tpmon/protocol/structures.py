@@ -29,13 +29,17 @@ REQUEST, CALLER_SPEAKS, SERVICE_SPEAKS = 0, 1, 2
 
 
 class Limits(_Wire, frozen=True):
-    """What the node accepts; sent in the WELCOME. Sizes in bytes."""
+    """What the node accepts; sent in the WELCOME. Sizes in bytes. prefetch_bytes: a consumer's
+    window unless it wants another, prefetch_bytes_max at most; 0: the node counts messages alone.
+    """
 
     message_bytes_max: int
     frame_bytes_max: int
     frames_in_flight_max: int
     prefetch_max: int
     heartbeat_s: float
+    prefetch_bytes: int = 0
+    prefetch_bytes_max: int = 0
 
 
 class Hello(_Wire, frozen=True):
@@ -128,7 +132,8 @@ class OpenConsumer(_Request, frozen=True):
     share the subscription `durable`, or `name` when it is not durable. topic: as of OpenProducer,
     with wildcards; scheme: TOPIC or CHARACTER; retained: ALL, NEW or REQUEST; life_ms: of a durable
     subscription, 0 for ever; queue: where what it takes is put, with correlation_id, instead of
-    coming to the consumer. The reply of a topic's has its whole topic and its life."""
+    coming to the consumer; credit_bytes: as credit, of heads and bodies, 0 any. The reply of a
+    topic's has its whole topic and its life."""
 
     consumer: U32
     session: U32
@@ -148,6 +153,7 @@ class OpenConsumer(_Request, frozen=True):
     life_ms: U64 = 0
     queue: Name = ""
     correlation_id: Name = ""
+    credit_bytes: U32 = 0
 
 
 class RequestRetained(_Request, frozen=True):

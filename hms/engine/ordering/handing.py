@@ -21,10 +21,10 @@ TURN_MESSAGES = 64
 class HandOut:
     """One hand-out; batches: what each consumer takes. The caller delivers it."""
 
-    def __init__(self, place: "Place", now_ms: int, out_bytes_max: int) -> None:
+    def __init__(self, place: "Place", now_ms: int) -> None:
         assert place.line.tracks is not None, f"{place.name} has no groups"
         self._place, self._line, self._tracks = place, place.line, place.line.tracks
-        self._now_ms, self._out_bytes_max = now_ms, out_bytes_max
+        self._now_ms = now_ms
         self.batches: dict[Consumer, list[StoredMessage]] = {}
         self.expired: list[StoredMessage] = []
         self._credit: dict[Consumer, int] = {}
@@ -57,7 +57,7 @@ class HandOut:
 
     def _begin(self, consumer: "Consumer") -> bool:
         self._credit[consumer] = consumer.credit
-        self._room[consumer] = self._out_bytes_max - consumer.out_bytes
+        self._room[consumer] = consumer.room_bytes
         return self._has_room(consumer)
 
     def _has_room(self, consumer: "Consumer") -> bool:
