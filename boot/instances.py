@@ -1,7 +1,9 @@
 """One server process after the other: how it is started, how it ended, whether another follows."""
 
+import contextlib
 import logging
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,7 +51,8 @@ class Instance:
                 pass_fds=[writer],
                 cwd=folder,
                 env=environment() | dict(v.split("=", 1) for v in self.server.environment),
-                start_new_session=True,  # a terminal's Ctrl-C is for the node, which then ends it
+                # A terminal's Ctrl-C is for the node, which then ends it and what it forked.
+                start_new_session=True,
             )
             self.pidfd = os.pidfd_open(process.pid)
         except OSError as fault:  # without a pidfd, the closing of its pipe ends the process
@@ -75,6 +78,9 @@ class Instance:
         process = self.process
         assert process is not None
         assert process.stdin is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            # What a service forked; the number is the group's as long as this child is not reaped.
+            os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
         process.stdin.close()
         os.close(self.pidfd)

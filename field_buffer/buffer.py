@@ -30,6 +30,7 @@ from field_buffer.types import (
     FieldType,
     FieldValue,
     check_value,
+    field_type,
     make_typed,
     plain,
 )
@@ -112,7 +113,7 @@ class FieldBuffer(MutableMapping[Field, Any]):
 
     def get_as(self, field: Field, kind: int, nth: int = 0) -> FieldValue:
         """An occurrence converted to a type; PropertyConversionError or PropertyRangeError."""
-        return convert(self.nth(field, nth), FieldType(kind), str(field))
+        return convert(self.nth(field, nth), field_type(kind, str(field)), str(field))
 
     def add(self, field: Field, *values: object) -> None:
         """More occurrences behind those that are there."""

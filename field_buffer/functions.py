@@ -2,19 +2,26 @@
 
 Lengths and output pointers are gone: values are returned. What C reports by -1 and `fberror` is
 raised as FieldError with the attribute `.fberror`; a value that does not fit raises
-PropertyRangeError or PropertyTypeError, a text that is no number PropertyConversionError. A field
-is a key or a name.
+PropertyRangeError or PropertyTypeError, a text that is no number PropertyConversionError, with the
+attribute as well: FBEINVAL and FBETYPE. A field is a key or a name.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Iterable
-from typing import TextIO
+from typing import ParamSpec, TextIO, TypeVar
 
 from field_buffer.buffer import Field, FieldBuffer
+from field_buffer.catalogue import (
+    PropertyConversionError,
+    PropertyRangeError,
+    PropertyTypeError,
+)
 from field_buffer.fdl import (
     FBEBADFB,
     FBEBADFLD,
     FBEINVAL,
+    FBETYPE,
     FIELDS,
     NUMBER_BITS,
     NUMBER_MAX,
@@ -25,12 +32,34 @@ from field_buffer.types import FieldType, FieldValue
 
 FBMOVE, FBCOPY, FBCOMP, FBCONCAT, FBJOIN, FBOJOIN, FBUPDATE = range(1, 8)
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
+
+def _numbered(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Give what is wrong with a value its fberror."""
+
+    @functools.wraps(function)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except (PropertyTypeError, PropertyConversionError) as error:
+            error.fields["fberror"] = FBETYPE
+            raise
+        except PropertyRangeError as error:
+            error.fields["fberror"] = FBEINVAL
+            raise
+
+    return run
+
+
+@_numbered
 def fbput(fb: FieldBuffer, field: Field, value: object) -> None:
     """Add an occurrence."""
     _buffer(fb).add(field, value)
 
 
+@_numbered
 def fbputt(fb: FieldBuffer, field: Field, value: object, type: int) -> None:  # noqa: A002
     """Add an occurrence given as `type`, converted to the field's own type."""
     _buffer(fb).add_as(field, value, type)
@@ -41,26 +70,31 @@ def fbget(fb: FieldBuffer, field: Field, nth: int = 0) -> FieldValue:
     return _buffer(fb).nth(field, nth)
 
 
+@_numbered
 def fbgetvalt(fb: FieldBuffer, field: Field, nth: int, type: int) -> FieldValue:  # noqa: A002
     """An occurrence converted to a type."""
     return _buffer(fb).get_as(field, type, nth)
 
 
+@_numbered
 def fbgetvals(fb: FieldBuffer, field: Field, nth: int = 0) -> str:
     """An occurrence as text."""
     return str(fbgetvalt(fb, field, nth, FieldType.STRING))
 
 
+@_numbered
 def fbgetvali(fb: FieldBuffer, field: Field, nth: int = 0) -> int:
     """An occurrence as an int of 32 bits."""
     return int(fbgetvalt(fb, field, nth, FieldType.INT))
 
 
+@_numbered
 def fbinsert(fb: FieldBuffer, field: Field, nth: int, value: object) -> None:
     """Insert an occurrence at place nth, the others move up; FBENOENT past the end."""
     _buffer(fb).insert(field, nth, value)
 
 
+@_numbered
 def fbupdate(fb: FieldBuffer, field: Field, nth: int, value: object) -> None:
     """Change occurrence nth; FBENOENT when there is none."""
     _buffer(fb).replace(field, nth, value)

@@ -93,6 +93,14 @@ def check_value(value: object, name: str = UNNAMED) -> FieldValue:
     )
 
 
+def field_type(code: int, name: str = UNNAMED) -> FieldType:
+    """The type of that number; PropertyTypeError when there is none."""
+    try:
+        return FieldType(code)
+    except ValueError as fault:
+        raise PropertyTypeError(name=name, detail=f"there is no type {code}") from fault
+
+
 def make_typed(code: int, value: Any, name: str = UNNAMED) -> FieldValue:
     """The value as the given type; it must be of that type's Python type and range."""
     if code == FieldType.BOOLEAN:

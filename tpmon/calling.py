@@ -82,8 +82,9 @@ class Calling(Asking):
         check_call(service, timeout_s)
         kind, encoded = encode_data(data)
         self._check_size(encoded)
+        timeout_s = _within_deadline(service, timeout_s)
         future: Future[Reply] = Future()
-        timeout_ms = _ms(_within_deadline(service, timeout_s))
+        timeout_ms = _ms(timeout_s)
         gtrid, then = self._carried(partial(self._keep_promise, future))
         pending = Pending(service, then=then)
         self.link.unattended += 1
@@ -229,7 +230,9 @@ def _resolve(future: "Future[Reply]", pending: Pending) -> None:
 
 
 def _within_deadline(service: str, timeout_s: float | None) -> float | None:
-    """Not longer than the caller of the service that runs here waits."""
+    """Not longer than the caller of the service that runs here waits; InvalidArgument."""
+    if timeout_s is not None and not timeout_s >= 0:
+        raise InvalidArgument(what="timeout_s", detail=f"{timeout_s} is not 0 or more seconds")
     left_s = time_left_s()
     if left_s is None:
         return timeout_s

@@ -13,6 +13,7 @@ import contextlib
 import faulthandler
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -68,6 +69,9 @@ def serve(
     except HmsError as error:
         _LOGGER.critical("%s", error, exc_info=error.__cause__)
         return 1
+    finally:
+        if until_eof:
+            _end_group(signal.SIGTERM)
     return 0
 
 
@@ -111,6 +115,13 @@ def _tell_ready(fd: int | None) -> None:
     os.close(fd)
 
 
+def _end_group(number: int) -> None:
+    """End what services forked: the node, which does it else, may be gone."""
+    if os.getpgrp() == os.getpid():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, number)
+
+
 def _stop_at_eof(server: Server) -> None:
     """Stop when standard input ends; the application finds an empty one in its place."""
     own = os.dup(0)
@@ -126,6 +137,8 @@ def _await_eof(server: Server, fd: int) -> None:
     server.stop()
     if not threading.Event().wait(ORPHAN_TIMEOUT_S):  # the process has ended by then
         _LOGGER.error("the node is gone and a call has gone on for %g s since", ORPHAN_TIMEOUT_S)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)
 
 

@@ -100,6 +100,10 @@ def test_data_above_the_limit_is_refused_and_the_connection_goes_on(served, tmp_
     with hms.connect(served.address) as conn:
         with pytest.raises(hms.MessageTooLarge):
             conn.call_async("ECHO", too_much)
+        with pytest.raises(hms.InvalidArgument):
+            conn.call("ECHO", b"", timeout_s=-1)
+        with pytest.raises(hms.InvalidArgument):
+            conn.call_async("ECHO", b"", timeout_s=-1)
         assert conn.call("ECHO", b"small").data == b"small"
 
 

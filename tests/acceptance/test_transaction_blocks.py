@@ -58,6 +58,46 @@ def mark(name):
         cursor.execute("INSERT INTO mark VALUES (%s)", (name,))
 
 
+def messages(conn):
+    with conn.session() as session, session.browser(MARKS) as browser:
+        return {message.body for message in browser}
+
+
+def test_a_session_of_another_connection_joins_the_transaction_of_its_thread(running, conn):
+    """Outside of it, what it sent would stay when the transaction rolls back."""
+    with (
+        hms.connect(running.address) as other,
+        other.session(xa=True) as session,
+        session.producer(MARKS) as out,
+    ):
+        with conn.transaction() as transaction:
+            out.send(b"rolled back")
+            transaction.rollback()
+        with conn.transaction():
+            out.send(b"of another connection")
+            assert b"of another connection" not in messages(conn)
+        assert b"of another connection" in messages(conn)
+        assert b"rolled back" not in messages(conn)
+
+
+def test_a_session_of_another_node_of_the_same_name_is_refused(conn):
+    """Its branch would be taken for one of this node, and nobody could recover it."""
+    with (
+        node(config={"hms": {"queue": {"marks": {}}}}) as stranger,
+        hms.connect(stranger.address) as other,
+        other.session(xa=True) as session,
+        session.producer(MARKS) as out,
+    ):
+        assert session.resource.node_uid == conn.link.welcome.node_uid
+        with pytest.raises(TxProtocolError, match="another node"), conn.transaction():
+            raise AssertionError("it began")
+        with other.transaction():
+            out.send(b"there")
+        assert messages(other) == {b"there"}
+    with conn.transaction() as transaction:
+        assert not transaction.is_ended
+
+
 def marked(server):
     return {row[0] for row in server.ask("SELECT id FROM mark")}
 

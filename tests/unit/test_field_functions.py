@@ -9,6 +9,8 @@ from field_buffer import (
     FBCOMP,
     FBCONCAT,
     FBCOPY,
+    FBEINVAL,
+    FBETYPE,
     FBJOIN,
     FBMOVE,
     FBOJOIN,
@@ -40,6 +42,7 @@ from field_buffer import (
     fdl_load,
 )
 from field_buffer.catalogue import FieldError, PropertyConversionError
+from field_buffer.errors import HmsError
 from field_buffer.fdl import FIELDS, NUMBER_MAX, FieldTable, parse_fdl
 
 FDL = """# accounts
@@ -257,3 +260,26 @@ def test_printing_shows_a_line_per_occurrence(loaded):
     fb = FieldBuffer({"OWNER": "a\x1bb", fbget_fldkey("PICTURE"): b"x\xff"})
     fbprint(fb, out)
     assert out.getvalue() == "OWNER\ta\\x1bb\nPICTURE\tx\\xff\n"
+
+
+@pytest.mark.parametrize(
+    ("operation", "number"),
+    [
+        (lambda fb: fbputt(fb, "NEW", 1, 99), FBETYPE),
+        (lambda fb: fbputt(fb, "NEW", 1, -1), FBETYPE),
+        (lambda fb: fbputt(fb, "NEW", "x", 2), FBETYPE),
+        (lambda fb: fbputt(fb, "NEW", [1], 7), FBETYPE),
+        (lambda fb: fbputt(fb, "NEW", 1 << 20, 2), FBEINVAL),
+        (lambda fb: fbput(fb, "NEW", object()), FBETYPE),
+        (lambda fb: fbupdate(fb, "A", 0, object()), FBETYPE),
+        (lambda fb: fbgetvalt(fb, "A", 0, 99), FBETYPE),
+        (lambda fb: fbgetvali(fb, "TEXT"), FBETYPE),
+    ],
+)
+def test_a_value_of_a_wrong_type_has_its_fberror(operation, number):
+    """Programs test fberror for 13, whatever the class of the error is."""
+    fb = FieldBuffer({"A": 1, "TEXT": "twelve"})
+    with pytest.raises(HmsError) as raised:
+        operation(fb)
+    assert raised.value.fberror == number
+    assert "NEW" not in fb

@@ -34,9 +34,10 @@ def opened(session: Any) -> None:
 
 
 def sessions(connection: Any) -> list[Any]:
-    """The XA sessions that this thread has open on a connection."""
-    known = _sessions.get() or ()
-    return [s for s in known if s.connection is connection and not s.state.is_closed]
+    """The XA sessions of this thread that join a transaction of a connection: all that are open on
+    it, and those of other connections that work in no branch of somebody else's."""
+    known = [s for s in _sessions.get() or () if not s.state.is_closed]
+    return [s for s in known if s.connection is connection or not s.resource.is_working]
 
 
 def current() -> "Transaction | None":

@@ -23,6 +23,8 @@ HMS = "hms"
 LIST_VERB = "resource.list"
 
 _places: "weakref.WeakKeyDictionary[Asking, NodePlace]" = weakref.WeakKeyDictionary()
+_identities: "weakref.WeakKeyDictionary[Any, tuple[Any, int]]" = weakref.WeakKeyDictionary()
+"""Of the logs behind other connections, by link, since a WELCOME."""
 _lock = threading.Lock()
 
 
@@ -133,18 +135,38 @@ class NodePlace:
             known: ResourceManager = rm
             return known
         if resource not in self._of_tasks:
-            self._of_tasks[resource] = _hms_resource(self.blocking, resource)
+            is_ours = resource.connection.link is self.link
+            blocking = self.blocking if is_ours else Blocking(resource.connection)
+            self._of_tasks[resource] = _hms_resource(blocking, resource)
         return self._of_tasks[resource]
 
     def is_of_the_log(self, rm: ResourceManager) -> bool:
-        """Whether it is a session, or the completing part, of this very node."""
+        """Whether it is a session, or the completing part, of this very node.
+
+        Two brokers may have one name; their logs differ in the number that gtrids begin with.
+        """
         node_uid, welcome = getattr(rm, "node_uid", None), self.blocking.link.welcome
-        return node_uid is not None and welcome is not None and node_uid == welcome.node_uid
+        if node_uid is None or welcome is None or node_uid != welcome.node_uid:
+            return False
+        node: Any = rm
+        if node.node.link is self.link:
+            return True
+        with _lock:
+            known = _identities.get(node.node.link)
+        if known is None or known[0] is not node.node.link.welcome:
+            known = node.node.link.welcome, identity_of(_blocking(node.node))
+            with _lock:
+                _identities[node.node.link] = known
+        return bool(known[1] == self.log.node_uid)
 
     def _of_node(self) -> ResourceManager:
         if self._hms is None:
             self._hms = _hms_resource(self.blocking)
         return self._hms
+
+
+def _blocking(connection: Any) -> Blocking:
+    return connection if isinstance(connection, Blocking) else Blocking(connection)
 
 
 def _hms_resource(blocking: Blocking, session: Any = None) -> ResourceManager:

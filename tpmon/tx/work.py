@@ -112,6 +112,10 @@ class Work:
         if rm.is_last_resource and any(b.is_last for b in self._branches.values()):
             detail = f"{rm.name} cannot prepare, and neither can one that takes part already"
             raise TxProtocolError(what="enlist", detail=detail)
+        is_of_the_log = self._place.is_of_the_log(rm)
+        if hasattr(rm, "node_uid") and not is_of_the_log:
+            detail = "the session works at another node, whose branches this node cannot recover"
+            raise TxProtocolError(what="enlist", detail=f"{detail}: give it a transaction there")
         xid = decisions.xid_of(self.gtrid, decisions.new_bqual(rm.name))
         if hasattr(rm, "timeout_s"):
             rm.timeout_s = self.time_left_s or 0
@@ -123,7 +127,7 @@ class Work:
         if code in {xa.XAER_RMFAIL, xa.XA_RETRY}:
             raise TxTransient(what=f"work in {rm.name}", detail=rm.reason)
         check(rm, "xa_start", code, xid)
-        branch = Branch(rm.name, xid, rm, is_of_the_log=self._place.is_of_the_log(rm))
+        branch = Branch(rm.name, xid, rm, is_of_the_log=is_of_the_log)
         self._branches[id(rm)] = branch
         return branch
 

@@ -78,6 +78,16 @@ class HmsSteps:
         welcome = self._connection.link.welcome
         return None if welcome is None else welcome.node_uid
 
+    @property
+    def is_working(self) -> bool:
+        """Whether a branch that was begun here is not prepared and has not ended."""
+        return bool(self._working)
+
+    @property
+    def node(self) -> Asking:
+        """The connection to its node."""
+        return self._connection
+
     def connection(self, _xid: Xid) -> Any:
         """The session that works in the branch."""
         return self._session
@@ -166,7 +176,7 @@ class HmsSteps:
         if flags & ~(TMSTARTRSCAN | TMENDRSCAN) or count < 1:
             raise self._failed(XAER_INVAL, f"count {count}, flags {flags:#x} of xa_recover")
         if position is None:
-            raise self._failed(XAER_PROTO, "no scan was begun: TMSTARTRSCAN")
+            raise self._failed(XAER_INVAL, "no scan was begun: TMSTARTRSCAN")
         found: list[Xid] = []
         has_more = True
         while has_more and len(found) < count:

@@ -8,7 +8,6 @@ from tpmon.xa.constants import (
     TMNOFLAGS,
     TMSTARTRSCAN,
     XAER_INVAL,
-    XAER_PROTO,
     code_name,
 )
 from tpmon.xa.xid import Xid
@@ -33,7 +32,7 @@ class Scan:
         if flags not in _FLAGS or count < 1:
             raise _refused(rm, XAER_INVAL, f"count {count}, flags {flags:#x}")
         if not flags & TMSTARTRSCAN and not self._is_open:
-            raise _refused(rm, XAER_PROTO, "no scan is open: begin it with TMSTARTRSCAN")
+            raise _refused(rm, XAER_INVAL, "no scan is open: begin it with TMSTARTRSCAN")
         after = None if flags & TMSTARTRSCAN else self._after
         found = rm.page(after, count)
         self._is_open = not flags & TMENDRSCAN and len(found) == count

@@ -120,7 +120,8 @@ class Recovery:
     def _check_owner(self, segments: list[SegmentInfo]) -> None:
         for info in segments:
             if info.node_uid != self._node_uid:
-                detail = f"it belongs to node {info.node_uid}, this is node {self._node_uid}"
+                detail = f"it belongs to node {info.node_uid}, this is node {self._node_uid}: the "
+                detail += "numbers follow from the names of domain and node and from HMSINDEX"
                 raise StoreUnavailable(path=str(self._directory), detail=detail)
 
     def _segment(self, info: SegmentInfo, successor: SegmentInfo | None) -> Iterator[StoredRecord]:
