@@ -35,6 +35,8 @@ class CronCalendar:
             return None
         except CronSimError as fault:
             raise InvalidSchedule(name=cron, detail=f"cron expression: {fault}") from fault
+        except ValueError:  # the year 10,000
+            return None
         return round((found - _EPOCH) / timedelta(milliseconds=1))
 
 

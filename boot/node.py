@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 from collections.abc import Hashable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from boot import compose
@@ -25,7 +24,7 @@ from boot.linking import make_gateway, make_linking
 from boot.memory import keep_freed_memory
 from boot.ready import tell_failed, tell_progress, tell_ready
 from boot.recovering import recover
-from boot.scheduler import EvenScheduler
+from boot.scheduler import EvenScheduler, after_ms
 from boot.servers import Servers
 from boot.stores import open_store
 from field_buffer.catalogue import NodeFailed, NodeStopping
@@ -169,7 +168,7 @@ class NodeProcess:
 
     def _arm(self, due_ms: int) -> None:
         """A TICK at that time; an earlier wish replaces a later one."""
-        at = datetime.now(UTC) + timedelta(milliseconds=due_ms - compose.clock_ms())
+        at = after_ms(due_ms - compose.clock_ms())
         self._scheduler.add_job(
             self._tick,
             "date",

@@ -5,18 +5,27 @@ due for an hour: no expiry, no delayed message, no heartbeat.
 """
 
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_STOPPED
 
-__all__ = ["EvenScheduler"]
+__all__ = ["EvenScheduler", "after_ms"]
 
 LOOKS_EVERY_S: Final = 1.0
 STEP_S: Final = 0.2
 """A smaller change is left to the wall clock: time services correct so little all the time."""
+
+
+TIMER_MS_MAX: Final = 3_600_000
+"""A later one is not needed, for the node looks every second."""
+
+
+def after_ms(left_ms: int) -> datetime:
+    """The time for a timer: so much from now, but no later than any calendar knows."""
+    return datetime.now(UTC) + timedelta(milliseconds=min(left_ms, TIMER_MS_MAX))
 
 
 def _ahead_s() -> float:

@@ -19,6 +19,8 @@ _NAME_CHARACTERS_MAX = 255
 _COUNT_MAX = 0xFFFF_FFFF
 _KINDS = ("", "schedule", "delayed")
 _MISSED = ("SKIP", "ONE", "ALL")
+_TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999, which is the last one that datetime knows."""
 
 
 class Recurrence(TypedDict, total=False):
@@ -85,7 +87,7 @@ def schedule_of(told: Mapping[str, Any]) -> Schedule:
         told["name"],
         told["kind"],
         told["destination"],
-        _EPOCH + timedelta(milliseconds=told["next_ms"]),
+        _EPOCH + timedelta(milliseconds=min(told["next_ms"], _TIME_MS_MAX)),
         told.get("every_s", 0),
         told.get("cron", ""),
         told.get("time_zone", ""),
@@ -145,9 +147,10 @@ def _check_texts(name: str, cron: str, recurrence: Recurrence) -> None:
 
 def _moment_ms(what: str, when: When) -> int:
     moment_ms = math.ceil(epoch_s(what, when) * 1000)
-    if not 0 < moment_ms < 1 << 53:
-        raise InvalidArgument(what=what, detail=f"{when} is not a time after 1970")
-    return moment_ms
+    if not 0 < moment_ms <= _TIME_MS_MAX + 1:  # datetime.max is rounded up
+        detail = f"{when} is not a time from 1970 to the year 9999, in seconds since 1970"
+        raise InvalidArgument(what=what, detail=detail)
+    return min(moment_ms, _TIME_MS_MAX)
 
 
 def _time(at_ms: int) -> datetime | None:

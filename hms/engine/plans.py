@@ -15,6 +15,8 @@ from field_buffer.catalogue import InvalidSchedule, NotSupported
 EVERY_MS_MIN = 100
 EVERY_MS_MAX = 100 * 366 * 86_400_000
 CRON_CHARACTERS_MAX = 200
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999: no calendar, timer or reader knows a later one."""
 
 
 class Missed(enum.StrEnum):
@@ -73,9 +75,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
             next_ms = self.first_ms
         else:
             next_ms = after_ms + self.every_ms - (after_ms - self.first_ms) % self.every_ms
-        if next_ms is not None and self.until_ms and next_ms > self.until_ms:
-            return None
-        return next_ms
+        last_ms = min(self.until_ms or TIME_MS_MAX, TIME_MS_MAX)
+        return None if next_ms is None or next_ms > last_ms else next_ms
 
     def due_after_outage(
         self, due_ms: int, booted_ms: int, sent: int, calendar: Calendar
@@ -106,6 +107,8 @@ def _fault(plan: Plan) -> str:
         return "it has either an interval or a cron expression"
     if plan.every_ms and not EVERY_MS_MIN <= plan.every_ms <= EVERY_MS_MAX:
         return f"an interval of {plan.every_ms} ms is not between 0.1 s and a hundred years"
+    if max(plan.first_ms, plan.until_ms) > TIME_MS_MAX:
+        return "its start and its end are milliseconds since 1970, up to the year 9999"
     if len(plan.cron) > CRON_CHARACTERS_MAX:
         return f"a cron expression of {len(plan.cron)} characters"
     if plan.missed not in tuple(Missed):

@@ -1,5 +1,6 @@
 """Schedules on a real node: sent once each over kills, listed, cancelled, from the shell too."""
 
+import datetime
 import itertools
 import json
 
@@ -52,6 +53,26 @@ def test_a_schedule_sends_until_it_is_cancelled(conn):
         assert found[0].properties["Type"] == "Beat"
         with pytest.raises(hms.HmsError, match="HMS-4041"):
             conn.schedule("beat")
+
+
+def test_a_start_far_in_the_future_stops_nothing(running, conn):
+    """The last moment that a calendar knows is fine; seconds and milliseconds mixed up are not."""
+    last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=datetime.UTC)
+    with conn.session() as session:
+        out, inn = session.producer("queue:q8"), session.consumer("queue:q8")
+        out.send(b"soon", delay_s=0.3)
+        made = out.schedule("far", b"x", every_s=60, start=last)
+        with pytest.raises(hms.HmsError, match="9999"):
+            out.schedule("mixed up", b"x", every_s=60, start=last.timestamp() * 1000)
+
+        assert made.next_time == last
+        assert inn.receive(timeout_s=WAIT_S).body == b"soon"
+    running.kill()
+    running.boot(warm=True)
+    with hms.connect(running.address) as again, again.session() as session:
+        session.producer("queue:q8").send(b"later", delay_s=0.3)
+        assert session.consumer("queue:q8").receive(timeout_s=WAIT_S).body == b"later"
+        again.cancel_schedule("far")
 
 
 def test_a_cron_expression_says_when_it_is_due_next(conn):

@@ -23,6 +23,13 @@ def test_a_job_runs_although_the_clock_was_set_back_by_an_hour(monkeypatch):
         scheduler.shutdown()
 
 
+def test_a_timer_has_a_time_however_far_away_it_is():
+    """A schedule in millions of years once stopped the node, and every boot after it."""
+    for left_ms in (-(1 << 40), 0, 1 << 40, 1 << 64):
+        wanted = datetime.now(UTC) + timedelta(milliseconds=min(left_ms, scheduling.TIMER_MS_MAX))
+        assert abs(scheduling.after_ms(left_ms) - wanted) < timedelta(minutes=5)
+
+
 def test_small_corrections_move_nothing(monkeypatch):
     """A time service slews all the time; moving the jobs each time would add up."""
     scheduler, moved = scheduling.EvenScheduler(timezone="UTC"), []

@@ -16,7 +16,8 @@ from field_buffer.catalogue import (
 from field_buffer.packing import ROW, Head, encode_head
 from hms.engine.effects import Effects
 from hms.engine.messages import OF_COMMIT
-from hms.engine.plans import Plan
+from hms.engine import plans
+from hms.engine.plans import TIME_MS_MAX, Plan
 from tests.support.engine_rig import EngineRig, delivered
 
 EVERY_MS = 1000
@@ -212,6 +213,10 @@ def test_a_cron_expression_is_kept_in_its_time_zone():
         {"every_ms": 0, "cron": "0 0 * * *", "time_zone": "../../etc/passwd"},
         {"every_ms": 0, "cron": "0 " * 200},
         {"until_ms": 1500},
+        {"first_ms": 1 << 62},
+        {"first_ms": TIME_MS_MAX + 1},
+        {"until_ms": TIME_MS_MAX + 1},
+        {"every_ms": 0, "cron": "0 0 29 2 *", "first_ms": TIME_MS_MAX - 86_400_000},
     ],
 )
 def test_a_plan_that_never_comes_to_pass_is_refused(options):
@@ -224,6 +229,33 @@ def test_a_plan_that_never_comes_to_pass_is_refused(options):
 
     assert len(rig.log) == before
     assert rig.engine.due_ms() is None
+
+
+def test_a_schedule_ends_with_the_year_9999():
+    """Nobody can tell a later time; one that was accepted must not stop the node then."""
+    rig = _Rig()
+    rig.schedule(_plan(first_ms=TIME_MS_MAX - EVERY_MS))
+    assert rig.engine.due_ms() == TIME_MS_MAX - EVERY_MS
+    rig.at(TIME_MS_MAX)
+
+    assert _numbers(rig.waiting()) == [1, 2]
+    assert rig.shown() == {}
+
+
+def test_a_store_with_a_schedule_beyond_all_calendars_boots(monkeypatch):
+    """It was accepted once; it waits for ever, and may be cancelled."""
+    rig = _Rig()
+    with monkeypatch.context() as patch:
+        patch.setattr(plans, "TIME_MS_MAX", 1 << 63)
+        rig.schedule(_plan(first_ms=1 << 62))
+    rig.send()
+    rig.crash(10_000)
+
+    assert rig.at(10_000) == []
+    assert len(rig.waiting()) == 1
+    assert rig.engine.due_ms() == 1 << 62
+    rig.run(lambda fx: rig.engine.administer("schedule.cancel", {"name": "beat"}, 10_000, fx))
+    assert rig.shown() == {}
 
 
 def test_the_same_schedule_once_more_changes_nothing():
