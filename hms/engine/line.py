@@ -309,6 +309,15 @@ class Line:
             message.went()
 
 
+DELIVERIES_TOLD_MAX = 1 << 30
+"""Consumers are told in 32 bits how often a message was delivered; another node may say more."""
+
+
+def told_counts(deliveries: int, attempts: int) -> tuple[int, int]:
+    """How often a message was delivered and failed, as another node or an older log says it."""
+    return min(deliveries, DELIVERIES_TOLD_MAX), min(attempts, DELIVERIES_TOLD_MAX)
+
+
 def ids_of(messages: Iterable[StoredMessage]) -> list[tuple[int, int]]:
     """The ids of messages, in the order given, as ranges of consecutive ones."""
     ranges: list[tuple[int, int]] = []

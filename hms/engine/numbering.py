@@ -14,6 +14,8 @@ from hms.records import Memory, ProducerTaken
 
 COUNTER_BITS = 40
 RESERVE_IDS = 1 << 20
+SEQUENCE_MAX = (1 << 63) - 1
+"""No sequence number above is told again, whatever a log has: it would not fit into a record."""
 
 
 class MessageIds:
@@ -81,7 +83,8 @@ class ProducerMemory:
         recent[first_sequence] = taken
         if is_late:
             self.recent = recent = OrderedDict(sorted(recent.items()))
-        self.last_sequence = max(self.last_sequence, first_sequence + taken.message_count - 1)
+        last = min(first_sequence + taken.message_count - 1, SEQUENCE_MAX)
+        self.last_sequence = max(self.last_sequence, last)
         while len(recent) > batches_max:
             self.forgotten = max(self.forgotten, recent.popitem(last=False)[0])
 

@@ -95,20 +95,22 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def check_plan(plan: Plan) -> None:
     """Refuse a plan that nobody can keep. InvalidSchedule."""
-    detail = _fault(plan)
+    detail = _fault(plan) or _fault_of_recurrence(plan)
     if detail:
         raise InvalidSchedule(name=plan.name, detail=detail)
 
 
 def _fault(plan: Plan) -> str:
-    if not plan.name:
-        return "it has no name"
+    if max(plan.first_ms, plan.until_ms) > TIME_MS_MAX:
+        return "its start and its end are milliseconds since 1970, up to the year 9999"
+    return "" if plan.name else "it has no name"
+
+
+def _fault_of_recurrence(plan: Plan) -> str:
     if bool(plan.cron) == bool(plan.every_ms):
         return "it has either an interval or a cron expression"
     if plan.every_ms and not EVERY_MS_MIN <= plan.every_ms <= EVERY_MS_MAX:
         return f"an interval of {plan.every_ms} ms is not between 0.1 s and a hundred years"
-    if max(plan.first_ms, plan.until_ms) > TIME_MS_MAX:
-        return "its start and its end are milliseconds since 1970, up to the year 9999"
     if len(plan.cron) > CRON_CHARACTERS_MAX:
         return f"a cron expression of {len(plan.cron)} characters"
     if plan.missed not in tuple(Missed):

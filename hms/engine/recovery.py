@@ -15,6 +15,7 @@ from hms.engine.branches.records import RecoveredBranches
 from hms.engine.cluster.recovering import OffersFound
 from hms.engine.counters import Counters
 from hms.engine.delays import due_times
+from hms.engine.line import told_counts
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.engine.numbering import Taken
 from hms.engine.paging import page_out
@@ -275,7 +276,7 @@ class Recovery:
         self._offers.stays(stay, message.id)
         (found.out if stay.is_out else found.here)[message.id] = message
         if stay.deliveries or stay.attempts:
-            found.history[message.id] = (stay.deliveries, stay.attempts)
+            found.history[message.id] = told_counts(stay.deliveries, stay.attempts)
         if stay.due_ms:
             found.delayed[message.id] = stay.due_ms
 
@@ -363,7 +364,8 @@ class Recovery:
         self._state.moves.answered(told.source, told.store, told.offer, is_accepted=accepted)
         found = self._found.get(told.place)
         if found is not None:
-            found.history.update({id_: (n, failed) for id_, n, failed in told.returned})
+            returned = told.returned
+            found.history.update({id_: told_counts(n, failed) for id_, n, failed in returned})
 
     def _reserved(self, payload: Payload, _position: int) -> None:
         self._state.ids.recovered(decode_number(payload))

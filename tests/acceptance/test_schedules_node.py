@@ -1,6 +1,6 @@
 """Schedules on a real node: sent once each over kills, listed, cancelled, from the shell too."""
 
-import datetime
+import datetime as dt
 import itertools
 import json
 
@@ -57,7 +57,7 @@ def test_a_schedule_sends_until_it_is_cancelled(conn):
 
 def test_a_start_far_in_the_future_stops_nothing(running, conn):
     """The last moment that a calendar knows is fine; seconds and milliseconds mixed up are not."""
-    last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=datetime.UTC)
+    last = dt.datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=dt.UTC)
     with conn.session() as session:
         out, inn = session.producer("queue:q8"), session.consumer("queue:q8")
         out.send(b"soon", delay_s=0.3)

@@ -14,9 +14,9 @@ from field_buffer.catalogue import (
     StoreFull,
 )
 from field_buffer.packing import ROW, Head, encode_head
+from hms.engine import plans
 from hms.engine.effects import Effects
 from hms.engine.messages import OF_COMMIT
-from hms.engine import plans
 from hms.engine.plans import TIME_MS_MAX, Plan
 from tests.support.engine_rig import EngineRig, delivered
 

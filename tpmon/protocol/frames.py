@@ -20,6 +20,8 @@ KIND_AT = 3
 SEND_HEAD = struct.Struct("<IIQB3xI")
 """producer, count, first_sequence, flags (SEND_PERSISTENT), spare; then a pack of messages."""
 SEND_PERSISTENT = 1
+SEQUENCE_MAX = (1 << 63) - 1
+"""The last number of a producer's messages; the log tells it in 64 bits."""
 
 CONFIRM_BODY = struct.Struct("<QQQ")
 """first_message_id, timestamp_ms, count."""
@@ -160,6 +162,9 @@ def decode_send(payload: bytes | memoryview) -> SendHead:
     producer, count, first_sequence, flags, _ = SEND_HEAD.unpack_from(payload)
     if count < 1 or first_sequence < 1:
         raise ProtocolError(detail="a SEND has at least one message and sequence number 1")
+    if first_sequence + count > SEQUENCE_MAX:
+        detail = f"sequence number {first_sequence}: the last one is {SEQUENCE_MAX}"
+        raise ProtocolError(detail=detail)
     return SendHead(producer, count, first_sequence, bool(flags & SEND_PERSISTENT))
 
 

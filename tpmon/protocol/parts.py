@@ -7,6 +7,8 @@ import msgspec
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 """msgpack has no larger integers."""
+U63 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""What is counted on: a number behind it is one too."""
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 MaybeGtrid = Annotated[bytes, msgspec.Meta(max_length=64)]
 """A global transaction, or none."""

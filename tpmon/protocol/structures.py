@@ -12,7 +12,7 @@ import msgspec
 
 from field_buffer.catalogue import BY_NUMBER, ProtocolError, UnknownError
 from field_buffer.errors import FieldValue, HmsError
-from tpmon.protocol.parts import U32, U64, MaybeGtrid, Name, Text
+from tpmon.protocol.parts import U32, U63, U64, MaybeGtrid, Name, Text
 from tpmon.protocol.parts import Tagged as _Request
 from tpmon.protocol.parts import Wire as _Wire
 from tpmon.protocol.transactions import TransactionRequest
@@ -322,7 +322,7 @@ class ScheduleHead(_Wire, frozen=True):
     is_persistent: bool = True
     may_replace: bool = False
     request: U32 = 0
-    sequence: U64 = 0
+    sequence: U63 = 0
 
 
 class CallHead(_Wire, frozen=True):

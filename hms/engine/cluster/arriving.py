@@ -22,6 +22,7 @@ from hms.engine.cluster.runs import follows, record_of_run, runs
 from hms.engine.cluster.words import Answer, Moving, Offer
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects, ToNode
+from hms.engine.line import told_counts
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.paging import page_out_new
 from hms.engine.places import Queue, Subscription
@@ -104,7 +105,11 @@ def _take(
     state: State, source: int, store: int, said: Offer, payloads: Sequence[bytes], fx: Effects
 ) -> None:
     queue = state.queues[said.queue]
-    returned = [(one.id, one.deliveries, one.attempts) for one in said.messages if one.deliveries]
+    returned = [
+        (one.id, *told_counts(one.deliveries, one.attempts))
+        for one in said.messages
+        if one.deliveries
+    ]
     messages = _messages(state, said.messages, payloads)
     _put(state, queue, messages, returned)
     _decide(state, source, store, said, is_accepted=True)

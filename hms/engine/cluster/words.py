@@ -19,6 +19,8 @@ _LENGTH = struct.Struct("<I")
 WORD_BYTES_MAX = 1 << 20
 """The head of a word; a state of a thousand queues takes a tenth of it."""
 MESSAGES_PER_OFFER_MAX = 1024
+VERSION_END = 1 << 48
+"""Versions of an entry are below: each change makes one more of them."""
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
 _Name = Annotated[str, msgspec.Meta(max_length=1024)]
 _encode = msgspec.msgpack.Encoder().encode
@@ -136,6 +138,8 @@ def decode_word(data: bytes) -> tuple[Word, list[bytes]]:
         word = _decode(data[_LENGTH.size : start])
     except Exception as fault:  # msgspec also raises RecursionError and UnicodeDecodeError
         raise ProtocolError(detail=f"a word that cannot be read: {fault}") from fault
+    if isinstance(word, News) and not all(0 <= one.version < VERSION_END for one in word.entries):
+        raise ProtocolError(detail="the version of an entry is out of range")
     return word, _payloads(word, data, start)
 
 
