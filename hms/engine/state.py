@@ -262,6 +262,7 @@ class State:
 
     def redefine(self, subscription: Subscription, definition: Definition) -> None:
         """What a durable subscription chooses, and where that goes, from now on."""
+        self.definitions_bytes += definition.size_bytes - subscription.definition.size_bytes
         subscription.redefine(definition)
         subscription.queue = self._queue_numbered(definition.queue)
         self.space.changed()

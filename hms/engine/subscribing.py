@@ -25,7 +25,7 @@ from hms.engine.sessions import Connection
 from hms.engine.state import State
 from hms.engine.topics import Pattern, Scheme, Wants
 from hms.engine.unsubscribing import is_in_use, remove_subscription
-from hms.records import PLACEMENT_BYTES_MAX, Cause, Definition, defined, group
+from hms.records import PLACEMENTS_MAX, Cause, Definition, defined, group
 
 LIFE_MS_MAX = 100 * 366 * 86_400_000
 
@@ -167,6 +167,7 @@ def _durable(
         return known
     if is_in_use(known):
         raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
+    _check_definitions(state, wanted, known.definition.size_bytes)  # else the old one would be lost
     remove_subscription(state, known, Cause.UNSUBSCRIBED, fx)
     return define_durable(state, topic, wanted, fx, connection.uid)
 
@@ -227,14 +228,15 @@ def define_durable(
     return made
 
 
-def _check_definitions(state: State, wanted: Definition) -> None:
+def _check_definitions(state: State, wanted: Definition, instead_bytes: int = 0) -> None:
     """Every definition stands in each segment's dictionary, and every message of a topic names the
-    durable subscriptions that get it: both have to fit beside the largest record."""
+    durable subscriptions that get it: both have to fit beside the largest record. instead_bytes: of
+    the one that it replaces."""
     limit = state.settings.definitions_bytes_max
-    size = state.definitions_bytes + wanted.size_bytes
+    size = state.definitions_bytes + wanted.size_bytes - instead_bytes
     if size > limit:
         raise ConsumerLimit(what="bytes of definitions", count=size, limit=limit)
-    durable = len(state.places) - len(state.queues)
-    most = limit // PLACEMENT_BYTES_MAX
-    if durable >= most:
-        raise ConsumerLimit(what="durable subscriptions", count=durable, limit=most)
+    if len(state.places) >= PLACEMENTS_MAX:
+        raise ConsumerLimit(
+            what="durable subscriptions", count=len(state.places), limit=PLACEMENTS_MAX
+        )

@@ -90,6 +90,7 @@ from hms.records.ranges import RANGES_HEAD, Ranges, decode_ranges, ranges
 from hms.records.sent import (
     MESSAGES_PER_BATCH_MAX,
     PLACEMENT_BYTES_MAX,
+    PLACEMENTS_MAX,
     SENT_HEAD,
     Placement,
     Sent,
@@ -101,6 +102,7 @@ from hms.records.sent import (
 
 __all__ = [
     "MESSAGES_PER_BATCH_MAX",
+    "PLACEMENTS_MAX",
     "PLACEMENT_BYTES_MAX",
     "RANGES_HEAD",
     "SENT_HEAD",

@@ -7,8 +7,11 @@ import msgspec
 
 from hms.records.identity import Identity
 from hms.records.kinds import Record, RecordType
+from hms.records.sent import PLACEMENT_BYTES_MAX
 
 _NUMBER = struct.Struct("<Q")
+CHANGES_BYTES = 64
+"""What a definition may grow by without being checked: its number, and the word for a pause."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -44,10 +47,10 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in a dictionary."""
-        texts = (self.name, self.selector, self.topic_string, self.correlation_id)
-        altered = sum(len(name) + 4 * len(str(value)) for name, value in self.altered.items())
-        return 240 + 4 * sum(map(len, texts)) + altered
+        """What it takes in a segment at most: in the dictionary, also with another number and when
+        it is paused, and, of a subscription, in each record of a publication."""
+        place = PLACEMENT_BYTES_MAX if self.kind == "subscription" else 0
+        return len(_encode(self)) + CHANGES_BYTES + place
 
 
 class Dictionary(msgspec.Struct, frozen=True, array_like=True):

@@ -7,9 +7,11 @@ from typing import NamedTuple
 from field_buffer.packing import Row, slice_payloads, unpack_rows
 from hms.records.kinds import Landing, Record, RecordType
 
-SENT_HEAD = struct.Struct("<IQQQIQIBxHQ")
+SENT_HEAD = struct.Struct("<IQQQIQIBBHQ")
 """destination, first_message_id, timestamp_ms, client_uid, producer, first_sequence, count, flags,
-placements, first_seq."""
+placements // 65,536 (0 in older logs), placements % 65,536, first_seq."""
+PLACEMENTS_MAX = (1 << 24) - 1
+"""So many durable subscriptions one message can go to."""
 MESSAGES_PER_BATCH_MAX = 1024
 PLACEMENT_BYTES_MAX = 8 + MESSAGES_PER_BATCH_MAX // 8
 """What one durable subscription can take in a SENT record."""
@@ -56,7 +58,8 @@ class Sent(NamedTuple):
 def sent(head: Sent, landing: Landing | None = None) -> Record:
     """A SENT record around the pack of a batch; landing: who wants to know where that lies."""
     flags = SENT_FORWARDED if head.is_forwarded else 0
-    start = SENT_HEAD.pack(*head[:7], flags, len(head.placements), head.first_seq)
+    high, low = divmod(len(head.placements), 1 << 16)
+    start = SENT_HEAD.pack(*head[:7], flags, high, low, head.first_seq)
     places = [
         _PLACEMENT.pack(place.number, len(place.bitmap)) + place.bitmap for place in head.placements
     ]
@@ -68,10 +71,10 @@ def sent(head: Sent, landing: Landing | None = None) -> Record:
 def decode_sent(payload: bytes | memoryview) -> Sent:
     """A SENT record's payload."""
     values: tuple[int, ...] = SENT_HEAD.unpack_from(payload)
-    flags, n, first_seq = values[-3:]
+    flags, high, low, first_seq = values[-4:]
     at = SENT_HEAD.size
     placements = []
-    for _ in range(n):
+    for _ in range((high << 16) + low):
         number, size = _PLACEMENT.unpack_from(payload, at)
         at += _PLACEMENT.size
         placements.append(Placement(number, bytes(payload[at : at + size])))
