@@ -149,8 +149,7 @@ def _destination(place: Queue | Topic) -> DestinationSettings:
 
 
 def monitor(config: Config, node: Node) -> Monitor:
-    """The node's monitor. Its calls' numbers begin with the time: a server that answers a call of
-    the node's last life must not hit one of this."""
+    """The node's monitor."""
     rules = {
         one.name: Rules(
             one.prio,
@@ -161,7 +160,14 @@ def monitor(config: Config, node: Node) -> Monitor:
         )
         for one in config.services.values()
     }
-    return Monitor(clock_ms() << 16, rules, round(node.blocktime * 1000))
+    return Monitor(1, rules, round(node.blocktime * 1000))
+
+
+def first_call(boot: bytes) -> int:
+    """The number of a boot's first call, from the random number that it has in the log: a server
+    that answers a call of the node's last life must not hit one of this, whatever the clock says.
+    """
+    return int.from_bytes(boot[:5], "big") << 22 | 1
 
 
 def resources(config: Config, node: Node) -> Resources:

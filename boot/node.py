@@ -110,6 +110,8 @@ class NodeProcess:
         fx = Effects()
         is_warm = None if self._start is None else self._start == "WARM"
         own = self._journal.last_lsn + 1, os.urandom(16)
+        compose.clock_ms.begin_at(self._engine.state.now_ms + 1)
+        self._broker.monitor.number_from(compose.first_call(own[1]))
         self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx, own)
         if self._linking is not None:
             self._linking.booted()

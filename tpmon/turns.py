@@ -66,6 +66,11 @@ class Turns:
         if self.due_ms is None or at_ms < self.due_ms:
             self.due_ms = at_ms
 
+    def number_from(self, first_call: int) -> None:
+        """At boot: the number of the first call."""
+        assert not self._running, "calls have their numbers"
+        self._next = first_call
+
     def _service(self, name: str) -> Service:
         service = self._services.get(name)
         if service is None:

@@ -38,6 +38,7 @@ from hms.records import (
     decode_identity,
     decode_memory,
     decode_moved,
+    decode_node_event,
     decode_number,
     decode_offer_ended,
     decode_offered,
@@ -90,7 +91,7 @@ class Recovery:
             RecordType.GROUP: self._group,
             RecordType.RESERVED: self._reserved,
             RecordType.DICTIONARY: self._dictionary,
-            RecordType.NODE: lambda _payload, _position: None,
+            RecordType.NODE: self._node_event,
             RecordType.IDENTITY: self._identity,
             RecordType.MOVED: self._moved,
             RecordType.MEMORY: self._memory,
@@ -158,6 +159,9 @@ class Recovery:
         state.now_ms = max(state.now_ms, content.now_ms)
         if content.identity.store:
             state.identity = content.identity
+
+    def _node_event(self, payload: Payload, _position: int) -> None:
+        self._state.now_ms = max(self._state.now_ms, decode_node_event(payload).at_ms)
 
     def _identity(self, payload: Payload, _position: int) -> None:
         self._state.identity = decode_identity(payload)

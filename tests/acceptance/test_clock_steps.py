@@ -115,3 +115,38 @@ def test_after_a_restart_with_the_clock_set_back_ids_and_times_go_on(clock):
                 sent += [out.send("x").message_id for _ in range(3)]
         with hms.connect(running.address) as conn:
             check_order(conn, sent)
+
+
+def test_time_goes_on_after_a_boot_with_the_clock_behind(clock):
+    """Delays, redelivery and expiry once stood still until the clock had come as far as the log."""
+    with node(config=CONFIG, command_prefix=clock.prefix) as running:
+        with hms.connect(running.address) as conn, conn.session() as session:
+            session.producer(hms.Queue("orders")).send("before")
+        running.stop()
+        clock.set(-HOUR)
+        running.boot(warm=True)
+        with hms.connect(running.address) as conn, conn.session() as session:
+            fail_once(conn)
+            session.producer(hms.Queue("brief"), ttl_s=0.2).send("gone soon")
+            until(lambda: expired(conn) == 1)
+            session.producer(hms.Queue("brief")).send("later", delay_s=0.3)
+            assert session.consumer(hms.Queue("brief")).receive(timeout_s=30).body == "later"
+
+
+def test_a_node_with_a_new_disk_and_a_clock_behind_joins_its_cluster_again(clock):
+    """Its store's number is a time, and an earlier one than its last store's."""
+    config = {"hms": {"queue": {"orders": {"GLOBAL": "Y"}}}, "node": {"A": {}, "B": {}}}
+    with node(config=config, nodes=2, command_prefix=clock.prefix) as cluster:
+        first, second = cluster.nodes
+        until(lambda: presence(first) == presence(second) == ["up"], 60)
+        second.kill()
+        shutil.rmtree(second.store)
+        clock.set(-HOUR)
+        second.boot()
+        until(lambda: presence(first) == presence(second) == ["up"], 60)
+
+
+def presence(one):
+    """How a node sees the others."""
+    with hms.connect(one.address) as conn:
+        return [link["presence"] for link in conn.administer("cluster.status")["links"]]

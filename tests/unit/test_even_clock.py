@@ -1,8 +1,9 @@
 """The node's clock when the machine's is set."""
 
 import random
+import time
 
-from boot.clock import EvenClock
+from boot.clock import EvenClock, awake_and_asleep_ns
 
 S = 1_000_000_000
 HOUR = 3600 * S
@@ -47,6 +48,28 @@ def test_it_follows_the_machine_in_the_end():
         machine.wait(10 * S)
         machine.clock()
     assert machine.clock() == machine.wall // 1_000_000
+
+
+def test_it_begins_where_the_log_ends_and_goes_on_from_there():
+    """Delays, redelivery and expiry stood still for as long as the machine's clock was behind."""
+    machine = Machine()
+    ends_ms = machine.wall // 1_000_000 + 3_600_000
+    machine.clock.begin_at(ends_ms)
+    assert machine.clock() == ends_ms
+    machine.wait(60 * S)
+    assert 59_400 <= machine.clock() - ends_ms <= 60_000
+    machine.clock.begin_at(ends_ms)
+    assert machine.clock() > ends_ms
+
+
+def test_time_that_the_machine_slept_has_passed():
+    """CLOCK_MONOTONIC stops meanwhile; this one does not."""
+    before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    assert before <= awake_and_asleep_ns() <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    machine = Machine()
+    now = machine.clock()
+    machine.wait(HOUR)  # both go on while it sleeps
+    assert machine.clock() - now == 3_600_000
 
 
 def test_it_never_goes_back():

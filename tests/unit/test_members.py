@@ -69,6 +69,27 @@ def test_an_old_life_is_refused_and_a_new_one_replaces_it(members):
         members.known(2, OTHER, PIPE)
 
 
+def test_a_disk_that_is_replaced_while_the_clock_is_behind_makes_a_new_life(members):
+    """Its store's number is lower than the last one's; it must not be refused for ever."""
+    members.hello(hello(Life(9, 5)), PIPE, 0)
+    members.heard(2, OTHER._replace(life=Life(9, 5)), US, 0)
+    with pytest.raises(MemberRefused, match="older"):
+        members.hello(hello(Life(7, 1)), b"new", 1)  # two that say they are node 2
+
+    members.tick(SILENCE_MS + 1)
+    members.hello(hello(Life(7, 1)), b"new", SILENCE_MS + 2)
+    hears = Voice(OWN, members.members[2].own_epoch)
+    (up,) = members.heard(2, Voice(Life(7, 1), 1), hears, SILENCE_MS + 3)
+
+    assert (up.is_up, up.life) == (True, Life(7, 1))
+    for old in (Life(9, 5), Life(9, 6)):
+        with pytest.raises(MemberRefused, match="older"):
+            members.hello(hello(old), PIPE, SILENCE_MS + 4)
+    members.tick(3 * SILENCE_MS)
+    with pytest.raises(MemberRefused, match="older"):
+        members.hello(hello(Life(9, 6)), PIPE, 3 * SILENCE_MS)
+
+
 def test_a_node_that_does_not_hear_this_one_any_more_is_down(members):
     """Its half of the link is cut."""
     members.hello(hello(), PIPE, 0)

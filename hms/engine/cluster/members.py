@@ -5,7 +5,10 @@ to be, and how often that was booted (its incarnation). It is UP when it was hea
 heartbeat time, is known in its newest life, and has said that it hears this node in this one's
 newest life; so a link that works in one direction only counts as cut on both sides. Silence makes
 it FAILED at once. What an older life says is refused: it may be a frame that was long under way, or
-a node on an old copy of its store.
+a node on an old copy of its store. Of one store the incarnation tells which life is older, for each
+boot counts one more in its log. When a store came to be is told by a clock, which may have been
+behind when a disk was replaced: a store that seems to be older is a new one when nobody is there
+any more who speaks from the other, unless it was replaced before.
 
 Whoever takes another node for gone begins the link anew: its own epoch with that node is one more,
 and it is UP again only after the other one has said that it hears this epoch. The other one, when
@@ -20,7 +23,7 @@ older pipe, are refused.
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from field_buffer.catalogue import MemberRefused
@@ -36,13 +39,14 @@ class Presence(enum.StrEnum):
 
 
 class Life(NamedTuple):
-    """A run of a node: the later one is the larger one. (0, 0): none is known."""
+    """A run of a node: its store, and how often that was booted. (0, 0): none is known."""
 
     store: int
     incarnation: int
 
 
 NOBODY = Life(0, 0)
+REPLACED_MAX = 64
 DEAF_MS = 10_000
 """Longer than a connection and its handshakes take, over any distance."""
 
@@ -100,6 +104,15 @@ class Member:
     reason: str = "not heard yet"
     refused: int = 0
     last_error: str = ""
+    replaced: list[int] = field(default_factory=list)
+    """Stores that it had before."""
+
+    def is_older(self, life: Life) -> bool:
+        """Whether a life is over: another one came after it."""
+        if life.store == self.life.store:
+            return life.incarnation < self.life.incarnation
+        seems_older = self.is_there and life.store < self.life.store
+        return seems_older or life.store in self.replaced
 
     @property
     def is_there(self) -> bool:
@@ -141,6 +154,8 @@ class Members:
             changes = self._follow(member, "it began the link anew")
         elif pipe != member.pipe:  # what was under way may be lost, and it does not know
             changes = self._go(member, "its connection broke and was made again")
+        if said.life.store != member.life.store != NOBODY.store:
+            member.replaced = [*member.replaced, member.life.store][-REPLACED_MAX:]
         member.life, member.epoch, member.pipe = said.life, said.epoch, pipe
         member.presence, member.reason = Presence.HEARD, ""
         return changes
@@ -247,7 +262,7 @@ class Members:
         elif member is None or member.name != said.name:
             known = "nobody" if member is None else member.name
             detail = f"HMSINDEX {said.node} belongs to {known} in this node's hms.conf"
-        elif said.life < member.life:
+        elif member.is_older(said.life):
             detail = f"its life {said.life} is older than {member.life}: an old frame or store"
         elif said.life == member.life and said.epoch < member.epoch:
             detail = f"its epoch {said.epoch} is older than {member.epoch}: an old frame"
