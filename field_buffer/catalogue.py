@@ -314,6 +314,20 @@ class LinkKeyError(TpSecurity):
     )
 
 
+class ConnectionForked(TpProtocol):
+    """HMS-1018: the connection belongs to process {owner}, and this is process {own}, which was forked from it."""
+
+    number: ClassVar[int] = 1018
+    text: ClassVar[str] = (
+        "the connection belongs to process {owner}, and this is process {own}, which was "
+        "forked from it"
+    )
+    cure_text: ClassVar[str] = (
+        "Connect in the child process. Two processes on one connection would take each "
+        "other's answers."
+    )
+
+
 class IdentityRefused(TpSecurity):
     """HMS-1042: the node does not take the client's number {uid}: its secret does not belong to it."""
 
@@ -1741,6 +1755,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1015: UnknownError,
     1016: MemberRefused,
     1017: LinkKeyError,
+    1018: ConnectionForked,
     1042: IdentityRefused,
     1043: TooManyConnections,
     2001: PropertyTypeError,
@@ -1892,6 +1907,7 @@ __all__ = [
     "CompressionUnknown",
     "ConfigError",
     "ConnectionClosed",
+    "ConnectionForked",
     "ConnectionLost",
     "ConnectionRefused",
     "ConsumerLimit",

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,13 +21,15 @@ from tpmon.carrier import guarded
 from tpmon.data import Data
 from tpmon.link import State
 from tpmon.replies import Reply
-from tpmon.steps import FOREVER, Outside, Steps, Wait
+from tpmon.steps import FOREVER, Mark, Outside, Steps, Wait
 from tpmon.transport import Transport
 
 if TYPE_CHECKING:
     from tpmon.tx.blocks import AsyncBlock
 
 _LOGGER = logging.getLogger("hms.client")
+TURNS_OF_A_FUTURE = 2
+"""Rounds of the loop until the callbacks of a future that was told have run."""
 _T = TypeVar("_T")
 _Waiter = tuple[Callable[[], object], "asyncio.Future[None]"]
 
@@ -207,6 +210,22 @@ class AsyncConnection(Calling):
         calls, self.link.calls = self.link.calls, []
         for call in calls:
             self.loop.call_soon(self._call, call)
+
+    def telling(self) -> Steps[None]:
+        """Wait until the callbacks that are due have run."""
+        mark = Mark()
+        self.link.calls.append(partial(self._reached, mark, TURNS_OF_A_FUTURE))
+        deadline = monotonic() + self.request_timeout_s
+        if not (yield Wait(mark, lambda: mark.is_done, deadline)):
+            raise self.too_late("callbacks of send_async()", self.request_timeout_s)
+
+    def _reached(self, mark: Mark, turns: int) -> None:
+        if turns:
+            self.loop.call_soon(self._reached, mark, turns - 1)
+            return
+        mark.is_done = True
+        self.link.woken.append(mark)
+        self.flush()
 
     def _call(self, call: Callable[[], object]) -> None:
         """Call a function of the application, which may be a coroutine function."""

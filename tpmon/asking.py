@@ -134,6 +134,10 @@ class Asking(Pulse):
         yield from self.answer_to(pending, timeout_s)
         return pending.value()
 
+    def telling(self) -> Steps[None]:
+        """Wait until the application's callbacks that are due have run."""
+        raise NotImplementedError
+
     def administering(self, verb: str, arguments: dict[str, Any] | None) -> Steps[Any]:
         """An operator's command; one that changes something is not repeated after a loss."""
         check_text("verb", verb)

@@ -9,12 +9,15 @@ import os
 import select
 import threading
 from collections.abc import Sequence
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from tpmon.carrier import guarded
 from tpmon.driver import TICK_S, Driver
+from tpmon.forking import forbid_in_child
 from tpmon.link import State
+from tpmon.steps import Mark, Steps, Wait
 
 
 class Background(Driver):
@@ -22,12 +25,30 @@ class Background(Driver):
 
     def __init__(self, address: str | Sequence[str], **options: Any) -> None:
         super().__init__(address, **options)
+        self._is_over = False
+        forbid_in_child(self)
         self._thread = threading.Thread(target=self._run, name="hms-client", daemon=True)
 
     def begin(self) -> None:
         """Begin to connect; lock held."""
         super().begin()
         self._thread.start()
+
+    def telling(self) -> Steps[None]:
+        """Wait until the callbacks that are due have run, unless one of them asks for it."""
+        if self._is_over or self._thread is threading.current_thread():
+            return
+        mark = Mark()
+        self.link.calls.append(partial(self._reached, mark))
+        deadline = monotonic() + self.request_timeout_s
+        if not (yield Wait(mark, lambda: mark.is_done, deadline)):
+            raise self.too_late("callbacks of send_async()", self.request_timeout_s)
+
+    def _reached(self, mark: Mark) -> None:
+        with self.lock:
+            mark.is_done = True
+            self.link.woken.append(mark)
+            self.flush()
 
     def join(self) -> None:
         """Wait for the background thread and give everything back; lock not held."""
@@ -50,7 +71,7 @@ class Background(Driver):
             with self.lock:
                 wakes_at = self._safe_turn()
                 calls, self.link.calls = self.link.calls, []
-                is_over = self.link.state is State.ENDED and not calls
+                self._is_over = is_over = self.link.state is State.ENDED and not calls
                 polled = self._polled() if not (calls or is_over) else []
                 self._wakes_at = wakes_at if polled else 0.0
             if is_over:

@@ -80,6 +80,8 @@ class Calling(Asking):
     def promise(self, service: str, data: Any, timeout_s: float | None) -> "Future[Reply]":
         """Call a service whose reply goes into a future, on a thread of the library."""
         check_call(service, timeout_s)
+        if self.link.state is State.ENDED:  # nobody is left who could tell the future
+            raise own_copy(self.link.error)
         kind, encoded = encode_data(data)
         self._check_size(encoded)
         timeout_s = _within_deadline(service, timeout_s)

@@ -34,4 +34,10 @@ class Outside(NamedTuple):
     gives_way: bool = False
 
 
+class Mark:
+    """A key that is done once something has come to pass."""
+
+    is_done = False
+
+
 Steps = Generator[Wait | Outside, Any, _T]

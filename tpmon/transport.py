@@ -5,6 +5,7 @@ socket. None of this is safe for threads; the connection's lock is around every 
 """
 
 import contextlib
+import os
 import struct
 import threading
 from collections.abc import Sequence
@@ -55,8 +56,13 @@ class _Contexts:
             context, self._context = self._context, None
         context.term()
 
+    def forget(self) -> None:
+        """In a forked child: the parent's context has no thread here."""
+        self._lock, self._context, self._users = threading.Lock(), None, 0
+
 
 contexts = _Contexts()
+os.register_at_fork(after_in_child=contexts.forget)
 
 
 class Transport:

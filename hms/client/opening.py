@@ -111,7 +111,14 @@ def open_sender(
     opening = OpenProducer(
         number, state.number, destination.kind, destination.name, name, destination.string
     )
-    sender = Sender(link, number, destination, monotonic, is_transacted=state.is_transacted)
+    sender = Sender(
+        link,
+        number,
+        destination,
+        monotonic,
+        is_transacted=state.is_transacted,
+        on_refused=state.send_failed,
+    )
     sender.is_granted = False
     state.asked_senders[number] = sender
     register = partial(state.register, sender, opening)

@@ -40,7 +40,8 @@ class Producer(ProducerSteps):
         properties: Mapping[str, Any] | None = None,
         **how: Unpack[SendHow],
     ) -> "Future[Receipt]":
-        """Send without waiting; order is kept. Blocks only while the window is full (F-D6)."""
+        """Send without waiting; the order of this producer is kept. Blocks only while the window is
+        full (F-D6)."""
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()
         encoded, ticket = self.prepared(body, properties, how, future)

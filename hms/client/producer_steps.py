@@ -121,6 +121,8 @@ class ProducerSteps(MoreSends):
     def _put(self, encoded: Encoded, ticket: Ticket) -> None:
         """Into the pack, which leaves at once when nothing is on its way."""
         self._session.state.has_work = True
+        if ticket.future is not None:
+            self._session.state.has_futures = True
         self._sender.add(encoded, ticket, is_persistent=ticket.options.is_persistent)
         if not self._connection.link.sends_in_flight:
             self._sender.push()
@@ -156,6 +158,7 @@ class ProducerSteps(MoreSends):
                 late = connection.too_late("send", patience_s)
                 self._sender.withdraw(ticket)
                 ticket.error = late
+                self._session.state.send_failed(late)
 
     # ---- many
 
@@ -169,10 +172,12 @@ class ProducerSteps(MoreSends):
         try:
             yield from self._submitting(bodies, tickets)
         except HmsError as error:
+            self._sent_in_part(tickets, error)
             yield from self._outcomes(tickets)
             _add_receipts(error, tickets)
             raise
-        except Exception:
+        except Exception as error:
+            self._sent_in_part(tickets, error)
             yield from self._outcomes(tickets)
             raise
         if not self._is_waiting:
@@ -182,6 +187,11 @@ class ProducerSteps(MoreSends):
         if first is not None:
             raise _add_receipts(own_copy(first), tickets)
         return Receipts([ticket.run for ticket in tickets if ticket.run is not None])
+
+    def _sent_in_part(self, tickets: list[Ticket], error: Exception) -> None:
+        """What is on its way already is not all that was to be sent."""
+        if tickets:
+            self._session.state.send_failed(error)
 
     def submitting_packs(self, packs: Iterable[tuple[bytes, int]]) -> Steps[list[Ticket]]:
         """Submit packs that were made elsewhere, given with their counts, each as a frame."""

@@ -92,7 +92,7 @@ class SendFrame:
 class Sender:
     """A producer's numbering and its pack; see the module.
 
-    clock: for the elapsed time of receipts only.
+    clock: for the elapsed time of receipts only. on_refused is told why a frame was not taken.
     """
 
     def __init__(
@@ -103,8 +103,10 @@ class Sender:
         clock: Callable[[], float],
         *,
         is_transacted: bool,
+        on_refused: Callable[[HmsError], None] = lambda _error: None,
     ) -> None:
         self.link = link
+        self._on_refused = on_refused
         self.number = number
         self.destination = destination
         self.is_transacted = is_transacted
@@ -234,6 +236,7 @@ class Sender:
 
     def refused(self, frame: SendFrame, error: HmsError) -> None:
         """The node took none of the messages of this frame, or will not say."""
+        self._on_refused(error)
         for ticket in frame.tickets:
             self._end(ticket, error)
         self._out_of_flight(frame)

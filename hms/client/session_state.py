@@ -41,6 +41,10 @@ class SessionState(Settling):
         self.asked_senders: dict[int, Sender] = {}
         self.is_closed = False
         self.is_doomed = False
+        self.has_futures = False
+        """Whether something was sent whose outcome a future, or its callback, is told."""
+        self.failed_send: BaseException | None = None
+        """Why the open transaction can only be rolled back: not all that was sent is in it."""
         self.on_end: Callable[[], None] | None = None
         self._opening = OpenSession(self.number, int(ack_mode), is_transacted, is_asynchronous)
         self.error: HmsError | None = None
@@ -205,12 +209,20 @@ class SessionState(Settling):
         """Its caller waits no longer."""
         self._commit = self._in_doubt = None
 
+    def send_failed(self, error: BaseException) -> None:
+        """A send of the open transaction was refused, or nobody knows: the rest must not take
+        effect without it."""
+        if self.is_transacted and self.failed_send is None:
+            self.failed_send = error
+
     def rollback(self) -> Pending | None:
         """Ask for the rollback; None when the lost connection has already brought it about."""
         self.is_doomed = self.has_work = False
         if self.link.state is not State.UP:
             self._withdraw_sends()
+            self.failed_send = None
             return None
+        self.failed_send = None
         self.settle()
         return self._restart(Rollback(self.number))
 

@@ -54,7 +54,8 @@ class SessionSteps:
     # ---- transactions
 
     def committing(self) -> Steps[None]:
-        """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost."""
+        """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost, or
+        if one of its sends failed."""
         state = self.state
         self.check_open()
         state.must_be_transacted("commit()")
@@ -62,6 +63,9 @@ class SessionSteps:
         if state.is_doomed:
             yield from self._roll_back()
             raise TransactionRolledBack(reason="the connection was lost while it was open")
+        if (failed := state.failed_send) is not None:
+            yield from self._roll_back()
+            raise TransactionRolledBack(reason=f"a send in it failed: {failed}") from failed
         pending = state.commit()
         if pending is None:
             return
@@ -160,7 +164,8 @@ class SessionSteps:
         yield from connection.answer_to(pending)
 
     def sends_settled(self, is_enough: Callable[[], bool] = bool) -> Steps[None]:
-        """Wait until all of its sends have their outcome."""
+        """Wait until all of its sends have their outcome, and the futures and callbacks of those
+        that were sent with send_async() have heard it."""
         connection = self.connection
         senders = self.state.all_senders
         for sender in senders:
@@ -172,3 +177,6 @@ class SessionSteps:
 
         if not (yield Wait(connection.link, is_settled, deadline)):
             raise connection.too_late("send", connection.request_timeout_s)
+        if self.state.has_futures:
+            self.state.has_futures = False
+            yield from connection.telling()

@@ -55,6 +55,7 @@ class XaSessionState(SessionState):
             self.last_received = self.xid
         self.xid = b""
         self.has_work = self.is_doomed = False
+        self.failed_send = None
         self._work_in_branch(is_it=False)
 
     def exit_lost(self) -> None:

@@ -39,7 +39,7 @@ def xa_starting(session: "SessionSteps", xid: bytes, flags: int, timeout_ms: int
 
 
 def xa_ending(session: "SessionSteps", xid: bytes, flags: int) -> Steps[Code]:
-    """Work in it no longer."""
+    """Work in it no longer; a branch in which a send failed can only be rolled back."""
     state = _state_of(session)
     session.check_open()
     if state.xid != xid:
@@ -50,7 +50,8 @@ def xa_ending(session: "SessionSteps", xid: bytes, flags: int) -> Steps[Code]:
         state.exit_lost()
         return _LOST
     try:
-        code = yield from _coded(session, state.ask_to_end(xid, flags))
+        said = flags if state.failed_send is None else TMFAIL
+        code = yield from _coded(session, state.ask_to_end(xid, said))
     except BaseException as fault:
         state.exit()  # the node has heard it, or has lost the branch
         if isinstance(fault, HmsError) and link.state is not State.UP:
