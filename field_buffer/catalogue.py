@@ -1332,6 +1332,19 @@ class ServerRestartFailed(TpSystem):
     )
 
 
+class DecisionUnreadable(TpTransaction):
+    """HMS-6040: the decision of transaction {gtrid} cannot be read: {detail}."""
+
+    number: ClassVar[int] = 6040
+    text: ClassVar[str] = (
+        "the decision of transaction {gtrid} cannot be read: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "No version of HMS wrote it so. Finish its branches in their resource managers by "
+        "hand, then: hms transaction forget {gtrid} --force."
+    )
+
+
 class TransactionRolledBack(TpTransaction):
     """HMS-7001: the transaction was rolled back: {reason}."""
 
@@ -1849,6 +1862,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     6018: ConversationProtocol,
     6019: ServerNotFound,
     6020: ServerRestartFailed,
+    6040: DecisionUnreadable,
     7001: TransactionRolledBack,
     7002: TransactionTooLarge,
     7065: XaError,
@@ -1918,6 +1932,7 @@ __all__ = [
     "DatabaseUnavailable",
     "DecisionNotFound",
     "DecisionRefused",
+    "DecisionUnreadable",
     "DemoDataMissing",
     "DestinationExists",
     "DestinationInUse",

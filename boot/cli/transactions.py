@@ -151,21 +151,27 @@ def _decisions(connection: Any) -> Iterator[tuple[bytes, bytes, int, bool]]:
 def _decision_row(
     gtrid: bytes, participants: bytes, decided_at_ms: int, is_held: bool
 ) -> dict[str, Any]:
-    said = ", ".join(f"{one['resource']} {one['state']}" for one in _participants(participants))
+    found = _participants(gtrid, participants)
+    said = ", ".join(f"{one['resource']} {one['state']}" for one in found)
     state = "committing" if is_held else "committed"
     return _row("decision", gtrid.hex(), state, time.time() - decided_at_ms / 1000, said)
 
 
-def _participants(packed: bytes) -> list[dict[str, str]]:
+def _participants(gtrid: bytes, packed: bytes) -> list[dict[str, str]]:
+    from field_buffer.catalogue import DecisionUnreadable  # noqa: PLC0415
     from tpmon.xa import decisions  # noqa: PLC0415
 
+    try:
+        found = decisions.read(gtrid, packed)
+    except DecisionUnreadable as error:
+        return [{"resource": "?", "state": "unreadable", "note": str(error)}]
     return [
         {
             "resource": one.resource,
             "state": f"{one.state} (ordered: {one.order})" if one.order else one.state,
             "note": one.note,
         }
-        for one in decisions.decode(packed)
+        for one in found
     ]
 
 
@@ -198,8 +204,8 @@ def _asked(connection: Any, id_: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _shown_decision(connection: Any, id_: str) -> dict[str, Any]:
-    _, said = _asked(connection, id_)
-    participants = _participants(said["participants"])
+    gtrid, said = _asked(connection, id_)
+    participants = _participants(gtrid, said["participants"])
     return {"id": id_, "state": said["state"], "participants": participants}
 
 
@@ -211,7 +217,7 @@ def _order(connection: Any, id_: str, resource: str, verb: str) -> list[str]:
     from tpmon.xa import decisions  # noqa: PLC0415
 
     gtrid, said = _asked(connection, id_)
-    every = decisions.decode(said["participants"])
+    every = decisions.read(gtrid, said["participants"])
     meant = [p for p in every if p.resource == (resource or p.resource)]
     left = [p for p in meant if not decisions.is_settled(p)]
     if not left:
@@ -234,8 +240,12 @@ def _forget_decision(connection: Any, id_: str, *, is_forced: bool) -> None:
     from tpmon.xa import decisions  # noqa: PLC0415
 
     gtrid, said = _asked(connection, id_)
-    left = [p for p in decisions.decode(said["participants"]) if not decisions.is_settled(p)]
-    if left and not is_forced:
+    if is_forced:
+        connection.request(ForgetDecision(gtrid))
+        return
+    every = decisions.read(gtrid, said["participants"])
+    left = [p for p in every if not decisions.is_settled(p)]
+    if left:
         names = ", ".join(p.resource for p in left)
         detail = f"{names} would roll it back after that; order commit or rollback, or --force"
         raise BranchStateWrong(xid=id_, state=said["state"], detail=detail)

@@ -11,7 +11,12 @@ from boot.cli import main
 from hms.testing import node
 from tests.acceptance.bank_rig import bank, move
 from tests.support.store_place import until
+from tpmon.protocol import transactions as wire
+from tpmon.tx.identity import identity_of
+from tpmon.tx.place import place_of
+from tpmon.xa import XA_OK, decisions
 from tpmon.xa.opening import close_resources
+from tpmon.xa.resource import scan
 
 
 @pytest.fixture
@@ -88,6 +93,37 @@ def test_what_an_operator_decides_is_carried_out_and_told_until_it_is_forgotten(
         until(lambda: "operator" in _waits(conn, gtrid), 30)
         command(running, "forget", gtrid, "--yes")
         until(lambda: not _waits(conn, gtrid), 30)
+
+
+def test_a_decision_that_cannot_be_read_is_told_and_holds_up_no_other(both, running):
+    """Recovery would end with the first one that it meets, again after each restart."""
+    with hms.connect(running.address) as conn:
+        uid = identity_of(conn)
+        poison, good = decisions.new_gtrid(uid), decisions.new_gtrid(uid)
+        with hms.connect(running.address) as decider:
+            maria = place_of(decider).resource("maria")
+            for gtrid in (poison, good):
+                decider.request(wire.BeginGlobal(gtrid))
+                xid = decisions.xid_of(gtrid, b"maria.1")
+                assert maria.xa_start(xid) == XA_OK
+                with maria.connection(xid).cursor() as cursor:
+                    cursor.execute("INSERT INTO entry VALUES (%s, 0)", (gtrid.hex()[-20:],))
+                assert (maria.xa_end(xid), maria.xa_prepare(xid)) == (XA_OK, XA_OK)
+                maria.detach(xid)
+            decider.request(wire.Decide(poison, b"\xc1 this is no msgpack"))
+            wanted = [decisions.Participant("maria", b"maria.1")]
+            decider.request(wire.Decide(good, decisions.encode(wanted)))
+        until(lambda: "cannot be read" in _waits(conn, poison.hex()), 60)
+        until(
+            lambda: good.hex()[-20:] in {r[0] for r in both.mariadb.ask("SELECT * FROM entry")}, 60
+        )
+
+        (shown,) = command(running, "show", poison.hex())["participants"]
+        assert (shown["state"], "HMS-6040" in shown["note"]) == ("unreadable", True)
+        assert poison in {xid.gtrid for xid in scan(maria)}
+        assert maria.xa_rollback(decisions.xid_of(poison, b"maria.1")) == XA_OK
+        command(running, "forget", poison.hex(), "--force", "--yes")
+        until(lambda: not _waits(conn, poison.hex()), 60)
 
 
 def _waits(conn, gtrid):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from field_buffer.catalogue import DecisionUnreadable
 from tpmon.xa.xid import Xid
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "new_gtrid",
     "node_of",
     "printed",
+    "read",
     "xid_of",
 ]
 
@@ -72,6 +74,14 @@ def encode(participants: Sequence[Participant]) -> bytes:
 def decode(packed: bytes) -> list[Participant]:
     """As they were encoded; msgspec.MsgspecError."""
     return _decoder.decode(packed) if packed else []
+
+
+def read(gtrid: bytes, packed: bytes) -> list[Participant]:
+    """The participants of a transaction; DecisionUnreadable."""
+    try:
+        return decode(packed)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+        raise DecisionUnreadable(gtrid=printed(gtrid), detail=str(fault)) from fault
 
 
 def is_settled(participant: Participant) -> bool:

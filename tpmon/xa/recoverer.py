@@ -88,6 +88,8 @@ class Recoverer:
         waiting = [w for watch in self._watches for w in watch.waiting]
         down = {w.name: w.reason for w in self._watches if w.reason}
         for decision in self._recovery.left_over():
+            if decision.fault:
+                waiting.append(Waiting("", decision.gtrid, decision.fault))
             for p in decision.participants:
                 why = p.note if decisions.is_settled(p) else self._why(p.resource, down)
                 if why:

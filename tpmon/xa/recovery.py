@@ -9,10 +9,12 @@ Then every decision that nobody carries out any more is looked through: what it 
 not prepared any more was committed by the client before it left.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from field_buffer.catalogue import DecisionUnreadable
 from tpmon.protocol import transactions as wire
 from tpmon.xa import constants as xa
 from tpmon.xa import decisions
@@ -23,6 +25,8 @@ from tpmon.xa.xid import Xid
 __all__ = ["Asker", "Recovery", "Round", "Waiting"]
 
 PAGE = 200
+
+log = logging.getLogger("hms.recovery")
 
 
 class Asker(Protocol):
@@ -41,10 +45,12 @@ class Waiting(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One that nobody carries out any more."""
+    """One that nobody carries out any more. fault: why it cannot be read; then nothing is done
+    about it, and the others go on."""
 
     gtrid: bytes
     participants: list[Participant]
+    fault: str = ""
 
 
 class Round(NamedTuple):
@@ -63,6 +69,7 @@ class Recovery:
         self._node = node
         self._identity = identity
         self._lock = threading.Lock()
+        self._told: set[bytes] = set()
 
     def round(self, rm: ResourceManager) -> Round:
         """Finish what is left over in a resource manager; XaError when it is not reached."""
@@ -89,10 +96,19 @@ class Recovery:
             page = self._node.request(wire.ListDecisions(after, PAGE))
             for gtrid, participants, _, *held in page["decisions"]:
                 if gtrid != decisions.IDENTITY and not any(held):
-                    yield Decision(gtrid, decisions.decode(participants))
+                    yield self._read(gtrid, participants)
             if not page["has_more"]:
                 return
             after = page["position"]
+
+    def _read(self, gtrid: bytes, participants: bytes) -> Decision:
+        try:
+            return Decision(gtrid, decisions.read(gtrid, participants))
+        except DecisionUnreadable as error:
+            if gtrid not in self._told:
+                self._told.add(gtrid)
+                log.warning("%s", error)
+            return Decision(gtrid, [], str(error))
 
     # ---- one branch
 
@@ -101,7 +117,10 @@ class Recovery:
         told = self._node.request(wire.AskDecision(xid.gtrid))
         if told["state"] in {"active", "committing"}:
             return "", ""
-        wanted = self._participant(told, rm, xid)
+        try:
+            wanted = self._participant(told, rm, xid)
+        except DecisionUnreadable as error:
+            return "", str(error)
         if wanted is None or wanted.order == decisions.ROLLBACK:
             return self._roll_back(rm, xid, wanted)
         return self._commit(rm, xid)
@@ -112,7 +131,7 @@ class Recovery:
         """What the decision says of a branch; None: it does not want it."""
         if told["state"] != "committed":
             return None
-        known = decisions.decode(told["participants"])
+        known = decisions.read(xid.gtrid, told["participants"])
         return next((p for p in known if (p.resource, p.bqual) == (rm.name, xid.bqual)), None)
 
     def _commit(self, rm: ResourceManager, xid: Xid) -> tuple[str, str]:
@@ -160,7 +179,7 @@ class Recovery:
                 return
             known = [
                 _settled(p, state, said) if (p.resource, p.bqual) == (resource, xid.bqual) else p
-                for p in decisions.decode(told["participants"])
+                for p in decisions.read(xid.gtrid, told["participants"])
             ]
             if all(p.state == decisions.COMMITTED for p in known):
                 self._node.request(wire.ForgetDecision(xid.gtrid))
