@@ -50,6 +50,16 @@ class Feeding(Relay):
         """A listener's message is settled: it may have the next one."""
         self.changed.update(filter(None, [self.appetite.wants(connection, consumer)]))
 
+    def running_of(self, connection: int, session: int = 0, consumer: int = 0) -> list[object]:
+        """What services are run for now, of a session's listeners or of a consumer's."""
+        lines = [li for (c, s), li in self._lines.items() if c == connection and session in (0, s)]
+        return [
+            call.origin.token
+            for line in lines
+            for call in line
+            if call.number and call.is_wanted and consumer in (0, call.origin.consumer)
+        ]
+
     def recovered(self, connection: int, session: int) -> None:
         """A session begins again: its messages are back where they waited."""
         self.withdraw(connection, session)

@@ -57,10 +57,13 @@ def _grant(
 def call_listeners(
     engine: Engine, monitor: Monitor, calls: Sequence[tuple[Deliver, bytes]], now_ms: int
 ) -> None:
-    """Messages for listeners, durable now, each with head and body, wait for their service."""
+    """Messages for listeners, durable now, each with head and body, wait for their service; those
+    that were taken back meanwhile are out no more."""
     monitor.now_ms = max(monitor.now_ms, now_ms)
     for deliver, payload in calls:
-        if deliver.connection in engine.state.connections:
+        owner = engine.state.connections.get(deliver.connection)
+        consumer = owner.consumers.get(deliver.consumer) if owner is not None else None
+        if consumer is not None and consumer.epoch == deliver.epoch:
             (message,) = deliver.messages
             origin = Origin(deliver.connection, 0, deliver.session, deliver, deliver.consumer)
             body = payload[message.head_bytes :]

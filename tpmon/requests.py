@@ -5,7 +5,7 @@ from typing import Any
 
 from field_buffer.catalogue import InvalidArgument, NotSupported
 from field_buffer.packing import unpack_rows
-from hms.engine.effects import Effects, Reply
+from hms.engine.effects import Deliver, Effects, Reply
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.places import Queue
 from hms.engine.plans import Plan
@@ -86,6 +86,7 @@ class Requests:
         now_ms: int,
         fx: Effects,
     ) -> None:
+        self._tell_running(connection, session=request.session)
         self._engine.close_session(connection, request.session, now_ms, fx)
         fx.must_wait = True  # what was acknowledged before is safe then
         self._monitor.closed(connection, request.session)
@@ -184,6 +185,7 @@ class Requests:
         now_ms: int,
         fx: Effects,
     ) -> None:
+        self._tell_running(connection, consumer=request.consumer)
         self._engine.close_consumer(connection, request.consumer, now_ms, fx)
         fx.must_wait = True  # as above
         self._monitor.closed(connection, consumer=request.consumer)
@@ -221,8 +223,17 @@ class Requests:
     def _recover(
         self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects
     ) -> None:
+        self._tell_running(connection, session=request.session)
         self._engine.recover(connection, request.session, correlation, now_ms, fx)
         self._monitor.recovered(connection, request.session)
+
+    def _tell_running(self, connection: int, session: int = 0, consumer: int = 0) -> None:
+        """Which messages services have of a session's, or a consumer's, that are about to come
+        back: they were seen, those that wait for their turn were not."""
+        for deliver in self._monitor.running_of(connection, session, consumer):
+            assert isinstance(deliver, Deliver)
+            ids = [message.id for message in deliver.messages]
+            self._engine.seen(connection, deliver.consumer, deliver.epoch, ids)
 
     def _browse(
         self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects

@@ -338,6 +338,8 @@ class ConsumerSteps:
         is_before = self._is_client or self._state.is_transacted
         if is_before:
             self._state.consumed(inbox, message_id)
+        else:
+            self._state.handling(inbox, message_id)
         try:
             yield Outside(partial(listener, self._message(delivered, stamp)))
         except Exception:
@@ -347,6 +349,7 @@ class ConsumerSteps:
             self._fail(stamp, message_id)
             raise
         if stamp == inbox.stamp and not is_before:
+            inbox.seen.pop(message_id, None)
             self._note(delivered)
             self._state.file_saved(inbox, message_id)
         elif stamp.incarnation != inbox.stamp.incarnation and not self._state.is_transacted:

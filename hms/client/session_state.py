@@ -232,6 +232,7 @@ class SessionState(Settling):
         self._lost_id = 0  # they come again in any case
         if self.link.state is not State.UP or self.ack_mode is AckMode.NONE:
             return None
+        self.file_seen()
         self.settle()
         self.say([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
         return self._restart(Recover(self.number))

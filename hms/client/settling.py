@@ -70,6 +70,13 @@ class Settling(Participant):
             inbox.acknowledged.append(message_id)
             self._hold_back(len(inbox.acknowledged))
 
+    def handling(self, inbox: Inbox, message_id: int) -> None:
+        """A listener begins with the message, which is acknowledged by itself when it ends: until
+        then recover() gives it back as a failed attempt."""
+        if self.ack_mode is not AckMode.NONE:
+            self._unsaid[inbox] = None
+            inbox.seen[message_id] = None
+
     def consumed_file(self, inbox: Inbox, message_id: int) -> None:
         """The application has a file's message: where it is acknowledged by itself, only when its
         file was saved, or the application comes for another one; in NONE too (F-B4)."""
@@ -85,6 +92,12 @@ class Settling(Participant):
         """The file of a message was saved."""
         if self.file_held == (inbox, message_id):
             self.file_done()
+
+    def file_seen(self) -> None:
+        """The message whose file was waited for was seen, and is not done with."""
+        held, self.file_held = self.file_held, None
+        if held is not None and held[0].number in self.inboxes:
+            held[0].seen[held[1]] = None
 
     def file_done(self) -> None:
         """The message whose file was waited for is done with."""

@@ -5,7 +5,7 @@ The caller holds the engine's lock, passes the records to the log in order, and 
 effects when the log is durable that far.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from field_buffer.catalogue import IllegalState
@@ -346,6 +346,12 @@ class Engine:
         settling.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
         dispatch(self.state, consumer.place, fx)
         return len(messages)
+
+    def seen(self, connection: int, handle: int, epoch: int, message_ids: Iterable[int]) -> None:
+        """The application has these; its session is about to begin again, or it to be closed."""
+        consumer = self.state.connection(connection).consumers.get(handle)
+        if consumer is not None and consumer.epoch == epoch:
+            consumer.seen.update(dict.fromkeys(message_ids))
 
     def credit(
         self,

@@ -120,6 +120,8 @@ class Consumer:
         self.selector: Selector | None = None
         self.out: dict[int, StoredMessage] = {}
         self.out_bytes = 0
+        self.seen: dict[int, None] = {}
+        """Ids that the application has seen, told just before they come back with all the rest."""
 
     @property
     def connection(self) -> Connection:

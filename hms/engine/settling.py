@@ -104,11 +104,15 @@ def acknowledge_out(
     return len(messages)
 
 
-def give_back_all(state: State, consumer: Consumer, how: Return, fx: Effects) -> None:
-    """Everything that is out to a consumer comes back; the caller dispatches. Whether a listener's
-    service has seen a message nobody knows."""
-    if consumer.listener and how is Return.RELEASED:
-        how = Return.LOST
+def give_back_all(
+    state: State, consumer: Consumer, how: Return, fx: Effects, seen: Return = Return.LOST
+) -> None:
+    """Everything that is out to a consumer comes back; the caller dispatches. seen: how that comes
+    back of which it was told just before that the application has it."""
+    ids, consumer.seen = consumer.seen, {}
+    known = take_out(consumer, [(one, one) for one in ids])
+    delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
+    give_back(state, consumer.place, known, seen, fx, delay_ms)
     messages = list(consumer.out.values())
     consumer.out.clear()
     consumer.out_bytes = 0

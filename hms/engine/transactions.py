@@ -183,9 +183,10 @@ def recover(state: State, session: Session, correlation: int, fx: Effects) -> No
 
 
 def restart(state: State, session: Session, fx: Effects) -> list[Queue | Subscription]:
-    """Release what is out to the session's consumers and begin a new epoch for each."""
+    """Release what is out to the session's consumers and begin a new epoch for each; what is known
+    to have been seen has failed."""
     for consumer in session.consumers:
-        give_back_all(state, consumer, Return.RELEASED, fx)
+        give_back_all(state, consumer, Return.RELEASED, fx, seen=Return.FAILED)
         consumer.epoch += 1
         consumer.credit = consumer.credit_at_open
         consumer.room_bytes = consumer.window_bytes
