@@ -106,7 +106,7 @@ class Story:
     # ---- doors
 
     async def receive(self, rounds, send):
-        """Through receive(), one connection a round."""
+        """As a receiver, with a connection for each round."""
         for turn in range(rounds):
             connection = await self.connect()
             session = await result(connection.session(**MODES[self.mode]))
