@@ -57,9 +57,23 @@ def test_a_message_that_its_listener_had_is_flagged_when_the_listener_closes():
     rig.consume(9, session=3, listener="WORK")
     rig.run(lambda fx: rig.engine.listener_credit(1, 9, 1, rig.now_ms, fx))
 
+    rig.engine.seen(1, 9, 0, list(rig.engine.state.connections[1].consumers[9].out))
     rig.run(lambda fx: rig.engine.close_consumer(1, 9, rig.now_ms, fx))
 
     assert rig.engine.state.queues["orders"].line.deliveries(rig.consume(10)[0]) == 1
+
+
+def test_a_message_that_waited_for_its_listeners_service_is_not_flagged():
+    """Nobody has seen it: the monitor knows what runs."""
+    rig = EngineRig()
+    rig.engine.open_session(1, 3, 0, "asynchronous")
+    rig.send()
+    rig.consume(9, session=3, listener="WORK")
+    rig.run(lambda fx: rig.engine.listener_credit(1, 9, 1, rig.now_ms, fx))
+
+    rig.run(lambda fx: rig.engine.close_consumer(1, 9, rig.now_ms, fx))
+
+    assert rig.engine.state.queues["orders"].line.deliveries(rig.consume(10)[0]) == 0
 
 
 def test_a_subscription_does_not_end_while_a_transaction_holds_its_messages():
