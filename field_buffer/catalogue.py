@@ -631,6 +631,20 @@ class SendInDoubt(TpSystem):
     )
 
 
+class ListenerInterrupted(ServiceError):
+    """HMS-3050: the listener of {destination} ended by {fault}; its session calls no listener any more."""
+
+    number: ClassVar[int] = 3050
+    text: ClassVar[str] = (
+        "the listener of {destination} ended by {fault}; its session calls no listener any "
+        "more"
+    )
+    cure_text: ClassVar[str] = (
+        "The message comes again as a failed attempt. Call listen() to go on; to end a "
+        "listener call listen(None), to end the program end its main thread."
+    )
+
+
 class InvalidSchedule(TpInvalid):
     """HMS-3040: schedule {name!r}: {detail}."""
 
@@ -1798,6 +1812,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3009: ReceiveTimeout,
     3010: SendFailed,
     3011: SendInDoubt,
+    3050: ListenerInterrupted,
     3040: InvalidSchedule,
     4001: DestinationNotFound,
     4002: DestinationKindMismatch,
@@ -1962,6 +1977,7 @@ __all__ = [
     "InvalidSchedule",
     "JavaMissing",
     "LinkKeyError",
+    "ListenerInterrupted",
     "MemberRefused",
     "MessageFormatError",
     "MessageReadOnly",

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -32,6 +33,15 @@ TURNS_OF_A_FUTURE = 2
 """Rounds of the loop until the callbacks of a future that was told have run."""
 _T = TypeVar("_T")
 _Waiter = tuple[Callable[[], object], "asyncio.Future[None]"]
+
+
+RUNNER: "ContextVar[asyncio.Task[Any] | None]" = ContextVar("hms_runner", default=None)
+"""The task that calls the listener in which this code runs, also in a task that was made there."""
+
+
+def my_runner() -> "asyncio.Task[Any] | None":
+    """The task that asks, or the one that calls the listener that asks."""
+    return RUNNER.get() or asyncio.current_task()
 
 
 class AsyncConnection(Calling):
@@ -70,13 +80,18 @@ class AsyncConnection(Calling):
             await self.run(self.opening())
         return self
 
+    def me(self) -> object:
+        """The task that asks, or that calls the listener that asks."""
+        return my_runner()
+
     def begin(self) -> None:
         """Begin to connect."""
         super().begin()
         self._come_by(0.0)
 
     async def close(self) -> None:
-        """Wait for the confirmation of what was sent, settle what was received, and disconnect."""
+        """Wait for running listeners and for the confirmation of what was sent, settle what was
+        received, and disconnect; behind a listener that asks for it."""
         if self._loop is not None:
             await self.run(self.closing())
 

@@ -27,7 +27,7 @@ from tpmon.protocol.frames import Kind
 from tpmon.protocol.identity import SECRET_BYTES, uid_of
 from tpmon.protocol.structures import Administer, Advertise, Hello, Request, Unadvertise
 from tpmon.pulse import Pulse
-from tpmon.steps import Steps, Wait
+from tpmon.steps import FOREVER, Steps, Wait
 from tpmon.watching import Watching
 
 LIBRARY = "hms-python"
@@ -69,6 +69,10 @@ class Asking(Pulse):
         """The node's name, from its last WELCOME."""
         return self.link.welcome.node if self.link.welcome is not None else ""
 
+    def me(self) -> object:
+        """The thread or task that asks."""
+        raise NotImplementedError
+
     # ---- open and close
 
     def opening(self) -> Steps[None]:
@@ -91,14 +95,22 @@ class Asking(Pulse):
         return ConnectionRefused(address=address, timeout_s=self._connect_timeout_s)
 
     def closing(self) -> Steps[None]:
-        """Wait for the confirmation of what was sent, settle what was received, and disconnect."""
-        link = self.link
-        if link.state is State.ENDED:
+        """Wait for running listeners and for the confirmation of what was sent, settle what was
+        received, and disconnect; behind a listener that asks for it."""
+        link, me = self.link, self.me()
+        for caller in list(link.callers):
+            caller.hush()
+        within = next((caller for caller in link.callers if caller.is_within(me)), None)
+        if within is not None:
+            within.afterwards(self.closing)
+            return
+        if link.state is State.ENDED and not link.callers:
             return
         try:
+            yield Wait(link, lambda: not any(one.is_calling for one in link.callers), FOREVER)
             yield from self._settling()
         finally:
-            link.tell(Kind.GOODBYE)
+            link.tell(Kind.GOODBYE)  # to nobody when it has ended
             self.flush()
             linger_ms = GOODBYE_MS if link.state is State.UP else 0
             self.stop(ConnectionClosed(what="connection"), linger_ms)

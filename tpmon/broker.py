@@ -47,6 +47,12 @@ from tpmon.wire import encode_effect
 
 __all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
 
+_RETURNS = {
+    Action.FAIL: Return.FAILED,
+    Action.RELEASE: Return.RELEASED,
+    Action.REJECT: Return.REJECTED,
+    Action.RETRY: Return.FAILED,
+}
 BACKLOG_BYTES_MAX = 64 << 20
 LEAD_BYTES_MAX = 64 << 10
 """A general worker that put no more into an idle log writes and syncs it itself."""
@@ -275,8 +281,10 @@ class Broker:
             if action is Action.ACKNOWLEDGE:
                 settled += engine.acknowledge(number, consumer, epoch, ranges, now_ms, fx)
             else:
-                how = Return.FAILED if action is Action.FAIL else Return.RELEASED
-                settled += engine.give_back(number, consumer, epoch, ranges, how, now_ms, fx)
+                how, delay_ms = _RETURNS[action], credit if action is Action.RETRY else None
+                settled += engine.give_back(
+                    number, consumer, epoch, ranges, how, now_ms, fx, delay_ms
+                )
         if envelope.correlation:
             fx.must_wait = True  # it answers for what was settled before, too
             fx.out.append(Reply(number, envelope.correlation, settled))

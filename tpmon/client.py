@@ -42,9 +42,12 @@ class Connection(Background):
         return self
 
     def close(self) -> None:
-        """Wait for the confirmation of what was sent, settle what was received, and disconnect."""
+        """Wait for running listeners and for the confirmation of what was sent, settle what was
+        received, and disconnect. A listener that closes its connection is not waited for: its
+        message is settled when it has ended, and then the connection closes."""
         self.run(self.closing())
-        self.join()
+        if self.is_ended:
+            self.join()
 
     def __enter__(self) -> Self:
         return self

@@ -30,6 +30,10 @@ class Driver(Calling):
         self._thread_reads = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
+    def me(self) -> object:
+        """The thread that asks."""
+        return threading.current_thread()
+
     def run(self, steps: Steps[_T]) -> _T:
         """Drive an operation to its end."""
         with self.lock:

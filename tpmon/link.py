@@ -18,7 +18,7 @@ from field_buffer.errors import HmsError
 from field_buffer.packing import DELIVERED_ROW, unpack_delivered
 from tpmon.asked import Asked, Frame, OnLoss, Pending
 from tpmon.events import Event, EventKind
-from tpmon.participants import Participant, Receiver
+from tpmon.participants import Caller, Participant, Receiver
 from tpmon.protocol import frames, structures
 from tpmon.protocol.frames import Kind
 from tpmon.protocol.structures import Hello, Limits, Request, Welcome
@@ -61,6 +61,8 @@ class Link(Serving):
         self.receivers: dict[int, Receiver] = {}
         self.participants: list[Participant] = []
         self.ticking: list[Participant] = []
+        self.callers: list[Caller] = []
+        """Listeners of sessions, while there are any."""
         self.sends_in_flight = 0
         self.unattended = 0  # answers for which no thread waits; the background thread reads them
         self.on_room: dict[int, Callable[[], None]] = {}

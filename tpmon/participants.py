@@ -1,11 +1,12 @@
 """Who takes part in a link: consumers, and sessions that are opened again after a loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from field_buffer.errors import HmsError
 from field_buffer.packing import DeliveredRow
 from tpmon.asked import Pending
+from tpmon.steps import Steps
 
 
 class Receiver(Protocol):
@@ -41,3 +42,20 @@ class Participant(Protocol):
 
     def leave(self) -> Pending | None:
         """The connection closes in order: what is asked of the node before."""
+
+
+class Caller(Protocol):
+    """Who calls functions of the application, one at a time: a session's listeners."""
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether one of them is running."""
+
+    def is_within(self, me: object) -> bool:
+        """Whether this thread or task is the one that runs it."""
+
+    def hush(self) -> None:
+        """Call none any more."""
+
+    def afterwards(self, closing: Callable[[], Steps[None]]) -> None:
+        """Do that when the running one has ended."""

@@ -98,13 +98,13 @@ class Consumer(ConsumerSteps):
         self._listening.set(self, listener)
 
     def close(self) -> None:
-        """Close; what was seen and not acknowledged comes again."""
+        """Close, when its running listener has ended; a listener that closes its own consumer goes
+        on, and then its message is settled."""
         with self._connection.lock:  # not in the midst of a receive
             if self._is_closed:
                 return
             self._is_closed = True
-        self._listening.set(self, None)
-        self._connection.run(self.closing())
+        self._listening.close(self.closing, self)
 
     def __enter__(self) -> Self:
         return self

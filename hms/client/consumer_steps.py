@@ -6,7 +6,12 @@ from functools import partial
 from time import monotonic
 from typing import Any, BinaryIO
 
-from field_buffer.catalogue import AcknowledgeLost, ConnectionClosed, IllegalState
+from field_buffer.catalogue import (
+    AcknowledgeLost,
+    ConnectionClosed,
+    IllegalState,
+    ListenerInterrupted,
+)
 from field_buffer.errors import HmsError
 from field_buffer.packing import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
 from hms.client.destinations import Destination
@@ -23,6 +28,7 @@ from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import State
 from tpmon.protocol.structures import RequestRetained
 from tpmon.steps import FOREVER, Outside, Steps, Wait
+from tpmon.verdicts import Reject, Retry
 
 _COUNT_MAX = 1 << 32
 Listener = Callable[[Message], object]
@@ -31,6 +37,30 @@ Listener = Callable[[Message], object]
 def check_count(count: int) -> None:
     """InvalidArgument for a number of messages that nobody can receive."""
     check_number("count", count, 1, _COUNT_MAX)
+
+
+def _called(listener: Listener, message: Message, destination: Destination) -> object:
+    """Call a listener; what is to end its thread must not end it silently."""
+    try:
+        outcome = listener(message)
+    except Exception:
+        raise
+    except BaseException as fault:
+        raise _interruption(destination, fault) from fault
+    return _awaited(outcome, destination) if hasattr(outcome, "__await__") else outcome
+
+
+async def _awaited(outcome: Any, destination: Destination) -> object:
+    """The same for one of asyncio; its cancellation is the event loop's."""
+    try:
+        return await outcome
+    except (SystemExit, KeyboardInterrupt) as fault:
+        raise _interruption(destination, fault) from fault
+
+
+def _interruption(destination: Destination, fault: BaseException) -> ListenerInterrupted:
+    said = f"{type(fault).__name__}({fault})"
+    return ListenerInterrupted(destination=str(destination), fault=said)
 
 
 class Acknowledge:
@@ -172,6 +202,8 @@ class ConsumerSteps:
     def taken(self) -> Message | None:
         """The next message if one is here; what has to be said for it is in the outbox."""
         inbox, state = self._inbox, self._state
+        if state.interruption is not None:
+            state.check_interrupted()
         if self._listener is not None or self._is_closed or state.is_closed or not inbox.buffer:
             self._check_receiving()
         if state.file_held is not None:
@@ -315,7 +347,9 @@ class ConsumerSteps:
     def set_listener(self, listener: Listener | None) -> None:
         """Have this one called from now on; None: none."""
         if check_function("listener", listener) is not None:
-            self._check_receiving()
+            if self._listener is None:
+                self._check_receiving()
+            self._state.interruption = None  # a new listener is the answer to it
             if self._state.is_xa:  # F-B6
                 detail = "only synchronous receives take part in its transactions: receive()"
                 raise IllegalState(what="a listener in an XA session", detail=detail)
@@ -340,10 +374,11 @@ class ConsumerSteps:
             self._state.consumed(inbox, message_id)
         else:
             self._state.handling(inbox, message_id)
+        message = self._message(delivered, stamp)
         try:
-            yield Outside(partial(listener, self._message(delivered, stamp)))
-        except Exception:
-            yield from self._failed(stamp, message_id)
+            yield Outside(partial(_called, listener, message, inbox.destination))
+        except Exception as fault:
+            yield from self._failed(stamp, message_id, fault)
             raise
         except BaseException:  # nobody can wait any more
             self._fail(stamp, message_id)
@@ -356,11 +391,17 @@ class ConsumerSteps:
             lost = AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
             self._connection.link.report(lost)
 
-    def _failed(self, stamp: Stamp, message_id: int) -> Steps[None]:
-        if self._state.is_transacted:
+    def _failed(self, stamp: Stamp, message_id: int, fault: Exception) -> Steps[None]:
+        """It could not cope with the message, or says what is to become of it (Reject, Retry)."""
+        is_current, state = stamp == self._inbox.stamp, self._state
+        if not state.is_transacted:
+            if is_current:
+                state.fail(self._inbox, message_id, fault)
+            return
+        if is_current and isinstance(fault, Reject | Retry):
+            state.judge(self._inbox, message_id, fault)
+        if not state.is_closed:
             yield from self._session.rolling_back()
-        else:
-            self._fail(stamp, message_id)
 
     def _fail(self, stamp: Stamp, message_id: int) -> None:
         if self._state.is_transacted:

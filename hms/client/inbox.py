@@ -19,10 +19,12 @@ from tpmon.asked import Pending
 from tpmon.link import Link
 from tpmon.protocol.frames import Action, Settlement, as_ranges
 from tpmon.protocol.structures import OpenConsumer
+from tpmon.verdicts import Reject, Retry
 
 RANGES_OF_ITEM_MAX = 16_384
 CREDIT_BYTES_MAX = 0xFFFF_FFFF
 """More is in no window: a list of more than that is given back as so much."""
+DELAY_MS_MAX = 0xFFFF_FFFF
 CREDIT_SHARED_MIN = 16
 """With less credit, each message that the node keeps for others counts."""
 
@@ -182,6 +184,17 @@ class Inbox:
         """Give one message back as a failed attempt."""
         self.seen.pop(message_id, None)
         return self._items(Action.FAIL, (message_id,))
+
+    def judge(self, message_id: int, verdict: Reject | Retry) -> list[Settlement]:
+        """Give one message back for ever, or to be tried again after its own delay."""
+        self.seen.pop(message_id, None)
+        if message_id in self.acknowledged:  # of a transaction, which is about to be rolled back
+            self.acknowledged.remove(message_id)
+        ranges = [(message_id, message_id)]
+        if isinstance(verdict, Reject):
+            return [self._item(Action.REJECT, ranges=ranges)]
+        delay_ms = min(round(verdict.delay_s * 1000), DELAY_MS_MAX)
+        return [self._item(Action.RETRY, credit=delay_ms, ranges=ranges)]
 
     def next_epoch(self) -> None:
         """Recover or Rollback: the node takes everything back and sets the credit anew."""

@@ -1,19 +1,28 @@
-"""Listening: the in-process listeners of a session, called one at a time, in order (F-E2)."""
+"""Listening: the in-process listeners of a session, called one at a time, in order (F-E2).
+
+A consumer, session or connection is closed when the listener that is running for it has ended; when
+that listener itself asks, behind it: close() returns at once, the message is settled by how the
+listener ends, and then the close takes effect.
+"""
 
 import logging
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from field_buffer.catalogue import ListenerInterrupted
 from hms.client.consumer_steps import ConsumerSteps, Listener
 from hms.client.lists import Delivered
 from hms.client.session_steps import SessionSteps
 from tpmon.link import State
+from tpmon.participants import Caller
 from tpmon.steps import FOREVER, Steps, Wait
+from tpmon.verdicts import Reject, Retry
 
 _LOGGER = logging.getLogger("hms.client")
 _Runner = TypeVar("_Runner")
 
 
-class Listening(Generic[_Runner]):
+class Listening(Caller, Generic[_Runner]):
     """The listeners of one session; runner: the thread or task that calls them, while there are
     any."""
 
@@ -22,6 +31,10 @@ class Listening(Generic[_Runner]):
         self._session = session
         self._link = session.connection.link
         self._listeners: dict[ConsumerSteps, Listener] = {}
+        self._current: ConsumerSteps | None = None
+        """Whose listener is running."""
+        self._afterwards: list[Callable[[], Steps[None]]] = []
+        """What the running listener closed."""
 
     def set(self, consumer: ConsumerSteps, listener: Listener | None) -> None:
         """From now on, or with None no longer."""
@@ -32,7 +45,7 @@ class Listening(Generic[_Runner]):
             self._listeners[consumer] = listener
         self._link.woken.append(self._session)
 
-    def clear(self) -> None:
+    def hush(self) -> None:
         """Call none of them any more."""
         for consumer in list(self._listeners):
             self.set(consumer, None)
@@ -42,8 +55,58 @@ class Listening(Generic[_Runner]):
         """How many there are."""
         return len(self._listeners)
 
+    @property
+    def is_calling(self) -> bool:
+        """Whether one of them is running."""
+        return self._current is not None
+
+    def is_calling_for(self, consumer: ConsumerSteps | None) -> bool:
+        """Whether the one of a consumer is running; None: any."""
+        return self._current is not None and consumer in (None, self._current)
+
+    def is_within(self, me: object) -> bool:
+        """Whether the running one asks."""
+        return self._current is not None and self.runner is me
+
+    def afterwards(self, closing: Callable[[], Steps[None]]) -> None:
+        """Do that when the running one has ended and its message is settled."""
+        self._afterwards.append(closing)
+
+    # ---- closing
+
+    def ending(
+        self,
+        closing: Callable[[], Steps[None]],
+        me: object,
+        consumer: ConsumerSteps | None = None,
+    ) -> Steps[None]:
+        """Close a consumer, or with None the session, behind its running listener."""
+        if consumer is None:
+            self.hush()
+        else:
+            self.set(consumer, None)
+        if self.is_within(me) and self.is_calling_for(consumer):
+            self.afterwards(closing)
+            return
+        try:
+            yield from self.ended(consumer)
+        except BaseException:  # whoever is cancelled here closes all the same
+            if self.is_calling_for(consumer):
+                self.afterwards(closing)
+            else:
+                yield from closing()
+            raise
+        yield from closing()
+
+    def ended(self, consumer: ConsumerSteps | None) -> Steps[None]:
+        """Wait until the running listener of a consumer, or any, has ended."""
+        yield Wait(self._session, lambda: not self.is_calling_for(consumer), FOREVER)
+
+    # ---- calling
+
     def calling(self) -> Steps[None]:
         """Call the listeners until there is none any more."""
+        self._link.callers.append(self)
         try:
             while True:
                 yield Wait(self._session, self._is_due, FOREVER)
@@ -54,6 +117,7 @@ class Listening(Generic[_Runner]):
                     return
         finally:
             self.runner = None
+            self._link.callers.remove(self)
 
     @property
     def _goes_on(self) -> bool:
@@ -74,9 +138,32 @@ class Listening(Generic[_Runner]):
     def _call(
         self, consumer: ConsumerSteps, delivered: Delivered, listener: Listener
     ) -> Steps[None]:
+        self._current = consumer
         try:
             yield from consumer.handling(delivered, listener)
+        except ListenerInterrupted as error:
+            self._interrupted(error)
+        except (Reject, Retry) as verdict:
+            kind = type(verdict).__name__
+            _LOGGER.warning("the listener of %s: %s: %s", consumer.destination, kind, verdict)
         except Exception:
             _LOGGER.exception(
                 "the listener of %s failed; the message comes again", consumer.destination
             )
+        finally:
+            self._current = None
+            self._link.woken += (self._session, self._link)
+        while self._afterwards:
+            yield from self._closed(self._afterwards.pop(0))
+
+    def _interrupted(self, error: ListenerInterrupted) -> None:
+        """A listener wanted its thread to end: the session calls none any more, and says so."""
+        _LOGGER.error("%s", error, exc_info=error)
+        self.hush()
+        self._session.state.interrupted(error)
+
+    def _closed(self, closing: Callable[[], Steps[None]]) -> Steps[None]:
+        try:
+            yield from closing()
+        except Exception:
+            _LOGGER.exception("what a listener closed did not close in order")

@@ -1,9 +1,11 @@
 """The thread of a session that calls its in-process listeners."""
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hms.client.listening import Listening
+from tpmon.steps import Steps
 
 if TYPE_CHECKING:
     from hms.client.consumer import Consumer
@@ -24,20 +26,22 @@ class ListeningThread:
         return self._listening.runner is threading.current_thread()
 
     def set(self, consumer: "Consumer", listener: "Listener | None") -> None:
-        """From now on, or with None no longer; then it returns when the last call has ended."""
+        """From now on, instead of another one; with None no longer, and it returns when the last
+        call has ended."""
         connection = self._connection
         with connection.lock:
             self._listening.set(consumer, listener)
             if listener is not None and self._listening.runner is None:
                 self._start()
             connection.flush()
-        self._join()
+        if listener is None and not self.is_current:
+            connection.run(self._listening.ended(consumer))
+            self._join()
 
-    def stop(self) -> None:
-        """Call no listener any more."""
-        with self._connection.lock:
-            self._listening.clear()
-            self._connection.flush()
+    def close(self, closing: Callable[[], Steps[None]], consumer: "Consumer | None" = None) -> None:
+        """Close a consumer, or the session, when its running listener has ended; behind it when
+        that listener asks."""
+        self._connection.run(self._listening.ending(closing, threading.current_thread(), consumer))
         self._join()
 
     def _start(self) -> None:
@@ -49,7 +53,11 @@ class ListeningThread:
         thread.start()
 
     def _join(self) -> None:
-        """Wait for the thread if there is no listener left for it."""
-        thread = self._listening.runner
-        if thread is not None and not self._listening.count and not self.is_current:
+        """Wait for the thread if there is no listener left for it. A listener of another session
+        does not: this thread may be closing the connection, and wait for that listener."""
+        thread, me = self._listening.runner, threading.current_thread()
+        callers = list(self._connection.link.callers)
+        is_listener = any(one.is_within(me) for one in callers)
+        if thread not in (None, me) and not self._listening.count and not is_listener:
+            assert thread is not None
             thread.join()

@@ -105,9 +105,10 @@ class Session(Making[Producer, Consumer, Browser]):
         return self.connection.run(looking_up(self, export_name))
 
     def close(self) -> None:
-        """Wait for confirmations, settle what was received, close; a transaction rolls back."""
-        self.listening.stop()
-        self.connection.run(self.closing())
+        """Wait for a running listener and for confirmations, settle what was received, close; a
+        transaction rolls back. A listener that closes its own session goes on; then its message is
+        settled, and the session closes."""
+        self.listening.close(self.closing)
 
     def __enter__(self) -> Self:
         return self

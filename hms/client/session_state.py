@@ -237,10 +237,10 @@ class SessionState(Settling):
         self.say([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
         return self._restart(Recover(self.number))
 
-    def fail(self, inbox: Inbox, message_id: int) -> None:
+    def fail(self, inbox: Inbox, message_id: int, fault: Exception | None = None) -> None:
         """The listener could not cope with the message; with order kept, what was delivered behind
         it is taken back too, and comes again after it (F-E9)."""
-        super().fail(inbox, message_id)
+        super().fail(inbox, message_id, fault)
         if inbox.is_ordered and self.link.state is State.UP:
             self.recover()
 

@@ -58,6 +58,7 @@ class SessionSteps:
         if one of its sends failed."""
         state = self.state
         self.check_open()
+        self.state.check_interrupted()
         state.must_be_transacted("commit()")
         yield from self.sends_settled()
         if state.is_doomed:
@@ -105,6 +106,7 @@ class SessionSteps:
     def recovering(self) -> Steps[None]:
         """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""
         self.check_open()
+        self.state.check_interrupted()
         self.state.must_be_transacted("recover()", wanted=False)
         pending = self.state.recover()
         if pending is not None:
@@ -114,6 +116,7 @@ class SessionSteps:
         """CLIENT: acknowledge all that this session has consumed so far; see Session.ack()."""
         self.check_open()
         check_flag("wait", wait)
+        self.state.check_interrupted()
         if self.state.ack_mode is not AckMode.CLIENT:
             raise IllegalState(what="ack()", detail="the session acknowledges by itself")
         self.state.check_nothing_lost()
@@ -160,8 +163,9 @@ class SessionSteps:
         try:
             yield from self.sends_settled(is_enough=lambda: connection.link.state is State.ENDED)
         finally:
-            pending = state.close()
-        yield from connection.answer_to(pending)
+            pending = None if state.is_closed else state.close()  # another one may have meanwhile
+        if pending is not None:
+            yield from connection.answer_to(pending)
 
     def sends_settled(self, is_enough: Callable[[], bool] = bool) -> Steps[None]:
         """Wait until all of its sends have their outcome, and the futures and callbacks of those

@@ -13,13 +13,14 @@ that was said so far is safe; one such question is on its way at a time.
 
 from collections.abc import Iterable
 
-from field_buffer.catalogue import AcknowledgeLost
+from field_buffer.catalogue import AcknowledgeLost, ListenerInterrupted
 from hms.client.inbox import Inbox
 from hms.constants import AckMode
 from tpmon.asked import OnLoss, Pending
 from tpmon.link import Link, State
 from tpmon.participants import Participant
 from tpmon.protocol.frames import Action, Kind, Settlement, encode_settle
+from tpmon.verdicts import Reject, Retry
 
 ACKNOWLEDGEMENTS_MAX = 256
 """So many of one consumer are held back at most."""
@@ -43,6 +44,7 @@ class Settling(Participant):
         """Those from which something was taken since the last word; a session may have thousands
         of consumers, and to ask each of them cost 30 us a message with 1,000."""
         self.has_work = False
+        self.interruption: ListenerInterrupted | None = None
         is_lazy = ack_mode is AckMode.DUPS_OK
         self.tick_s = LAZY_TICK_S if is_lazy else TICK_S
         self._is_lazy = is_lazy
@@ -184,10 +186,31 @@ class Settling(Participant):
         else:
             self.settle(inbox)
 
-    def fail(self, inbox: Inbox, message_id: int) -> None:
-        """The listener could not cope with the message."""
+    def fail(self, inbox: Inbox, message_id: int, fault: Exception | None = None) -> None:
+        """The listener could not cope with the message; Reject and Retry say what becomes of it."""
         self._unsaid[inbox] = None
-        self.say(inbox.fail(message_id))
+        if isinstance(fault, Reject | Retry):
+            self.judge(inbox, message_id, fault)
+        else:
+            self.say(inbox.fail(message_id))
+
+    def judge(self, inbox: Inbox, message_id: int, verdict: Reject | Retry) -> None:
+        """The listener says what is to become of the message."""
+        self.say(inbox.judge(message_id, verdict))
+
+    def interrupted(self, error: ListenerInterrupted) -> None:
+        """The session calls no listener any more: the exception listener is told, or else whoever
+        uses the session next."""
+        if self.link.on_error is not None:
+            self.link.report(error)
+        else:
+            self.interruption = error
+
+    def check_interrupted(self) -> None:
+        """ListenerInterrupted, once."""
+        error, self.interruption = self.interruption, None
+        if error is not None:
+            raise error
 
     def give_back(self, inbox: Inbox) -> None:
         """The consumer closes: what was seen and not acknowledged has failed."""

@@ -333,16 +333,21 @@ class Engine:
         how: Return,
         now_ms: int,
         fx: Effects,
+        delay_ms: int | None = None,
     ) -> int:
-        """Give ranges of message ids back as FAILED or RELEASED; how many of them were out."""
+        """Give ranges of message ids back as FAILED, REJECTED or RELEASED; how many of them were
+        out. delay_ms None: as consumer and destination have it."""
         consumer = self.state.connection(connection).consumers.get(handle)
         if consumer is None or consumer.epoch != epoch:
             return 0
         self.state.at(now_ms)
         messages = settling.take_out(consumer, spans)
-        delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
+        if how is Return.REJECTED or delay_ms is not None:
+            messages += settling.take_from_work(consumer, spans)
         if how is Return.RELEASED:
             delay_ms = settling.early_ms(self.state, consumer.place, messages)
+        elif delay_ms is None:
+            delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
         settling.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
         dispatch(self.state, consumer.place, fx)
         return len(messages)

@@ -32,12 +32,15 @@ class Work:
     """What a transaction holds until it ends: of a session, or of a branch that several sessions
     share. is_over: it was rolled back, nothing more may join it."""
 
-    __slots__ = ("acknowledged", "is_over", "sends", "size_bytes")
+    __slots__ = ("acknowledged", "delays_ms", "is_over", "sends", "size_bytes")
 
     def __init__(self, *, is_over: bool = False) -> None:
         self.sends: list[PendingBatch] = []
         self.acknowledged: list[tuple[Queue | Subscription, StoredMessage]] = []
         """Acknowledged in it, so still out."""
+        self.delays_ms: dict[tuple[int, int], int] = {}
+        """How long they wait after a rollback whose consumer says so itself, by the identity of
+        their place and by their id."""
         self.size_bytes = 0
         self.is_over = is_over
 
@@ -49,6 +52,7 @@ class Work:
     def clear(self) -> None:
         """It has ended, and what comes belongs to the next one."""
         self.sends, self.acknowledged, self.size_bytes = [], [], 0
+        self.delays_ms = {}
 
 
 class Session:

@@ -68,6 +68,21 @@ def _ids_within(out: Iterable[int], spans: list[tuple[int, int]]) -> list[tuple[
     return [(i, i) for i in out if i in wanted]
 
 
+def take_from_work(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[StoredMessage]:
+    """Those of the ids that the open transaction of the consumer's session holds; it holds them no
+    more."""
+    work, place, spans = consumer.session.work, consumer.place, list(spans)
+
+    def is_meant(held: tuple[Queue | Subscription, StoredMessage]) -> bool:
+        return held[0] is place and any(first <= held[1].id <= last for first, last in spans)
+
+    found = [message for where, message in work.acknowledged if is_meant((where, message))]
+    if found:
+        work.acknowledged = [held for held in work.acknowledged if not is_meant(held)]
+        work.size_bytes -= ACKNOWLEDGED_BYTES * len(found)
+    return found
+
+
 def _whole_lists(
     tracks: Tracks, out: dict[int, StoredMessage], found: list[StoredMessage]
 ) -> list[StoredMessage]:
@@ -96,6 +111,9 @@ def acknowledge_out(
             raise TransactionTooLarge(size=size, limit=limit)
         messages = take_out(consumer, spans)
         work.acknowledged += [(consumer.place, m) for m in messages]
+        if consumer.redelivery_delay_ms:
+            delay_ms, at = consumer.redelivery_delay_ms, id(consumer.place)
+            work.delays_ms.update({(at, m.id): delay_ms for m in messages})
         work.size_bytes += ACKNOWLEDGED_BYTES * len(messages)
         return len(messages)
     messages = take_out(consumer, spans)

@@ -96,6 +96,7 @@ class _Commit(Waiting):
         older, newer = self.work, self.session.work
         older.sends += newer.sends
         older.acknowledged += newer.acknowledged
+        older.delays_ms |= newer.delays_ms
         older.size_bytes += newer.size_bytes
         self.session.work = older
 
@@ -157,11 +158,17 @@ def rollback(state: State, session: Session, correlation: int, fx: Effects) -> N
 
 def undo(state: State, work: Work, how: Return, fx: Effects) -> list[Queue | Subscription]:
     """End an open transaction without effect; the places that want a dispatch."""
-    taken = by_place(work)
+    taken, delays_ms = by_place(work), work.delays_ms
     work.clear()
     for place, messages in taken:
-        delay_ms = 0 if how is Return.RELEASED else place.redelivery_delay_ms
-        give_back(state, place, messages, how, fx, delay_ms)
+        usual_ms = place.redelivery_delay_ms
+        by_delay: dict[int, list[StoredMessage]] = {}
+        for message in messages:
+            delay_ms = delays_ms.get((id(place), message.id), usual_ms)
+            by_delay.setdefault(delay_ms, []).append(message)
+        for delay_ms, some in by_delay.items():
+            is_tried = how is not Return.RELEASED
+            give_back(state, place, some, how, fx, delay_ms if is_tried else 0)
     return [place for place, _ in taken]
 
 

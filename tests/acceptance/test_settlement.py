@@ -22,31 +22,34 @@ MAX = 3
 restart_delay_s = 0
 """
 DOORS = ("receive", "listener", "service", "aio receive", "aio listener", "aio service")
-EVENTS = ("recover", "raise", "commit", "rollback", "ack one", "ack all")
+ACKNOWLEDGING = ("ack one", "ack all")
+CLOSING = ("close consumer", "close session", "close connection")
+EVENTS = ("recover", "raise", "commit", "rollback", "ack one", "ack all", *CLOSING)
 
 DONE, FAILED, RETURNED = "done with", "a failed attempt", "given back, not an attempt"
 
 
 def makes_sense(event, door, mode):
-    """Which cells there are."""
-    where = door.split()[-1]
-    if where == "service" and mode in ("CLIENT", "transacted"):
-        return False  # an asynchronous session acknowledges by itself
-    if event in ("commit", "rollback"):
-        return mode == "transacted"
-    if event == "recover":
-        return mode != "transacted"
-    if event.startswith("ack") or ", ack" in event:
-        return mode == "CLIENT" and where != "service"
-    if event == "raise":
-        return where != "receive"
-    return event != "timeout" or where == "receive"
+    """Which cells there are: those for which every rule holds."""
+    where, is_local = door.split()[-1], mode == "transacted"
+    return all(
+        (
+            # an asynchronous session acknowledges by itself
+            where != "service" or mode not in ("CLIENT", "transacted"),
+            event not in CLOSING or not (where == "service" or mode in ("CLIENT", "transacted")),
+            event not in ("commit", "rollback") or is_local,
+            event != "recover" or not is_local,
+            not event.endswith(ACKNOWLEDGING) or (mode == "CLIENT" and where != "service"),
+            event != "raise" or where != "receive",
+            event != "timeout" or where == "receive",
+        )
+    )
 
 
 def outcome(event, door, mode):
     """What becomes of the message."""
     is_received = door.endswith("receive")
-    if mode == "NONE" or event == "commit" or "ack" in event:
+    if mode == "NONE" or event == "commit" or event.endswith(ACKNOWLEDGING):
         return DONE
     if event in ("recover", "raise", "rollback"):
         is_done = is_received and mode in ("AUTO", "DUPS_OK")  # as receive() returned it

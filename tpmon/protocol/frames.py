@@ -41,6 +41,7 @@ RANGE = struct.Struct("<QQ")
 
 DELIVER_FURTHER_MAX = 65_535
 RANGES_MAX = 65_536
+RETRY_MS_MAX = 1 << 40
 SETTLE_ITEMS_MAX = 4_096
 
 
@@ -79,6 +80,8 @@ class Action(enum.IntEnum):
     RELEASE = 3  # back to the queue, never shown to the application
     CREDIT = 4  # n more messages may be delivered
     CREDIT_BYTES = 5  # n more bytes of them; a CREDIT may follow
+    REJECT = 6  # the application will never take it: a dead letter at once
+    RETRY = 7  # back to the queue after a delay of its own; counts as an attempt
 
 
 class Envelope(NamedTuple):
@@ -91,7 +94,8 @@ class Envelope(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """One item of a SETTLE frame; credit is 0 unless the action is CREDIT or CREDIT_BYTES."""
+    """One item of a SETTLE frame; credit is 0 unless the action is CREDIT or CREDIT_BYTES, or
+    RETRY, where it is the delay in milliseconds."""
 
     action: Action
     consumer: int
@@ -206,9 +210,12 @@ def encode_settle(items: Iterable[Settlement]) -> bytes:
     """The payload of a SETTLE."""
     parts: list[bytes] = []
     for item in items:
-        n = item.credit if item.action in CREDITS else len(item.ranges)
+        ranges = item.ranges
+        if item.action is Action.RETRY:  # the delay stands where a range would
+            ranges = [(0, item.credit), *ranges]
+        n = item.credit if item.action in CREDITS else len(ranges)
         parts.append(SETTLE_ITEM.pack(item.action, item.consumer, item.epoch, n))
-        parts += [RANGE.pack(first, last) for first, last in item.ranges]
+        parts += [RANGE.pack(first, last) for first, last in ranges]
     return b"".join(parts)
 
 
@@ -234,8 +241,12 @@ def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
         ranges = list(RANGE.iter_unpack(memoryview(payload)[at:stop]))
         if any(first > last for first, last in ranges):
             raise ProtocolError(detail="a range of message ids runs backwards")
-        items.append(Settlement(action, consumer, epoch, 0, ranges))
-        at = stop
+        at, delay_ms = stop, 0
+        if action is Action.RETRY:
+            if not ranges:
+                raise ProtocolError(detail="a RETRY without its delay")
+            delay_ms = min(ranges.pop(0)[1], RETRY_MS_MAX)
+        items.append(Settlement(action, consumer, epoch, delay_ms, ranges))
     return items
 
 

@@ -79,11 +79,9 @@ class Consumer(Opened, ConsumerSteps):
         return self._listening.set(self, listener)
 
     async def close(self) -> None:
-        """Close; what was seen and not acknowledged comes again."""
+        """Close, when its running listener has ended; a listener that closes its own consumer goes
+        on, and then its message is settled."""
         if self._is_closed:
             return
         self._is_closed = True
-        try:
-            await self._listening.set(self, None)
-        finally:
-            await self._connection.run(self.closing())
+        await self._listening.close(self.closing, self)

@@ -1,9 +1,12 @@
 """The task of a session that calls its in-process listeners."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hms.client.listening import Listening
+from tpmon.aio import RUNNER, my_runner
+from tpmon.steps import Steps
 
 if TYPE_CHECKING:
     from hms.client.aio.consumer import Consumer
@@ -22,28 +25,28 @@ class ListeningTask:
     def is_current(self) -> bool:
         """Whether a listener asks."""
         task = self._listening.runner
-        return task is not None and task is asyncio.current_task()
+        return task is not None and task is my_runner()
 
     def set(self, consumer: "Consumer", listener: "Listener | None") -> "asyncio.Future[Any]":
-        """From now on, or with None no longer; then the future is done when the last call is."""
+        """From now on, instead of another one; with None no longer, and the future is done when
+        the last call has ended."""
         self._listening.set(consumer, listener)
         if listener is not None and self._listening.runner is None:
-            steps = self._listening.calling()
-            self._listening.runner = self._connection.loop.create_task(self._connection.run(steps))
+            self._listening.runner = self._connection.loop.create_task(self._run())
         self._connection.flush()
-        return self._ended()
-
-    def stop(self) -> "asyncio.Future[Any]":
-        """Call no listener any more; the future is done when the last call is."""
-        self._listening.clear()
-        self._connection.flush()
-        return self._ended()
-
-    def _ended(self) -> "asyncio.Future[Any]":
-        """Done when the task is, if it has to end."""
-        task = self._listening.runner
-        if task is not None and not self._listening.count and not self.is_current:
-            return asyncio.shield(task)
+        if listener is None and not self.is_current and self._listening.is_calling_for(consumer):
+            return asyncio.ensure_future(self._connection.run(self._listening.ended(consumer)))
         done = self._connection.loop.create_future()
         done.set_result(None)
         return done
+
+    async def close(
+        self, closing: Callable[[], Steps[None]], consumer: "Consumer | None" = None
+    ) -> None:
+        """Close a consumer, or the session, when its running listener has ended; behind it when
+        that listener asks."""
+        await self._connection.run(self._listening.ending(closing, my_runner(), consumer))
+
+    async def _run(self) -> None:
+        RUNNER.set(asyncio.current_task())
+        await self._connection.run(self._listening.calling())

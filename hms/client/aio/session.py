@@ -111,11 +111,10 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
         return await self.connection.run(looking_up(self, export_name))
 
     async def close(self) -> None:
-        """Wait for confirmations, settle what was received, close; a transaction rolls back."""
-        try:
-            await self.listening.stop()
-        finally:
-            await self.connection.run(self.closing())
+        """Wait for a running listener and for confirmations, settle what was received, close; a
+        transaction rolls back. A listener that closes its own session goes on; then its message is
+        settled, and the session closes."""
+        await self.listening.close(self.closing)
 
     async def __aexit__(
         self,
