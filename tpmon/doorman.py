@@ -74,9 +74,9 @@ class Doorman:
             self._monitor.introduce(number, hello.client_name)
         else:
             self._names[number] = hello.user, hello.client_name
-        me = self.identity
+        me, members = self.identity, self.members()
         welcome = wire.Welcome(
-            number, me.node, me.node_uid, me.limits, me.version, now_ms, self.members()
+            number, me.node, me.node_uid, me.limits, me.version, now_ms, members, engine.log
         )
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 

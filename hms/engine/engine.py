@@ -82,13 +82,19 @@ class Engine:
         """Begin to work after recovery; is_warm None: as configured; own: the log's first offset of
         this boot and a random number of its own, None when nobody has to tell logs apart."""
         if own is not None:
-            self.state.identity = self.state.identity.booted(*own)
+            node_is_warm = self.state.settings.is_warm if is_warm is None else is_warm
+            self.state.identity = self.state.identity.booted(*own, is_warm=node_is_warm)
             self.tell_identity(fx)
         booting.boot(self.state, now_ms, is_warm, version, fx)
         known = () if self.cluster is None else self.cluster.peers
         forget_strangers(self.state, known, fx)
         if self.cluster is not None:
             self.cluster.attach(fx)
+
+    @property
+    def log(self) -> bytes:
+        """Which log it is, over WARM boots; see hms.records.Identity."""
+        return self.state.identity.log
 
     def tell_identity(self, fx: Effects) -> None:
         """Tell the log whose it is."""

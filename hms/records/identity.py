@@ -33,16 +33,25 @@ class Writer(NamedTuple):
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
     """store: 16 random bytes, none before the first boot that gave them; boots: the first offset of
-    each boot with 16 random bytes of its own, oldest first."""
+    each boot with 16 random bytes of its own, oldest first; cold: the number of the last boot that
+    was COLD for the whole node, none before it."""
 
     store: bytes = b""
     boots: Sequence[tuple[int, bytes]] = ()
+    cold: bytes = b""
 
-    def booted(self, first_offset: int, number: bytes) -> "Identity":
+    @property
+    def log(self) -> bytes:
+        """Names what can hold a message sent before: the same after a WARM boot, another one after
+        a COLD one and in any other store."""
+        return self.cold or self.store
+
+    def booted(self, first_offset: int, number: bytes, *, is_warm: bool = True) -> "Identity":
         """With a boot whose offsets begin there; the first one names the store."""
         before = [boot for boot in self.boots if boot[0] < first_offset]
         boots = [*before, (first_offset, number)]
-        return Identity(self.store or number, boots[-BOOTS_MAX:])
+        cold = self.cold if is_warm else number
+        return Identity(self.store or number, boots[-BOOTS_MAX:], cold)
 
     def writer_before(self, offset: int) -> Writer:
         """Who wrote what stands before an offset."""

@@ -30,6 +30,8 @@ from hms.store.journal.marked import archived_below
 from tests.support.journal_node import JournalNode
 from tests.support.store_node import StoreNode
 from tests.support.store_place import Place
+from tpmon.protocol.frames import Kind
+from tpmon.protocol.structures import Hello, Welcome, decode, encode
 
 SEGMENT = 1 << 14
 SETTINGS = EngineSettings(
@@ -258,3 +260,22 @@ def test_what_is_not_known_excludes_nothing(told, here, is_refused):
             check()
     else:
         check()
+
+
+def test_a_client_is_told_which_log_it_is(tmp_path):
+    """What was not confirmed is repeated at this log only: it is the same after a WARM boot, and
+    another one after a COLD boot and in another store."""
+
+    def told(path, **how):
+        node = JournalNode(tmp_path / path, SETTINGS, SEGMENT, **how)
+        (_, welcome), *_ = node.send("edge", Kind.HELLO, encode(Hello(0)))
+        node.close()
+        return decode(welcome, Welcome).log
+
+    first = told("store")
+
+    assert len(first) == 16
+    assert told("store") == told("store", is_warm=True) == first
+    cold = told("store", is_warm=False)
+    assert told("store") == cold != first
+    assert told("other") not in (first, cold, b"")

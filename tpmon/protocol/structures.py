@@ -64,7 +64,8 @@ class Hello(_Wire, frozen=True):
 
 class Welcome(_Wire, frozen=True):
     """The node's answer to Hello. now_ms: its time, in milliseconds since 1970 UTC; 0 not told;
-    members: addresses of other nodes of its cluster that are up."""
+    members: addresses of other nodes of its cluster that are up; log: which log it writes, the
+    same over WARM boots: what was not confirmed is repeated there only; empty not told."""
 
     connection: int
     node: str
@@ -73,6 +74,7 @@ class Welcome(_Wire, frozen=True):
     version: str = ""
     now_ms: U64 = 0
     members: Sequence[str] = ()
+    log: bytes = b""
 
 
 class OpenSession(_Request, frozen=True):
