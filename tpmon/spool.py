@@ -35,6 +35,10 @@ WAITING_MAX = 64
 WAITING_BYTES_MAX = 8 << 20
 COMING_MAX = 256
 """So many files may be coming at once."""
+COMING_OF_ONE_MAX = 64
+"""So many of them from one client."""
+IDLE_MS = 10_000
+"""One of them that has not come on for so long makes way to a further one."""
 READ_BYTES_MAX = 256 << 10
 OFFSET_MAX = 1 << 62
 READS_MAX = 32
@@ -95,11 +99,7 @@ class Spool:
         self._check_space()
         name = self._name(connection, request.handle)
         with self._lock:
-            line = self._lines.get(name)
-            if line is None and len(self._lines) >= COMING_MAX:
-                raise TooManyRequests(what="files that come", count=COMING_MAX, limit=COMING_MAX)
-            if line is None:
-                line = self._lines[name] = _Line()
+            line = self._lines.get(name) or self._begin_line(name, now_ms)
         work = partial(self._opened, line, name, request.size_bytes)
         self._put(line, (connection, correlation, 0, work), now_ms)
 
@@ -113,13 +113,19 @@ class Spool:
         self._put(line, (connection, correlation, len(data), work), now_ms)
 
     def _close(
-        self, connection: int, correlation: int, request: wire.CloseFile, now_ms: int, _fx: Effects
+        self, connection: int, correlation: int, request: wire.CloseFile, now_ms: int, fx: Effects
     ) -> None:
-        """All of a file has come."""
-        _ = self._files
+        """All of a file has come. Of one that is not open only a repetition is answered."""
+        files = self._files
         name = self._name(connection, request.handle)
         with self._lock:
-            line = self._lines.setdefault(name, _Line())
+            line = self._lines.get(name)
+        if line is None:
+            full = files.found(name, request.sha256)
+            if full is None or full not in self._engine.state.files.since_ms:
+                raise FileGap(file=name, offset=0, wanted=0)
+            fx.out.append(Reply(connection, correlation, {"file": full, "url": files.url(full)}))
+            return
         work = partial(self._finished, line, name, request.sha256)
         self._put(line, (connection, correlation, 0, work), now_ms)
 
@@ -163,6 +169,30 @@ class Spool:
     def _name(self, connection: int, handle: int) -> str:
         uid = self._engine.state.connection(connection).uid
         return f"{uid:016x}-{handle:08x}"
+
+    def _begin_line(self, name: str, now_ms: int) -> _Line:
+        """A further file. What the same client left, or one that is gone, makes way. Under the
+        lock."""
+        uid = name.partition("-")[0]
+        own = [known for known in self._lines if known.startswith(uid)]
+        if len(own) >= COMING_OF_ONE_MAX:
+            idle = [known for known in own if self._lines[known].used_ms + IDLE_MS < now_ms]
+            self._make_way(idle, "files that come from this client", COMING_OF_ONE_MAX)
+        elif len(self._lines) >= COMING_MAX:
+            here = {f"{one.uid:016x}" for one in self._engine.state.connections.values()}
+            gone = [known for known in self._lines if known.partition("-")[0] not in here]
+            self._make_way(gone, "files that come", COMING_MAX)
+        line = self._lines[name] = _Line()
+        return line
+
+    def _make_way(self, names: list[str], what: str, limit: int) -> None:
+        """Put one of these aside; when its sender comes back it goes on from what the disk has."""
+        idle = [(self._lines[n].used_ms, n) for n in names if not self._lines[n].is_worked_on]
+        if not idle:
+            raise TooManyRequests(what=what, count=limit, limit=limit)
+        part = self._lines.pop(min(idle)[1]).part
+        if part is not None:
+            self._files.put_aside(part)
 
     def _line(self, connection: int, handle: int) -> _Line:
         name = self._name(connection, handle)
@@ -213,26 +243,43 @@ class Spool:
         self._change(lambda fx, _now_ms: fx.out.append(answer))
 
     def _opened(self, line: _Line, name: str, size_bytes: int) -> dict[str, Any]:
-        if line.part is None or line.part.size_bytes != size_bytes:
-            if line.part is not None:
-                line.part.close()
-            line.part = self._files.begin(name, size_bytes)
-        return {"offset": line.part.written_bytes}
+        part = line.part
+        if part is None or part.size_bytes != size_bytes or part.is_given_up:
+            if part is not None:
+                part.close()
+            line.part = None
+            try:
+                part = line.part = self._files.begin(name, size_bytes)
+            except HmsError:
+                self._forget(line, name)
+                raise
+        return {"offset": part.written_bytes}
+
+    def _forget(self, line: _Line, name: str) -> None:
+        """Nothing of a file is coming any more."""
+        line.part = None
+        with self._lock:
+            if self._lines.get(name) is line:
+                del self._lines[name]
 
     def _wrote(self, line: _Line, offset: int, data: bytes) -> None:
         if line.part is None:
             raise FileGap(file="that is not open", offset=offset, wanted=0)
-        line.part.write(offset, data)
+        self._files.write(line.part, offset, data)
 
     def _finished(self, line: _Line, name: str, sha256: str) -> dict[str, Any]:
         full = self._files.found(name, sha256)
         if full is None:
             if line.part is None:
                 raise FileGap(file=name, offset=0, wanted=0)
-            full = self._files.finish(line.part, sha256)
-        line.part = None
-        with self._lock:
-            self._lines.pop(name, None)
+            try:
+                full = self._files.finish(line.part, sha256)
+            except (SpoolFailed, SpoolFull):
+                self._forget(line, name)
+                raise
+        elif line.part is not None:
+            line.part.close()
+        self._forget(line, name)
         self._change(lambda _fx, now_ms: self._engine.file_stored(full, now_ms))
         return {"file": full, "url": self._files.url(full)}
 
@@ -252,7 +299,7 @@ class Spool:
         for line in lines:
             if line.part is not None:
                 line.part.close()
-        for file in files.abandoned(now_ms / 1000 - life_ms / 1000):
+        for file in files.abandoned(life_ms / 1000):
             if file not in coming:
                 log.warning("the file %s stopped to come and is given up", file)
                 files.remove(file)

@@ -1,5 +1,6 @@
 """The folder of files: what comes is whole or begins anew; names, limits, faults."""
 
+import errno
 import hashlib
 import os
 
@@ -13,7 +14,8 @@ from field_buffer.catalogue import (
     SpoolFailed,
     SpoolFull,
 )
-from hms.store.files import FileStore
+from hms.store.files import AHEAD_BYTES, FileStore
+from hms.store.journal.disk import PrivateDisk
 
 NAME = "0123456789abcdef-00000001"
 DATA = bytes(range(256)) * 40
@@ -27,7 +29,7 @@ def files(tmp_path):
 
 def _whole(files, name=NAME, data=DATA):
     part = files.begin(name, len(data))
-    part.write(0, data)
+    files.write(part, 0, data)
     return files.finish(part, hashlib.sha256(data).hexdigest())
 
 
@@ -120,8 +122,8 @@ def test_what_stopped_to_come_is_found_and_foreign_files_are_left_alone(files):
     again = FileStore(files.folder, 1 << 20)
     again.open()
 
-    assert again.abandoned(before_s=2000) == [f"{NAME}.part"]
-    assert again.abandoned(before_s=500) == []
+    assert again.abandoned(life_s=60) == [f"{NAME}.part"]
+    assert again.abandoned(life_s=1e12) == []
     again.remove(f"{NAME}.part")
     assert [p.name for p in files.folder.iterdir()] == ["notes.txt"]
 
@@ -133,6 +135,107 @@ def test_a_file_that_is_gone_is_said_to_be_gone(files):
 
     with pytest.raises(FileUnknown):
         files.read(full, 0, 1)
+
+
+class Faulty(PrivateDisk):
+    """The real disk; notes its calls, and fails those that are named, once each."""
+
+    def __init__(self):
+        self.calls, self.failing = [], {}
+
+    def _call(self, name):
+        self.calls.append(name)
+        if name in self.failing:
+            code = self.failing.pop(name)
+            raise OSError(code, os.strerror(code))
+
+    def pwritev(self, fd, buffers, offset):
+        self._call("pwritev")
+        return super().pwritev(fd, buffers, offset)
+
+    def fsync(self, fd):
+        self._call("fsync")
+        super().fsync(fd)
+
+    def rename(self, source, target):
+        self._call("rename")
+        super().rename(source, target)
+
+    def fsync_dir(self, path):
+        self._call(f"fsync_dir {path.name}")
+        super().fsync_dir(path)
+
+
+def test_the_folder_s_own_name_is_safe_before_a_file_is_confirmed(tmp_path):
+    """A confirmed file in a folder that a power cut takes away is lost."""
+    disk = Faulty()
+    _whole(FileStore(tmp_path / "files", 1 << 20, disk))
+
+    assert disk.calls[-5:] == [
+        f"fsync_dir {tmp_path.name}",
+        "pwritev",
+        "fsync",
+        "rename",
+        "fsync_dir files",
+    ]
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fsync", "rename"])
+def test_after_a_failed_write_or_sync_the_file_is_given_up_and_comes_anew(tmp_path, call):
+    """P7: repeated on the same file, a sync reports success and saves nothing."""
+    disk = Faulty()
+    files = FileStore(tmp_path / "files", 1 << 20, disk)
+    disk.failing[call] = errno.EIO
+    with pytest.raises(SpoolFailed):
+        _whole(files)
+    assert list(files.folder.iterdir()) == []
+    assert files.used_bytes == 0
+    assert files.found(NAME, DIGEST) is None
+
+    assert files.read(_whole(files), 0, 1 << 20) == DATA
+
+
+def test_after_a_failed_sync_of_a_name_no_file_is_taken_until_the_next_boot(tmp_path):
+    """What else the failed sync has given up, nobody can say."""
+    disk = Faulty()
+    files = FileStore(tmp_path / "files", 1 << 20, disk)
+    files.begin(NAME, 1).close()
+    disk.failing["fsync_dir files"] = errno.EIO
+    with pytest.raises(SpoolFailed):
+        _whole(files)
+
+    assert files.found(NAME, DIGEST) is None
+    with pytest.raises(SpoolFailed, match="boots again"):
+        _whole(files)
+    again = FileStore(tmp_path / "files", 1 << 20)
+    assert again.open() == [f"{NAME}-{DIGEST}"]
+    assert again.read(f"{NAME}-{DIGEST}", 0, 1 << 20) == DATA
+
+
+def test_bytes_for_which_there_was_no_space_may_come_again(tmp_path):
+    """A full disk passes; what has come need not come again."""
+    disk = Faulty()
+    files = FileStore(tmp_path / "files", 1 << 20, disk)
+    part = files.begin(NAME, len(DATA))
+    files.write(part, 0, DATA[:100])
+    disk.failing["pwritev"] = errno.ENOSPC
+    with pytest.raises(SpoolFull):
+        files.write(part, 100, DATA[100:])
+
+    files.write(part, 100, DATA[100:])
+    assert files.finish(part, DIGEST) == f"{NAME}-{DIGEST}"
+
+
+def test_room_is_kept_for_what_comes_next_and_not_for_all_that_was_announced(tmp_path):
+    """One request, and not a byte, would else keep everybody's room for a day."""
+    files = FileStore(tmp_path / "files", 100 << 20)
+    big = files.begin(NAME, 90 << 20)
+    assert files.used_bytes == AHEAD_BYTES
+    files.write(big, 0, bytes(20 << 20))
+    assert files.used_bytes == (20 << 20) + AHEAD_BYTES
+    files.put_aside(big)
+
+    assert files.used_bytes == 20 << 20
 
 
 def test_a_disk_that_fails_is_a_typed_error(files):

@@ -82,6 +82,9 @@ class Disk(Protocol):
 class RealDisk:
     """The machine's own disk."""
 
+    FILE_MODE = 0o640
+    FOLDER_MODE = 0o750
+
     def make_dir(self, path: Path) -> None:
         """Make a directory and its parents, when it is not there; durable in either case.
 
@@ -89,7 +92,7 @@ class RealDisk:
         """
         if not path.is_dir():
             self.make_dir(path.parent)
-            path.mkdir(mode=0o750, exist_ok=True)
+            path.mkdir(mode=self.FOLDER_MODE, exist_ok=True)
         try:
             self.fsync_dir(path.parent)
         except OSError as error:
@@ -103,7 +106,7 @@ class RealDisk:
 
     def open(self, path: Path, flags: int) -> int:
         """A file descriptor."""
-        return os.open(path, flags, 0o640)
+        return os.open(path, flags, self.FILE_MODE)
 
     def close(self, fd: int) -> None:
         """Close it; nothing is synced by that."""
@@ -191,7 +194,15 @@ class RealDisk:
         return time.monotonic()
 
 
+class PrivateDisk(RealDisk):
+    """The same; what is made is for the node's own user only."""
+
+    FILE_MODE = 0o600
+    FOLDER_MODE = 0o700
+
+
 REAL_DISK: Final = RealDisk()
+PRIVATE_DISK: Final = PrivateDisk()
 
 
 def write_all(disk: Disk, fd: int, buffers: Buffers, offset: int) -> int:

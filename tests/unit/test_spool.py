@@ -1,0 +1,117 @@
+"""Files on their way: what one client leaves or only announces keeps nobody else from sending."""
+
+import hashlib
+
+import pytest
+
+from hms.store.files import FileStore
+from tests.support.hello import hello_of
+from tests.support.memory import MemoryNode
+from tpmon.protocol import structures as wire
+from tpmon.protocol.frames import Kind
+from tpmon.spool import COMING_MAX, COMING_OF_ONE_MAX, IDLE_MS
+
+DATA = b"a file" * 100
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+class NodeWithFiles(MemoryNode):
+    """Its storage workers do their jobs when step() is called."""
+
+    def __init__(self, folder):
+        self.jobs = []
+        super().__init__(files=FileStore(folder, 1 << 30))
+
+    def submit(self, job):
+        self.jobs.append(job)
+        return True
+
+    def step(self):
+        while self.jobs:
+            self.jobs.pop(0)()
+        super().step()
+
+
+class Rig:
+    """A node with a folder of files, and peers that say hello by their names."""
+
+    def __init__(self, folder):
+        self.node = NodeWithFiles(folder)
+        self._known = []
+
+    def ask(self, peer, request, kind=Kind.REQUEST, body=None):
+        """(is it a reply, its payload)."""
+        if peer not in self._known:
+            self._known.append(peer)
+            number = len(self._known)
+            self.node.send(peer, Kind.HELLO, wire.encode(hello_of(number)))
+        said = wire.encode(request) if body is None else wire.encode_with_body(request, body)
+        (answer,) = self.node.send(peer, kind, said)
+        return answer[0].kind is Kind.REPLY, bytes(answer[1])
+
+    def can_send(self, peer, handle=1):
+        """Whether a file of this peer comes whole."""
+        is_open, _ = self.ask(peer, wire.OpenFile(handle, len(DATA)))
+        if not is_open:
+            return False
+        self.ask(peer, wire.FileBlock(handle, 0), Kind.FILE, DATA)
+        return self.ask(peer, wire.CloseFile(handle, len(DATA), DIGEST))[0]
+
+    def lose(self, peer):
+        """Its connection is gone."""
+        number = self.node.broker.doorman.numbers[peer]
+        self.node.broker._change(lambda fx, now: self.node.broker.doorman.close(number, now, fx))
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path / "files")
+
+
+def test_ends_of_files_that_were_never_opened_keep_nobody_out(rig):
+    """256 of them once blocked every file transfer of the node for a day."""
+    for handle in range(COMING_MAX + 10):
+        assert not rig.ask("evil", wire.CloseFile(1000 + handle, 1, "00"))[0]
+
+    assert rig.can_send("good")
+
+
+def test_an_end_that_is_repeated_is_answered_again(rig):
+    """The answer to the first one was lost with its connection."""
+    assert rig.can_send("good", handle=7)
+
+    assert rig.ask("good", wire.CloseFile(7, len(DATA), DIGEST))[0]
+    assert not rig.ask("good", wire.CloseFile(7, len(DATA), "00" * 32))[0]
+
+
+def test_one_client_has_a_bounded_number_of_files_coming(rig):
+    """The others' share stays free; what stopped to come makes way after a while."""
+    for handle in range(COMING_OF_ONE_MAX):
+        assert rig.ask("greedy", wire.OpenFile(handle, 1000))[0]
+    assert not rig.ask("greedy", wire.OpenFile(9999, 1000))[0]
+    assert rig.can_send("good")
+
+    rig.node.now_ms += IDLE_MS + 1
+    assert rig.can_send("greedy", handle=9999)
+
+
+def test_files_of_clients_that_are_gone_make_way_and_can_go_on(rig):
+    """What they left once counted for a day."""
+    peers = [f"gone {n}" for n in range(COMING_MAX // COMING_OF_ONE_MAX)]
+    for peer in peers:
+        for handle in range(COMING_OF_ONE_MAX):
+            assert rig.ask(peer, wire.OpenFile(handle, len(DATA)))[0]
+    rig.ask(peers[0], wire.FileBlock(0, 0), Kind.FILE, DATA[:100])
+    assert not rig.can_send("good")
+    for peer in peers:
+        rig.lose(peer)
+
+    assert rig.can_send("good")
+    assert all(rig.can_send("good", handle) for handle in range(2, COMING_MAX))
+
+
+def test_an_announced_size_keeps_only_what_comes_next_free(rig):
+    """One request for the whole quota, and not one byte, once left no room for anybody."""
+    assert rig.ask("greedy", wire.OpenFile(1, (1 << 30) - 1000))[0]
+
+    assert rig.can_send("good", handle=2)
