@@ -51,6 +51,7 @@ class Node:
     name: str
     group: Group
     listen: tuple[str, ...]
+    ipc_mode: str
     store: Path
     database: str | None
     database_password: str | None

@@ -141,6 +141,13 @@ def module(value: Any) -> str:
     return value
 
 
+def mode(value: Any) -> str:
+    """Rights of a file, as chmod takes them; nobody beyond owner, group and others."""
+    if not isinstance(value, str) or not re.fullmatch(r"0[0-7]{3}", value):
+        raise Refused(f'must be four octal digits, such as "0660", not {shown(value)}')
+    return value
+
+
 def directory(value: Any) -> Path:
     """A path; config resolves it against the folder of hms.conf."""
     if not isinstance(value, str) or not value or "\0" in value:

@@ -41,6 +41,12 @@ NODE = Section(
             "Addresses for clients; only loopback and ipc, as links are not encrypted yet.",
         ),
         Key(
+            "ipc_mode",
+            kinds.mode,
+            "0600",
+            "Who may connect to an ipc address, as rights of its file; 0660 lets the group.",
+        ),
+        Key(
             "store",
             kinds.directory,
             None,

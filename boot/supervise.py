@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO
 
 from boot.entries import Config, Node
 from boot.ready import Progress, is_told_ready, read_word
@@ -152,9 +153,9 @@ def _has_ended(handle: int, timeout_s: float) -> bool:
 @contextmanager
 def _starting(node: Node) -> Iterator[None]:
     """Only one `hms boot` of a node at a time, and none while it runs."""
-    node.runtime.mkdir(parents=True, exist_ok=True)
-    node.log_file.parent.mkdir(parents=True, exist_ok=True)
-    with (node.runtime / f"{node.name}.lock").open("a") as lock:
+    _make_folder(node.runtime)
+    _make_folder(node.log_file.parent)
+    with _opened(node.runtime / f"{node.name}.lock", os.O_APPEND) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as fault:
@@ -164,6 +165,18 @@ def _starting(node: Node) -> Iterator[None]:
         if (process := find(node)) is not None:
             raise NodeRunning(node=node.name, pid=process.pid)
         yield
+
+
+def _make_folder(path: Path) -> None:
+    """Whatever the umask is, others have no rights in it: who writes there could have a process of
+    his choice ended."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(mode=0o750, exist_ok=True)
+
+
+def _opened(path: Path, flags: int) -> TextIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o640), "w")
 
 
 def _spawn(config: Config, node: Node, start: str | None, ready_fd: int) -> int:
@@ -231,7 +244,9 @@ def _pid_file(node: Node) -> Path:
 def _record(node: Node, process: Process) -> None:
     """Written beside and renamed, so that no reader finds half of it."""
     half = node.runtime / f"{node.name}.pid.new"
-    half.write_text(json.dumps(asdict(process)))
+    half.unlink(missing_ok=True)
+    with _opened(half, os.O_EXCL) as opened:
+        opened.write(json.dumps(asdict(process)))
     half.replace(_pid_file(node))
 
 

@@ -3,7 +3,9 @@
 Nothing here knows a peer: a listener names the pipe that a frame came through by its routing id.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +61,7 @@ class GatewayLimits:
     heartbeat_s: float
     pending_bytes_per_peer: int
     frames_per_turn: int = 512
+    ipc_mode: int = 0o600
 
     @property
     def unread_bytes_per_peer(self) -> int:
@@ -87,12 +90,15 @@ class Listener:
         try:
             _configure(self.socket, limits)
             self.socket.setsockopt(zmq.IPV6, int("[" in address))
-            self.socket.bind(address)
+            with _only(limits.ipc_mode):
+                self.socket.bind(address)
         except zmq.ZMQError as fault:
             self.close()
             raise InvalidArgument(what=f"listening at {address}", detail=str(fault)) from fault
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._file = _file_of(self.endpoint)
+        if self._file is not None:
+            self._file[0].chmod(limits.ipc_mode)
 
     def has_input(self) -> bool:
         """Whether a frame waits: 1 microsecond, an Again that is raised costs 5 to 10."""
@@ -172,6 +178,16 @@ def expect_unreachable(failed: zmq.ZMQError) -> None:
     """A peer may be gone at any time; whatever else a socket reports is ours to fix."""
     if failed.errno != zmq.EHOSTUNREACH:
         raise failed
+
+
+@contextmanager
+def _only(mode: int) -> Iterator[None]:
+    """What is made in the block has no further rights, not even for a moment."""
+    before = os.umask(0o777 & ~mode)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _file_of(endpoint: str) -> tuple[Path, int] | None:

@@ -83,7 +83,8 @@ class TestNode:
         command += ["--ready-fd", str(writer)]
         command += [] if warm is None else ["--warm" if warm else "--cold"]
         try:
-            with self.log_file.open("ab") as log:
+            append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            with os.fdopen(os.open(self.log_file, append, 0o640), "ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - our own command
                     command,
                     stdin=subprocess.DEVNULL,

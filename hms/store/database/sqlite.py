@@ -67,8 +67,9 @@ class SQLite:
     def claim(self, claim: Claim) -> Meta:
         """Lock the file, make or upgrade the tables, and take the next epoch."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._lock_fd = self._locked()
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
             self._writer = self._connect()
             return self._claimed(self._writer, claim)
         except (OSError, sqlite3.Error) as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
 from hms.store.journal.disk import UPDATE, Disk, write_all
-from hms.store.journal.format import SEGMENT_HEADER_BYTES
+from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from hms.store.journal.segment import seal
 from hms.store.journal.walk import (
     LOG_SUFFIX,
@@ -81,16 +81,18 @@ class Recovery:
         self._find_end(segments)
 
     def cut_tail(self) -> None:
-        """Cut the last segment behind its last record, so that no bytes of a torn write remain.
+        """Cut the last segment behind its last record, so that no bytes of a torn write remain; it
+        keeps the room for its seal, which must not need new space.
 
         Its last batch is written again: where a sync had failed, the system may still show us what
         it has given up writing, and call it clean. A sync alone would then save nothing.
         """
         if self._tail is not None:
             with opened(self._disk, self._tail.file, UPDATE) as fd:
-                self._disk.ftruncate(fd, self._tail_end)
+                self._disk.ftruncate(fd, self._tail_end + RECORD_HEADER_BYTES)
                 batch = self._disk.pread(fd, self._tail_end - self._batch_at, self._batch_at)
-                write_all(self._disk, fd, [batch], self._batch_at)
+                room = bytes(RECORD_HEADER_BYTES)
+                write_all(self._disk, fd, [batch, room], self._batch_at)
                 self._disk.fsync(fd)
         self.is_done = True
 
