@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from field_buffer.catalogue import SelectorSyntaxError
-from hms.engine.selector import Selector
+from hms.engine.header_fields import checked_selector
 
 Reader = Callable[[Any], Any]
 
@@ -128,7 +128,7 @@ def selector(value: Any) -> str:
     if not isinstance(value, str):
         raise Refused(f"""must be a selector, such as "Region = 'EU'", not {shown(value)}""")
     try:
-        Selector(value)
+        checked_selector(value)
     except SelectorSyntaxError as fault:
         raise Refused(f"position {fault.position}: {fault.detail}") from fault
     return value.strip()

@@ -9,7 +9,8 @@ matches. The table only finds candidates: the selector itself decides. A head is
 
 from collections.abc import Iterable, Sequence
 
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.header_fields import selector_view
+from hms.engine.messages import StoredMessage
 from hms.engine.places import Subscription
 from hms.engine.selector import Selector
 from hms.engine.selector.equality import equality_of

@@ -16,11 +16,11 @@ from hms.engine import watching
 from hms.engine.branches.associating import attach_lost, connection_ended, leave
 from hms.engine.dispatch import dispatch
 from hms.engine.effects import Effects
+from hms.engine.header_fields import checked_selector
 from hms.engine.limits import check_consumers, check_producers
 from hms.engine.lives import check_owner, queue_for
 from hms.engine.ordering.describing import is_gathering
 from hms.engine.places import Queue, Subscription, Topic
-from hms.engine.selector import Selector
 from hms.engine.sessions import NO_WINDOW, Connection, Consumer, Producer, Session
 from hms.engine.settling import Return, give_back_all
 from hms.engine.state import State
@@ -152,7 +152,7 @@ def open_consumer(
     _check_count(state, connection.consumers, "consumers")
     if request.listener and not session.is_asynchronous:
         raise IllegalState(what="listener", detail="the session is not asynchronous")
-    selector = Selector(request.selector) if request.selector.strip() else None
+    selector = checked_selector(request.selector)
     place: Queue | Subscription
     if request.queue and request.kind != "topic":
         raise InvalidArgument(what="queue", detail="only a topic's messages are put into one")

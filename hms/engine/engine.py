@@ -40,7 +40,8 @@ from hms.engine.deadletters import body_came
 from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.files import drop_overdue, drop_unnamed
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.header_fields import checked_selector, selector_view
+from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
 from hms.engine.plans import Plan
 from hms.engine.recurring import send_due
@@ -447,7 +448,7 @@ class Engine:
         fx: Effects,
     ) -> None:
         """A page of waiting messages, newest first unless told otherwise (F-G1)."""
-        selector = Selector(selector_text) if selector_text.strip() else None
+        selector = checked_selector(selector_text)
         place = self.state.destination("queue", queue)
         assert isinstance(place, Queue)
         messages = list(place.line.in_order())

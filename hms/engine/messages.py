@@ -1,12 +1,12 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import NODE_DELIVERY_TIME, Head, Row, decode_head
+from field_buffer.packing import Head, Row, decode_head
 
 if TYPE_CHECKING:
     from hms.engine.blocks import Block
@@ -130,39 +130,6 @@ def make_messages(
     ]
 
 
-def selector_view(message: StoredMessage, names: frozenset[str]) -> dict[str, object]:
-    """The values that a selector over these names sees: properties, and header fields under their
-    JMS or reserved names (JMS 3.1 §3.8.1.1)."""
-    head = message.head()
-    view: dict[str, object] = dict(head.properties)
-    for name in names:
-        reader = _HEADER_FIELDS.get(name)
-        if reader is not None:
-            value = reader(message, head)
-            if value is not None:
-                view[name] = value
-        elif name in head.node:
-            view[name] = head.node[name]
-    return view
-
-
 def message_id_text(message_id: int) -> str:
     """A message id as the world sees it: 12 hexadecimal digits (F-D5)."""
     return f"{message_id:012x}"
-
-
-_HEADER_FIELDS: dict[str, Callable[[StoredMessage, Head], object]] = {
-    "JMSPriority": lambda m, _: m.priority,
-    "JMSTimestamp": lambda m, _: m.timestamp_ms,
-    "JMSMessageID": lambda m, _: message_id_text(m.id),
-    "JMSDeliveryMode": lambda m, _: "PERSISTENT" if m.is_persistent else "NON_PERSISTENT",
-    "JMSExpiration": lambda m, _: m.expires_at_ms,
-    "JMSDeliveryTime": lambda m, head: head.node.get(NODE_DELIVERY_TIME, m.timestamp_ms),
-    "JMSCorrelationID": lambda _, head: head.correlation_id,
-    "JMSType": lambda _, head: head.type,
-    "$MessageID": lambda m, _: message_id_text(m.id),
-    "$Priority": lambda m, _: m.priority,
-    "$CorrelationID": lambda _, head: head.correlation_id,
-    "$Type": lambda _, head: head.type,
-    "$ReplyTo": lambda _, head: head.reply_to,
-}

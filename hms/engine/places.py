@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 from hms.engine.control import Control, Limits
 from hms.engine.effects import Effects
+from hms.engine.header_fields import selector_view
 from hms.engine.line import Line
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.messages import StoredMessage
 from hms.engine.ordering.candidates import Candidates
 from hms.engine.ordering.gathering import Gathering
 from hms.engine.ordering.sort import Entry, MessageSort
 from hms.engine.ordering.tracks import Tracks
-from hms.engine.selector import Selector
+from hms.engine.selector import KEPT_LIMITS, Selector
 from hms.engine.sessions import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.topics import NO_LIMITS, Delivery, Pattern, Scheme, Wants
@@ -239,7 +240,8 @@ class Subscription(Place):
     def redefine(self, definition: Definition) -> None:
         """What it chooses from now on; what waits stays."""
         self.definition = definition
-        self.selector = Selector(definition.selector) if definition.selector else None
+        text = definition.selector  # as an older version may have taken it
+        self.selector = Selector(text, KEPT_LIMITS) if text else None
         self.is_no_local = definition.is_no_local
         self.is_shared = definition.is_shared
         self.wants = Wants(definition.retained or Wants.ALL)

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.header_fields import selector_view
+from hms.engine.messages import StoredMessage
 from hms.engine.numbering import ProducerMemory
 from hms.engine.selector import Selector
 from hms.engine.topics import TopicNode

@@ -12,10 +12,10 @@ from field_buffer.catalogue import (
 from field_buffer.errors import FieldValue
 from hms.engine.counting import describe_topic
 from hms.engine.effects import Effects
+from hms.engine.header_fields import checked_selector
 from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.places import Subscription
 from hms.engine.retaining import clear, take_away
-from hms.engine.selector import Selector
 from hms.engine.state import State
 from hms.engine.subscribing import define_durable, definition_of
 from hms.engine.topics import NO_LIMITS, Pattern, Scheme, TopicNode, Wants
@@ -77,8 +77,7 @@ def subscription_create(state: State, arguments: Arguments, fx: Effects) -> None
         raise DurableNameInUse(name=name, destination=pattern.text)
     retained = _retained(arguments)
     selector = str(arguments.get("selector") or "").strip()
-    if selector:
-        Selector(selector)
+    checked_selector(selector)
     wanted = definition_of(
         topic,
         pattern,

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import HistoryGone
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.header_fields import checked_selector, selector_view
+from hms.engine.messages import StoredMessage
 from hms.engine.selector import Selector
 from hms.history.archive_place import local_place
 from hms.history.columns import BATCH_BYTES, BATCH_ROWS, arrow_array, batches_of
@@ -157,7 +158,7 @@ def _needed(scope: Scope, columns: Iterable[str]) -> set[str]:
 
 def selector_test(text: str) -> Callable[[Event], bool]:
     """Whether a sent or forwarded event passes a selector, judged by the broker's own rules."""
-    selector = Selector(text)
+    selector = checked_selector(text) or Selector(text)
     names = selector.names
 
     def matches(event: Event) -> bool:

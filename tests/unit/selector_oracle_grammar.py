@@ -88,6 +88,15 @@ def is_bool(value):
     return isinstance(value, bool)
 
 
+def _is_boolean(node):
+    return node[0] == "value" and is_bool(node[1])
+
+
+def _may_be_boolean(node):
+    """A name, a boolean or a string; no number."""
+    return node[0] == "name" or (node[0] == "value" and isinstance(node[1], (str, bool)))
+
+
 def _need_numbers(*nodes):
     for node in nodes:
         _need(node[0] not in TESTS)
@@ -123,6 +132,8 @@ class _Reader(lark.Transformer):
         left, sign, right = items
         if sign in ("=", "<>"):
             _need(left[0] not in TESTS and right[0] not in TESTS)
+            _need(not _is_boolean(left) or _may_be_boolean(right))
+            _need(not _is_boolean(right) or _may_be_boolean(left))
         else:
             _need_numbers(left, right)
         return ("comparison", str(sign), left, right)

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from field_buffer.packing import Head, encode_head
 from hms.engine.choosing import Audience
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.header_fields import selector_view
+from hms.engine.messages import StoredMessage
 from hms.engine.places import Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.equality import equality_of

@@ -4,7 +4,7 @@ import enum
 
 import pytest
 
-from hms.engine.selector import Selector
+from hms.engine.selector import KEPT_LIMITS, Selector
 
 
 def answer(text, row):
@@ -57,3 +57,9 @@ def test_values_of_no_selector_type_count_as_absent(value):
 def test_an_integer_beyond_every_double_does_not_fail(text):
     """float() raises for it, and a mapping that is no message may hold one."""
     assert answer(text, {"a": 10**400, "b": 0.5}) is True
+
+
+def test_a_selector_of_an_older_version_is_read_as_it_was():
+    """A durable subscription with one must not keep its node from booting."""
+    assert Selector("TRUE = 0 OR a = 1", KEPT_LIMITS).matches({"a": 1}) is True
+    assert Selector("TRUE <> 0", KEPT_LIMITS).matches({}) is False

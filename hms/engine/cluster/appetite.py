@@ -15,7 +15,8 @@ from hms.engine.cluster.settings import GlobalQueue
 from hms.engine.cluster.words import MESSAGES_PER_OFFER_MAX
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.header_fields import selector_view
+from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue
 from hms.engine.state import State
 from hms.records import Cause

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from hms.engine.cluster.members import NOBODY, Life
 from hms.engine.cluster.planning import Figures
 from hms.engine.cluster.words import Ask, Gossip
-from hms.engine.selector import Selector
+from hms.engine.selector import KEPT_LIMITS, Selector
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Peer:
 
     def wants(self, said: Ask, until_ms: int) -> None:
         """It asks for messages; SelectorSyntaxError for a selector that is none."""
-        selectors = [Selector(text) for text in said.selectors]
+        selectors = [Selector(text, KEPT_LIMITS) for text in said.selectors]
         later = [
             count
             for number, (name, count) in self.given.items()

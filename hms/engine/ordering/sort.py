@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from field_buffer.catalogue import SortKeyMismatch
 from field_buffer.packing import Head
-from hms.engine.messages import StoredMessage, selector_view
+from hms.engine.header_fields import selector_view
+from hms.engine.messages import StoredMessage
 
 Entry = tuple[Any, ...]
 """What a message's place follows from; the last item is the message, the one before its seq."""

@@ -24,11 +24,12 @@ from hms.engine.selector.nodes import (
     Test,
     Value,
 )
-from hms.engine.selector.reader import DEFAULT_LIMITS, SelectorLimits
+from hms.engine.selector.reader import DEFAULT_LIMITS, KEPT_LIMITS, SelectorLimits
 from hms.engine.selector.selector import Selector
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "KEPT_LIMITS",
     "And",
     "Arithmetic",
     "Between",

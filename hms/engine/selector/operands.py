@@ -34,6 +34,19 @@ def comparable(node: Node, position: int) -> Value:
     return node
 
 
+def alike(left: Value, right: Value, position: int) -> None:
+    """A boolean literal is compared with what can be one, not with a number."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Literal) and type(one.value) is bool and _is_number(other):
+            raise mismatch(_describe(right), position, "a boolean" if one is left else "a number")
+
+
+def _is_number(node: Value) -> bool:
+    if isinstance(node, Literal):
+        return type(node.value) in (int, float)
+    return not isinstance(node, Name)
+
+
 def name(node: Node, position: int) -> Name:
     """What LIKE, IN and IS NULL take."""
     if isinstance(node, Name):

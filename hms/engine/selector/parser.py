@@ -151,7 +151,10 @@ class _Parser(Reader):
         check = operands.comparable if operator in ("=", "<>") else operands.number
         checked = check(left, start)
         start = self.token.position
-        return Comparison(operator, checked, check(self._expression(_SUM), start))
+        right = check(self._expression(_SUM), start)
+        if not self._limits.may_mix:
+            operands.alike(checked, right, start)
+        return Comparison(operator, checked, right)
 
     def negated(self, left: Node, start: int) -> Between | In | Like:
         self.advance()

@@ -14,14 +14,18 @@ class SelectorLimits:
 
     text_chars_max: its length; depth_max: how deep parentheses, NOT and signs are nested;
     terms_max: how many names and literals it has, those in the list of an IN among them.
+    may_mix: a boolean may be compared with a number, which is false, as older versions had it.
     """
 
     text_chars_max: int = 8192
     depth_max: int = 64
     terms_max: int = 1024
+    may_mix: bool = False
 
 
 DEFAULT_LIMITS: Final = SelectorLimits()
+KEPT_LIMITS: Final = SelectorLimits(may_mix=True)
+"""Of selectors that a log or another node has."""
 
 
 class Reader:
