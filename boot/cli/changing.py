@@ -56,14 +56,16 @@ def _alter(kind: str) -> click.Command:
 
 
 def _delete(kind: str) -> click.Command:
-    @click.command("delete", help=f"End a {kind} with what waits in it; counted, in the history.")
+    @click.command("delete", help=f"End a {kind}; one in which messages wait with --force only.")
     @target_options
     @click.argument("name")
     @click.option("--yes", is_flag=True, help="Do not ask.")
-    def delete(target: Target, name: str, yes: bool) -> None:
+    @click.option("--force", is_flag=True, help="Discard what waits; counted, in the history.")
+    def delete(target: Target, name: str, yes: bool, force: bool) -> None:
         if not yes:
-            click.confirm(f"End {name} with all that waits in it?", abort=True, err=True)
-        count = target.administer(f"{kind}.delete", name=name)
+            asked = f"End {name} with all that waits in it?" if force else f"End {name}?"
+            click.confirm(asked, abort=True, err=True)
+        count = target.administer(f"{kind}.delete", name=name, force=force)
         said = {kind: name, "discarded": count}
         target.say(f"{name}: deleted, {count} messages discarded", said)
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from field_buffer.catalogue import InvalidArgument
+from field_buffer.catalogue import DestinationInUse, InvalidArgument
 from field_buffer.errors import FieldValue
 from hms.engine import lifecycle
 from hms.engine.control import Life
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
-from hms.engine.places import Topic
+from hms.engine.places import Queue, Topic
 from hms.engine.state import State
 from hms.records import Cause
 
@@ -45,6 +45,14 @@ def _alter(kind: str, state: State, arguments: Arguments, fx: Effects) -> None:
 
 def _delete(kind: str, state: State, arguments: Arguments, fx: Effects) -> int:
     target = lifecycle.destination_of(state, kind, _name(arguments))
+    waiting = len(target.line.everything()) if isinstance(target, Queue) else 0
+    if (
+        waiting
+        and arguments.get("force") is not True
+        and not lifecycle.reason_to_stay(state, target)
+    ):
+        detail = f"{waiting} messages wait in it; receive or move them, or delete it with --force"
+        raise DestinationInUse(kind=kind, destination=target.name, detail=detail)
     return lifecycle.delete(state, target, fx)
 
 

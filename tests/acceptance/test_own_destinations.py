@@ -163,7 +163,8 @@ def test_an_operator_creates_alters_pauses_and_deletes_a_queue(session, hms_comm
     hms_command("queue", "resume", "desk")
     assert pending.result(WAIT_S).message_id
     sender.close()
-    hms_command("queue", "delete", "desk", "--yes")
+    assert "2 messages wait" in hms_command("queue", "delete", "desk", "--yes", code=1).stderr
+    hms_command("queue", "delete", "desk", "--yes", "--force")
 
     assert "no queue desk" in hms_command("queue", "show", "desk", code=1).stderr
 

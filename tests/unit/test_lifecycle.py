@@ -94,7 +94,9 @@ def test_a_deleted_queue_takes_what_waits_with_it_counted_and_told_in_the_log(ri
     open_producer(rig, 20, "new")
     rig.send(producer=20, count=3)
 
-    assert order(rig, "queue.delete", name="new") == 3
+    with pytest.raises(DestinationInUse, match="3 messages wait"):
+        order(rig, "queue.delete", name="new")
+    assert order(rig, "queue.delete", name="new", force=True) == 3
 
     causes = [decode_ranges(p).cause for kind, p in rig.log if kind == RecordType.DISCARDED]
     assert causes == [Cause.DELETED]
@@ -112,7 +114,7 @@ def test_a_queue_of_the_same_name_begins_anew(rig):
         open_producer(rig, 20, "new")
         rig.send(producer=20)
         rig.run(lambda fx: rig.engine.close_producer(1, 20, fx))
-        order(rig, "queue.delete", name="new")
+        order(rig, "queue.delete", name="new", force=True)
     order(rig, "queue.create", name="new")
 
     rig.start()
@@ -138,7 +140,7 @@ def test_a_send_that_waits_for_a_deleted_queue_is_told(rig):
     open_producer(rig, 20, "new")
     rig.send(producer=20)
     rig.send(producer=20)
-    order(rig, "queue.delete", name="new")
+    order(rig, "queue.delete", name="new", force=True)
 
     (refusal,) = [one for one in retry(rig).out if isinstance(one, Refusal)]
 
