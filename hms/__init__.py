@@ -83,10 +83,19 @@ def _find(name: str) -> Any:
     raise AttributeError(f"module 'hms' has no attribute {name!r}")
 
 
+def _version() -> str:
+    """Of the installed distribution."""
+    from importlib.metadata import version  # noqa: PLC0415 - only who asks pays for it
+
+    return version("hybrid-messaging")
+
+
 def __getattr__(name: str) -> Any:
     """A public name, from the module that has it."""
     if name == "__all__":
         return _public()
+    if name == "__version__":
+        return _version()
     if name.startswith("_"):
         raise AttributeError(f"module 'hms' has no attribute {name!r}")
     value = globals()[name] = _find(name)
@@ -94,4 +103,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return _public()
+    return [*_public(), "__version__"]

@@ -65,6 +65,11 @@ class Asking(Pulse):
         return self.link.state is State.ENDED
 
     @property
+    def client_id(self) -> str:
+        """The client id that it was given, "" for none."""
+        return self.link.hello.client_id
+
+    @property
     def node_name(self) -> str:
         """The node's name, from its last WELCOME."""
         return self.link.welcome.node if self.link.welcome is not None else ""

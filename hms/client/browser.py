@@ -6,6 +6,7 @@ from typing import Self
 from hms.client.destinations import Queue
 from hms.client.message import Message
 from hms.client.pages import Pages
+from hms.client.public_names import public_names
 from tpmon.client import Connection
 
 
@@ -49,3 +50,6 @@ class Browser:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)

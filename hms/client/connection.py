@@ -7,6 +7,7 @@ import tpmon.client
 from field_buffer.errors import HmsError
 from hms.client.destinations import Destination, parse_destination, watched_name
 from hms.client.opening import refuse_login
+from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.client.session import Session, open_session
 from hms.constants import AckMode
@@ -54,6 +55,9 @@ class Connection(tpmon.client.Connection):
 
     def __repr__(self) -> str:
         return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
 
 def connect(

@@ -9,6 +9,7 @@ from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener, chec
 from hms.client.files import FileInfo
 from hms.client.inbox import Inbox, Stamp
 from hms.client.message import Message
+from hms.client.public_names import public_names
 from tpmon.client import Connection
 
 if TYPE_CHECKING:
@@ -111,3 +112,6 @@ class Consumer(ConsumerSteps):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)

@@ -111,6 +111,41 @@ class ConsumerSteps:
         return self._inbox.opening.selector
 
     @property
+    def name(self) -> str:
+        """The name that it was given."""
+        return self._inbox.opening.name
+
+    @property
+    def prefetch(self) -> int:
+        """How many messages may be on their way to it."""
+        return self._inbox.opening.credit
+
+    @property
+    def durable(self) -> str:
+        """The name of its durable subscription, "" for none."""
+        return self._inbox.opening.durable
+
+    @property
+    def shared(self) -> bool:
+        """Whether others may share its subscription."""
+        return self._inbox.opening.is_shared
+
+    @property
+    def no_local(self) -> bool:
+        """Whether it gets nothing that its own connection publishes."""
+        return self._inbox.opening.is_no_local
+
+    @property
+    def ordered(self) -> bool:
+        """Whether what failed in listen() comes again before what was prefetched behind it."""
+        return self._inbox.is_ordered
+
+    @property
+    def redelivery_delay_s(self) -> float:
+        """How long what failed here waits before it comes again."""
+        return self._inbox.opening.redelivery_delay_ms / 1000
+
+    @property
     def is_over(self) -> bool:
         """Whether it or its session is closed."""
         return self._is_closed or self._state.is_closed

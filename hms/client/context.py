@@ -7,10 +7,11 @@ from typing import Any, Self
 from hms.client.browser import Browser
 from hms.client.connection import Connection, connect
 from hms.client.consumer import Consumer
-from hms.client.context_parts import ContextParts, place_of
-from hms.client.destinations import Destination, Topic, parse_destination
+from hms.client.context_parts import ContextParts, Sharing
+from hms.client.destinations import Destination, Topic, parse_destination, place_of
 from hms.client.message import Message
 from hms.client.producer import Producer
+from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
 from hms.client.session import Session
 from hms.client.streaming import Body
@@ -25,10 +26,18 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
 
     session: Session
 
-    def __init__(self, connection: Connection, session: Session) -> None:
-        super().__init__()
+    def __init__(
+        self, connection: Connection, session: Session, sharing: Sharing | None = None
+    ) -> None:
+        super().__init__(sharing)
         self.connection = connection
         self.session = session
+
+    def context(self, *, ack: AckMode = AckMode.AUTO, transacted: bool = False) -> "JMSContext":
+        """A further context on the same connection, with a session of its own; the connection is
+        closed with the last of them."""
+        session = self.connection.session(ack, transacted)
+        return JMSContext(self.connection, session, self._sharing.joined())
 
     def send(
         self,
@@ -38,11 +47,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         **options: Any,
     ) -> Receipt:
         """Send a message; options as of Producer.send."""
-        destination = parse_destination(dest)
-        place = place_of(destination)
-        if place not in self._producers:
-            self._producers[place] = self.session.producer(destination)
-        return self._producers[place].send(body, properties, **options)
+        return self.session.send(dest, body, properties, **options)
 
     def receive(
         self,
@@ -83,6 +88,10 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         try:
             self.session.close()
         finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._is_last():
             self.connection.close()
 
     def __enter__(self) -> Self:
@@ -97,7 +106,10 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         try:
             self.session.__exit__(kind, error, trace)
         finally:
-            self.connection.close()
+            self._leave()
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
 
 def context(

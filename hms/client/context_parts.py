@@ -2,20 +2,25 @@
 
 from typing import Any, Generic, TypeVar
 
-from hms.client.destinations import Destination, Queue, Topic
+from hms.client.destinations import Place, Queue, Topic
 from hms.client.making import Making
+from hms.client.producer_steps import ProducerSteps
 
-_P = TypeVar("_P")
+_P = TypeVar("_P", bound=ProducerSteps)
 _C = TypeVar("_C")
 _B = TypeVar("_B")
 
-Place = tuple[str, str, str]
 
+class Sharing:
+    """How many contexts use one connection."""
 
-def place_of(destination: Destination) -> Place:
-    """A destination as it was said: Topic("a", "b") reads like Topic("a/b"), but if the topic
-    object a has a topic string of its own it is another one."""
-    return destination.kind, destination.name, destination.string
+    def __init__(self) -> None:
+        self.count = 1
+
+    def joined(self) -> "Sharing":
+        """One more."""
+        self.count += 1
+        return self
 
 
 class ContextParts(Generic[_P, _C, _B]):
@@ -23,9 +28,18 @@ class ContextParts(Generic[_P, _C, _B]):
 
     session: Making[_P, _C, _B]
 
-    def __init__(self) -> None:
-        self._producers: dict[Place, _P] = {}
+    def __init__(self, sharing: Sharing | None) -> None:
+        self._sharing = sharing or Sharing()
+        self._has_left = False
         self._consumers: dict[tuple[Place, str | None], _C] = {}
+
+    def _is_last(self) -> bool:
+        """Whether the connection has to be closed with it; asked once more, it is not."""
+        if not self._has_left:
+            self._has_left = True
+            self._sharing.count -= 1
+            return not self._sharing.count
+        return False
 
     def subscriber(self, topic: Topic | str, **options: Any) -> _C:
         """A subscriber; options as of Session.subscriber."""

@@ -78,6 +78,7 @@ class Topic:
 
 
 Destination = Queue | Topic
+Place = tuple[str, str, str]
 _KINDS: dict[str, type[Queue] | type[Topic]] = {kind.kind: kind for kind in (Queue, Topic)}
 
 
@@ -90,6 +91,12 @@ def parse_destination(text: str | Destination) -> Destination:
     prefix, colon, name = text.partition(":")
     kind = _KINDS.get(prefix) if colon else None
     return Queue(text) if kind is None else kind(name)
+
+
+def place_of(destination: Destination) -> Place:
+    """A destination as it was said: Topic("a", "b") reads like Topic("a/b"), but if the topic
+    object a has a topic string of its own it is another one."""
+    return destination.kind, destination.name, destination.string
 
 
 def topic_of(text: str) -> Topic:

@@ -13,10 +13,13 @@ from hms.client.destinations import (
     topic_of,
 )
 from hms.client.inbox import Inbox
+from hms.client.kept_producers import KeptProducers
 from hms.client.opening import Opening, open_inbox, open_sender
 from hms.client.options import send_options
 from hms.client.pages import Pages
+from hms.client.producer_steps import ProducerSteps
 from hms.client.sending import Sender
+from hms.client.session_state import SessionState
 from hms.client.session_steps import SCHEMES, SessionSteps
 from hms.client.tickets import SendOptions
 from tpmon.arguments import (
@@ -28,6 +31,7 @@ from tpmon.arguments import (
     check_text,
     check_word,
 )
+from tpmon.asking import Asking
 from tpmon.protocol.structures import Limits, OpenConsumer
 
 PREFETCH = 1000
@@ -36,13 +40,22 @@ _PREFETCH_MAX = 0xFFFF_FFFF
 _PREFETCH_BYTES_MAX = 1 << 62
 _RETAINED = ("ALL", "NEW", "REQUEST")
 
-_P = TypeVar("_P")
+_P = TypeVar("_P", bound=ProducerSteps)
 _C = TypeVar("_C")
 _B = TypeVar("_B")
 
 
 class Making(SessionSteps, Generic[_P, _C, _B]):
     """What a session makes; a Session, of threads or of asyncio, is one of these."""
+
+    def __init__(self, connection: Asking, state: SessionState, *, is_asynchronous: bool) -> None:
+        super().__init__(connection, state, is_asynchronous=is_asynchronous)
+        self._kept: KeptProducers[_P] = KeptProducers()
+
+    def _producer_to(self, dest: Destination | str) -> _P:
+        """The producer with which send() sends there."""
+        destination = parse_destination(dest)
+        return self._kept.find(destination, lambda: self.producer(destination))
 
     def producer(
         self,

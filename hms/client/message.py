@@ -44,6 +44,7 @@ from hms.client.files import Upload
 from hms.client.getters import Getters
 from hms.client.headers import Headers
 from hms.client.properties import Content, Properties, checked_properties, decode_content
+from hms.client.public_names import public_names
 from hms.constants import BodyKind
 from tpmon.arguments import check_mapping
 
@@ -351,3 +352,6 @@ class Message(Headers, Getters, FilePart):
     def __repr__(self) -> str:
         about = f"{self.message_id or 'unsent'} kind={self._kind} {len(self._body)} bytes"
         return f"<Message {about}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)

@@ -118,6 +118,7 @@ def open_sender(
         monotonic,
         is_transacted=state.is_transacted,
         on_refused=state.send_failed,
+        name=name,
     )
     sender.is_granted = False
     state.asked_senders[number] = sender

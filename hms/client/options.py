@@ -25,6 +25,8 @@ class SendHow(TypedDict, total=False):
     ttl_s 0: it never expires. retain: the topic keeps it for later subscribers. delay_s: it is not
     delivered before so many seconds have passed; deliver_at: nor before that moment.
     compress: the body, by "zlib" (True) or "zstd", where that makes it smaller (F-D7).
+    correlation_id, reply_to, type: of the message that is made of a bare body; a Message has its
+    own.
     """
 
     persistent: bool | None
@@ -34,6 +36,12 @@ class SendHow(TypedDict, total=False):
     delay_s: float | None
     deliver_at: When | None
     compress: bool | str | None
+    correlation_id: str | None
+    reply_to: Destination | str | None
+    type: str | None
+
+
+HEADER = ("correlation_id", "reply_to", "type")
 
 
 class How(NamedTuple):
@@ -85,13 +93,20 @@ def _codec(compress: Any) -> str:
     return compress
 
 
+def header_of(how: SendHow) -> dict[str, Any]:
+    """The header fields that a send says."""
+    said: dict[str, Any] = dict(how)
+    return {name: said[name] for name in HEADER if said.get(name) is not None}
+
+
 def how_of(how: SendHow) -> How:
     """What a send says itself; InvalidArgument for an option that there is not."""
     try:
-        return How(**how)
+        return How(**{name: value for name, value in how.items() if name not in HEADER})  # type: ignore[arg-type]  # each by its name
     except TypeError as fault:
-        unknown = sorted(set(how) - set(How._fields))
-        detail = f"there is no such option; there are {', '.join(How._fields)}"
+        known = (*How._fields, *HEADER)
+        unknown = sorted(set(how) - set(known))
+        detail = f"there is no such option; there are {', '.join(known)}"
         raise InvalidArgument(what=", ".join(unknown), detail=detail) from fault
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self, Unpack
 from hms.client.message import Message
 from hms.client.options import SendHow
 from hms.client.producer_steps import ProducerSteps
+from hms.client.public_names import public_names
 from hms.client.receipt import Receipt, Receipts
 from hms.client.schedules import Recurrence, Schedule
 from hms.client.streaming import Body
@@ -95,3 +96,6 @@ class Producer(ProducerSteps):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)

@@ -8,12 +8,12 @@ from uuid import uuid4
 
 from field_buffer.catalogue import ConnectionClosed, MessageTooLarge
 from field_buffer.errors import HmsError
-from field_buffer.packing import message_parts
+from field_buffer.packing import FLAG_RETAIN, message_parts
 from hms.client.destinations import Destination
 from hms.client.global_order import check_order_name, in_order
 from hms.client.more_sends import MoreSends
 from hms.client.opening import close_sender, node_now_ms
-from hms.client.options import SendHow, how_of, options_of
+from hms.client.options import SendHow, header_of, how_of, options_of
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
 from hms.client.sending import Sender
 from hms.client.session_steps import SessionSteps
@@ -43,6 +43,51 @@ class ProducerSteps(MoreSends):
         return self._sender.destination
 
     @property
+    def name(self) -> str:
+        """The name that it was given."""
+        return self._sender.name
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the node keeps its messages over a crash, unless a send says otherwise."""
+        return self._options.is_persistent
+
+    @property
+    def ttl_s(self) -> float:
+        """How many seconds its messages live, 0 for ever."""
+        return self._options.ttl_ms / 1000
+
+    @property
+    def priority(self) -> int:
+        """0 (last) to 9 (first)."""
+        return self._options.priority
+
+    @property
+    def delay_s(self) -> float:
+        """For how many seconds its messages are delivered to nobody."""
+        return self._options.delay_ms / 1000
+
+    @property
+    def retain(self) -> bool:
+        """Whether the topic keeps the last of its messages."""
+        return bool(self._options.flags & FLAG_RETAIN)
+
+    @property
+    def compress(self) -> str:
+        """How its bodies are compressed, "" when they are not."""
+        return self._options.codec
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is closed, or the node has refused it."""
+        return self._is_closed or self._sender.error is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it waits to be sent or confirmed."""
+        return self._sender.is_idle
+
+    @property
     def global_order(self) -> str:
         """The global order in which it sends, "" for none."""
         return self._global_order
@@ -68,7 +113,7 @@ class ProducerSteps(MoreSends):
     ) -> tuple[Encoded, Ticket]:
         """A message, encoded, and its ticket. MessageTooLarge, InvalidArgument."""
         options = self._with(how) if how else self._options
-        message = as_message(body, properties)
+        message = as_message(body, properties, header_of(how) if how else None)
         _, ttl_ms, priority, flags, delay_ms, codec = options
         encoded = message.encode(ttl_ms, delay_ms, priority, flags, codec)
         if self._global_order:

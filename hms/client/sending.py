@@ -104,8 +104,10 @@ class Sender:
         *,
         is_transacted: bool,
         on_refused: Callable[[HmsError], None] = lambda _error: None,
+        name: str = "",
     ) -> None:
         self.link = link
+        self.name = name
         self._on_refused = on_refused
         self.number = number
         self.destination = destination

@@ -1,7 +1,8 @@
 """Session: where producers and consumers come from, and what a transaction spans (F-B1 to F-B8)."""
 
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, Unpack
 
 from hms.client.browser import Browser
 from hms.client.consumer import Consumer
@@ -11,10 +12,14 @@ from hms.client.inbox import Inbox
 from hms.client.listening_thread import ListeningThread
 from hms.client.making import Making
 from hms.client.opening import Opening, new_session
+from hms.client.options import SendHow
 from hms.client.pages import Pages
 from hms.client.producer import Producer
+from hms.client.public_names import public_names
+from hms.client.receipt import Receipt
 from hms.client.sending import Sender
 from hms.client.session_state import SessionState
+from hms.client.streaming import Body
 from hms.client.tickets import SendOptions
 from hms.constants import AckMode
 from tpmon.client import Connection
@@ -34,6 +39,21 @@ class Session(Making[Producer, Consumer, Browser]):
         super().__init__(connection, state, is_asynchronous=is_asynchronous)
         self.listening = ListeningThread(self)
         self._resource: HmsResource | None = None
+
+    def send(
+        self,
+        dest: Destination | str,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        **how: Unpack[SendHow],
+    ) -> Receipt:
+        """Send to any destination, as Producer.send() does; a producer for each of the last 64 is
+        kept for the next time."""
+        receipt = self._producer_to(dest).send(body, properties, **how)
+        surplus = self._kept.surplus()
+        if surplus is not None:
+            surplus.close()
+        return receipt
 
     def commit(self) -> None:
         """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost."""
@@ -138,6 +158,9 @@ class Session(Making[Producer, Consumer, Browser]):
     def _browser(self, pages: Pages) -> Browser:
         self.connection.run(pages.granted())
         return Browser(self.connection, pages)
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
 
 def open_session(

@@ -25,19 +25,24 @@ _FIRST_FRAME_MESSAGES = 32
 """The first frames are small, so that the node is busy while the next ones are packed."""
 
 
-def as_message(body: Body, properties: Mapping[str, Any] | None) -> Message:
+def as_message(
+    body: Body, properties: Mapping[str, Any] | None, header: Mapping[str, Any] | None = None
+) -> Message:
     """The message itself, or one made of a bare body."""
     if isinstance(body, Message):
         if properties is not None and check_mapping("properties", properties):
             detail = "a Message has properties of its own; set them there"
             raise InvalidArgument(what="properties", detail=detail)
+        if header:
+            detail = "a Message has a header of its own; set it there"
+            raise InvalidArgument(what=", ".join(header), detail=detail)
         return body
     if body is None:
         detail = "None is no body; hms.Message(None) is a message without one"
         raise InvalidArgument(what="body", detail=detail)
     if isinstance(body, str):
-        return Message.text(body, properties)
-    return Message(body, properties)
+        return Message.text(body, properties, **header or {})
+    return Message(body, properties, **header or {})
 
 
 class _Encoder:

@@ -54,6 +54,9 @@ SEND = {
     "delay_s": (-1, *NOT_SECONDS),
     "deliver_at": NOT_MOMENTS,
     "compress": ("x", 5, -1, 1.5, b"", object(), SURROGATE, LONG),
+    "correlation_id": NOT_TEXTS,
+    "type": NOT_TEXTS,
+    "reply_to": ("", *NOT_NAMES),
     "no_such_option": (1,),
 }
 MADE = {
@@ -134,6 +137,9 @@ CALLS = [
     ("lookup", lambda s: s.lookup, {}, {"export_name": NOT_DESTINATIONS}),
     ("ack", lambda s: s.ack, {}, {"wait": NOT_FLAGS}),
     ("send", _send, {"body": b"x"}, SEND),
+    ("session.send", lambda s: s.send, {"dest": ORDERS, "body": b"x"}, {
+        "dest": NOT_DESTINATIONS, **SEND,
+    }),
     ("send_async", _send_async, {"body": b"x"}, SEND),
     ("send_many", lambda s: s.producer(ORDERS).send_many, {}, {
         "bodies": (None, "x", b"x", 5, object(), hms.Message(b"x"), [None], [5], [SURROGATE]),

@@ -58,7 +58,8 @@ def _take_all(client: Client) -> Steps:
         for one in sorted(topic.subscriptions, key=lambda s: s.name):
             selector, make = one.definition.selector, unit.session.subscriber
             make = partial(make, Topic(one.pattern.text), durable=one.name, selector=selector)
-            yield from unit.consumer(f"sub:{one.name}", partial(make, prefetch=60))
+            make = partial(make, prefetch=60, shared=one.is_shared)
+            yield from unit.consumer(f"sub:{one.name}", make)
     while _has_any(node):
         client.world.now_ms += 50
         for inbound in unit.inbounds:

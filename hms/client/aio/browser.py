@@ -6,6 +6,7 @@ from typing import Any, Self
 from hms.client.destinations import Queue
 from hms.client.message import Message
 from hms.client.pages import Pages
+from hms.client.public_names import public_names
 from tpmon.aio import AsyncConnection
 
 
@@ -59,3 +60,6 @@ class Browser:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)

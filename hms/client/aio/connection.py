@@ -7,6 +7,7 @@ from field_buffer.errors import HmsError
 from hms.client.aio.session import Session
 from hms.client.destinations import Destination, parse_destination, watched_name
 from hms.client.opening import new_session, refuse_login
+from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.constants import AckMode
 from tpmon.aio import AsyncConnection
@@ -71,6 +72,9 @@ class Connection(AsyncConnection):
 
     def __repr__(self) -> str:
         return f"<aio.Connection {', '.join(self.addresses)} {self.link.state.value}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
 
 def connect(

@@ -11,6 +11,7 @@ from hms.client.files import FileInfo
 from hms.client.inbox import Inbox, Stamp
 from hms.client.message import Message
 from hms.client.opening import Opening
+from hms.client.public_names import public_names
 from tpmon.aio import AsyncConnection
 
 if TYPE_CHECKING:
@@ -85,3 +86,6 @@ class Consumer(Opened, ConsumerSteps):
             return
         self._is_closed = True
         await self._listening.close(self.closing, self)
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)

@@ -11,9 +11,10 @@ from hms.client.aio.connection import Connection, connect
 from hms.client.aio.consumer import Consumer
 from hms.client.aio.producer import Producer
 from hms.client.aio.session import Session
-from hms.client.context_parts import ContextParts, place_of
-from hms.client.destinations import Destination, Topic, parse_destination
+from hms.client.context_parts import ContextParts, Sharing
+from hms.client.destinations import Destination, Topic, parse_destination, place_of
 from hms.client.message import Message
+from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
 from hms.client.streaming import Body
 from hms.constants import AckMode
@@ -28,8 +29,15 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
     Leaving its block commits if it is transacted (an exception rolls back), and closes all.
     """
 
-    def __init__(self, connection: Connection, ack: AckMode, *, is_transacted: bool) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        connection: Connection,
+        ack: AckMode,
+        *,
+        is_transacted: bool,
+        sharing: Sharing | None = None,
+    ) -> None:
+        super().__init__(sharing)
         self.connection = connection
         self._kind = ack, is_transacted
         self._session: Session | None = None
@@ -42,6 +50,15 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
             raise IllegalState(what="the context", detail="it was not awaited, so it is not open")
         return self._session
 
+    def context(self, *, ack: AckMode = AckMode.AUTO, transacted: bool = False) -> "JMSContext":
+        """A further context on the same connection, with a session of its own: await it, or enter
+        its block. The connection is closed with the last of them."""
+        sharing = self._sharing.joined()
+        return JMSContext(self.connection, ack, is_transacted=transacted, sharing=sharing)
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
+
     # ---- open and close
 
     async def open(self) -> Self:
@@ -51,7 +68,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
             try:
                 self._session = await self.connection.session(*self._kind)
             except BaseException:
-                await self.connection.close()
+                await self._leave()
                 raise
         return self
 
@@ -61,6 +78,10 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
             if self._session is not None:
                 await self._session.close()
         finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        if self._is_last():
             await self.connection.close()
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -78,7 +99,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         try:
             await self.session.__aexit__(kind, error, trace)
         finally:
-            await self.connection.close()
+            await self._leave()
 
     # ---- messages
 
@@ -90,12 +111,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         **options: Any,
     ) -> Receipt:
         """Send a message; options as of Producer.send."""
-        destination = parse_destination(dest)
-        make = self.session.producer
-        producer = await self._made(
-            self._producers, place_of(destination), lambda: make(destination)
-        )
-        return await producer.send(body, properties, **options)
+        return await self.session.send(dest, body, properties, **options)
 
     async def receive(
         self,

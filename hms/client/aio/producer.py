@@ -10,6 +10,7 @@ from hms.client.message import Message
 from hms.client.opening import Opening
 from hms.client.options import SendHow
 from hms.client.producer_steps import ProducerSteps
+from hms.client.public_names import public_names
 from hms.client.receipt import Receipt, Receipts
 from hms.client.schedules import Recurrence, Schedule
 from hms.client.sending import Sender
@@ -92,3 +93,6 @@ class Producer(Opened, ProducerSteps):
     async def close(self) -> None:
         """Wait for the confirmation of what was sent, and close."""
         await self._connection.run(self.closing())
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)

@@ -1,6 +1,8 @@
 """Session: where producers and consumers come from, and what a transaction spans (F-B1 to F-B8)."""
 
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Any, Unpack
 
 from hms.client.aio.browser import Browser
 from hms.client.aio.consumer import Consumer
@@ -12,9 +14,13 @@ from hms.client.destinations import Destination, Queue, Topic
 from hms.client.inbox import Inbox
 from hms.client.making import Making
 from hms.client.opening import Opening
+from hms.client.options import SendHow
 from hms.client.pages import Pages
+from hms.client.public_names import public_names
+from hms.client.receipt import Receipt
 from hms.client.sending import Sender
 from hms.client.session_state import SessionState
+from hms.client.streaming import Body
 from hms.client.tickets import SendOptions
 from tpmon.aio import AsyncConnection
 from tpmon.xa.hms_rm import AsyncHmsResource
@@ -39,6 +45,21 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
         self._opening = opening
         self.listening = ListeningTask(self)
         self._resource: AsyncHmsResource | None = None
+
+    async def send(
+        self,
+        dest: Destination | str,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        **how: Unpack[SendHow],
+    ) -> Receipt:
+        """Send to any destination, as Producer.send() does; a producer for each of the last 64 is
+        kept for the next time."""
+        receipt = await self._producer_to(dest).send(body, properties, **how)
+        surplus = self._kept.surplus()
+        if surplus is not None:
+            await surplus.close()
+        return receipt
 
     async def commit(self) -> None:
         """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost.
@@ -138,3 +159,6 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
 
     def _browser(self, pages: Pages) -> Browser:
         return Browser(self.connection, pages)
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
