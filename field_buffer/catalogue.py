@@ -617,17 +617,17 @@ class SendFailed(TpSystem):
 
 
 class SendInDoubt(TpSystem):
-    """HMS-3011: {count} messages to {destination} may be stored already: they come again in a batch that is too old to be remembered."""
+    """HMS-3011: {count} messages to {destination} may be stored already: {reason}."""
 
     number: ClassVar[int] = 3011
     text: ClassVar[str] = (
-        "{count} messages to {destination} may be stored already: they come again in a batch "
-        "that is too old to be remembered"
+        "{count} messages to {destination} may be stored already: {reason}"
     )
     cure_text: ClassVar[str] = (
-        "Look whether they are there before you send them anew. A node forgets batches that "
-        "may still come again when max_requests is lowered while clients wait for "
-        "confirmations."
+        "Look whether they are there before you send them anew. A connection that was lost "
+        "may leave it open when another node, or one that was booted COLD, answers instead; "
+        "and a node forgets batches that may still come again when max_requests is lowered "
+        "while clients wait for confirmations."
     )
 
 
@@ -1380,6 +1380,19 @@ class TransactionTooLarge(TpLimit):
     )
 
 
+class CommitInDoubt(TpTransaction):
+    """HMS-7003: commit {number} of the session may have taken effect or not: {reason}."""
+
+    number: ClassVar[int] = 7003
+    text: ClassVar[str] = (
+        "commit {number} of the session may have taken effect or not: {reason}"
+    )
+    cure_text: ClassVar[str] = (
+        "Look at the node that the connection was lost to whether its messages are there "
+        "before you do the work anew: all of them are, or none."
+    )
+
+
 class XaError(TpTransaction):
     """HMS-7065: {operation} in resource manager {resource} answered {answer}: {reason}."""
 
@@ -1880,6 +1893,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     6040: DecisionUnreadable,
     7001: TransactionRolledBack,
     7002: TransactionTooLarge,
+    7003: CommitInDoubt,
     7065: XaError,
     7066: TxProtocolError,
     7067: TxMixed,
@@ -1933,6 +1947,7 @@ __all__ = [
     "CallWouldBlock",
     "ClientIdInUse",
     "CodecMissing",
+    "CommitInDoubt",
     "CompressionUnknown",
     "ConfigError",
     "ConnectionClosed",

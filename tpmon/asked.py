@@ -25,6 +25,10 @@ class Asked(Protocol):
     """A frame that expects an answer."""
 
     frame: Frame
+    is_bound: bool
+    """Whether it must not be repeated at another log than the one that may hold it."""
+    log: bytes | None
+    """The log that may hold it; None for none yet, or when it does not matter."""
 
     def answered(self, kind: Kind, payload: bytes) -> None:
         """The answer is here; ERROR is one too."""
@@ -34,6 +38,9 @@ class Asked(Protocol):
 
     def failed(self, error: HmsError) -> None:
         """There will be no answer."""
+
+    def estranged(self) -> None:
+        """Only another log answers: whether it took effect will not be known."""
 
 
 class OnLoss(enum.Enum):
@@ -48,6 +55,8 @@ class Pending:
     """A request that waits for its answer.
 
     error_if_lost: what its caller gets when it FAILs by a loss, instead of ConnectionLost.
+    error_if_strange: what its caller gets when it would have to be repeated at another log than
+    the one it may have changed; None where that does no harm.
     then: is called with the pending as soon as it is done.
     """
 
@@ -55,10 +64,13 @@ class Pending:
         "_is_repeated",
         "error",
         "error_if_lost",
+        "error_if_strange",
         "frame",
         "is_answered",
+        "is_bound",
         "is_done",
         "kind",
+        "log",
         "on_loss",
         "payload",
         "then",
@@ -71,11 +83,15 @@ class Pending:
         on_loss: OnLoss = OnLoss.FAIL,
         *,
         error_if_lost: HmsError | None = None,
+        error_if_strange: HmsError | None = None,
         then: "Callable[[Pending], None] | None" = None,
     ) -> None:
         self.what = what
         self.on_loss = on_loss
         self.error_if_lost = error_if_lost
+        self.error_if_strange = error_if_strange
+        self.is_bound = error_if_strange is not None
+        self.log: bytes | None = None
         self.then = then
         self.frame: Frame = ()
         self.kind = Kind.REPLY
@@ -109,6 +125,10 @@ class Pending:
     def failed(self, error: HmsError) -> None:
         """End it with an error."""
         self._end(error)
+
+    def estranged(self) -> None:
+        """End it with what it says for that case."""
+        self._end(self.error_if_strange)
 
     def done(self) -> None:
         """End it well, without an answer from the node."""

@@ -32,6 +32,11 @@ from tpmon.transport import Transport, contexts
 _LOGGER = logging.getLogger("hms.client")
 GREETING_S = 5.0
 """How long a node may take to answer HELLO before the next address is tried."""
+LOOK_BACK_S = 30.0
+"""How long, and at most a third of request_timeout_s, the log that may hold what is not confirmed
+is looked for at all the addresses, before another one is taken."""
+LOOK_PAUSE_S = 0.5
+"""The longest pause between two looks."""
 _HOPELESS = (TpSecurity, TpProtocol)
 
 
@@ -45,6 +50,7 @@ class Carrier:
         self.addresses = arranged(addresses, options.address_order)
         self.lost_at = FOREVER
         self._reconnect = options.reconnect
+        self._looks_s = min(LOOK_BACK_S, options.request_timeout_s / 3)
         self._is_server = options.is_server
         self._attempts = Attempts(
             self.addresses, options.reconnect_interval_s, options.reconnect_period_s
@@ -179,8 +185,11 @@ class Carrier:
             self._was_up = False
             self._attempts.learn(() if self._is_server else self.link.members)
             self._attempts.begin(now)
+            link.looks_until = now + self._looks_s if len(self.addresses) > 1 else 0.0
         else:
             self._attempts.failed(now)
+            if link.is_looking:
+                self._attempts.due_by(now + LOOK_PAUSE_S)
         if was_up or is_final:
             link.report(error)
         self._come_by(0.0)

@@ -5,13 +5,15 @@ State: OFF --greet--> GREETING --WELCOME--> UP, and from anywhere --lose--> OFF,
 Frames come in by receive() and go out by `outbox`. What was asked stays in `asked` until its answer
 is here; asked while OFF it is sent as soon as the link is UP. After WELCOME the participants (the
 sessions) open again what they had open, then what is still asked is sent again in its old order.
+A send, a commit or an XA step that may be in the log of the node before is never repeated at
+another log: its node is looked for until `looks_until`, then it is ended as in doubt.
 Whoever drives the link sends the outbox, wakes the threads that wait for what is in `woken`, and
 runs `calls`, which are the application's own functions, where they may block.
 """
 
 import enum
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from field_buffer.catalogue import ConnectionLost, ProtocolError
 from field_buffer.errors import HmsError
@@ -57,6 +59,13 @@ class Link(Serving):
         """Where else the cluster can be reached, as the node told last."""
         self.limits = NO_LIMITS
         self.outbox: list[Frame] = []
+        self.log: bytes | None = None
+        """Which log the node writes that answered last."""
+        self.looks_until = 0.0
+        """As long as another log is turned away, while something may be in the one before."""
+        self.is_looking = False
+        self.doubts: dict[Asked, None] = {}
+        """What may have taken effect, and is asked about rather than repeated: commits."""
         self.asked: dict[int, Asked] = {}
         self.receivers: dict[int, Receiver] = {}
         self.participants: list[Participant] = []
@@ -93,10 +102,19 @@ class Link(Serving):
             return 0
         correlation = next(self._correlations) & 0xFFFF_FFFF or next(self._correlations)
         asked.frame = frames.frame(kind, payload, correlation, count)
-        self.asked[correlation] = asked
         if self.state is State.UP:
+            if asked.log is not None and asked.log != self.log:
+                asked.estranged()
+                return 0
+            self._bind(asked)
             self.outbox.append(asked.frame)
+        self.asked[correlation] = asked
         return correlation
+
+    def _bind(self, asked: Asked) -> None:
+        """It is written to this node now, whose log may hold it from then on."""
+        if asked.is_bound:
+            asked.log = self.log
 
     def request(self, request: Request, pending: Pending) -> Pending:
         """Ask for something."""
@@ -240,6 +258,15 @@ class Link(Serving):
         return None if self._node_began_ms is None else int(self._node_began_ms + now_s * 1000)
 
     def _welcomed(self, welcome: Welcome, now_s: float) -> None:
+        if any(self._held(welcome.log)):
+            if now_s < self.looks_until:
+                self.is_looking = True
+                reason = "it writes another log, and the one before may hold what is not confirmed"
+                raise ConnectionLost(address=self.address, reason=reason)
+            self._estrange(welcome.log)
+        self.is_looking, self.log = False, welcome.log
+        for asked in self.asked.values():
+            self._bind(asked)
         self.welcome = welcome
         self.members = tuple(welcome.members)
         self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
@@ -250,6 +277,20 @@ class Link(Serving):
             one.restore()
         self.outbox += older
         self.woken.append(None)
+
+    def _held(self, log: bytes) -> Iterator[Asked]:
+        """What another log than this one may hold."""
+        both = itertools.chain(self.asked.values(), self.doubts)
+        return (one for one in both if one.log is not None and one.log != log)
+
+    def _estrange(self, log: bytes) -> None:
+        """End what another log than this one may hold."""
+        for one in list(self._held(log)):
+            self.doubts.pop(one, None)
+            for correlation in [number for number, it in self.asked.items() if it is one]:
+                del self.asked[correlation]
+            one.estranged()
+            self.woken.append(one)
 
     def report(self, error: HmsError) -> None:
         """Tell the exception listener."""

@@ -53,6 +53,10 @@ class Attempts:
         pause = self._interval_s if self._failed >= len(_EARLY_S) else early
         self.due_at = now + min(pause, self._interval_s)
 
+    def due_by(self, at: float) -> None:
+        """Make the next attempt no later than that."""
+        self.due_at = min(self.due_at, at)
+
     def is_over(self, now: float) -> bool:
         """Whether it is time to give up."""
         return self._period_s > 0 and now - self._begun_at >= self._period_s

@@ -86,7 +86,7 @@ class MoreSends:
         link = self._connection.link
         now_ms, number = node_now_ms(link), self._sender.number
         head = schedule_head(number, name, recurrence, options, now_ms, self._next_request())
-        pending = Pending("Schedule", OnLoss.REPEAT)
+        pending = Pending("Schedule", OnLoss.REPEAT, error_if_strange=self._sender.in_doubt(1))
         link.ask(Kind.SCHEDULE, encode_with_body(head, pack_messages([encoded])), pending)
         yield from self._connection.answer_to(pending)
         return schedule_of(pending.value())

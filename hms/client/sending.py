@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from field_buffer.catalogue import TransactionRolledBack
+from field_buffer.catalogue import SendInDoubt, TransactionRolledBack
 from field_buffer.errors import HmsError
 from field_buffer.packing import message_parts
 from hms.client.destinations import Destination
@@ -25,6 +25,7 @@ from tpmon.protocol.structures import decode_error
 
 __all__ = ["FRAME_BYTES_MAX", "FRAME_MESSAGES_MAX", "Encoded", "SendOptions", "Sender", "Ticket"]
 
+OTHER_LOG = "the connection was lost before they were confirmed, and only another log answers"
 FRAME_MESSAGES_MAX = 256
 FRAME_BYTES_MAX = 256 * 1024
 
@@ -60,12 +61,14 @@ class Pack:
 class SendFrame:
     """A SEND on its way."""
 
-    __slots__ = ("frame", "handed_over_at", "is_done", "sender", "tickets")
+    __slots__ = ("frame", "handed_over_at", "is_bound", "is_done", "log", "sender", "tickets")
 
     def __init__(self, sender: "Sender", tickets: list[Ticket]) -> None:
         self.sender = sender
         self.tickets = tickets
         self.frame: Frame = ()
+        self.is_bound = True
+        self.log: bytes | None = None
         self.handed_over_at = 0.0
         self.is_done = False
 
@@ -87,6 +90,10 @@ class SendFrame:
     def failed(self, error: HmsError) -> None:
         """Every ticket gets the error."""
         self.sender.refused(self, error)
+
+    def estranged(self) -> None:
+        """The node that may have stored them does not answer, another one does."""
+        self.failed(self.sender.in_doubt(sum(ticket.count for ticket in self.tickets)))
 
 
 class Sender:
@@ -206,6 +213,15 @@ class Sender:
         for ticket in tickets:
             ticket.is_sent = True
         self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
+
+    def in_doubt(self, count: int) -> SendInDoubt:
+        """So many may be stored in the log of the node before."""
+        return SendInDoubt(destination=str(self.destination), count=count, reason=OTHER_LOG)
+
+    def late(self, ticket: Ticket) -> HmsError | None:
+        """The error for one whose wait ends while the log that may hold it is looked for."""
+        is_doubtful = ticket.is_sent and self.link.is_looking
+        return self.in_doubt(ticket.count) if is_doubtful else None
 
     def drop_packs(self, error: HmsError) -> None:
         """What waits to be sent is not sent."""

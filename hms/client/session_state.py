@@ -8,7 +8,12 @@ until OpenSession is answered with the number of the last commit that took effec
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from field_buffer.catalogue import AcknowledgeLost, IllegalState, TransactionRolledBack
+from field_buffer.catalogue import (
+    AcknowledgeLost,
+    CommitInDoubt,
+    IllegalState,
+    TransactionRolledBack,
+)
 from field_buffer.errors import HmsError
 from hms.client.inbox import Inbox
 from hms.client.sending import Sender, SendFrame
@@ -93,8 +98,14 @@ class SessionState(Settling):
         if pending.error is not None:
             self.link.report(pending.error)
         doubtful, self._in_doubt = self._in_doubt, None
-        if doubtful is not None:
-            last = 0 if pending.error else int(pending.value()["last_commit"])
+        if doubtful is None:
+            return
+        self.link.doubts.pop(doubtful, None)
+        if pending.error is not None:
+            doubtful.failed(doubtful.in_doubt(f"the session is refused: {pending.error}"))
+            self.link.woken.append(doubtful)
+        elif not doubtful.is_done:  # else another log answered, which knows nothing of it
+            last = int(pending.value()["last_commit"])
             self._decide(doubtful, took_effect=last >= doubtful.number)
 
     def _decide(self, commit: "_Commit", *, took_effect: bool) -> None:
@@ -128,6 +139,8 @@ class SessionState(Settling):
         self.has_work = False
         if self.link.state is not State.ENDED:
             self._in_doubt = doubtful
+            if doubtful is not None:
+                self.link.doubts[doubtful] = None
         else:
             self._ended(doubtful, error)
         self._report_lost(self.in_doubt(), "during")
@@ -137,6 +150,7 @@ class SessionState(Settling):
 
     def _ended(self, doubtful: "_Commit | None", error: HmsError) -> None:
         if doubtful is not None:
+            self.link.doubts.pop(doubtful, None)
             doubtful.failed(error)
         if self.on_end is not None:
             self.link.calls.append(self.on_end)
@@ -194,7 +208,7 @@ class SessionState(Settling):
         if not self.is_xa:
             raise IllegalState(what="resource", detail="the session is no XA session")
 
-    def commit(self) -> Pending | None:
+    def commit(self) -> "_Commit | None":
         """Ask for the commit; None when there is nothing to commit."""
         if not self.has_work:
             return None
@@ -207,6 +221,9 @@ class SessionState(Settling):
 
     def forget_commit(self) -> None:
         """Its caller waits no longer."""
+        for commit in (self._commit, self._in_doubt):
+            if commit is not None:
+                self.link.doubts.pop(commit, None)
         self._commit = self._in_doubt = None
 
     def send_failed(self, error: BaseException) -> None:
@@ -273,6 +290,15 @@ class _Commit(Pending):
     def __init__(self, number: int) -> None:
         super().__init__("Commit")
         self.number = number
+        self.is_bound = True
+
+    def in_doubt(self, reason: str) -> CommitInDoubt:
+        """Whether it took effect is not known, and why."""
+        return CommitInDoubt(number=self.number, reason=reason)
+
+    def estranged(self) -> None:
+        """The node that may have done it does not answer, another one does."""
+        self.failed(self.in_doubt("its answer was lost, and only another log answers"))
 
     def lost(self, error: HmsError) -> bool:  # noqa: ARG002 - the session decides, see there
         """Neither repeated nor ended here."""

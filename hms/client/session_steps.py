@@ -9,6 +9,7 @@ from field_buffer.catalogue import (
     SubscriptionNotFound,
     TransactionRolledBack,
 )
+from field_buffer.errors import HmsError
 from hms.client.destinations import Topic, topic_of
 from hms.client.inbox import Inbox
 from hms.client.session_state import SessionState
@@ -72,6 +73,12 @@ class SessionSteps:
             return
         try:
             yield from self.connection.answer_to(pending)
+        except HmsError:
+            if not pending.is_done and self.connection.link.is_looking:
+                raise pending.in_doubt(
+                    "its answer was lost, and only another log answers"
+                ) from None
+            raise
         finally:
             state.forget_commit()
 

@@ -33,7 +33,7 @@ from hms.engine.schedules import (
     sent_count,
     told_again,
 )
-from hms.engine.sending import check_values
+from hms.engine.sending import FORGOTTEN, check_values
 from hms.engine.sessions import Producer
 from hms.engine.state import State
 from hms.records import Cause, Placement, Record, Sent, group, sent
@@ -125,7 +125,7 @@ def _is_repeated(state: State, producer: Producer, request: Request) -> bool:
         return False
     memory = state.memories.producer(producer.session.connection.uid, request.handle)
     if request.sequence <= memory.forgotten:
-        raise SendInDoubt(destination=producer.destination.name, count=1)
+        raise SendInDoubt(destination=producer.destination.name, count=1, reason=FORGOTTEN)
     return request.sequence in memory.recent
 
 

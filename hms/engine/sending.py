@@ -174,12 +174,16 @@ class _Send(Waiting):
         )
 
 
+FORGOTTEN = "they come again in a batch that is too old to be remembered"
+"""Why a node does not say whether it has them."""
+
+
 def _repeated(producer: Producer, first_sequence: int, count: int) -> Taken | None:
     """How a SEND that comes again was confirmed; None for a new one. SendInDoubt."""
     if producer.session.is_transacted:
         return None
     if first_sequence <= producer.memory.forgotten:
-        raise SendInDoubt(destination=producer.destination.name, count=count)
+        raise SendInDoubt(destination=producer.destination.name, count=count, reason=FORGOTTEN)
     return producer.memory.recent.get(first_sequence)
 
 

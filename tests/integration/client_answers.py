@@ -25,7 +25,7 @@ class Answers:
     """See the module; `on` replaces the answer to a kind of frame or request."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+        self.limits, self.log = limits, b""
         self.on: dict[Any, Callable[..., Any]] = {}
         self.consumers: dict[int, Consumer] = {}
         self.commits: dict[int, int] = {}
@@ -60,7 +60,7 @@ class Answers:
             self._ids = itertools.count(first + count)
             return Kind.CONFIRM, CONFIRM_BODY.pack(first, TIMESTAMP_MS, count)
         if kind is Kind.HELLO:
-            return Kind.WELCOME, structures.encode(Welcome(1, "fake", 7, self.limits))
+            return Kind.WELCOME, structures.encode(Welcome(1, "fake", 7, self.limits, log=self.log))
         if kind is Kind.SETTLE:
             self._credit(what)
         return self._granted(what) if kind in (Kind.REQUEST, Kind.SETTLE) else None
