@@ -1381,11 +1381,11 @@ class TransactionTooLarge(TpLimit):
 
 
 class CommitInDoubt(TpTransaction):
-    """HMS-7003: commit {number} of the session may have taken effect or not: {reason}."""
+    """HMS-7003: commit {commit} of the session may have taken effect or not: {reason}."""
 
     number: ClassVar[int] = 7003
     text: ClassVar[str] = (
-        "commit {number} of the session may have taken effect or not: {reason}"
+        "commit {commit} of the session may have taken effect or not: {reason}"
     )
     cure_text: ClassVar[str] = (
         "Look at the node that the connection was lost to whether its messages are there "

@@ -294,7 +294,7 @@ class _Commit(Pending):
 
     def in_doubt(self, reason: str) -> CommitInDoubt:
         """Whether it took effect is not known, and why."""
-        return CommitInDoubt(number=self.number, reason=reason)
+        return CommitInDoubt(commit=self.number, reason=reason)
 
     def estranged(self) -> None:
         """The node that may have done it does not answer, another one does."""

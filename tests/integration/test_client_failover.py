@@ -8,7 +8,11 @@ from client_rig import WAIT_S, FakeNode, fake_node, in_thread
 
 import hms
 from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Commit
+from tpmon.protocol.structures import Commit, encode
+from tpmon.protocol.transactions import XaCommit, XaEnd, XaPrepare, XaStart
+from tpmon.xa.constants import XA_OK, XAER_NOTA, XAER_RMFAIL
+from tpmon.xa.hms_rm import HmsResource
+from tpmon.xa.xid import Xid
 
 BRIEF_S = 1.5
 """A request_timeout_s of which a third is over soon."""
@@ -120,7 +124,7 @@ def test_a_commit_is_in_doubt_at_another_log(nodes):
 
         error = ended.get(timeout=WAIT_S)
         assert isinstance(error, hms.CommitInDoubt)
-        assert error.fields["number"] == 1
+        assert error.fields["commit"] == 1
         session.producer("orders").send(b"next")
         session.commit()
         assert [one.number for one in second.requests(Commit)] == [2]
@@ -181,3 +185,22 @@ def test_a_client_of_one_address_never_moves_silently(what):
             wanted = hms.SendInDoubt if what == "send" else hms.CommitInDoubt
             assert isinstance(error, wanted)
             assert len(node.kinds(Kind.SEND)) == sends
+
+
+def test_a_branch_is_committed_at_its_own_log_only(nodes):
+    """Another node's word that there is no such branch would have the decision forgotten."""
+    first, second = nodes
+    for node, code in ((first, XA_OK), (second, XAER_NOTA)):
+        for request in (XaStart, XaEnd, XaPrepare, XaCommit):
+            reply = Kind.REPLY, encode({"code": code, "reason": ""})
+            node.on[request] = lambda _, reply=reply: reply
+    errors: queue.Queue[hms.HmsError] = queue.Queue()
+    xid = Xid(9, b"transfer", b"hms")
+    with connect(nodes, request_timeout_s=BRIEF_S, exception_listener=errors.put) as connection:
+        rm = HmsResource(connection, connection.session(xa=True))
+        assert rm.xa_start(xid) == rm.xa_end(xid) == rm.xa_prepare(xid) == XA_OK
+        first.drop()
+        errors.get(timeout=WAIT_S)
+
+        assert rm.xa_commit(xid) == XAER_RMFAIL
+        assert not second.requests(XaCommit)

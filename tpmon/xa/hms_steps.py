@@ -8,7 +8,7 @@ is asked for again, so what takes effect once is told truly.
 import threading
 from typing import Any, Protocol
 
-from field_buffer.catalogue import XaError
+from field_buffer.catalogue import ConnectionLost, XaError
 from field_buffer.errors import HmsError
 from tpmon.asked import OnLoss, Pending
 from tpmon.asking import Asking
@@ -35,6 +35,10 @@ __all__ = ["HmsSteps", "XaSession"]
 
 PAGE = 500
 Coded = tuple[int, str]
+
+
+LOGS_MAX = 10_000
+"""Of so many branches that are not committed it is remembered in which log they are."""
 
 
 class XaSession(Protocol):
@@ -65,6 +69,9 @@ class HmsSteps:
         self._session = session
         self._said = threading.local()
         self._working: set[Xid] = set()
+        self._logs: dict[Xid, bytes | None] = {}
+        """In which log each branch is that was begun here: another one knows nothing of it, and
+        its word that there is no such branch would have the decision forgotten."""
         self._position: int | None = None
 
     @property
@@ -119,6 +126,9 @@ class HmsSteps:
         code = yield from self._guarded(self._session.xa_starting(xid.pack(), flags, timeout_ms))
         if code == XA_OK:
             self._working.add(xid)
+            self._logs[xid] = self._connection.link.log
+            if len(self._logs) > LOGS_MAX:  # prepared here, and committed elsewhere
+                del self._logs[next(iter(self._logs))]
         return code
 
     def ending(self, xid: Xid, flags: int) -> Steps[int]:
@@ -132,11 +142,13 @@ class HmsSteps:
     def preparing(self, xid: Xid) -> Steps[int]:
         """xa_prepare. What is not there any more after an outage was rolled back."""
         code = yield from self._twice(
+            xid,
             wire.XaPrepare(xid.pack()),
             wire.XaPrepare(xid.pack(), is_again=True),
             {XAER_NOTA: (XA_RBCOMMFAIL, "it was rolled back when the connection was lost")},
         )
-        return self._over(xid, code, code in (XA_OK, XA_RDONLY) or is_rolled_back(code))
+        is_over = code in (XA_OK, XA_RDONLY) or is_rolled_back(code)
+        return self._over(xid, code, is_over, is_prepared=code == XA_OK)
 
     def committing(self, xid: Xid, flags: int) -> Steps[int]:
         """xa_commit."""
@@ -144,6 +156,7 @@ class HmsSteps:
             return self._say(XAER_INVAL, f"flags {flags:#x} of xa_commit")
         is_one_phase = flags == TMONEPHASE
         code = yield from self._twice(
+            xid,
             wire.XaCommit(xid.pack(), is_one_phase),
             wire.XaCommit(xid.pack(), is_one_phase, is_again=True),
             {},
@@ -153,7 +166,7 @@ class HmsSteps:
     def rolling_back(self, xid: Xid) -> Steps[int]:
         """xa_rollback. What is not there any more after an outage is rolled back."""
         request = wire.XaRollback(xid.pack())
-        code = yield from self._twice(request, request, {XAER_NOTA: (XA_OK, "")})
+        code = yield from self._twice(xid, request, request, {XAER_NOTA: (XA_OK, "")})
         if code == XA_OK and self._session is not None:
             yield from self._session.xa_rolled_back(xid.pack())
         return self._over(xid, code, code in (XA_OK, XAER_NOTA))
@@ -161,11 +174,13 @@ class HmsSteps:
     def forgetting(self, xid: Xid) -> Steps[int]:
         """xa_forget."""
         request = wire.XaForget(xid.pack())
-        return (yield from self._twice(request, request, {XAER_NOTA: (XA_OK, "")}))
+        return (yield from self._twice(xid, request, request, {XAER_NOTA: (XA_OK, "")}))
 
-    def _over(self, xid: Xid, code: int, is_over: bool) -> int:
+    def _over(self, xid: Xid, code: int, is_over: bool, *, is_prepared: bool = False) -> int:
         if is_over:
             self._working.discard(xid)
+            if not is_prepared:
+                self._logs.pop(xid, None)
         return code
 
     # ---- recovery
@@ -210,27 +225,37 @@ class HmsSteps:
 
     def _twice(
         self,
+        xid: Xid,
         first: wire.TransactionRequest,
         again: wire.TransactionRequest,
         meaning: dict[int, Coded],
     ) -> Steps[int]:
         """Ask, and when the answer was lost ask again; meaning: of the codes of the second one."""
-        return (yield from self._guarded(self._asked(first, again, meaning)))
+        return (yield from self._guarded(self._asked(xid, first, again, meaning)))
 
     def _asked(
         self,
+        xid: Xid,
         first: wire.TransactionRequest,
         again: wire.TransactionRequest,
         meaning: dict[int, Coded],
     ) -> Steps[Coded]:
-        pending = Pending(type(first).__name__, OnLoss.FAIL)
-        self._connection.link.request(first, pending)
+        link = self._connection.link
+        reason = "the branch is in the log of a node that does not answer, another one does"
+        strange = ConnectionLost(address=link.address, reason=reason)
+        pending = Pending(type(first).__name__, OnLoss.FAIL, error_if_strange=strange)
+        pending.log = self._logs.get(xid)
+        link.request(first, pending)
         try:
             yield from self._connection.answer_to(pending)
         except HmsError:
             if pending.is_answered or not pending.is_done:  # refused, or too late
                 raise
-            reply = yield from self._connection.asking(again)
+            second = Pending(type(again).__name__, OnLoss.REPEAT, error_if_strange=strange)
+            second.log = pending.log
+            link.request(again, second)
+            yield from self._connection.answer_to(second)
+            reply = second.value()
             code = int(reply["code"])
             return meaning.get(code, (code, str(reply["reason"])))
         reply = pending.value()
