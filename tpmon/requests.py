@@ -45,6 +45,7 @@ class Requests:
             wire.DeleteTemporary: self._delete_temporary,
             wire.OpenConsumer: self._open_consumer,
             wire.RequestRetained: self._request_retained,
+            wire.Poll: self._poll,
             wire.CloseConsumer: self._close_consumer,
             wire.Unsubscribe: self._unsubscribe,
             wire.Commit: self._commit,
@@ -209,6 +210,12 @@ class Requests:
     ) -> None:
         count = self._engine.request_retained(connection, request.consumer, now_ms, fx)
         fx.out.append(Reply(connection, correlation, {"count": count}))
+
+    def _poll(
+        self, connection: int, correlation: int, request: wire.Poll, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.poll(connection, request.consumer, now_ms, fx)
+        fx.out.append(Reply(connection, correlation))
 
     def _commit(
         self, connection: int, correlation: int, request: wire.Commit, now_ms: int, fx: Effects

@@ -46,7 +46,7 @@ class Consumer(ConsumerSteps):
         return connection.run(self.receiving(timeout_s))
 
     def receive_nowait(self) -> Message | None:
-        """The next message if one is here."""
+        """The next message; None when the node has none for this consumer: it is asked."""
         return self.receive(0)
 
     def receive_many(self, count: int, timeout_s: float | None = None) -> list[Message]:

@@ -26,7 +26,7 @@ from hms.constants import AckMode
 from tpmon.arguments import check_function, check_number, check_patience
 from tpmon.asked import OnLoss, Pending, own_copy
 from tpmon.link import State
-from tpmon.protocol.structures import RequestRetained
+from tpmon.protocol.structures import Poll, RequestRetained
 from tpmon.steps import FOREVER, Outside, Steps, Wait
 from tpmon.verdicts import Reject, Retry
 
@@ -158,8 +158,8 @@ class ConsumerSteps:
     # ---- receiving
 
     def receiving(self, timeout_s: float | None) -> Steps[Message | None]:
-        """The next message; None when the time is over. Whoever is cancelled while it waits has
-        taken nothing."""
+        """The next message; None when the time is over and the node, which is asked then, has none
+        for it either. Whoever is cancelled while it waits has taken nothing."""
         message = self.at_hand() or self.taken()
         if message is not None:
             return message
@@ -309,7 +309,26 @@ class ConsumerSteps:
             if not is_due and patience <= deadline and not connection.is_connected:
                 raise own_copy(link.error)
             if monotonic() >= deadline:
-                return None
+                return (yield from self._polled())
+
+    def _polled(self) -> Steps[Delivered | None]:
+        """The time is over and nothing is here: what the node has for it comes before its answer. A
+        message that was confirmed to anybody may still be on its way. While the connection is lost
+        there is nobody to be asked; a node that knows no windows of bytes knows no Poll."""
+        connection, link, inbox = self._connection, self._connection.link, self._inbox
+        if link.state is not State.UP or not link.limits.prefetch_bytes_max:
+            return None
+        pending = Pending("Poll", OnLoss.DONE)
+        link.request(Poll(inbox.number), pending)
+        try:
+            yield from connection.answer_to(pending)
+        except HmsError:
+            self._check_receiving()  # it was closed meanwhile, and says so itself
+            raise
+        delivered = self._next()
+        if delivered is None:
+            self._check_receiving()
+        return delivered
 
     def _has_news(self, state: State) -> bool:
         """Whether there is something to do but to wait while the link is in that state."""

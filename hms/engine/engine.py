@@ -286,6 +286,13 @@ class Engine:
         dispatch(self.state, place.queue or place, fx)
         return count
 
+    def poll(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
+        """Deliver to a consumer what it may have now, also what is due since the last tick."""
+        self.state.at(now_ms)
+        place = self.state.consumer(self.state.connection(connection), handle).place
+        dispatch_due(self.state, fx)
+        dispatch(self.state, place, fx)
+
     def watch(self, connection: int, kind: str, destination: str) -> bool:
         """Tell a connection of a destination's first and last consumer; whether it has one now."""
         return watching.watch(self.state, self.state.connection(connection), kind, destination)

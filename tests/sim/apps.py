@@ -77,7 +77,7 @@ def consumer(client: Client, place: str, ack: AckMode = AckMode.CLIENT) -> Steps
             yield from inbound.close()
             yield from open_queue(unit, place, is_picky=True)
         elif roll < 0.6 or not inbound.seen:
-            receipt = inbound.take()
+            receipt = yield from inbound.take()
             if receipt is not None and receipt.sending.is_poison and ack is AckMode.CLIENT:
                 yield from unit.recover()
         elif roll < 0.9:
@@ -99,7 +99,7 @@ def transfer(client: Client, source: str, *targets: str) -> Steps:
         (inbound,) = unit.inbounds
         for _ in range(rng.randint(0, 3)):
             if inbound.has_news and inbound.inbox.error is None:
-                inbound.take()
+                yield from inbound.take()
         if unit.outbounds:
             for _ in range(rng.randint(0, 3)):
                 yield from rng.choice(unit.outbounds).send()
@@ -148,7 +148,7 @@ def _attend(unit: Unit, inbound: Inbound) -> Steps:
         yield lambda: inbound.has_news or world.is_ending or rng.random() < 0.02
         if inbound.inbox.error is not None or world.is_ending:
             return
-        inbound.take()
+        yield from inbound.take()
         roll = rng.random()
         if unit.state.is_transacted:
             if roll < 0.3:
@@ -183,7 +183,7 @@ def passing(client: Client, topic: str) -> Steps:
             yield news(inbound)
             if inbound.inbox.error is not None or world.is_ending:
                 break
-            inbound.take()
+            yield from inbound.take()
         yield from inbound.close()
     yield from unit.close()
 

@@ -57,7 +57,7 @@ def _work(unit: Unit) -> Steps:
     (inbound,) = unit.inbounds
     for _ in range(unit.rng.randint(0, 3)):
         if inbound.has_news and inbound.inbox.error is None:
-            inbound.take()
+            yield from inbound.take()
     for _ in range(unit.rng.randint(0, 2)):
         yield from unit.rng.choice(unit.outbounds).send()
     yield from unit.wait_for_sends()

@@ -64,7 +64,7 @@ def _take_all(client: Client) -> Steps:
         client.world.now_ms += 50
         for inbound in unit.inbounds:
             while inbound.has_news:
-                inbound.take()
+                yield from inbound.take()
             yield from inbound.acknowledge(1000)
         node.tick()
         yield lambda: True

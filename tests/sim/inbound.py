@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 from field_buffer.catalogue import AcknowledgeLost
+from field_buffer.errors import HmsError
 from field_buffer.packing import FLAG_PART, DeliveredRow, decode_head
 from hms.client.inbox import Delivered
 from hms.constants import AckMode
@@ -36,17 +37,27 @@ class Inbound:
 
     @property
     def has_news(self) -> bool:
-        """Whether a receive would return at once, or raise."""
+        """Whether a receive would return at once, or raise; who waits for that in a receive gives
+        back what was taken."""
+        inbox, unit = self.inbox, self.unit
+        if unit.client.is_up and not inbox.buffer and inbox.is_credit_due and inbox.error is None:
+            unit.state.want_more(inbox)
+            unit.shell.flush()
         return bool(self.inbox.buffer) or self.inbox.error is not None
 
-    def take(self) -> Receipt | None:
+    def take(self) -> "Generator[Condition, None, Receipt | None]":
         """As Consumer.receive(0), or receive_many(); of several a poisonous one, or the first."""
         if self.inbox.error is not None and not self.inbox.buffer:
             return None
-        at_once, count = self.unit.shell.at_once, self._counts.choice((1, 1, 2, 7))
-        if count == 1:
-            return self._took(at_once(self.consumer.receiving(0)))
-        found = at_once(self.consumer.receiving_many(count, 0))
+        drive, count = self.unit.shell.drive, self._counts.choice((1, 1, 2, 7))
+        try:
+            if count == 1:
+                return self._took((yield from drive(self.consumer.receiving(0))))
+            found = yield from drive(self.consumer.receiving_many(count, 0))
+        except HmsError:
+            if self.inbox.error is None:
+                raise
+            return None  # the node closed it while it was asked
         receipts = [receipt for one in found if (receipt := self._took(one)) is not None]
         first = receipts[0] if receipts else None
         return next((one for one in receipts if one.sending.is_poison), first)

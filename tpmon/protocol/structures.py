@@ -164,6 +164,13 @@ class RequestRetained(_Request, frozen=True):
     consumer: U32
 
 
+class Poll(_Request, frozen=True):
+    """Deliver to this consumer what can be delivered; answered behind all of that, so a consumer
+    that has nothing when the answer comes is told that nothing waits for it."""
+
+    consumer: U32
+
+
 class CloseConsumer(_Request, frozen=True):
     """What the application saw was settled before; the rest comes back."""
 
@@ -274,6 +281,7 @@ Request = (
     | DeleteTemporary
     | OpenConsumer
     | RequestRetained
+    | Poll
     | CloseConsumer
     | Unsubscribe
     | Commit

@@ -38,7 +38,7 @@ class Consumer(Opened, ConsumerSteps):
         return await self._connection.run(self.receiving(timeout_s))
 
     async def receive_nowait(self) -> Message | None:
-        """The next message if one is here."""
+        """The next message; None when the node has none for this consumer: it is asked."""
         return await self.receive(0)
 
     async def receive_many(self, count: int, timeout_s: float | None = None) -> list[Message]:
