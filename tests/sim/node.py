@@ -18,7 +18,7 @@ from hms.store.journal import Journal
 from hms.store.journal.ring import LogLimits
 from tests.sim.disk import SimDisk
 from tests.sim.network import Pipe
-from tests.sim.setting import LIMITS, NODE_UID, SETTINGS, STORE, Alone, Progress
+from tests.sim.setting import LIMITS, NO_WINDOWS, NODE_UID, SETTINGS, STORE, Alone, Progress
 from tpmon.appending import append_records
 from tpmon.broker import INTERNAL, TICK, Broker, Identity, Lost
 from tpmon.monitor import Monitor
@@ -47,6 +47,8 @@ class Node:
         clock_ms: Callable[[], int],
         log: "Log",
         judge: Callable[["Node", Hashable, Frame], None],
+        *,
+        has_windows: bool = True,
     ) -> None:
         self._disk, self._rng, self._judge = disk, rng, judge
         self.pipes: dict[int, Pipe] = {}
@@ -67,7 +69,7 @@ class Node:
             STORE, segment_bytes=log.segment_bytes, node_uid=NODE_UID, disk=disk, limits=log.limits
         )
         self.engine = Engine(replace(SETTINGS, paging_share=log.paging_share))
-        identity = Identity("sim", NODE_UID, LIMITS, "sim")
+        identity = Identity("sim", NODE_UID, LIMITS if has_windows else NO_WINDOWS, "sim")
         self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
         self.broker._lock = Alone()
         self.broker._progress = Progress(lambda: None if self.is_leading else self.work_storage)

@@ -11,6 +11,8 @@ NODE_UID = 77
 WINDOW = 8
 PREFETCH_BYTES = 1_500
 LIMITS = Limits(2_000, 1 << 20, WINDOW, 64, 10.0, PREFETCH_BYTES, PREFETCH_BYTES)
+NO_WINDOWS = Limits(2_000, 1 << 20, WINDOW, 64, 10.0)
+"""As an older node had it: it counts messages alone, and is not polled."""
 FLOW = "FLOW_CONTROL"
 SETTINGS = EngineSettings(
     blocked_ms_max=200,
