@@ -178,8 +178,8 @@ def older_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
     """A client takes messages that it has given back before they came."""
     delivered = Inbox.delivered
 
-    def trusting(self: Inbox, _epoch: int, messages: Any) -> None:
-        delivered(self, self.stamp.epoch, messages)
+    def trusting(self: Inbox, _epoch: int, messages: Any, size_bytes: int) -> None:
+        delivered(self, self.stamp.epoch, messages, size_bytes)
 
     patch.setattr(Inbox, "delivered", trusting)
 
