@@ -5,7 +5,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import TransactionTooLarge
+from field_buffer.catalogue import (
+    BatchTooLarge,
+    FlowControlTimeout,
+    QueueFull,
+    TransactionTooLarge,
+)
 from field_buffer.errors import HmsError
 from hms.history.chunks import CHUNK_SCHEMA, Chunker
 from hms.history.pace import Pace, Progress, Show
@@ -31,20 +36,39 @@ def forward(
     pace: Pace,
     show: Show | None,
 ) -> None:
-    """Send what is left of a run; in smaller chunks when the node finds one too large."""
+    """Send what is left of a run; in smaller chunks when one is too large for the node, or for the
+    room that its destination has."""
     while True:
         entry = sender.entry or begun
         try:
             with closing(_chunks(session, wanted, entry, chunker)) as chunks:
                 send_chunks(chunks, sender, begun, pace, show)
-        except TransactionTooLarge as error:
-            limit = int(str(error.fields["limit"])) * 3 // 4
-            if limit >= chunker.bytes_max:
+        except _TOO_LARGE as error:
+            smaller = _smaller(chunker, error)
+            if smaller is None:
                 raise
-            chunker = replace(chunker, bytes_max=limit)
+            chunker = smaller
             sender.reopen()
         else:
             return
+
+
+_TOO_LARGE = (TransactionTooLarge, BatchTooLarge, QueueFull, FlowControlTimeout)
+
+
+def _smaller(chunker: Chunker, error: HmsError) -> Chunker | None:
+    """A chunker whose chunks may fit; None when none can."""
+    limit = int(str(error.fields["limit"]))
+    if isinstance(error, TransactionTooLarge):
+        size = limit * 3 // 4
+        return replace(chunker, bytes_max=size) if size < chunker.bytes_max else None
+    is_full = isinstance(error, QueueFull | FlowControlTimeout)
+    room = limit - int(str(error.fields["count"])) if is_full else limit
+    if error.fields["key"] == "max_messages":
+        rows = min(chunker.rows_max - 1, room)
+        return replace(chunker, rows_max=rows) if rows > 0 else None
+    size = min(chunker.bytes_max // 2, room)
+    return replace(chunker, bytes_max=size) if size > 0 else None
 
 
 def _chunks(

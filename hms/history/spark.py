@@ -1,12 +1,13 @@
 """Sessions: a Spark session that knows the format "hms"."""
 
+import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from field_buffer.catalogue import SparkMissing
 from hms.history.java import cache_dir, ensure_java, write_whole
@@ -120,6 +121,35 @@ def register(spark: "SparkSession") -> None:
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(PushingHmsDataSource)
+    _let_writers_find_it()
+
+
+def _let_writers_find_it() -> None:
+    """Let `df.write.format("hms")` work in every thread.
+
+    Spark looks for a data source of Python's in the session that is active in the thread that
+    writes, and in a thread of the application's own none is (DATA_SOURCE_NOT_FOUND); reading takes
+    the frame's session. So the writer makes its frame's session the thread's, for this format.
+    """
+    from pyspark.sql.readwriter import DataFrameWriter  # noqa: PLC0415 - loads pyspark
+    from pyspark.sql.streaming.readwriter import DataStreamWriter  # noqa: PLC0415 - the same
+
+    for writer in (DataFrameWriter, DataStreamWriter):
+        if not hasattr(writer.format, "__wrapped__"):
+            writer.format = _with_session(writer.format)
+
+
+def _with_session(choose: "Callable[[Any, str], Any]") -> "Callable[[Any, str], Any]":
+    @functools.wraps(choose)
+    def run(self: Any, source: str) -> Any:
+        if source.lower() == "hms":
+            spark = self._df.sparkSession
+            kind = getattr(spark, "_get_j_spark_session_class", None)
+            if kind is not None:
+                kind(spark._jvm).setActiveSession(spark._jsparkSession)  # noqa: SLF001
+        return choose(self, source)
+
+    return run
 
 
 @contextmanager

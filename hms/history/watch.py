@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from field_buffer.catalogue import HistoryError
 from hms.history.faults import as_own
+from hms.history.interruption import Interruption
 from hms.history.minutes import Alert, Minute, Minutes, open_minutes
 from hms.history.replay import check, source_name
 from hms.history.reports.table import time_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Watched", "watch"]
 
 LATE_S = 120
+LOOK_S = 0.5
 _SCHEMA = "event string, time timestamp, destination string, destination_kind string"
 
 Tell = Callable[[Sequence[Minute], Sequence[Alert]], object]
@@ -68,7 +70,11 @@ def watch(
         raise HistoryError(detail="a rule needs a node and a destination for its alerts")
     source, folder = source_name(path), Path(checkpoint)
     check(source, {})
-    with open_minutes(folder, source) as kept, borrowed_session(spark, "hms-watch", master) as own:
+    with (
+        Interruption() as interruption,
+        open_minutes(folder, source) as kept,
+        borrowed_session(spark, "hms-watch", master) as own,
+    ):
         run = _Run(kept, judged, address, alert, tell)
         reader = own.readStream.format("hms").schema(_SCHEMA)
         events = reader.option("maxOffsetsPerTrigger", str(batch_offsets)).load(source)
@@ -77,10 +83,10 @@ def watch(
             writer = writer.option("checkpointLocation", str(folder / "spark"))
             how = {"availableNow": True} if is_once else {"processingTime": f"{interval_s} seconds"}
             query = writer.foreachBatch(run.batch).trigger(**how).start()
-            try:
-                query.awaitTermination()
-            except KeyboardInterrupt:
-                query.stop()
+            interruption.take()
+            while not (interruption.is_set() or query.awaitTermination(LOOK_S)):
+                pass
+            query.stop()
             return Watched(run.batches, run.alerts, _late(query))
 
 

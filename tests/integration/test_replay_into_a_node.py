@@ -190,6 +190,19 @@ def test_a_target_that_is_full_stops_a_run_which_goes_on_when_there_is_room(spar
     assert {m.properties["n"] for m in rig.drain("small")} == set(range(sent, 200))
 
 
+def test_a_target_that_holds_less_than_a_part_is_filled_and_the_run_goes_on(spark, rig):
+    """No part of 200 would ever fit into a queue of 120, however empty it is."""
+    given = {"run_id": "parts", "selector": "n < 200"}
+    with pytest.raises(QueueFull):
+        again(spark, rig, "small", **given)
+    taken = rig.drain("small")
+    rest = again(spark, rig, "small", **given)
+
+    assert [m.properties["n"] for m in taken if m.properties["n"] >= 120] == []
+    assert (len(taken), rest.before, rest.sent) == (120, 120, 80)
+    assert {m.properties["n"] for m in rig.drain("small")} == set(range(120, 200))
+
+
 def test_a_damaged_segment_stops_a_run_as_our_own_error(spark, rig, tmp_path):
     """Applications catch HmsError and nothing of Spark's; what is damaged is never passed over."""
     store = rig.copy_of_the_store(tmp_path)

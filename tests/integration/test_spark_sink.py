@@ -1,5 +1,7 @@
 """Rows of Spark become messages of a running node, each once."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import hms
@@ -10,7 +12,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 CONFIG = {
     "hms": {
-        "queue": {name: {} for name in ("orders", "copies", "own", "typed", "twice", "streamed")}
+        "queue": {
+            name: {}
+            for name in ("orders", "copies", "own", "typed", "twice", "streamed", "threads")
+        }
     }
 }
 COUNT = 2000
@@ -117,6 +122,15 @@ def test_what_cannot_be_sent_is_refused_in_our_words(spark, node, columns, optio
     """The reason stands in Spark's exception, with the row."""
     with pytest.raises(Exception, match=message):
         write(spark.range(1).selectExpr(*columns.split(", ", 1)), node, **options)
+
+
+def test_a_thread_of_the_applications_own_writes_as_the_main_thread_does(spark, node):
+    """Spark knows the format only where the thread has a session, which a new one has not."""
+    frame = spark.createDataFrame([("of a thread",)], "value string")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write, frame, node, destination="threads").result()
+
+    assert [message.body for message in in_queue(node, "threads")] == ["of a thread"]
 
 
 def test_overwriting_is_refused(spark, node):

@@ -1,6 +1,8 @@
 """A watch over a store that grows: exact over restarts, alerts once, with a real Spark."""
 
 import json
+import os
+import signal
 
 import pytest
 from history_rig import MINUTE_MS, ORDERS, START_MS, batch, begin, write
@@ -77,6 +79,28 @@ def test_an_alert_that_nobody_takes_is_sent_by_the_next_watch(spark, node, tmp_p
     watch(spark, tmp_path / "store", address=node.address, **given)
 
     assert [alert["count"] for alert in taken(node)] == [60]
+
+
+def test_an_interrupted_watch_ends_without_a_traceback(spark, tmp_path, capfd, caplog):
+    """Ctrl-C is how a watch ends; the next one goes on where this one was."""
+    journal = begin(tmp_path / "store")
+    write(journal, batch(1, 60))
+    journal.close()
+    given = {"checkpoint": tmp_path / "c", "interval_s": 0.1}
+    before = signal.getsignal(signal.SIGINT)
+
+    done = watch(
+        spark,
+        tmp_path / "store",
+        tell=lambda *_: os.kill(os.getpid(), signal.SIGINT),
+        **given,
+    )
+
+    assert done.batches >= 1
+    assert signal.getsignal(signal.SIGINT) is before
+    assert sum(m.times for m in minutes(tmp_path / "c") if m.event == "sent") == 60
+    said = capfd.readouterr()
+    assert "Traceback" not in said.out + said.err + caplog.text
 
 
 def test_a_rule_without_a_place_for_its_alerts_is_refused(tmp_path):
