@@ -139,7 +139,7 @@ class Unit:
     def commit(self) -> Steps:
         """As Session.commit(); the books learn the outcome."""
         yield from self.wait_for_sends()
-        if self.state.is_doomed:
+        if self.state.is_doomed or self.state.failed_send is not None:
             self.fail()
         elif self.state.has_work:
             key = self.client.uid, self.state.number, self.state._commits + 1
