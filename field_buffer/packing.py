@@ -59,6 +59,8 @@ FLAG_PERSISTENT = 1
 """In a delivered row: the message is persistent."""
 FLAG_RETAIN = 2
 """In a sender's row: the topic keeps the message for those who subscribe later."""
+FLAG_IN_FLIGHT = 8
+"""In a browsed row: the message is at a consumer, and not settled yet."""
 FLAG_ORDER = 16
 """In a sender's row: the message belongs to the global order that its property names (F-C16)."""
 FLAG_PART, FLAG_LAST = 32, 64

@@ -254,6 +254,7 @@ class Requests:
             request.after,
             request.count_max,
             fx,
+            with_in_flight=request.is_in_flight,
         )
 
     def _advertise(

@@ -74,7 +74,7 @@ def delivered_parts(effect: Deliver, payloads_of: PayloadsOf | None) -> list[byt
 
 def _browsed(effect: Browsed, payloads_of: PayloadsOf | None) -> Frame:
     head = DELIVER_HEAD.pack(int(effect.has_more), 0, len(effect.messages), 0)
-    rows = delivered_rows(effect.messages, effect.counts)
+    rows = delivered_rows(effect.messages, effect.counts, effect.flags)
     payloads = _payloads(effect.messages, payloads_of)
     body = b"".join([head, _POSITION.pack(effect.position), *rows, *payloads])
     return frame(Kind.BROWSED, body, effect.correlation, len(effect.messages))

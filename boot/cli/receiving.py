@@ -106,14 +106,22 @@ def subscribe(
 @click.option("--oldest-first", is_flag=True, help="As they will be received; else newest first.")
 @click.option("--selector", help="Only messages that fit.")
 @click.option("--count", type=click.IntRange(1), help="The most messages to show.")
+@click.option("--in-flight", is_flag=True, help="Those that consumers have too, marked.")
 def browse(
-    target: Target, queue: str, oldest_first: bool, selector: str | None, count: int | None
+    target: Target,
+    queue: str,
+    oldest_first: bool,
+    selector: str | None,
+    count: int | None,
+    in_flight: bool,
 ) -> None:
     """Look at the messages that wait in QUEUE; nothing is taken."""
     with (
         target.connection() as connection,
         connection.session() as session,
-        session.browser(named(queue), selector=selector, oldest_first=oldest_first) as browser,
+        session.browser(
+            named(queue), selector=selector, oldest_first=oldest_first, in_flight=in_flight
+        ) as browser,
     ):
         for _, message in zip(_numbers(count), browser, strict=False):
             _print(target, message, is_headed=True)
@@ -162,7 +170,8 @@ def _print(target: Target, message: Any, *, is_headed: bool) -> None:
         click.echo(json.dumps(describe(message), default=str))
         return
     if is_headed:
-        click.echo(f"{message.message_id}  ", nl=False)
+        mark = "(in flight) " if message.is_in_flight else ""
+        click.echo(f"{message.message_id}  {mark}", nl=False)
     body = message.body
     click.echo(body if isinstance(body, str | bytes) else json.dumps(plain(body)))
 
@@ -181,6 +190,7 @@ def describe(message: Any) -> dict[str, Any]:
         "correlation_id": message.correlation_id,
         "reply_to": str(message.reply_to) if message.reply_to else None,
         "type": message.type,
+        "is_in_flight": message.is_in_flight or None,
     }
     known = {name: value for name, value in header.items() if value is not None}
     properties = {name: plain(value) for name, value in message.properties.items()}

@@ -30,10 +30,13 @@ class Browser:
 
     def __iter__(self) -> Iterator[Message]:
         messages, position = self._connection.run(self._pages.first())
-        yield from messages
-        while position:
+        while True:
+            for message in messages:
+                self._pages.check_open()
+                yield message
+            if not position:
+                return
             messages, position = self._connection.run(self._pages.after(position))
-            yield from messages
 
     def next_message(self) -> Message | None:
         """The next message of one pass over the queue, or None at its end."""

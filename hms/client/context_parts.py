@@ -46,7 +46,12 @@ class ContextParts(Generic[_P, _C, _B]):
         return self.session.subscriber(topic, **options)
 
     def browser(
-        self, queue: Queue | str, selector: str | None = None, oldest_first: bool = False
+        self,
+        queue: Queue | str,
+        selector: str | None = None,
+        oldest_first: bool = False,
+        *,
+        in_flight: bool = False,
     ) -> _B:
-        """Look at the waiting messages of a queue without taking any."""
-        return self.session.browser(queue, selector, oldest_first)
+        """Look at the waiting messages of a queue without taking any; see Session.browser()."""
+        return self.session.browser(queue, selector, oldest_first, in_flight=in_flight)

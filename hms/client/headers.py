@@ -19,6 +19,7 @@ from field_buffer.catalogue import (
     PropertyTypeError,
 )
 from field_buffer.packing import (
+    FLAG_IN_FLIGHT,
     FLAG_PERSISTENT,
     NODE_DELIVERY_TIME,
     NODE_RETAINED,
@@ -152,6 +153,11 @@ class Headers:
     def delivery_count(self) -> int:
         """How often it was delivered, this time included; 0 until it is."""
         return 0 if self._row is None else self._row.delivery_count
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Of a message that a browser shows: it is at a consumer, and not settled yet."""
+        return self._delivered is not None and bool(self._delivered.flags & FLAG_IN_FLIGHT)
 
     @property
     def redelivered(self) -> bool:

@@ -187,17 +187,29 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         return self._consumer(inbox, opening)
 
     def browser(
-        self, queue: Queue | str, selector: str | None = None, oldest_first: bool = False
+        self,
+        queue: Queue | str,
+        selector: str | None = None,
+        oldest_first: bool = False,
+        *,
+        in_flight: bool = False,
     ) -> _B:
-        """Look at the waiting messages of a queue without taking any; newest first (F-G1)."""
+        """Look at the waiting messages of a queue without taking any; newest first (F-G1).
+
+        in_flight: also at those that consumers have and have not settled; their `is_in_flight` is
+        True.
+        """
         destination = parse_destination(queue)
         if not isinstance(destination, Queue):
             raise InvalidArgument(what="browser()", detail=f"{destination} is not a queue")
         wanted = check_maybe_text("selector", selector, TEXT_CHARACTERS_MAX)
         check_flag("oldest_first", oldest_first)
+        check_flag("in_flight", in_flight)
         with self.connection.lock:
             self.check_open()
-            pages = Pages(self.connection, destination, wanted, is_oldest_first=oldest_first)
+            pages = Pages(
+                self, destination, wanted, is_oldest_first=oldest_first, is_in_flight=in_flight
+            )
             self.connection.flush()
         return self._browser(pages)
 

@@ -6,8 +6,9 @@ from field_buffer.catalogue import ConnectionClosed
 from field_buffer.packing import unpack_delivered
 from hms.client.destinations import Queue
 from hms.client.message import Message
-from tpmon.asked import OnLoss, Pending
-from tpmon.asking import Asking
+from hms.client.session_steps import SessionSteps
+from tpmon.asked import OnLoss, Pending, own_copy
+from tpmon.link import State
 from tpmon.protocol.frames import DELIVER_HEAD, decode_deliver
 from tpmon.protocol.structures import Browse
 from tpmon.steps import Steps
@@ -20,40 +21,55 @@ Page = tuple[list[Message], int]
 
 
 class Pages:
-    """See the module. The first page is asked for at once: a bad selector is refused then."""
+    """See the module. An empty page is asked for at once: a bad selector is refused then. Messages
+    are read when a pass comes to them. is_in_flight: those at consumers are shown too, with a mark.
+    """
 
     def __init__(
-        self, connection: Asking, queue: Queue, selector: str, *, is_oldest_first: bool
+        self,
+        session: SessionSteps,
+        queue: Queue,
+        selector: str,
+        *,
+        is_oldest_first: bool,
+        is_in_flight: bool = False,
     ) -> None:
-        self._connection = connection
+        self._session = session
+        self._connection = session.connection
         self._is_oldest_first = is_oldest_first
+        self._is_in_flight = is_in_flight
         self._is_closed = False
         self.queue = queue
         self.selector = selector
-        self._first: Pending | None = self._ask(0)
+        self._granted = self._ask(0, 0)
 
     def first(self) -> Steps[Page]:
-        """The first page of a new pass."""
-        self._check_open()
-        pending, self._first = self._first, None
-        return (yield from self._answer(self._ask(0) if pending is None else pending))
+        """The first page of a new pass, as the queue is now."""
+        self.check_open()
+        return (yield from self._answer(self._ask(0)))
 
     def granted(self) -> Steps[None]:
-        """Wait for the first page; SelectorSyntaxError, DestinationNotFound."""
-        if self._first is not None:
-            yield from self._connection.answer_to(self._first)
+        """Wait until the node has taken it; SelectorSyntaxError, DestinationNotFound."""
+        yield from self._connection.answer_to(self._granted)
 
     def after(self, position: int) -> Steps[Page]:
         """The page behind that position."""
-        self._check_open()
+        self.check_open()
         return (yield from self._answer(self._ask(position)))
 
     def close(self) -> None:
         """Ask for no further page."""
         self._is_closed = True
 
-    def _ask(self, after: int) -> Pending:
-        browse = Browse(self.queue.name, self.selector, self._is_oldest_first, after, PAGE_MESSAGES)
+    def _ask(self, after: int, count_max: int = PAGE_MESSAGES) -> Pending:
+        browse = Browse(
+            self.queue.name,
+            self.selector,
+            self._is_oldest_first,
+            after,
+            count_max,
+            self._is_in_flight,
+        )
         return self._connection.link.request(browse, Pending("Browse", OnLoss.REPEAT))
 
     def _answer(self, pending: Pending) -> Steps[Page]:
@@ -64,6 +80,10 @@ class Pages:
         messages = [Message.received(*delivered, self.queue) for delivered in rows]
         return messages, position if follows else 0
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """ConnectionClosed when it, its session or its connection is; the loss of that for good."""
         if self._is_closed:
             raise ConnectionClosed(what="browser")
+        self._session.check_open()
+        if self._connection.link.state is State.ENDED:
+            raise own_copy(self._connection.link.error)

@@ -65,6 +65,8 @@ class Browsed(NamedTuple):
     counts: Sequence[int]
     position: int
     has_more: bool
+    flags: Sequence[int] | None = None
+    """Of each row; None: none."""
 
 
 class Ready(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 from field_buffer.catalogue import IllegalState
 from field_buffer.errors import FieldValue
-from field_buffer.packing import slice_payloads, unpack_rows
+from field_buffer.packing import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 from hms.engine import (
     booting,
     clients,
@@ -41,6 +41,7 @@ from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.files import drop_overdue, drop_unnamed
 from hms.engine.header_fields import checked_selector, selector_view
+from hms.engine.in_flight import in_flight
 from hms.engine.messages import StoredMessage
 from hms.engine.places import Queue, Subscription
 from hms.engine.plans import Plan
@@ -453,12 +454,18 @@ class Engine:
         after: int,
         count_max: int,
         fx: Effects,
+        *,
+        with_in_flight: bool = False,
     ) -> None:
-        """A page of waiting messages, newest first unless told otherwise (F-G1)."""
+        """A page of waiting messages, newest first unless told otherwise (F-G1); on request with
+        those that are in flight, flagged."""
         selector = checked_selector(selector_text)
         place = self.state.destination("queue", queue)
         assert isinstance(place, Queue)
         messages = list(place.line.in_order())
+        out = in_flight(self.state, place) if with_in_flight else {}
+        if out:
+            messages = sorted([*messages, *out.values()], key=place.line.entry)
         if not is_oldest_first:
             messages.reverse()
         if after:
@@ -466,9 +473,10 @@ class Engine:
             messages = messages[at + 1 :] if at >= 0 else _beyond(messages, after, is_oldest_first)
         page, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
         counts = [place.line.deliveries(m) for m in page]
+        flags = [FLAG_IN_FLIGHT if m.id in out else 0 for m in page] if out else None
         fx.must_wait = True
         position = page[-1].seq if page else after
-        fx.out.append(Browsed(connection, correlation, page, counts, position, has_more))
+        fx.out.append(Browsed(connection, correlation, page, counts, position, has_more, flags))
 
     def administer(
         self, verb: str, arguments: Mapping[str, FieldValue], now_ms: int, fx: Effects

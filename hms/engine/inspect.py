@@ -10,6 +10,7 @@ from hms.engine.branches.operating import count_in_doubt
 from hms.engine.counting import counters_of, describe_limits
 from hms.engine.dispatch import discard
 from hms.engine.effects import Effects
+from hms.engine.in_flight import held_by
 from hms.engine.lifecycle_commands import LIFECYCLE_COMMANDS
 from hms.engine.ordering.describing import describe_ordering, is_gathering
 from hms.engine.places import SCHEDULED, Queue, Subscription, Topic
@@ -138,7 +139,8 @@ def _queue_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]
 
 def _queue_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
     queue = _queue(state, arguments)
-    return describe_queue(queue) | describe_limits(state, queue) | counters_of([queue.line])
+    shown = describe_queue(queue) | describe_limits(state, queue) | counters_of([queue.line])
+    return shown | {"held_by": held_by(state, queue)}
 
 
 def _topic_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:

@@ -207,13 +207,14 @@ class Recover(_Request, frozen=True):
 
 class Browse(_Request, frozen=True):
     """A page of waiting messages: answered by BROWSED. after: the position the last page ended at,
-    0 to begin."""
+    0 to begin. is_in_flight: those at consumers too, flagged in their rows."""
 
     destination: Name
     selector: Text = ""
     is_oldest_first: bool = False
     after: U64 = 0
     count_max: U32 = 100
+    is_in_flight: bool = False
 
 
 class Advertise(_Request, frozen=True):

@@ -40,6 +40,7 @@ class Browser:
         while True:
             messages, position = page
             for message in messages:
+                self._pages.check_open()
                 yield message
             if not position:
                 return
