@@ -77,7 +77,10 @@ class Requests:
             connection, request.session, request.ack_mode, kind, request.xid
         )
         fx.must_wait = fx.must_wait or bool(last)
-        fx.out.append(Reply(connection, correlation, {"last_commit": last}))
+        said: dict[str, Any] = {"last_commit": last}
+        if not self._engine.is_remembered(connection, request.session):
+            said["forgotten"] = True
+        fx.out.append(Reply(connection, correlation, said))
 
     def _close_session(
         self,
@@ -104,6 +107,7 @@ class Requests:
             request.destination,
             request.topic,
             fx,
+            request.sent_before,
         )
         said: dict[str, Any] = {"topic": topic} if topic else {}
         batch = self._engine.batch_max(connection, request.producer)

@@ -129,6 +129,11 @@ class Sender:
         self._window: deque[SendFrame] = deque()
 
     @property
+    def last_sequence(self) -> int:
+        """The last number that was used."""
+        return self._sequence - 1
+
+    @property
     def has_room(self) -> bool:
         """Whether the window lets another frame out."""
         link = self.link

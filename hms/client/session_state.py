@@ -7,6 +7,9 @@ until OpenSession is answered with the number of the last commit that took effec
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from field_buffer.catalogue import (
     AcknowledgeLost,
@@ -30,6 +33,8 @@ from tpmon.protocol.structures import (
     Request,
     Rollback,
 )
+
+FORGOTTEN = "the node has forgotten this session: too many others have worked since"
 
 
 class SessionState(Settling):
@@ -83,8 +88,9 @@ class SessionState(Settling):
         if not self._is_open:
             return
         self._again(self._opening, self._restored)
-        for number, (_, opening) in self.senders.items():
-            self._again(opening, partial(self._sender_back, number))
+        for number, (sender, opening) in self.senders.items():
+            again = msgspec.structs.replace(opening, sent_before=sender.last_sequence)
+            self._again(again, partial(self._sender_back, number))
         for inbox in self.inboxes.values():
             if inbox.is_open and inbox.error is None:
                 self._again(inbox.opening, partial(_inbox_back, inbox))
@@ -105,8 +111,15 @@ class SessionState(Settling):
             doubtful.failed(doubtful.in_doubt(f"the session is refused: {pending.error}"))
             self.link.woken.append(doubtful)
         elif not doubtful.is_done:  # else another log answered, which knows nothing of it
-            last = int(pending.value()["last_commit"])
-            self._decide(doubtful, took_effect=last >= doubtful.number)
+            self._decide_by(doubtful, pending.value())
+
+    def _decide_by(self, doubtful: "_Commit", said: dict[str, Any]) -> None:
+        """The log that may hold the commit says how far the session has come."""
+        if said.get("forgotten"):
+            doubtful.failed(doubtful.in_doubt(FORGOTTEN))
+            self.link.woken.append(doubtful)
+        else:
+            self._decide(doubtful, took_effect=int(said["last_commit"]) >= doubtful.number)
 
     def _decide(self, commit: "_Commit", *, took_effect: bool) -> None:
         if took_effect:

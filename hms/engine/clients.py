@@ -67,6 +67,7 @@ def open_session(
     if xid and session.is_xa:
         attach_lost(session, xid)
     state.sessions_open += 1
+    session.is_remembered = state.memories.open_session(connection.uid, handle)
     return state.memories.last_commit(connection.uid, handle)
 
 
@@ -84,6 +85,7 @@ def close_session(
     for producer in [p for p in connection.producers.values() if p.session is session]:
         close_producer(state, connection, producer.handle, is_final=how is not Return.LOST, fx=fx)
     del connection.sessions[handle]
+    state.memories.close_session(connection.uid, handle)
     state.sessions_open -= 1
     for place in places:
         dispatch(state, place, fx)
@@ -102,16 +104,17 @@ def open_producer(
     session: int,
     where: tuple[str, str, str],
     fx: Effects,
+    sent_before: int = 0,
 ) -> Producer:
     """A producer; its memory tells the highest sequence number taken from it so far. where: kind,
-    destination and topic string."""
+    destination and topic string; sent_before: the last number that its client has used."""
     owner = state.session(connection, session)
     _check_new(connection.producers, "producer", handle)
     _check_count(state, connection.producers, "producers")
     target, string = _publishes_at(state, where, fx)
     check_producers(state, target)
     node = state.space.opened(string, state.now_ms) if string else None
-    memory = state.memories.producer(connection.uid, handle)
+    memory = state.memories.open_producer(connection.uid, handle, sent_before)
     producer = Producer(owner, handle, target, memory)
     producer.topic, producer.node = string, node
     connection.producers[handle] = producer
@@ -141,6 +144,8 @@ def close_producer(
         state.space.closed(producer.node, state.now_ms)
     if is_final:
         state.memories.forget_producer(connection.uid, handle)
+    else:
+        state.memories.close_producer(connection.uid, handle)
 
 
 def open_consumer(

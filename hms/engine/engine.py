@@ -204,6 +204,11 @@ class Engine:
         owner = self.state.connection(connection)
         return clients.open_session(self.state, owner, handle, ack_mode, kind, xid)
 
+    def is_remembered(self, connection: int, handle: int) -> bool:
+        """Whether a session's last commit is known for certain, 0 for none included."""
+        state = self.state
+        return state.session(state.connection(connection), handle).is_remembered
+
     def close_session(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
         """Close a session in order: what the application saw was settled before."""
         self.state.at(now_ms)
@@ -219,12 +224,13 @@ class Engine:
         destination: str,
         topic: str = "",
         fx: Effects | None = None,
+        sent_before: int = 0,
     ) -> tuple[int, str]:
         """The highest sequence number taken from this producer so far, and the topic on which it
-        publishes (CT-06), if it does."""
+        publishes (CT-06), if it does. sent_before: the last number that its client has used."""
         owner, state = self.state.connection(connection), self.state
         where, fx = (kind, destination, topic), fx or Effects()
-        made = clients.open_producer(state, owner, handle, session, where, fx)
+        made = clients.open_producer(state, owner, handle, session, where, fx, sent_before)
         return made.memory.last_sequence, made.topic
 
     def create_temporary(self, connection: int, kind: str, fx: Effects) -> str:

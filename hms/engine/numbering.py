@@ -12,6 +12,7 @@ from typing import NamedTuple
 from field_buffer.catalogue import NodeFailed
 from hms.records import Memory, ProducerTaken
 
+_Key = tuple[int, int]
 COUNTER_BITS = 40
 RESERVE_IDS = 1 << 20
 SEQUENCE_MAX = (1 << 63) - 1
@@ -90,57 +91,119 @@ class ProducerMemory:
 
 
 class Memories:
-    """Producers and committed transactions by client, the least recently used forgotten first."""
+    """What is remembered of producers and of committed transactions, by client.
+
+    Those of clients that are connected are always kept. Of the others entries_max of each kind are,
+    the least recently used are forgotten first; has_forgotten: it happened, or may have before a
+    boot. Then one that is not known is not new for certain, and whoever asks is told so.
+    """
 
     def __init__(self, entries_max: int) -> None:
         self._entries_max = entries_max
-        self._producers: OrderedDict[tuple[int, int], ProducerMemory] = OrderedDict()
-        self._commits: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._open: dict[_Key, ProducerMemory] = {}
+        self._idle: OrderedDict[_Key, ProducerMemory] = OrderedDict()
+        self._open_commits: dict[_Key, int] = {}
+        self._commits: OrderedDict[_Key, int] = OrderedDict()
+        self.has_forgotten = False
 
-    def producer(self, client_uid: int, handle: int) -> ProducerMemory:
-        """The memory of a producer, new if it is not known."""
+    # producers
+
+    def open_producer(self, client_uid: int, handle: int, sent_before: int) -> ProducerMemory:
+        """The memory of a producer that is opened; sent_before: the last number that its client has
+        used. When it is not known any more nobody can say which of those were taken."""
         key = (client_uid, handle)
-        found = self._producers.get(key)
-        if found is None:
-            found = self._producers[key] = ProducerMemory()
-            if len(self._producers) > self._entries_max:
-                self._producers.popitem(last=False)
-        else:
-            self._producers.move_to_end(key)
-        return found
+        memory = self._idle.pop(key, None)
+        if memory is None:
+            memory = ProducerMemory()
+            if self.has_forgotten:
+                memory.forgotten = sent_before
+        self._open[key] = memory
+        return memory
+
+    def close_producer(self, client_uid: int, handle: int) -> None:
+        """Its client may come back."""
+        memory = self._open.pop((client_uid, handle), None)
+        if memory is not None and (memory.last_sequence or memory.forgotten):
+            self._keep((client_uid, handle), memory)
 
     def forget_producer(self, client_uid: int, handle: int) -> None:
         """It was closed in order: nothing of it comes again."""
-        self._producers.pop((client_uid, handle), None)
+        self._open.pop((client_uid, handle), None)
+        self._idle.pop((client_uid, handle), None)
+
+    def producer(self, client_uid: int, handle: int) -> ProducerMemory:
+        """The memory of a producer that is used, new if it is not known."""
+        key = (client_uid, handle)
+        found = self._open.get(key) or self._idle.get(key)
+        if found is None:
+            found = ProducerMemory()
+            self._keep(key, found)
+        elif key in self._idle:
+            self._idle.move_to_end(key)
+        return found
+
+    def _keep(self, key: _Key, memory: ProducerMemory) -> None:
+        self._idle[key] = memory
+        self._idle.move_to_end(key)
+        if len(self._idle) > self._entries_max:
+            self._idle.popitem(last=False)
+            self.has_forgotten = True
+
+    # commits
+
+    def open_session(self, client_uid: int, session: int) -> bool:
+        """Keep the number of a session that is opened; whether it is known for certain."""
+        key = (client_uid, session)
+        number = self._commits.pop(key, None)
+        self._open_commits[key] = number or 0
+        return number is not None or not self.has_forgotten
+
+    def close_session(self, client_uid: int, session: int) -> None:
+        """Its client may come back."""
+        number = self._open_commits.pop((client_uid, session), 0)
+        if number:
+            self._keep_commit((client_uid, session), number)
 
     def last_commit(self, client_uid: int, session: int) -> int:
         """The number of the session's last commit that took effect; 0 for none."""
-        return self._commits.get((client_uid, session), 0)
+        key = (client_uid, session)
+        return self._open_commits.get(key, 0) or self._commits.get(key, 0)
 
     def committed(self, client_uid: int, session: int, number: int) -> None:
         """A commit took effect."""
-        self._commits[client_uid, session] = number
-        self._commits.move_to_end((client_uid, session))
+        key = (client_uid, session)
+        if key in self._open_commits:
+            self._open_commits[key] = number
+        else:
+            self._keep_commit(key, number)
+
+    def _keep_commit(self, key: _Key, number: int) -> None:
+        self._commits[key] = number
+        self._commits.move_to_end(key)
         if len(self._commits) > self._entries_max:
             self._commits.popitem(last=False)
+            self.has_forgotten = True
 
-    def keys(self) -> list[tuple[int, int]]:
+    # the log
+
+    def keys(self) -> list[_Key]:
         """Client and handle of all that is remembered, least recently used first."""
-        return list(dict.fromkeys([*self._producers, *self._commits]))
+        commits = [*self._commits, *self._open_commits]
+        return list(dict.fromkeys([*self._idle, *self._open, *commits]))
 
-    def producers_taken(self, keys: Iterable[tuple[int, int]]) -> Iterator[ProducerTaken]:
+    def producers_taken(self, keys: Iterable[_Key]) -> Iterator[ProducerTaken]:
         """What is remembered of producers."""
-        for client_uid, handle in keys:
-            memory = self._producers.get((client_uid, handle))
-            if memory is None:
+        for key in keys:
+            memory = self._idle.get(key) or self._open.get(key)
+            if memory is None or not (memory.recent or memory.forgotten):
                 continue
             recent = [(first, *taken) for first, taken in memory.recent.items()]
-            last, forgotten = memory.last_sequence, memory.forgotten
-            yield ProducerTaken(client_uid, handle, last, recent, forgotten)
+            yield ProducerTaken(*key, memory.last_sequence, recent, memory.forgotten)
 
-    def commits_taken(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    def commits_taken(self, keys: Iterable[_Key]) -> list[tuple[int, int, int]]:
         """Client, session and number of the commits remembered."""
-        return [(*key, self._commits[key]) for key in keys if key in self._commits]
+        known = ((key, self.last_commit(*key)) for key in keys)
+        return [(*key, number) for key, number in known if number]
 
     def restore(self, remembered: Memory) -> None:
         """Take over what the log restated."""
@@ -151,3 +214,8 @@ class Memories:
             memory.recent = OrderedDict((first, Taken(*rest)) for first, *rest in producer.recent)
         for client_uid, session, number in remembered.commits:
             self.committed(client_uid, session, number)
+
+    def restored(self) -> None:
+        """The log is read. When as many are known as are kept, others may have been forgotten."""
+        if max(len(self._idle), len(self._commits)) >= self._entries_max:
+            self.has_forgotten = True

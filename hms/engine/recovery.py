@@ -117,6 +117,7 @@ class Recovery:
             if place is not None:
                 self._fill(place, found)
         self._found.clear()
+        self._state.memories.restored()
         self._branches.finish()
         recover_retained(self._state)
         recover_schedules(self._state)

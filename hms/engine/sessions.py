@@ -73,6 +73,8 @@ class Session:
         self.consumers: list[Consumer] = []
         self.work = Work()
         self.xid = b""
+        self.is_remembered = True
+        """Whether its last commit is known for certain; see Memories."""
 
 
 class Producer:

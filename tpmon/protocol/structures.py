@@ -98,7 +98,9 @@ class CloseSession(_Request, frozen=True):
 
 class OpenProducer(_Request, frozen=True):
     """Sequence numbers of a producer continue over a reconnect of the same client. topic: a topic
-    string, alone or behind that of the topic object `destination`; the reply has the whole."""
+    string, alone or behind that of the topic object `destination`; the reply has the whole.
+    sent_before: the last number that was used, when it is opened again: if the node has forgotten
+    the producer, what comes again up to it is in doubt."""
 
     producer: U32
     session: U32
@@ -106,6 +108,7 @@ class OpenProducer(_Request, frozen=True):
     destination: Name
     name: Name = ""
     topic: Text = ""
+    sent_before: U64 = 0
 
 
 class CloseProducer(_Request, frozen=True):
