@@ -49,7 +49,7 @@ class Caller(Protocol):
 
     @property
     def is_calling(self) -> bool:
-        """Whether one of them is running."""
+        """Whether one of them is running, or what called them has still to end."""
 
     def is_within(self, me: object) -> bool:
         """Whether this thread or task is the one that runs it."""

@@ -35,6 +35,7 @@ class Listening(Caller, Generic[_Runner]):
         """Whose listener is running."""
         self._afterwards: list[Callable[[], Steps[None]]] = []
         """What the running listener closed."""
+        self._is_closing = False
 
     def set(self, consumer: ConsumerSteps, listener: Listener | None) -> None:
         """From now on, or with None no longer."""
@@ -57,8 +58,14 @@ class Listening(Caller, Generic[_Runner]):
 
     @property
     def is_calling(self) -> bool:
-        """Whether one of them is running."""
-        return self._current is not None
+        """Whether one of them is running, or the thread or task that called them has still to end;
+        not while that closes what a listener closed: two of them may wait for each other."""
+        return self._current is not None or self._is_ending
+
+    @property
+    def _is_ending(self) -> bool:
+        is_idle = self._current is None and not self._is_closing
+        return is_idle and self.runner is not None and not self._listeners
 
     def is_calling_for(self, consumer: ConsumerSteps | None) -> bool:
         """Whether the one of a consumer is running; None: any."""
@@ -99,8 +106,13 @@ class Listening(Caller, Generic[_Runner]):
         yield from closing()
 
     def ended(self, consumer: ConsumerSteps | None) -> Steps[None]:
-        """Wait until the running listener of a consumer, or any, has ended."""
-        yield Wait(self._session, lambda: not self.is_calling_for(consumer), FOREVER)
+        """Wait until the running listener of a consumer, or any, has ended, and with the last of
+        them the thread or task that called it."""
+        yield Wait(
+            self._session,
+            lambda: not (self.is_calling_for(consumer) or self._is_ending),
+            FOREVER,
+        )
 
     # ---- calling
 
@@ -118,6 +130,7 @@ class Listening(Caller, Generic[_Runner]):
         finally:
             self.runner = None
             self._link.callers.remove(self)
+            self._link.woken += (self._session, self._link)
 
     @property
     def _goes_on(self) -> bool:
@@ -153,8 +166,12 @@ class Listening(Caller, Generic[_Runner]):
         finally:
             self._current = None
             self._link.woken += (self._session, self._link)
-        while self._afterwards:
-            yield from self._closed(self._afterwards.pop(0))
+        self._is_closing = True
+        try:
+            while self._afterwards:
+                yield from self._closed(self._afterwards.pop(0))
+        finally:
+            self._is_closing = False
 
     def _interrupted(self, error: ListenerInterrupted) -> None:
         """A listener wanted its thread to end: the session calls none any more, and says so."""

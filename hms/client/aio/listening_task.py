@@ -34,7 +34,7 @@ class ListeningTask:
         if listener is not None and self._listening.runner is None:
             self._listening.runner = self._connection.loop.create_task(self._run())
         self._connection.flush()
-        if listener is None and not self.is_current and self._listening.is_calling_for(consumer):
+        if listener is None and not self.is_current and self._listening.is_calling:
             return asyncio.ensure_future(self._connection.run(self._listening.ended(consumer)))
         done = self._connection.loop.create_future()
         done.set_result(None)
