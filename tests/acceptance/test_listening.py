@@ -11,6 +11,7 @@ import pytest
 
 import hms
 from hms.testing import node
+from tests.support.store_place import until
 
 WAIT_S = 60
 _names = itertools.count()
@@ -149,7 +150,7 @@ def test_a_task_that_a_listener_made_may_close_what_the_listener_works_in(runnin
             await asyncio.wait_for(ended.wait(), WAIT_S)
 
     asyncio.run(tell())
-    assert _shown(conn, dest)["acknowledged"] == 1
+    until(lambda: _shown(conn, dest)["acknowledged"] == 1)
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
