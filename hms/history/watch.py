@@ -7,7 +7,9 @@ out, in one transaction with the ledger of the watch: each once, whatever dies i
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +88,22 @@ def watch(
             interruption.take()
             while not (interruption.is_set() or query.awaitTermination(LOOK_S)):
                 pass
-            query.stop()
+            with _silent_bridge():
+                query.stop()
             return Watched(run.batches, run.alerts, _late(query))
+
+
+@contextmanager
+def _silent_bridge() -> Iterator[None]:
+    """A stop may cancel a batch underway. The next watch takes that batch again, so it is no fault,
+    but the bridge between Java and Python logs the traceback of each call that was cancelled."""
+    bridge = logging.getLogger("py4j")
+    before = bridge.level
+    bridge.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        bridge.setLevel(before)
 
 
 def _by_minute(events: "DataFrame", late_s: int) -> "DataFrame":

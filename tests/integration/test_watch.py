@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 from history_rig import MINUTE_MS, ORDERS, START_MS, batch, begin, write
@@ -101,6 +102,31 @@ def test_an_interrupted_watch_ends_without_a_traceback(spark, tmp_path, capfd, c
     assert sum(m.times for m in minutes(tmp_path / "c") if m.event == "sent") == 60
     said = capfd.readouterr()
     assert "Traceback" not in said.out + said.err + caplog.text
+
+
+def test_a_watch_that_ends_within_a_batch_shows_no_traceback(spark, tmp_path, capfd, caplog):
+    """The batch is cancelled; it was counted, and the next watch does not count it again."""
+    journal = begin(tmp_path / "store")
+    write(journal, batch(1, 60))
+    journal.close()
+    given = {"checkpoint": tmp_path / "c", "interval_s": 0.1}
+    cancelled = []
+
+    def interrupt_within(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        query = spark.streams.active[0]
+        while query.isActive:
+            time.sleep(0.01)
+        cancelled.append(True)
+        spark.range(10_000).count()
+
+    watch(spark, tmp_path / "store", tell=interrupt_within, **given)
+    said = capfd.readouterr()
+    watch(spark, tmp_path / "store", is_once=True, **given)
+
+    assert cancelled
+    assert "Traceback" not in said.out + said.err + caplog.text
+    assert sum(m.times for m in minutes(tmp_path / "c") if m.event == "sent") == 60
 
 
 def test_a_rule_without_a_place_for_its_alerts_is_refused(tmp_path):
