@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.plot import plot
-from field_buffer.packing import ROW, pack_messages
+from hms.engine.cluster.cluster_messages import Ask, Gossip, Interest, Word, encode_word
+from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Life
-from hms.engine.cluster.settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.words import Ask, Gossip, Interest, Word, encode_word
 from hms.engine.effects import Deliver, Effects, ToNode
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.wire.packed_messages import ROW, pack_messages
 
 __all__ = ["main"]
 

@@ -24,7 +24,7 @@ import click
 
 import hms
 import hms.testing
-from field_buffer.catalogue import DemoDataMissing
+from hms.errors.catalogue import DemoDataMissing
 from hms.history import archive, read, replay, session
 from hms.history.reports.every import REPORTS
 from hms.history.reports.table import Asked, Report

@@ -24,10 +24,10 @@ import click
 
 import hms
 import hms.testing
-from field_buffer.packing import decode_head
 from hms.history.scan import plan, read_part
 from hms.history.scope import parse_scope
 from hms.testing import TestNode
+from hms.wire.packed_messages import decode_head
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("orders", "bills", "news")

@@ -7,9 +7,9 @@ Each message is sent, delivered and acknowledged, in batches of 128, evenly over
 from collections.abc import Sequence
 from pathlib import Path
 
-from field_buffer.packing import ROW, Head, encode_head, pack_messages
 from hms.records import Definition, Dictionary, Record, RecordType, Sent, dictionary, ranges, sent
 from hms.store.journal import Journal
+from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
 DAY_MS = 86_400_000
 START_MS = 1_793_491_200_000

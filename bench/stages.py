@@ -20,13 +20,13 @@ from typing import Any
 import hms
 from bench.command import said
 from boot import node as node_module
+from hms.client.core.transport import Transport
+from hms.server.broker import Broker
+from hms.server.gateway import Gateway
+from hms.server.listening_sockets import Listener
 from hms.store.journal.disk import RealDisk
 from hms.store.journal.journal import Journal
 from hms.testing import node
-from tpmon.broker import Broker
-from tpmon.gateway import Gateway
-from tpmon.listeners import Listener
-from tpmon.transport import Transport
 from workers.lanes import LanePool
 
 __all__ = ["main", "measured", "steps_of"]

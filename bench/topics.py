@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.plot import plot
-from field_buffer.packing import ROW, pack_messages
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import EngineSettings
-from hms.engine.topics import Pattern, Scheme, TopicIndex
+from hms.engine.topic import Pattern, Scheme, TopicIndex
+from hms.wire.packed_messages import ROW, pack_messages
 
 SIZES = (10, 1_000, 10_000)
 MATCHES = 8

@@ -23,7 +23,7 @@ import psycopg
 import hms
 from hms.testing import node
 from tests.acceptance.bank_rig import ACCOUNTS, bank
-from tpmon.xa.opening import close_resources
+from tpmon.xa.resource_opening import close_resources
 
 Made = tuple[Callable[[], None], Callable[[], object]]
 ROUNDS = 5

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from field_buffer.catalogue import InvalidSchedule
+from hms.errors.catalogue import InvalidSchedule
 
 __all__ = ["CronCalendar"]
 

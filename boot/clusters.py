@@ -7,10 +7,10 @@ from boot.kinds import did_you_mean
 from boot.kinds_cluster import is_loopback
 from boot.schema import DOMAIN, NODE, QUEUE, SVRGROUP, TOPIC
 from boot.sizes import frame_bytes_max
-from field_buffer.catalogue import LinkKeyError, NotSupported
-from hms.engine.cluster.settings import ClusterSettings, GlobalQueue, Scope
-from tpmon.links.keys import read_key_file
-from tpmon.links.settings import LinkPeer, LinkSettings
+from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue, Scope
+from hms.errors.catalogue import LinkKeyError, NotSupported
+from hms.server.links.keys import read_key_file
+from hms.server.links.link_settings import LinkPeer, LinkSettings
 
 OFFER_ROOM_BYTES = 1 << 20
 """What an offer takes beside its messages."""

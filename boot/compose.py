@@ -11,20 +11,20 @@ from boot.config import Config, Node, Queue, Subscription, Topic
 from boot.descriptors import connections_max
 from boot.orders import order_of, sort_settings
 from boot.sizes import definitions_bytes_max, frame_bytes_max
-from hms.engine.control import LimitBehavior, Limits
+from hms.engine.flow.destination_control import LimitBehavior, Limits
 from hms.engine.settings import (
     REPLAY_QUEUE,
     DestinationSettings,
     EngineSettings,
     SubscriptionSettings,
 )
-from hms.store.journal.ring import LogLimits
-from tpmon.broker import Identity
-from tpmon.declared import Declared
-from tpmon.gateway import GatewayLimits
-from tpmon.monitor import Monitor, Rules
-from tpmon.protocol import structures as wire
-from tpmon.resources import Resources
+from hms.server.broker import Identity
+from hms.server.configured_listeners import Declared
+from hms.server.gateway import GatewayLimits
+from hms.server.resource_managers import Resources
+from hms.store.journal.segment_manager import LogLimits
+from hms.wire import structures as wire
+from tpmon.scheduling.monitor import Monitor, Rules
 
 PENDING_BYTES_PER_PEER = 64 << 20
 REPLAY_RUNS = DestinationSettings("queue", REPLAY_QUEUE, redelivery_limit=-1)

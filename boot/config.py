@@ -37,7 +37,7 @@ from boot.schema import (
     TOPIC,
     Section,
 )
-from field_buffer.catalogue import ConfigError
+from hms.errors.catalogue import ConfigError
 
 __all__ = [
     "Config",

@@ -6,7 +6,7 @@ from boot.check import Found, Report
 from boot.kinds import DEAD_LETTER_QUEUE, did_you_mean
 from boot.known_topics import Known
 from boot.schema import NODE, QUEUE, SUBSCRIPTION, TOPIC
-from field_buffer.catalogue import TopicStringError
+from hms.errors.catalogue import TopicStringError
 
 Homes = Callable[[Found], frozenset[str] | None]
 """The nodes on which something lives; None when its SVGNAME leads nowhere."""

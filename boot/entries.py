@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boot.known_topics import Known
-from field_buffer.catalogue import ConfigError
+from hms.errors.catalogue import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from field_buffer.catalogue import SelectorSyntaxError
-from hms.engine.header_fields import checked_selector
+from hms.engine.selector.selector_fields import checked_selector
+from hms.errors.catalogue import SelectorSyntaxError
 
 Reader = Callable[[Any], Any]
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from boot.kinds import Refused, shown
-from field_buffer.catalogue import TopicStringError
-from hms.engine.topics import check_topic, is_given
+from hms.engine.topic import check_topic, is_given
+from hms.errors.catalogue import TopicStringError
 
 TEXT_CHARACTERS_MAX = 1024
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hms.engine.topics import Pattern, Scheme, TopicObjects
+from hms.engine.topic import Pattern, Scheme, TopicObjects
 
 
 class Known:

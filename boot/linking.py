@@ -10,11 +10,11 @@ from boot.config import Config, Node
 from boot.descriptors import raise_limit
 from hms.engine.cluster.members import Change, Life
 from hms.engine.engine import Engine
-from tpmon.broker import Broker
-from tpmon.gateway import Gateway
-from tpmon.links.door import CLUSTER_TICK, Door, NodeKey
-from tpmon.links.gateway import LinkedGateway
-from tpmon.links.links import Links
+from hms.server.broker import Broker
+from hms.server.gateway import Gateway
+from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
+from hms.server.links.link_gateway import LinkedGateway
+from hms.server.links.links import Links
 from workers.lanes import LanePool
 
 log = logging.getLogger("hms.node")

@@ -27,16 +27,16 @@ from boot.recovering import recover
 from boot.scheduler import EvenScheduler, after_ms
 from boot.servers import Servers
 from boot.stores import open_store
-from field_buffer.catalogue import NodeFailed, NodeStopping
-from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from hms.errors.catalogue import NodeFailed, NodeStopping
+from hms.errors.tree import HmsError
+from hms.server.broker import INTERNAL, TICK, Broker, Lost
+from hms.server.effect_encoding import Frame
+from hms.server.gateway import PeerKey
+from hms.server.log_append import append_records
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
-from tpmon.appending import append_records
-from tpmon.broker import INTERNAL, TICK, Broker, Lost
-from tpmon.gateway import PeerKey
-from tpmon.wire import Frame
 from workers.lanes import LanePool
 from workers.storage import StoragePool
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from boot.entries import Queue, Subscription
-from hms.engine.ordering.sort import SortSettings, SortType
+from hms.engine.groups.message_sort import SortSettings, SortType
 
 
 def sort_settings(place: Queue | Subscription) -> SortSettings | None:

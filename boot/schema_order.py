@@ -2,7 +2,7 @@
 
 from boot import kinds, kinds_topics
 from boot.keys import Key
-from hms.engine.ordering.sort import SortType
+from hms.engine.groups.message_sort import SortType
 
 OF_SORT = (
     Key(

@@ -18,8 +18,8 @@ from typing import Any
 from boot.entries import Config, Node, Server
 from boot.instances import Instance, Pool
 from boot.restarts import Demand
-from field_buffer.catalogue import InvalidArgument, ServerNotFound
-from tpmon.monitored import Load
+from hms.errors.catalogue import InvalidArgument, ServerNotFound
+from tpmon.scheduling.monitor_state import Load
 
 __all__ = ["Servers"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from boot import compose
 from boot.database_kinds import SQLITE
 from boot.entries import Config, Node
-from field_buffer.catalogue import DatabaseUnavailable
 from hms.engine.settings import EngineSettings
+from hms.errors.catalogue import DatabaseUnavailable
 from hms.store.database import DatabaseSettings, open_database
 from hms.store.interface import Store
 from hms.store.journal import Journal

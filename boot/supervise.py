@@ -21,7 +21,7 @@ from typing import TextIO
 
 from boot.entries import Config, Node
 from boot.ready import Progress, is_told_ready, read_word
-from field_buffer.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
+from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
 __all__ = ["Process", "boot_node", "end_node", "find", "run_in_foreground"]
 

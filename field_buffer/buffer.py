@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import msgspec
 
-from field_buffer.catalogue import FieldError, MessageFormatError
 from field_buffer.conversions import convert
 from field_buffer.fdl import (
     BADFLDKEY,
@@ -34,6 +33,7 @@ from field_buffer.types import (
     make_typed,
     plain,
 )
+from hms.errors.catalogue import FieldError, MessageFormatError
 
 Field = str | int
 """A field's name or key."""

@@ -21,8 +21,6 @@ import math
 import re
 from collections.abc import Callable
 
-from field_buffer.catalogue import PropertyConversionError, PropertyRangeError
-from field_buffer.errors import HmsError
 from field_buffer.types import (
     UNNAMED,
     Char,
@@ -32,6 +30,8 @@ from field_buffer.types import (
     make_typed,
     plain,
 )
+from hms.errors.catalogue import PropertyConversionError, PropertyRangeError
+from hms.errors.tree import HmsError
 
 _T = FieldType
 _INTEGERS = (_T.CHAR, _T.SHORT, _T.INT, _T.LONG)

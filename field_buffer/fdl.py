@@ -14,9 +14,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from field_buffer.catalogue import FieldError
 from field_buffer.names import is_name
 from field_buffer.types import FieldType
+from hms.errors.catalogue import FieldError
 
 BADFLDKEY = 0
 NUMBER_BITS = 26

@@ -12,11 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import ParamSpec, TextIO, TypeVar
 
 from field_buffer.buffer import Field, FieldBuffer
-from field_buffer.catalogue import (
-    PropertyConversionError,
-    PropertyRangeError,
-    PropertyTypeError,
-)
 from field_buffer.fdl import (
     FBEBADFB,
     FBEBADFLD,
@@ -29,6 +24,11 @@ from field_buffer.fdl import (
     make_key,
 )
 from field_buffer.types import FieldType, FieldValue
+from hms.errors.catalogue import (
+    PropertyConversionError,
+    PropertyRangeError,
+    PropertyTypeError,
+)
 
 FBMOVE, FBCOPY, FBCOMP, FBCONCAT, FBJOIN, FBOJOIN, FBUPDATE = range(1, 8)
 

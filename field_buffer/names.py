@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from field_buffer.catalogue import PropertyNameError
+from hms.errors.catalogue import PropertyNameError
 
 NAME_CHARACTERS_MAX = 255
 _NAMES_REMEMBERED = 4096

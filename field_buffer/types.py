@@ -17,7 +17,6 @@ so that `Short(3) == 3`; what does not fit raises PropertyRangeError, a wrong Py
 
 from typing import Any
 
-from field_buffer.catalogue import PropertyTypeError
 from field_buffer.wrappers import (
     INT_MAX,
     INT_MIN,
@@ -36,6 +35,7 @@ from field_buffer.wrappers import (
     check_text,
     out_of_range,
 )
+from hms.errors.catalogue import PropertyTypeError
 
 FieldValue = int | float | str | bytes | bool
 """What a field or property holds; the wrappers are among them."""

@@ -4,7 +4,7 @@ import enum
 import struct
 from typing import ClassVar, Self
 
-from field_buffer.catalogue import PropertyRangeError, PropertyTypeError
+from hms.errors.catalogue import PropertyRangeError, PropertyTypeError
 
 
 class FieldType(enum.IntEnum):

@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     from hms.client.consumer import Consumer as Consumer
     from hms.client.context import JMSContext as JMSContext
     from hms.client.context import context as context
+    from hms.client.core.events import Event as Event
+    from hms.client.core.events import EventKind as EventKind
+    from hms.client.core.listener_outcomes import Reject as Reject
+    from hms.client.core.listener_outcomes import Retry as Retry
+    from hms.client.core.service_reply import Reply as Reply
     from hms.client.destinations import Queue as Queue
     from hms.client.destinations import Topic as Topic
     from hms.client.message import Message as Message
     from hms.client.producer import Producer as Producer
     from hms.client.receipt import Receipt as Receipt
     from hms.client.session import Session as Session
-    from hms.client.tmax import *  # noqa: F403
     from hms.constants import *  # noqa: F403
     from hms.engine.selector import Selector as Selector
     from hms.errors import *  # noqa: F403
-    from tpmon.events import Event as Event
-    from tpmon.events import EventKind as EventKind
-    from tpmon.replies import Reply as Reply
+    from tpmon.hms_functions import *  # noqa: F403
     from tpmon.tx.blocks import rm as rm
     from tpmon.tx.blocks import transactional as transactional
-    from tpmon.verdicts import Reject as Reject
-    from tpmon.verdicts import Retry as Retry
 
 _HOMES = {
     "Browser": "hms.client.browser",
     "Connection": "hms.client.connection",
     "Consumer": "hms.client.consumer",
-    "Event": "tpmon.events",
-    "EventKind": "tpmon.events",
+    "Event": "hms.client.core.events",
+    "EventKind": "hms.client.core.events",
     "JMSContext": "hms.client.context",
     "Message": "hms.client.message",
     "Producer": "hms.client.producer",
     "Queue": "hms.client.destinations",
     "Receipt": "hms.client.receipt",
-    "Reject": "tpmon.verdicts",
-    "Reply": "tpmon.replies",
-    "Retry": "tpmon.verdicts",
+    "Reject": "hms.client.core.listener_outcomes",
+    "Reply": "hms.client.core.service_reply",
+    "Retry": "hms.client.core.listener_outcomes",
     "Selector": "hms.engine.selector",
     "Session": "hms.client.session",
     "Topic": "hms.client.destinations",
@@ -60,7 +60,7 @@ _HOMES = {
     "transactional": "tpmon.tx.blocks",
 }
 _MODULES = ("aio", "testing")
-_WHOLE = ("hms.constants", "hms.errors", "hms.client.tmax")
+_WHOLE = ("hms.constants", "hms.errors", "tpmon.hms_functions")
 """Modules whose public names are all public here."""
 
 

@@ -26,7 +26,7 @@ prepare() {
 
 # What the environment depends on: the project file, what it compiles, and the folder, which pip
 # writes down.
-fingerprint() { { cat "$ROOT/pyproject.toml" "$ROOT/field_buffer/_native.c"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
+fingerprint() { { cat "$ROOT/pyproject.toml" "$ROOT/hms/wire/_native.c"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
 
 is_prepared() {
     [[ -x "$VENV/bin/hms" && -r "$STAMP" ]] || return 1

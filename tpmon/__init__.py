@@ -9,35 +9,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hms.client.core.conversation import *  # noqa: F403 - the same
+    from hms.client.core.listener_outcomes import *  # noqa: F403 - the same
+    from hms.client.core.service_reply import Reply as Reply
     from tpmon.buffers import *  # noqa: F403 - what __getattr__ finds, for type checkers
     from tpmon.calls import *  # noqa: F403 - the same
     from tpmon.constants import *  # noqa: F403 - the same
     from tpmon.context import gettperrno as gettperrno
     from tpmon.context import gettpurcode as gettpurcode
-    from tpmon.conversation import *  # noqa: F403 - what __getattr__ finds
+    from tpmon.conversations import *  # noqa: F403 - what __getattr__ finds
     from tpmon.environment import *  # noqa: F403 - the same
-    from tpmon.eventing import *  # noqa: F403 - the same
-    from tpmon.notices import *  # noqa: F403 - the same
-    from tpmon.replies import Reply as Reply
+    from tpmon.event_functions import *  # noqa: F403 - the same
     from tpmon.server import *  # noqa: F403 - the same
-    from tpmon.speaking import *  # noqa: F403 - the same
-    from tpmon.verdicts import *  # noqa: F403 - the same
+    from tpmon.unsolicited_functions import *  # noqa: F403 - the same
 
 _NAMES = {
-    "buffers": "tpalloc tpfree tprealloc tptypes",
-    "calls": "TPSTART_T TpReply tpacall tpcall tpcancel tpend tpget_timeout tpgetrply "
+    "tpmon.buffers": "tpalloc tpfree tprealloc tptypes",
+    "tpmon.calls": "TPSTART_T TpReply tpacall tpcall tpcancel tpend tpget_timeout tpgetrply "
     "tpset_timeout tpstart tpstrerror",
-    "context": "gettperrno gettpurcode",
-    "conversation": "tpconnect tpdiscon tprecv tpsend",
-    "environment": "tmaxreadenv tpgetenv tpputenv",
-    "eventing": "TPEVCTL tppost tpsubscribe tpsubscribe2 tpunsubscribe",
-    "notices": "tpbroadcast tpchkunsol tpclearunsol tpgetclid tpgetunsol tpnotify tpsendtocli "
-    "tpsetunsol tpsetunsol_flag",
-    "replies": "Reply",
-    "server": "Request Server ServiceResult TPSVCINFO service tpadvertise tpforward tpreturn "
+    "tpmon.context": "gettperrno gettpurcode",
+    "tpmon.conversations": "tpconnect tpdiscon tprecv tpsend",
+    "tpmon.environment": "tmaxreadenv tpgetenv tpputenv",
+    "tpmon.event_functions": "TPEVCTL tppost tpsubscribe tpsubscribe2 tpunsubscribe",
+    "tpmon.unsolicited_functions": "tpbroadcast tpchkunsol tpclearunsol tpgetclid tpgetunsol "
+    "tpnotify tpsendtocli tpsetunsol tpsetunsol_flag",
+    "hms.client.core.service_reply": "Reply",
+    "tpmon.server": "Request Server ServiceResult TPSVCINFO service tpadvertise tpforward tpreturn "
     "tpunadvertise",
-    "speaking": "Conversation",
-    "verdicts": "Reject Retry",
+    "hms.client.core.conversation": "Conversation",
+    "hms.client.core.listener_outcomes": "Reject Retry",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 """Where each public name is; the constants, which import nothing, are looked up by their TP."""
@@ -50,7 +50,7 @@ def _public() -> list[str]:
 
 def _find(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(f"tpmon.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(_HOMES[name]), name)
     is_constant = name.startswith(("TP", "UNSOL_"))
     constants = importlib.import_module("tpmon.constants") if is_constant else None
     if constants is None or name not in constants.__all__:

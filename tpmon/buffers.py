@@ -3,9 +3,9 @@
 from typing import Any
 
 from field_buffer import FieldBuffer
-from field_buffer.catalogue import InvalidArgument
+from hms.client.core.service_data import Data, encode_data
+from hms.errors.catalogue import InvalidArgument
 from tpmon.context import keeps_tperrno
-from tpmon.data import Data, encode_data
 
 __all__ = ["tpalloc", "tpfree", "tprealloc", "tptypes"]
 

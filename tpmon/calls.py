@@ -10,7 +10,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from field_buffer.catalogue import (
+from hms.client.core.blocking_connection import Connection
+from hms.client.core.calls import give_up
+from hms.client.core.service_data import Data, decode_data, encode_data, type_name
+from hms.errors.catalogue import (
     CallDescriptorUnknown,
     CallWouldBlock,
     InvalidArgument,
@@ -18,8 +21,7 @@ from field_buffer.catalogue import (
     ServiceTimeout,
     TooManyRequests,
 )
-from tpmon.calling import give_up
-from tpmon.client import Connection
+from hms.wire.structures import ResultHead, decode_with_body, make_error
 from tpmon.constants import (
     MEANINGS,
     TPESVCFAIL,
@@ -34,12 +36,10 @@ from tpmon.constants import (
     TPUNSOL_IGN,
 )
 from tpmon.context import Context, Outstanding, current, enter, find, keeps_tperrno, note
-from tpmon.data import Data, decode_data, encode_data, type_name
 from tpmon.environment import addresses
 from tpmon.flags import check_flags, patience_s
-from tpmon.notices import take_notice
-from tpmon.protocol.structures import ResultHead, decode_with_body, make_error
-from tpmon.tx import carried
+from tpmon.tx import current_transaction
+from tpmon.unsolicited_functions import take_notice
 
 CALLS_MAX = 1024
 _WAIT = TPNOBLOCK | TPNOTIME | TPSIGRSTRT
@@ -108,7 +108,7 @@ def tpcall(svc: str, idata: Data = None, flags: int = 0) -> TpReply:
     timeout_s = patience_s(context, flags)
     may_wait = not flags & TPNOBLOCK
     connection = context.connection
-    with carried.outside(is_it=bool(flags & TPNOTRAN)):
+    with current_transaction.outside(is_it=bool(flags & TPNOTRAN)):
         result, reply = connection.run_service(svc, data, kind, timeout_s, may_wait=may_wait)
     return _reply(svc, result, reply, wanted=kind if flags & TPNOCHANGE else None)
 
@@ -122,7 +122,7 @@ def tpacall(svc: str, data: Data = None, flags: int = 0) -> int:
     wanted = not flags & TPNOREPLY
     if wanted and len(context.calls) >= CALLS_MAX:
         raise TooManyRequests(what="tpacall()", count=len(context.calls), limit=CALLS_MAX)
-    with carried.outside(is_it=bool(flags & TPNOTRAN)):
+    with current_transaction.outside(is_it=bool(flags & TPNOTRAN)):
         pending = context.connection.start_call(
             svc,
             encoded,

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from field_buffer.catalogue import NotConnected
-from field_buffer.errors import HmsError
+from hms.errors.catalogue import NotConnected
+from hms.errors.tree import HmsError
 from tpmon.unsolicited import Unsolicited
 
 if TYPE_CHECKING:
-    from tpmon.asked import Pending
-    from tpmon.client import Connection
-    from tpmon.talk import Talk
+    from hms.client.core.blocking_connection import Connection
+    from hms.client.core.conversation_state import Talk
+    from hms.client.core.pending_requests import Pending
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

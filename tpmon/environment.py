@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from field_buffer.catalogue import InvalidArgument
+from hms.errors.catalogue import InvalidArgument
 
 ADDRESS = "tcp://127.0.0.1:7700"
 

@@ -1,6 +1,6 @@
 """Flags of the tp functions: which are allowed, and how long they let a call wait."""
 
-from field_buffer.catalogue import InvalidArgument
+from hms.errors.catalogue import InvalidArgument
 from tpmon.constants import TPNOTIME
 from tpmon.context import Context
 

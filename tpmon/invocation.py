@@ -11,19 +11,19 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from field_buffer.catalogue import (
+from hms.client.core.listener_outcomes import Reject, Retry
+from hms.client.core.service_data import decode_data, encode_data, type_name
+from hms.errors.catalogue import (
     ConversationProtocol,
     ServiceCallFailed,
     ServiceInputError,
 )
-from field_buffer.errors import HmsError
-from field_buffer.packing import DELIVERED_ROW, KIND_NONE, DeliveredRow
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import DELIVERED_ROW, KIND_NONE, DeliveredRow
+from hms.wire.structures import QUEUE, SERVICE_SPEAKS, InvokeHead, ResultHead, wire_fields
 from tpmon.constants import TPCONV, TPEXIT, TPFAIL, TPRECVONLY, TPSENDONLY, TPSUCCESS
 from tpmon.context import serving
-from tpmon.data import decode_data, encode_data, type_name
-from tpmon.protocol.structures import QUEUE, SERVICE_SPEAKS, InvokeHead, ResultHead, wire_fields
-from tpmon.registry import Registry, Request, ServiceResult
-from tpmon.verdicts import Reject, Retry
+from tpmon.service_functions import Registry, Request, ServiceResult
 
 __all__ = ["Outcome", "Speaker", "invoke"]
 

@@ -16,17 +16,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from field_buffer.catalogue import IllegalState, ServiceModuleError
-from field_buffer.errors import HmsError
-from tpmon.asked import OnLoss, own_copy
-from tpmon.client import Connection
+from hms.client.core.blocking_connection import Connection
+from hms.client.core.conversation import speaking
+from hms.client.core.link import State
+from hms.client.core.pending_requests import OnLoss, own_copy
+from hms.errors.catalogue import IllegalState, ServiceModuleError
+from hms.errors.tree import HmsError
+from hms.wire.structures import InvokeHead, Unadvertise, Welcome
 from tpmon.context import Context, enter
 from tpmon.invocation import Outcome, invoke
-from tpmon.link import State
-from tpmon.loading import begin, end, load, put_first
-from tpmon.protocol.structures import InvokeHead, Unadvertise, Welcome
-from tpmon.registry import Handler, Registry, registry
-from tpmon.speaking import speaking
+from tpmon.module_loading import begin, end, load, put_first
+from tpmon.service_functions import Handler, Registry, registry
 
 __all__ = ["Server", "tpadvertise", "tpunadvertise"]
 
@@ -181,7 +181,7 @@ class Server:
             wanted = wanted or "required"
         if not head.transaction and not wanted:
             return run()
-        from tpmon.tx.serving import serve  # noqa: PLC0415 - only who has transactions
+        from tpmon.tx.transactional_services import serve  # noqa: PLC0415 - only who has transactions
 
         return serve(self._connection, head, wanted, run)
 

@@ -18,8 +18,9 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from field_buffer.errors import HmsError
-from tpmon.registry import (
+from hms.errors.tree import HmsError
+from tpmon.runtime import Server, tpadvertise, tpunadvertise
+from tpmon.service_functions import (
     TPSVCINFO,
     Request,
     ServiceResult,
@@ -27,7 +28,6 @@ from tpmon.registry import (
     tpforward,
     tpreturn,
 )
-from tpmon.runtime import Server, tpadvertise, tpunadvertise
 
 __all__ = [
     "TPSVCINFO",

@@ -10,7 +10,7 @@ from typing import Any
 import hms
 import tpmon
 from boot.bench.load import Load, Sink
-from field_buffer.catalogue import RequestTimeout
+from hms.errors.catalogue import RequestTimeout
 
 __all__ = ["HmsDriver"]
 

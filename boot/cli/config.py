@@ -10,7 +10,7 @@ import click
 
 from boot.cli.target import Target, target_options
 from boot.config import effective, sample
-from field_buffer.catalogue import ConfigError
+from hms.errors.catalogue import ConfigError
 
 __all__ = ["config"]
 
@@ -63,7 +63,7 @@ def init(target: Target, force: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 def keys(target: Target, file: Path) -> None:
     """Write a key pair for a node's links to FILE, and print the public key for hms.conf."""
-    from tpmon.links.keys import make_key_file  # noqa: PLC0415 - only here
+    from hms.server.links.keys import make_key_file  # noqa: PLC0415 - only here
 
     public = make_key_file(file)
     target.say(

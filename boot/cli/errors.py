@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from boot.kinds import did_you_mean
-from field_buffer.catalogue import BY_NUMBER
+from hms.errors.catalogue import BY_NUMBER
 
 __all__ = ["errors"]
 

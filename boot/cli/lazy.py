@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what HMS refuses ends with exit code 1."""
-        from field_buffer.errors import HmsError  # noqa: PLC0415 - not for --help
+        from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
 
         try:
             return super().invoke(ctx)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from boot.cli.target import Target, show_table, target_options
-from field_buffer.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed
+from hms.errors.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed
 
 __all__ = ["server", "service"]
 

@@ -11,11 +11,11 @@ import click
 from boot.cli.receiving import plain
 from boot.cli.target import Target, target_options
 from boot.supervise import environment
-from field_buffer.catalogue import ServiceCallFailed
-from field_buffer.errors import HmsError
-from field_buffer.packing import KIND_NONE, KIND_TEXT
 from hms.client.bodies import decode_body
-from tpmon.protocol.structures import ResultHead, make_error
+from hms.errors.catalogue import ServiceCallFailed
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import KIND_NONE, KIND_TEXT
+from hms.wire.structures import ResultHead, make_error
 
 __all__ = ["call", "serve"]
 

@@ -13,8 +13,8 @@ from boot.cli.store_words import damage_lines, dropped_line, examination_line, n
 from boot.cli.target import Target, target_options
 
 if TYPE_CHECKING:
-    from hms.store.journal.examine import Examination
     from hms.store.journal.salvage import Salvaged
+    from hms.store.journal.store_examination import Examination
 
 __all__ = ["store"]
 
@@ -35,7 +35,7 @@ def verify(target: Target, path: Path | None) -> None:
     Changes nothing. Exit code 0: good; 3: a write at its end was cut short, nothing confirmed is
     lost; 4: damaged.
     """
-    from hms.store.journal.examine import examine  # noqa: PLC0415 - not for --help
+    from hms.store.journal.store_examination import examine  # noqa: PLC0415 - not for --help
 
     found = examine(_path(target, path))
     if target.is_json:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hms.store.journal.examine import Damage, Examination
     from hms.store.journal.gaps import Dropped
+    from hms.store.journal.store_examination import Damage, Examination
 
 __all__ = ["damage_lines", "dropped_line", "examination_line", "next_steps"]
 

@@ -60,7 +60,7 @@ class Target:
 def address_and_store(path: Path) -> tuple[str, Path]:
     """Of the first node of a configuration: what commands over the history are given."""
     from boot.config import load  # noqa: PLC0415 - only for these
-    from field_buffer.catalogue import NotSupported  # noqa: PLC0415 - the help loads no messaging
+    from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the help loads no messaging
 
     node = load(path).node()
     if node.database is not None:

@@ -99,7 +99,7 @@ def _is_branch(id_: str) -> bool:
 
 def _packed(id_: str) -> str:
     """A printed xid as an operator's command takes it."""
-    from field_buffer.catalogue import InvalidArgument  # noqa: PLC0415 - not for --help
+    from hms.errors.catalogue import InvalidArgument  # noqa: PLC0415 - not for --help
     from tpmon.xa.xid import Xid  # noqa: PLC0415
 
     try:
@@ -138,7 +138,7 @@ def _decide(target: Target, id_: str, resource: str, verb: str, *, is_sure: bool
 
 def _decisions(connection: Any) -> Iterator[tuple[bytes, bytes, int, bool]]:
     """Every decision, but the node's name for itself that stands among them."""
-    from tpmon.protocol.transactions import ListDecisions  # noqa: PLC0415
+    from hms.wire.branch_requests import ListDecisions  # noqa: PLC0415
     from tpmon.xa.decisions import IDENTITY  # noqa: PLC0415
 
     after, has_more = 0, True
@@ -158,7 +158,7 @@ def _decision_row(
 
 
 def _participants(gtrid: bytes, packed: bytes) -> list[dict[str, str]]:
-    from field_buffer.catalogue import DecisionUnreadable  # noqa: PLC0415
+    from hms.errors.catalogue import DecisionUnreadable  # noqa: PLC0415
     from tpmon.xa import decisions  # noqa: PLC0415
 
     try:
@@ -176,7 +176,7 @@ def _participants(gtrid: bytes, packed: bytes) -> list[dict[str, str]]:
 
 
 def _active(connection: Any) -> list[list[Any]]:
-    from tpmon.protocol.transactions import ListActive  # noqa: PLC0415
+    from hms.wire.branch_requests import ListActive  # noqa: PLC0415
 
     found: list[list[Any]] = connection.request(ListActive())
     return found
@@ -189,8 +189,8 @@ def _active_row(gtrid: bytes, connection: int, since_ms: int, name: str) -> dict
 
 def _asked(connection: Any, id_: str) -> tuple[bytes, dict[str, Any]]:
     """A global transaction's name, and what the node says of it; DecisionNotFound."""
-    from field_buffer.catalogue import DecisionNotFound, InvalidArgument  # noqa: PLC0415
-    from tpmon.protocol.transactions import AskDecision  # noqa: PLC0415
+    from hms.errors.catalogue import DecisionNotFound, InvalidArgument  # noqa: PLC0415
+    from hms.wire.branch_requests import AskDecision  # noqa: PLC0415
     from tpmon.xa.decisions import IDENTITY  # noqa: PLC0415
 
     try:
@@ -212,8 +212,8 @@ def _shown_decision(connection: Any, id_: str) -> dict[str, Any]:
 def _order(connection: Any, id_: str, resource: str, verb: str) -> list[str]:
     """Have recovery commit or roll back the branches that are left, of one resource manager or of
     all of them; their names."""
-    from field_buffer.catalogue import BranchStateWrong  # noqa: PLC0415
-    from tpmon.protocol.transactions import NoteDecision  # noqa: PLC0415
+    from hms.errors.catalogue import BranchStateWrong  # noqa: PLC0415
+    from hms.wire.branch_requests import NoteDecision  # noqa: PLC0415
     from tpmon.xa import decisions  # noqa: PLC0415
 
     gtrid, said = _asked(connection, id_)
@@ -235,8 +235,8 @@ def _with_order(participant: Any, verb: str) -> Any:
 
 
 def _forget_decision(connection: Any, id_: str, *, is_forced: bool) -> None:
-    from field_buffer.catalogue import BranchStateWrong  # noqa: PLC0415
-    from tpmon.protocol.transactions import ForgetDecision  # noqa: PLC0415
+    from hms.errors.catalogue import BranchStateWrong  # noqa: PLC0415
+    from hms.wire.branch_requests import ForgetDecision  # noqa: PLC0415
     from tpmon.xa import decisions  # noqa: PLC0415
 
     gtrid, said = _asked(connection, id_)

@@ -8,8 +8,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from field_buffer.catalogue import DemoDataMissing
 from hms.client.message import Message
+from hms.errors.catalogue import DemoDataMissing
 
 ORIGINS = ("EWR", "JFK", "LGA")
 MONTH = "1"

@@ -21,9 +21,9 @@ from boot.config import sample
 from boot.demo.books import balance, print_table
 from boot.demo.flights import ORIGINS, as_message, by_day, read_month
 from boot.demo.workers import Worker, client_acknowledged, transacted
-from field_buffer.catalogue import InvalidArgument
 from hms.client.connection import Connection
 from hms.client.producer import Producer
+from hms.errors.catalogue import InvalidArgument
 from hms.history.scan import plan, read_part
 from hms.history.scope import parse_scope
 from hms.testing import TestNode, node

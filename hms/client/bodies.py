@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from field_buffer.catalogue import BodyKindError, MessageFormatError
 from field_buffer.types import CODES, plain
 from hms.constants import BodyKind
+from hms.errors.catalogue import BodyKindError, MessageFormatError
 
 _EMPTY: dict[int, Callable[[], Any]] = {
     BodyKind.CARRAY: bytes,

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Self
 
+from hms.client.browse_pages import Pages
+from hms.client.core.blocking_connection import Connection
 from hms.client.destinations import Queue
 from hms.client.message import Message
-from hms.client.pages import Pages
 from hms.client.public_names import public_names
-from tpmon.client import Connection
 
 
 class Browser:

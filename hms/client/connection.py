@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tpmon.client
-from field_buffer.errors import HmsError
+import hms.client.core.blocking_connection
+from hms.client.core.events import Event
 from hms.client.destinations import Destination, parse_destination, watched_name
-from hms.client.opening import refuse_login
+from hms.client.opening_steps import refuse_login
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.client.session import Session, open_session
 from hms.constants import AckMode
-from tpmon.events import Event
+from hms.errors.tree import HmsError
 
 
-class Connection(tpmon.client.Connection):
+class Connection(hms.client.core.blocking_connection.Connection):
     """A connection to a node; leaving its block closes it."""
 
     def session(

@@ -4,13 +4,13 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from field_buffer.catalogue import ConnectionClosed
 from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener, check_count
-from hms.client.files import FileInfo
-from hms.client.inbox import Inbox, Stamp
+from hms.client.core.blocking_connection import Connection
+from hms.client.file_bodies import FileInfo
 from hms.client.message import Message
+from hms.client.prefetch_buffer import Inbox, Stamp
 from hms.client.public_names import public_names
-from tpmon.client import Connection
+from hms.errors.catalogue import ConnectionClosed
 
 if TYPE_CHECKING:
     from hms.client.session import Session

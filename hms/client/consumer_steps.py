@@ -6,29 +6,29 @@ from functools import partial
 from time import monotonic
 from typing import Any, BinaryIO
 
-from field_buffer.catalogue import (
+from hms.client.core.arguments import check_function, check_number, check_patience
+from hms.client.core.link import State
+from hms.client.core.listener_outcomes import Reject, Retry
+from hms.client.core.operations import FOREVER, Outside, Steps, Wait
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.client.destinations import Destination
+from hms.client.file_bodies import FileInfo
+from hms.client.file_transfers import saving
+from hms.client.message import Message
+from hms.client.message_lists import Delivered, list_message
+from hms.client.opening_steps import close_inbox
+from hms.client.prefetch_buffer import Inbox, Stamp
+from hms.client.session_steps import SessionSteps
+from hms.constants import AckMode
+from hms.errors.catalogue import (
     AcknowledgeLost,
     ConnectionClosed,
     IllegalState,
     ListenerInterrupted,
 )
-from field_buffer.errors import HmsError
-from field_buffer.packing import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
-from hms.client.destinations import Destination
-from hms.client.files import FileInfo
-from hms.client.inbox import Inbox, Stamp
-from hms.client.lists import Delivered, list_message
-from hms.client.message import Message
-from hms.client.opening import close_inbox
-from hms.client.session_steps import SessionSteps
-from hms.client.transfers import saving
-from hms.constants import AckMode
-from tpmon.arguments import check_function, check_number, check_patience
-from tpmon.asked import OnLoss, Pending, own_copy
-from tpmon.link import State
-from tpmon.protocol.structures import Poll, RequestRetained
-from tpmon.steps import FOREVER, Outside, Steps, Wait
-from tpmon.verdicts import Reject, Retry
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
+from hms.wire.structures import Poll, RequestRetained
 
 _COUNT_MAX = 1 << 32
 Listener = Callable[[Message], object]

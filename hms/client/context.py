@@ -10,11 +10,11 @@ from hms.client.consumer import Consumer
 from hms.client.context_parts import ContextParts, Sharing
 from hms.client.destinations import Destination, Topic, parse_destination, place_of
 from hms.client.message import Message
+from hms.client.pack_building import Body
 from hms.client.producer import Producer
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
 from hms.client.session import Session
-from hms.client.streaming import Body
 from hms.constants import AckMode
 
 

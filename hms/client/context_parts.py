@@ -3,8 +3,8 @@
 from typing import Any, Generic, TypeVar
 
 from hms.client.destinations import Place, Queue, Topic
-from hms.client.making import Making
 from hms.client.producer_steps import ProducerSteps
+from hms.client.session_members import Making
 
 _P = TypeVar("_P", bound=ProducerSteps)
 _C = TypeVar("_C")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from field_buffer.catalogue import DestinationNameError, InvalidArgument
-from tpmon.arguments import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, check_text, shown
+from hms.client.core.arguments import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, check_text, shown
+from hms.errors.catalogue import DestinationNameError, InvalidArgument
 
 _SHOWN = 80
 

@@ -4,8 +4,11 @@ from typing import Any
 
 import msgspec
 
-from field_buffer.catalogue import InvalidArgument
-from field_buffer.packing import (
+from field_buffer.types import FieldType
+from hms.client.core.arguments import check_text
+from hms.client.pending_sends import Encoded
+from hms.errors.catalogue import InvalidArgument
+from hms.wire.packed_messages import (
     FLAG_ORDER,
     HEAD_BYTES_MAX,
     PROPERTY_GLOBAL_ORDER,
@@ -13,9 +16,6 @@ from field_buffer.packing import (
     decode_head,
     encode_head,
 )
-from field_buffer.types import FieldType
-from hms.client.tickets import Encoded
-from tpmon.arguments import check_text
 
 
 def check_order_name(name: Any) -> str:

@@ -12,13 +12,18 @@ where it differs from JMS:
 
 from collections.abc import Callable
 
-from field_buffer.catalogue import (
+from field_buffer.types import FieldValue, String
+from hms import constants
+from hms.client.destinations import Destination, Topic, parse_destination, topic_of
+from hms.client.properties import Content
+from hms.constants import DeliveryMode
+from hms.errors.catalogue import (
     DestinationNameError,
     InvalidArgument,
     MessageFormatError,
     PropertyTypeError,
 )
-from field_buffer.packing import (
+from hms.wire.packed_messages import (
     FLAG_IN_FLIGHT,
     FLAG_PERSISTENT,
     NODE_DELIVERY_TIME,
@@ -27,11 +32,6 @@ from field_buffer.packing import (
     PRIORITY_DEFAULT,
     DeliveredRow,
 )
-from field_buffer.types import FieldValue, String
-from hms import constants
-from hms.client.destinations import Destination, Topic, parse_destination, topic_of
-from hms.client.properties import Content
-from hms.constants import DeliveryMode
 
 _MS = 1000
 

@@ -9,20 +9,31 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from field_buffer import FieldBuffer
-from field_buffer.catalogue import (
-    IllegalState,
-    InvalidArgument,
-    MessageFormatError,
-    MessageReadOnly,
-)
-from field_buffer.compression import (
+from field_buffer.types import FieldValue
+from hms.client.bodies import decode_body, encode_body
+from hms.client.compression import (
     INFLATED_BYTES_MAX,
     RATIO_MAX,
     compress,
     encoding_of,
     inflate,
 )
-from field_buffer.packing import (
+from hms.client.core.arguments import check_mapping
+from hms.client.destinations import Destination
+from hms.client.file_bodies import Upload
+from hms.client.headers import Headers
+from hms.client.message_file import FilePart
+from hms.client.properties import Content, Properties, checked_properties, decode_content
+from hms.client.public_names import public_names
+from hms.client.typed_getters import Getters
+from hms.constants import BodyKind
+from hms.errors.catalogue import (
+    IllegalState,
+    InvalidArgument,
+    MessageFormatError,
+    MessageReadOnly,
+)
+from hms.wire.packed_messages import (
     FLAG_PERSISTENT,
     KIND_CARRAY,
     KIND_COMPRESSED,
@@ -36,17 +47,6 @@ from field_buffer.packing import (
     ROW,
     DeliveredRow,
 )
-from field_buffer.types import FieldValue
-from hms.client.bodies import decode_body, encode_body
-from hms.client.destinations import Destination
-from hms.client.file_part import FilePart
-from hms.client.files import Upload
-from hms.client.getters import Getters
-from hms.client.headers import Headers
-from hms.client.properties import Content, Properties, checked_properties, decode_content
-from hms.client.public_names import public_names
-from hms.constants import BodyKind
-from tpmon.arguments import check_mapping
 
 _BODY, _PROPERTIES = 1, 2
 _UNREAD: Any = object()

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self, Unpack
 
+from hms.client.core.blocking_connection import Connection
 from hms.client.message import Message
-from hms.client.options import SendHow
+from hms.client.pack_building import Body
+from hms.client.pending_sends import Ticket
 from hms.client.producer_steps import ProducerSteps
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt, Receipts
 from hms.client.schedules import Recurrence, Schedule
-from hms.client.streaming import Body
-from hms.client.tickets import Ticket
+from hms.client.send_options import SendHow
 from hms.constants import BodyKind
-from tpmon.client import Connection
 
 
 class Producer(ProducerSteps):

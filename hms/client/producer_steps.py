@@ -6,23 +6,23 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from field_buffer.catalogue import ConnectionClosed, MessageTooLarge
-from field_buffer.errors import HmsError
-from field_buffer.packing import FLAG_RETAIN, message_parts
+from hms.client.core.link import State
+from hms.client.core.operations import Outside, Steps, Wait
+from hms.client.core.pending_requests import own_copy
 from hms.client.destinations import Destination
+from hms.client.file_and_schedule_sends import MoreSends
 from hms.client.global_order import check_order_name, in_order
-from hms.client.more_sends import MoreSends
-from hms.client.opening import close_sender, node_now_ms
-from hms.client.options import SendHow, header_of, how_of, options_of
+from hms.client.opening_steps import close_sender, node_now_ms
+from hms.client.pack_building import Body, Cut, as_message, frames_of
+from hms.client.pending_sends import Encoded, Outcome, SendOptions, Ticket
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
-from hms.client.sending import Sender
+from hms.client.send_buffer import Sender
+from hms.client.send_options import SendHow, header_of, how_of, options_of
 from hms.client.session_steps import SessionSteps
-from hms.client.streaming import Body, Cut, as_message, frames_of
-from hms.client.tickets import Encoded, Outcome, SendOptions, Ticket
 from hms.constants import AckMode
-from tpmon.asked import own_copy
-from tpmon.link import State
-from tpmon.steps import Outside, Steps, Wait
+from hms.errors.catalogue import ConnectionClosed, MessageTooLarge
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import FLAG_RETAIN, message_parts
 
 
 class ProducerSteps(MoreSends):

@@ -11,24 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from field_buffer import FieldBuffer
-from field_buffer.catalogue import (
-    InvalidArgument,
-    MessageFormatError,
-    PropertyNameError,
-    PropertyNotFound,
-    PropertyTypeError,
-    ReservedProperty,
-)
-from field_buffer.errors import HmsError
 from field_buffer.names import check_name
-from field_buffer.packing import (
-    FLAG_ORDER,
-    HEAD_BYTES_MAX,
-    PROPERTY_GLOBAL_ORDER,
-    Head,
-    decode_head,
-    encode_head,
-)
 from field_buffer.types import (
     LONG_MAX,
     PLAIN_TYPES,
@@ -40,8 +23,25 @@ from field_buffer.types import (
     plain,
 )
 from hms import constants
-from hms.client.files import FILE_NAMES
-from tpmon.arguments import check_mapping
+from hms.client.core.arguments import check_mapping
+from hms.client.file_bodies import FILE_NAMES
+from hms.errors.catalogue import (
+    InvalidArgument,
+    MessageFormatError,
+    PropertyNameError,
+    PropertyNotFound,
+    PropertyTypeError,
+    ReservedProperty,
+)
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import (
+    FLAG_ORDER,
+    HEAD_BYTES_MAX,
+    PROPERTY_GLOBAL_ORDER,
+    Head,
+    decode_head,
+    encode_head,
+)
 
 SETTABLE_JMS = frozenset(
     (

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 
-from field_buffer.catalogue import InvalidArgument
-from hms.client.options import When, epoch_s
-from hms.client.tickets import SendOptions
-from tpmon.arguments import check_flag, check_number, check_seconds, check_text, check_word
-from tpmon.protocol.structures import ScheduleHead
+from hms.client.core.arguments import (
+    check_flag,
+    check_number,
+    check_seconds,
+    check_text,
+    check_word,
+)
+from hms.client.pending_sends import SendOptions
+from hms.client.send_options import When, epoch_s
+from hms.errors.catalogue import InvalidArgument
+from hms.wire.structures import ScheduleHead
 
 __all__ = ["Schedule"]
 

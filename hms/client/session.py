@@ -4,26 +4,26 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from hms.client.browse_pages import Pages
 from hms.client.browser import Browser
 from hms.client.consumer import Consumer
-from hms.client.creating import creating, deleting_temporary, looking_up, making_temporary
+from hms.client.core.blocking_connection import Connection
 from hms.client.destinations import Destination, Queue, Topic
-from hms.client.inbox import Inbox
-from hms.client.listening_thread import ListeningThread
-from hms.client.making import Making
-from hms.client.opening import Opening, new_session
-from hms.client.options import SendHow
-from hms.client.pages import Pages
+from hms.client.listener_thread import ListeningThread
+from hms.client.opening_steps import Opening, new_session
+from hms.client.own_destinations import creating, deleting_temporary, looking_up, making_temporary
+from hms.client.pack_building import Body
+from hms.client.pending_sends import SendOptions
+from hms.client.prefetch_buffer import Inbox
 from hms.client.producer import Producer
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
-from hms.client.sending import Sender
+from hms.client.send_buffer import Sender
+from hms.client.send_options import SendHow
+from hms.client.session_members import Making
 from hms.client.session_state import SessionState
-from hms.client.streaming import Body
-from hms.client.tickets import SendOptions
 from hms.constants import AckMode
-from tpmon.client import Connection
-from tpmon.tx import carried
+from tpmon.tx import current_transaction
 from tpmon.xa.hms_rm import HmsResource
 
 
@@ -184,5 +184,5 @@ def open_session(
     connection.run(opening.granted(connection))
     session = Session(connection, state, is_asynchronous=is_asynchronous)
     if is_xa:
-        carried.opened(session)
+        current_transaction.opened(session)
     return session

@@ -11,20 +11,20 @@ from typing import Any
 
 import msgspec
 
-from field_buffer.catalogue import (
+from hms.client.core.link import Link, State
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.prefetch_buffer import Inbox
+from hms.client.send_buffer import Sender, SendFrame
+from hms.client.settlement import Settling
+from hms.constants import AckMode
+from hms.errors.catalogue import (
     AcknowledgeLost,
     CommitInDoubt,
     IllegalState,
     TransactionRolledBack,
 )
-from field_buffer.errors import HmsError
-from hms.client.inbox import Inbox
-from hms.client.sending import Sender, SendFrame
-from hms.client.settling import Settling
-from hms.constants import AckMode
-from tpmon.asked import OnLoss, Pending
-from tpmon.link import Link, State
-from tpmon.protocol.structures import (
+from hms.errors.tree import HmsError
+from hms.wire.structures import (
     CloseSession,
     Commit,
     OpenProducer,

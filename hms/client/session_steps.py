@@ -3,24 +3,24 @@
 from collections.abc import Callable
 from time import monotonic
 
-from field_buffer.catalogue import (
+from hms.client.core.arguments import check_flag, check_text, check_word
+from hms.client.core.link import State
+from hms.client.core.operations import Steps, Wait
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.client.core.requests import Asking
+from hms.client.destinations import Topic, topic_of
+from hms.client.prefetch_buffer import Inbox
+from hms.client.session_state import SessionState
+from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
+from hms.constants import AckMode
+from hms.errors.catalogue import (
     ConnectionClosed,
     IllegalState,
     SubscriptionNotFound,
     TransactionRolledBack,
 )
-from field_buffer.errors import HmsError
-from hms.client.destinations import Topic, topic_of
-from hms.client.inbox import Inbox
-from hms.client.session_state import SessionState
-from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
-from hms.constants import AckMode
-from tpmon.arguments import check_flag, check_text, check_word
-from tpmon.asked import OnLoss, Pending, own_copy
-from tpmon.asking import Asking
-from tpmon.link import State
-from tpmon.protocol.structures import Unsubscribe
-from tpmon.steps import Steps, Wait
+from hms.errors.tree import HmsError
+from hms.wire.structures import Unsubscribe
 
 SCHEMES = ("TOPIC", "CHARACTER")
 """How wildcards are read."""

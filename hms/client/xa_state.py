@@ -9,13 +9,13 @@ work is refused until xa_end.
 
 import msgspec
 
-from field_buffer.catalogue import IllegalState, TransactionRolledBack
-from field_buffer.errors import HmsError
+from hms.client.core.link import Link
+from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
-from tpmon.asked import OnLoss, Pending
-from tpmon.link import Link
-from tpmon.protocol.transactions import XaEnd, XaStart
+from hms.errors.catalogue import IllegalState, TransactionRolledBack
+from hms.errors.tree import HmsError
+from hms.wire.branch_requests import XaEnd, XaStart
 
 __all__ = ["XaSessionState"]
 

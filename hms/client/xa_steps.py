@@ -3,12 +3,12 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import IllegalState
-from field_buffer.errors import HmsError
+from hms.client.core.link import State
+from hms.client.core.operations import Steps
+from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.xa_state import XaSessionState
-from tpmon.asked import OnLoss, Pending
-from tpmon.link import State
-from tpmon.steps import Steps
+from hms.errors.catalogue import IllegalState
+from hms.errors.tree import HmsError
 from tpmon.xa.constants import TMFAIL, XA_RBCOMMFAIL
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ durable; `must_wait` says so too when there are no new records but older ones ma
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from field_buffer.errors import HmsError
-from hms.engine.cluster.words import Word
+from hms.engine.cluster.cluster_messages import Word
 from hms.engine.messages import StoredMessage
+from hms.errors.tree import HmsError
 from hms.records import Record
 
 

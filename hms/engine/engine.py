@@ -8,50 +8,45 @@ effects when the log is durable that far.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from field_buffer.catalogue import IllegalState
-from field_buffer.errors import FieldValue
-from field_buffer.packing import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
-from hms.engine import (
-    booting,
-    clients,
-    inspect,
-    limits,
-    listening,
-    lives,
-    moving,
-    paging,
-    recovery,
-    retaining,
-    scheduling,
-    sending,
-    settling,
-    transactions,
-    unsubscribing,
-    watching,
-)
-from hms.engine.blocks import SETTLING_BYTES
-from hms.engine.branches import keeping
-from hms.engine.branches.associating import expire
-from hms.engine.branches.commands import BranchCommands
-from hms.engine.cluster import commands as cluster_commands
+from hms.engine.admin import views
+from hms.engine.cluster import cluster_operations as cluster_commands
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.relaying import forget_strangers
-from hms.engine.deadletters import body_came
-from hms.engine.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.effects import Browsed, Effects, Reply
-from hms.engine.files import drop_overdue, drop_unnamed
-from hms.engine.header_fields import checked_selector, selector_view
-from hms.engine.in_flight import in_flight
+from hms.engine.flow import limits
+from hms.engine.log import boot, compaction, paging, recovery
+from hms.engine.log.live_index import SETTLING_BYTES
 from hms.engine.messages import StoredMessage
-from hms.engine.places import Queue, Subscription
-from hms.engine.plans import Plan
-from hms.engine.recurring import send_due
+from hms.engine.queue import queue_send, settlement
+from hms.engine.queue.dead_letters import body_came
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
+from hms.engine.queue.file_references import drop_overdue, drop_unnamed
+from hms.engine.queue.in_flight_view import in_flight
+from hms.engine.queue.settlement import Return
+from hms.engine.schedule import schedule_changes
+from hms.engine.schedule.due_schedules import send_due
+from hms.engine.schedule.schedule_plans import Plan
 from hms.engine.selector import Selector
+from hms.engine.selector.selector_fields import checked_selector, selector_view
+from hms.engine.session import (
+    consumer_watch,
+    opening,
+    service_listeners,
+    temporary_destinations,
+    transactions,
+)
 from hms.engine.settings import EngineSettings
-from hms.engine.settling import Return
 from hms.engine.state import InLimbo, State
-from hms.engine.subscribing import ConsumerRequest
+from hms.engine.topic import retention, subscription_end
+from hms.engine.topic.subscription_begin import ConsumerRequest
+from hms.engine.xa import retained_state
+from hms.engine.xa.association import expire
+from hms.engine.xa.branch_commands import BranchCommands
+from hms.errors.catalogue import IllegalState
+from hms.errors.tree import FieldValue
 from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, identity, node_event
+from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
 
@@ -87,7 +82,7 @@ class Engine:
             node_is_warm = self.state.settings.is_warm if is_warm is None else is_warm
             self.state.identity = self.state.identity.booted(*own, is_warm=node_is_warm)
             self.tell_identity(fx)
-        booting.boot(self.state, now_ms, is_warm, version, fx)
+        boot.boot(self.state, now_ms, is_warm, version, fx)
         known = () if self.cluster is None else self.cluster.peers
         forget_strangers(self.state, known, fx)
         if self.cluster is not None:
@@ -123,7 +118,7 @@ class Engine:
 
     def live_bytes(self) -> int:
         """What the messages take that the log has to keep."""
-        return self.state.blocks.live_bytes + keeping.live_bytes(self.state)
+        return self.state.blocks.live_bytes + retained_state.live_bytes(self.state)
 
     def owed_bytes(self) -> int:
         """What the log will yet take until these messages have left it, each by itself."""
@@ -135,14 +130,14 @@ class Engine:
 
     def next_to_move(self, segment: int) -> list[StoredMessage]:
         """Some of the messages for whose sake the log keeps that segment, or older ones."""
-        return moving.next_to_move(self.state, segment)
+        return compaction.next_to_move(self.state, segment)
 
     def move(
         self, segment: int, found: Sequence[tuple[StoredMessage, bytes]], now_ms: int, fx: Effects
     ) -> None:
         """Tell the log again of messages, given with head and body, that are there still."""
         self.state.at(now_ms)
-        moving.move(self.state, segment, found, fx)
+        compaction.move(self.state, segment, found, fx)
 
     def moved_safely(self, messages: Sequence[StoredMessage]) -> None:
         """Messages that were moved lie where they can be read: their bodies may leave memory."""
@@ -155,7 +150,7 @@ class Engine:
 
     def restate(self, keys: Sequence[tuple[int, int]], fx: Effects) -> None:
         """Tell the log again what else an old segment knew."""
-        moving.restate(self.state, keys, fx)
+        compaction.restate(self.state, keys, fx)
 
     # bodies that are in the log only
 
@@ -180,9 +175,9 @@ class Engine:
         for connection in self.state.connections.values():
             if connection.uid == uid:
                 return connection.number
-        made = clients.open_connection(self.state, number, uid, client_id, user)
+        made = opening.open_connection(self.state, number, uid, client_id, user)
         made.request_timeout_ms = request_timeout_ms
-        lives.owner_came(self.state, uid)
+        temporary_destinations.owner_came(self.state, uid)
         return None
 
     def close_connection(
@@ -192,9 +187,9 @@ class Engine:
         client said good-bye and does not come back."""
         self.state.at(now_ms)
         found = self.state.connections.get(number)
-        clients.close_connection(self.state, number, Return.LOST, fx)
+        opening.close_connection(self.state, number, Return.LOST, fx)
         if found is not None:
-            lives.owner_left(self.state, found.uid, fx, is_final=is_final)
+            temporary_destinations.owner_left(self.state, found.uid, fx, is_final=is_final)
 
     def open_session(
         self, connection: int, handle: int, ack_mode: int, kind: str, xid: bytes = b""
@@ -202,7 +197,7 @@ class Engine:
         """kind: "", "transacted", "asynchronous" or "xa"; xid: of the branch that it worked in when
         its connection was lost. The session's last commit that took effect."""
         owner = self.state.connection(connection)
-        return clients.open_session(self.state, owner, handle, ack_mode, kind, xid)
+        return opening.open_session(self.state, owner, handle, ack_mode, kind, xid)
 
     def is_remembered(self, connection: int, handle: int) -> bool:
         """Whether a session's last commit is known for certain, 0 for none included."""
@@ -213,7 +208,7 @@ class Engine:
         """Close a session in order: what the application saw was settled before."""
         self.state.at(now_ms)
         owner = self.state.connection(connection)
-        clients.close_session(self.state, owner, handle, Return.RELEASED, fx)
+        opening.close_session(self.state, owner, handle, Return.RELEASED, fx)
 
     def open_producer(
         self,
@@ -230,18 +225,18 @@ class Engine:
         publishes (CT-06), if it does. sent_before: the last number that its client has used."""
         owner, state = self.state.connection(connection), self.state
         where, fx = (kind, destination, topic), fx or Effects()
-        made = clients.open_producer(state, owner, handle, session, where, fx, sent_before)
+        made = opening.open_producer(state, owner, handle, session, where, fx, sent_before)
         return made.memory.last_sequence, made.topic
 
     def create_temporary(self, connection: int, kind: str, fx: Effects) -> str:
         """A queue or topic for this connection alone (F-C6); its name."""
         owner = self.state.connection(connection)
-        return lives.create_temporary(self.state, owner, kind, fx).name
+        return temporary_destinations.create_temporary(self.state, owner, kind, fx).name
 
     def delete_temporary(self, connection: int, kind: str, name: str, fx: Effects) -> None:
         """End a temporary destination before its connection ends."""
         owner = self.state.connection(connection)
-        lives.delete_temporary(self.state, owner, kind, name, fx)
+        temporary_destinations.delete_temporary(self.state, owner, kind, name, fx)
 
     def batch_max(self, connection: int, handle: int) -> tuple[int, int] | None:
         """How many messages and bytes a producer should send at once; None: as it likes."""
@@ -251,7 +246,7 @@ class Engine:
     def close_producer(self, connection: int, handle: int, fx: Effects | None = None) -> None:
         """Close a producer in order."""
         owner = self.state.connection(connection)
-        clients.close_producer(self.state, owner, handle, is_final=True, fx=fx or Effects())
+        opening.close_producer(self.state, owner, handle, is_final=True, fx=fx or Effects())
 
     def open_consumer(
         self, connection: int, request: ConsumerRequest, correlation: int, now_ms: int, fx: Effects
@@ -260,14 +255,14 @@ class Engine:
         self.state.at(now_ms)
         owner = self.state.connection(connection)
         at = len(fx.out)
-        made = clients.open_consumer(self.state, owner, request, fx)
-        fx.out.insert(at, Reply(connection, correlation, inspect.describe_opened(made)))
+        made = opening.open_consumer(self.state, owner, request, fx)
+        fx.out.insert(at, Reply(connection, correlation, views.describe_opened(made)))
 
     def close_consumer(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
         """Close a consumer in order."""
         self.state.at(now_ms)
         consumer = self.state.consumer(self.state.connection(connection), handle)
-        clients.remove_consumer(self.state, consumer, Return.RELEASED, fx)
+        opening.remove_consumer(self.state, consumer, Return.RELEASED, fx)
 
     def unsubscribe(
         self,
@@ -280,7 +275,7 @@ class Engine:
     ) -> None:
         """End a durable subscription."""
         self.state.at(now_ms)
-        unsubscribing.unsubscribe(self.state, destination, name, topic, scheme, fx)
+        subscription_end.unsubscribe(self.state, destination, name, topic, scheme, fx)
 
     def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:
         """Give a subscriber what is retained, again (SU-19, SU-22); how many."""
@@ -289,7 +284,7 @@ class Engine:
         if not isinstance(place, Subscription):
             detail = f"{place.name} is a queue; only topics retain"
             raise IllegalState(what="request_retained()", detail=detail)
-        count = retaining.request_retained(self.state, place, fx)
+        count = retention.request_retained(self.state, place, fx)
         dispatch(self.state, place.queue or place, fx)
         return count
 
@@ -302,7 +297,9 @@ class Engine:
 
     def watch(self, connection: int, kind: str, destination: str) -> bool:
         """Tell a connection of a destination's first and last consumer; whether it has one now."""
-        return watching.watch(self.state, self.state.connection(connection), kind, destination)
+        return consumer_watch.watch(
+            self.state, self.state.connection(connection), kind, destination
+        )
 
     # messages
 
@@ -321,13 +318,13 @@ class Engine:
         """Take a batch whole, or refuse it whole."""
         self.state.at(now_ms)
         owner = self.state.connection(connection)
-        sending.send(
+        queue_send.send(
             self.state, owner, correlation, producer, first_sequence, count, is_persistent, pack, fx
         )
 
     def is_repeated(self, connection: int, producer: int, first_sequence: int) -> bool:
         """Whether send() would find that it has this batch already."""
-        return sending.is_repeated(self.state.connection(connection), producer, first_sequence)
+        return queue_send.is_repeated(self.state.connection(connection), producer, first_sequence)
 
     def acknowledge(
         self,
@@ -343,7 +340,7 @@ class Engine:
         if consumer is None or consumer.epoch != epoch:
             return 0
         self.state.at(now_ms)
-        return settling.acknowledge_out(self.state, consumer, spans, fx)
+        return settlement.acknowledge_out(self.state, consumer, spans, fx)
 
     def give_back(
         self,
@@ -362,14 +359,14 @@ class Engine:
         if consumer is None or consumer.epoch != epoch:
             return 0
         self.state.at(now_ms)
-        messages = settling.take_out(consumer, spans)
+        messages = settlement.take_out(consumer, spans)
         if how is Return.REJECTED or delay_ms is not None:
-            messages += settling.take_from_work(consumer, spans)
+            messages += settlement.take_from_work(consumer, spans)
         if how is Return.RELEASED:
-            delay_ms = settling.early_ms(self.state, consumer.place, messages)
+            delay_ms = settlement.early_ms(self.state, consumer.place, messages)
         elif delay_ms is None:
             delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
-        settling.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
+        settlement.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
         dispatch(self.state, consumer.place, fx)
         return len(messages)
 
@@ -412,7 +409,7 @@ class Engine:
         """A listener's service returned (None: acknowledge), or gives its message back; delay_ms
         None: as consumer and destination have it."""
         self.state.at(now_ms)
-        listening.done(self.state, connection, handle, messages, how, delay_ms, fx)
+        service_listeners.done(self.state, connection, handle, messages, how, delay_ms, fx)
 
     def listener_credit(
         self, connection: int, handle: int, credit: int, now_ms: int, fx: Effects
@@ -420,7 +417,7 @@ class Engine:
         """So many messages may be out to a listener; how many it is given now, None when there is
         no such listener."""
         self.state.at(now_ms)
-        return listening.credit(self.state, connection, handle, credit, fx)
+        return service_listeners.credit(self.state, connection, handle, credit, fx)
 
     # transactions
 
@@ -493,7 +490,7 @@ class Engine:
             return cluster_commands.administer(self.state, self.cluster, verb, arguments)
         if self.cluster is not None:
             self.cluster.check_command(verb, arguments)
-        answer = inspect.administer(self.state, verb, arguments, fx)
+        answer = views.administer(self.state, verb, arguments, fx)
         if self.cluster is not None:
             self.cluster.administered(verb, arguments, fx)
         return answer
@@ -501,7 +498,7 @@ class Engine:
     def abandoned(self, now_ms: int) -> list[str]:
         """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
         self.state.at(now_ms)
-        return inspect.abandoned(self.state)
+        return views.abandoned(self.state)
 
     def schedule(
         self,
@@ -523,8 +520,8 @@ class Engine:
         by = self.state.producer(self.state.connection(connection), producer)
         (row,) = unpack_rows(pack, 1)
         (payload,) = slice_payloads(pack, [row])
-        asked = scheduling.Request(*request)
-        made = scheduling.add(
+        asked = schedule_changes.Request(*request)
+        made = schedule_changes.add(
             self.state, by, plan, row, payload, asked, fx, may_replace=may_replace, refused=refused
         )
         fx.out.append(Reply(connection, correlation, made))
@@ -581,13 +578,13 @@ class Engine:
             for message in due:
                 place.line.remove(message)
             if due and place is state.space.place:
-                retaining.forget_expired(state, due)
+                retention.forget_expired(state, due)
             discard(state, place, due, Cause.EXPIRED, fx)
-            settling.bury_incomplete(state, place, fx)
-        unsubscribing.end_overdue(state, fx)
+            settlement.bury_incomplete(state, place, fx)
+        subscription_end.end_overdue(state, fx)
         if state.files.since_ms:
             drop_overdue(state, fx)
-        lives.end_idle(state, fx)
+        temporary_destinations.end_idle(state, fx)
         state.space.prune(state.now_ms)
 
 

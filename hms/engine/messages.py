@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import Head, Row, decode_head
+from hms.errors.catalogue import MessageFormatError
+from hms.wire.packed_messages import Head, Row, decode_head
 
 if TYPE_CHECKING:
-    from hms.engine.blocks import Block
+    from hms.engine.log.live_index import Block
 
 OF_COMMIT = -1
 """The slot of a message that is in memory only and may not be seen before the log is durable: it
@@ -74,7 +74,8 @@ class StoredMessage(msgspec.Struct, gc=False, eq=False):
         )
 
     def came(self) -> None:
-        """It begins to wait at a place; told only once messages name files (see files.py)."""
+        """It begins to wait at a place; told only once messages name files (see
+        file_references.py)."""
 
     def went(self) -> None:
         """It has left a place for good. Told as above."""

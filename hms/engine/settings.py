@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from hms.engine.cluster.settings import ClusterSettings
-from hms.engine.control import NO_LIMITS, Limits
-from hms.engine.ordering.sort import SortSettings
-from hms.engine.plans import NO_CALENDAR, Calendar
+from hms.engine.cluster.cluster_settings import ClusterSettings
+from hms.engine.flow.destination_control import NO_LIMITS, Limits
+from hms.engine.groups.message_sort import SortSettings
+from hms.engine.schedule.schedule_plans import NO_CALENDAR, Calendar
 
 DEAD_LETTER_QUEUE = "HMS.DLQ"
 REPLAY_QUEUE = "HMS.REPLAY"

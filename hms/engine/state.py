@@ -3,24 +3,14 @@
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from field_buffer.catalogue import (
-    DestinationKindMismatch,
-    DestinationNotFound,
-    HandleUnknown,
-    NodeFull,
-)
-from hms.engine.attributes import configure
-from hms.engine.blocked import Blocked
-from hms.engine.blocks import Blocks
-from hms.engine.branches.branch import Branches
-from hms.engine.branches.decisions import Decisions
+from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
-from hms.engine.control import NO_LIMITS, Life
 from hms.engine.effects import Effects
-from hms.engine.files import Files
+from hms.engine.flow.blocked_sends import Blocked
+from hms.engine.flow.destination_control import NO_LIMITS, Life
+from hms.engine.log.live_index import Blocks
 from hms.engine.messages import StoredMessage
-from hms.engine.numbering import Memories, MessageIds
-from hms.engine.places import (
+from hms.engine.queue.destinations import (
     RELAY_PREFIX,
     SCHEDULED,
     Queue,
@@ -29,14 +19,24 @@ from hms.engine.places import (
     Subscription,
     Topic,
 )
-from hms.engine.sessions import Connection, Consumer, Producer, Session
+from hms.engine.queue.file_references import Files
+from hms.engine.session.deduplication import Memories, MessageIds
+from hms.engine.session.session_objects import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
-from hms.engine.space import BASE_TOPIC, RETAINED_PLACE, TopicSpace
-from hms.engine.topics import Delivery
+from hms.engine.topic import Delivery
+from hms.engine.topic.topic_space import BASE_TOPIC, RETAINED_PLACE, TopicSpace
+from hms.engine.xa.branch import Branches
+from hms.engine.xa.decisions import Decisions
+from hms.errors.catalogue import (
+    DestinationKindMismatch,
+    DestinationNotFound,
+    HandleUnknown,
+    NodeFull,
+)
 from hms.records import Definition, Identity, defined, reserved
 
 if TYPE_CHECKING:
-    from hms.engine.schedules import Schedules
+    from hms.engine.schedule.schedules import Schedules
 
 SCHEDULED_PLACE = "HMS.SCHEDULES"
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from field_buffer.catalogue import ArchiveError
+from hms.errors.catalogue import ArchiveError
 from hms.history import compaction
 from hms.history.archive_check import checked, new_manifest, own_identity
 from hms.history.archive_hadoop import place_of

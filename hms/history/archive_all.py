@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import StoreFull, StoreLocked
+from hms.errors.catalogue import StoreFull, StoreLocked
 from hms.history.archive import ArchiveReport, Tell, archive
 from hms.history.segments import PathName, Segment, unwritten
 

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from field_buffer.catalogue import ArchiveError, ArchiveGap
+from hms.errors.catalogue import ArchiveError, ArchiveGap
 from hms.history.archive_place import ArchivePlace
 from hms.history.identity import check_writer, identity_of
 from hms.history.manifest import Manifest, begins_where_it_ends
 from hms.history.segments import Tail, survey
 from hms.records import Identity
-from hms.store.journal.walk import SegmentInfo
+from hms.store.journal.segment_walk import SegmentInfo
 
 __all__ = ["checked", "new_manifest", "own_identity"]
 

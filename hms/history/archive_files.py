@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from field_buffer.catalogue import ArchiveError, SparkMissing
+from hms.errors.catalogue import ArchiveError, SparkMissing
 from hms.history.columns import BATCH_ROWS
 from hms.history.events import Event
 from hms.history.scope import WITH_HEAD, Scope

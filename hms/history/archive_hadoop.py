@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from field_buffer.catalogue import ArchiveError
+from hms.errors.catalogue import ArchiveError
 from hms.history.archive_place import ArchivePlace, FileTakenError, is_url, local_place
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from field_buffer.catalogue import ArchiveError
+from hms.errors.catalogue import ArchiveError
 from hms.history.archive_place import is_url, local_place, sync
 from hms.history.manifest import load_manifest
 from hms.history.segments import sealed
-from hms.store.journal.marked import ARCHIVE_MARK
+from hms.store.journal.archive_mark import ARCHIVE_MARK
 
 __all__ = ["Mark", "archive_lines", "read_mark", "write_mark"]
 

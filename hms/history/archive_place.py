@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from field_buffer.catalogue import ArchiveError
+from hms.errors.catalogue import ArchiveError
 
 __all__ = ["ArchivePlace", "FileTakenError", "LocalPlace", "is_url", "local_place", "sync"]
 

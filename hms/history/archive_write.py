@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from field_buffer.catalogue import ArchiveMismatch
+from hms.errors.catalogue import ArchiveMismatch
 from hms.history.archive_place import ArchivePlace
 from hms.history.events import COLUMNS
 from hms.history.manifest import ArchiveFile, known_destinations

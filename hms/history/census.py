@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import decode_head
+from hms.errors.catalogue import MessageFormatError
 from hms.history.chunks import REPLAY_RUN, is_file
 from hms.history.reading import chosen, end_offset, first_offset, spark_faults
 from hms.history.replay import check, source_name, wanted_options
 from hms.history.scan import PathName
 from hms.history.spark import borrowed_session
 from hms.history.wanted import Wanted, When
+from hms.wire.packed_messages import decode_head
 
 if TYPE_CHECKING:
     import pyarrow as pa

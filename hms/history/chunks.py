@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import (
+from hms.errors.catalogue import MessageFormatError
+from hms.history.events import KINDS
+from hms.history.wanted import Into
+from hms.wire.packed_messages import (
     HEAD_BYTES_MAX,
     KIND_CARRAY,
     KIND_COMPRESSED,
@@ -22,8 +24,6 @@ from field_buffer.packing import (
     encode_head,
     pack_messages,
 )
-from hms.history.events import KINDS
-from hms.history.wanted import Into
 
 if TYPE_CHECKING:
     import pyarrow as pa

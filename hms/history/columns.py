@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from field_buffer.packing import ROW, Row, unpack_rows
 from hms.history.events import KINDS, expiration_ms
 from hms.history.heads import HEAD_FIELDS, head_fields
 from hms.history.runs import Run
+from hms.wire.packed_messages import ROW, Row, unpack_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ message (see runs).
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from field_buffer.packing import KIND_COMPRESSED, Row
 from hms.history.heads import HEAD_FIELDS, NO_FIELDS, head_fields
 from hms.history.runs import EVENT_NAMES, Place, Run, RunDecoder, Wants
 from hms.records import Sent
+from hms.wire.packed_messages import KIND_COMPRESSED, Row
 
 __all__ = [
     "COLUMNS",
@@ -55,7 +55,7 @@ _BODIES = ("carray", "text", "map", "stream", "object", "file", "none")
 _UNUSED = [f"unknown{number}" for number in range(len(_BODIES), KIND_COMPRESSED)]
 KINDS = (*_BODIES, *_UNUSED, *(f"{kind}+compressed" for kind in _BODIES))
 """Names of the body kinds, by their number; the body of a compressed one stays as it was sent, and
-field_buffer.compression.inflated() makes it what it is."""
+hms.client.compression.inflated() makes it what it is."""
 
 _TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, where timestamps of Python and Spark end."""

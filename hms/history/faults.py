@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from string import Formatter
 
-from field_buffer import catalogue
-from field_buffer.catalogue import HistoryError
-from field_buffer.errors import HmsError
+from hms.errors import catalogue
+from hms.errors.catalogue import HistoryError
+from hms.errors.tree import HmsError
 
 __all__ = ["as_own", "own_error"]
 
 _DETAIL_MAX = 1000
-_OURS = re.compile(r"field_buffer\.catalogue\.(\w+): HMS-(\d+) (.*)")
+_OURS = re.compile(r"hms\.errors\.catalogue\.(\w+): HMS-(\d+) (.*)")
 
 
 def own_error(fault: Exception) -> HmsError:

@@ -5,13 +5,13 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     BatchTooLarge,
     FlowControlTimeout,
     QueueFull,
     TransactionTooLarge,
 )
-from field_buffer.errors import HmsError
+from hms.errors.tree import HmsError
 from hms.history.chunks import CHUNK_SCHEMA, Chunker
 from hms.history.pace import Pace, Progress, Show
 from hms.history.reading import Window, chosen, in_order, windows

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import Head, decode_head
+from hms.errors.catalogue import MessageFormatError
+from hms.wire.packed_messages import Head, decode_head
 
 __all__ = ["HEAD_FIELDS", "NO_FIELDS", "head_fields"]
 

@@ -6,7 +6,7 @@ the same, however alike the numbers are: it is another store, or a copy or an ol
 its own way.
 """
 
-from field_buffer.catalogue import StoreDiffers
+from hms.errors.catalogue import StoreDiffers
 from hms.history.archive_place import local_place
 from hms.history.manifest import is_archive, load_manifest
 from hms.history.segments import PathName, identity_of_log

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from field_buffer.catalogue import JavaMissing
+from hms.errors.catalogue import JavaMissing
 
 __all__ = ["cache_dir", "ensure_java", "java_version", "wrapped_home", "write_whole"]
 

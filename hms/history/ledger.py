@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Self
 
 import hms
-from field_buffer.catalogue import HistoryError, ReplayConflict, RequestTimeout
-from field_buffer.errors import HmsError
 from hms.client.connection import Connection
 from hms.engine.settings import REPLAY_QUEUE
+from hms.errors.catalogue import HistoryError, ReplayConflict, RequestTimeout
+from hms.errors.tree import HmsError
 from hms.history.sink_link import client_secret
 
 __all__ = ["Entry", "Ledger", "forget_run", "known_runs", "open_ledger"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from field_buffer.catalogue import ArchiveBusy, ArchiveError
+from hms.errors.catalogue import ArchiveBusy, ArchiveError
 from hms.history.archive_place import ArchivePlace, FileTakenError, LocalPlace, is_url
 from hms.history.runs import Place
 from hms.history.scope import Scope

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.rules import Rule
 
 __all__ = ["Alert", "Minute", "Minutes", "minutes"]

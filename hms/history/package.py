@@ -4,7 +4,7 @@ import importlib.util
 import zipfile
 from pathlib import Path
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 
 __all__ = ["JOB", "ZIP", "write_package"]
 
@@ -14,7 +14,7 @@ _JOB = '''"""hms history as a job: spark-submit --py-files hms-history.zip hms-h
 
 import sys
 
-from field_buffer.errors import HmsError
+from hms.errors.tree import HmsError
 from hms.history.command import history
 
 try:

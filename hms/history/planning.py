@@ -7,7 +7,7 @@ writing, ends at the newest safe record of that moment, however long the reading
 
 from dataclasses import dataclass, replace
 
-from field_buffer.catalogue import ArchiveError, HistoryGone
+from hms.errors.catalogue import ArchiveError, HistoryGone
 from hms.history.archive_mark import read_mark
 from hms.history.archive_place import LocalPlace, is_url, local_place
 from hms.history.identity import check_writer, writer_before

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import HistoryError, ReplayGap
+from hms.errors.catalogue import HistoryError, ReplayGap
 from hms.history.chunks import Chunker
 from hms.history.forward import forward
 from hms.history.identity import check_writer, writer_before

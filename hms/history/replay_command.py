@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from field_buffer.errors import HmsError
+from hms.errors.tree import HmsError
 from hms.history.census import Census, preview
 from hms.history.command_options import (
     CONFIG,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.command_options import (
     CONFIG,
     JSON,

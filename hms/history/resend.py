@@ -5,14 +5,14 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple, Self
 
 import hms
-from field_buffer.catalogue import (
+from hms.client.pending_sends import Ticket
+from hms.errors.catalogue import (
     ConnectionLost,
     ProtocolError,
     ReplayTakenOver,
     TransactionRolledBack,
 )
-from field_buffer.errors import HmsError
-from hms.client.tickets import Ticket
+from hms.errors.tree import HmsError
 from hms.history.ledger import Entry, Ledger, open_ledger
 
 __all__ = ["NOTHING", "Chunk", "Pack", "Resender", "told"]

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.events import EVENT_NAMES
 
 __all__ = ["Rule", "parse_rule"]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import HistoryGone
-from hms.engine.header_fields import checked_selector, selector_view
 from hms.engine.messages import StoredMessage
 from hms.engine.selector import Selector
+from hms.engine.selector.selector_fields import checked_selector, selector_view
+from hms.errors.catalogue import HistoryGone
 from hms.history.archive_place import local_place
 from hms.history.columns import BATCH_BYTES, BATCH_ROWS, arrow_array, batches_of
 from hms.history.events import Event, EventDecoder

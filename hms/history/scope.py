@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import NoReturn
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.events import EVENT_NAMES, Place
 
 __all__ = ["OPTIONS", "Scope", "as_time_ms", "parse_destination", "parse_scope", "parse_time_ms"]

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from field_buffer.catalogue import HistoryError, HistoryGone, StoreCorrupt, StoreUnavailable
+from hms.errors.catalogue import HistoryError, HistoryGone, StoreCorrupt, StoreUnavailable
 from hms.history.scope import Scope
 from hms.records import Dictionary, Identity, Writer
 from hms.store.journal.disk import REAL_DISK
-from hms.store.journal.opening import opening
 from hms.store.journal.reader import list_segments, read_segment
 from hms.store.journal.salvage import held
-from hms.store.journal.walk import (
+from hms.store.journal.segment_opening import opening
+from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
     SegmentInfo,

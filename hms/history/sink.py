@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from field_buffer.catalogue import SinkError
+from hms.errors.catalogue import SinkError
 from hms.history.sink_link import ExactSender, Sent
 from hms.history.sink_rows import Target, check_columns, messages_of
 

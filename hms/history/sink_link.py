@@ -17,15 +17,15 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import hms
-from field_buffer.catalogue import ConnectionLost, SinkError, TransactionRolledBack
-from field_buffer.errors import HmsError
 from hms.client.connection import Connection
-from hms.client.opening import Opening
+from hms.client.core.link import Link
+from hms.client.opening_steps import Opening
 from hms.client.session import Session
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
-from tpmon.link import Link
-from tpmon.protocol.structures import CloseSession, OpenSession
+from hms.errors.catalogue import ConnectionLost, SinkError, TransactionRolledBack
+from hms.errors.tree import HmsError
+from hms.wire.structures import CloseSession, OpenSession
 
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "ExactSender", "Outgoing", "Sent", "client_secret"]
 

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import hms
-from field_buffer.catalogue import SinkError
-from field_buffer.errors import HmsError
-from field_buffer.packing import (
+from hms.client.message import Message
+from hms.errors.catalogue import SinkError
+from hms.errors.tree import HmsError
+from hms.history.events import KINDS
+from hms.history.scope import parse_destination
+from hms.history.sink_link import Destination, Outgoing
+from hms.wire.packed_messages import (
     KIND_CARRAY,
     KIND_NONE,
     KIND_TEXT,
@@ -19,10 +23,6 @@ from field_buffer.packing import (
     ROW,
     DeliveredRow,
 )
-from hms.client.message import Message
-from hms.history.events import KINDS
-from hms.history.scope import parse_destination
-from hms.history.sink_link import Destination, Outgoing
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
-from field_buffer.catalogue import HistoryError, SinkError
+from hms.errors.catalogue import HistoryError, SinkError
 from hms.history.events import COLUMNS
 from hms.history.pushed import narrowed
 from hms.history.scan import Part, plan, read_batches, selector_test

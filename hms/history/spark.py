@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from field_buffer.catalogue import SparkMissing
+from hms.errors.catalogue import SparkMissing
 from hms.history.java import cache_dir, ensure_java, write_whole
 
 if TYPE_CHECKING:

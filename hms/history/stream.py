@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.identity import check_writer
 from hms.history.manifest import load_manifest
 from hms.history.scan import Part, PathName, archive_of, is_archive, plan, read_batches

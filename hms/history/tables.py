@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from field_buffer.catalogue import DatabaseUnavailable, HistoryError
+from hms.errors.catalogue import DatabaseUnavailable, HistoryError
 from hms.history.scope import Scope
 from hms.history.segments import LogRecord
 from hms.records import Identity, RecordType, decode_identity
@@ -111,7 +111,7 @@ def _ask_postgresql(address: str, query: str) -> Iterator[tuple[Any, ...]]:
     try:
         import psycopg  # noqa: PLC0415 - an optional package
     except ImportError as fault:
-        from field_buffer.catalogue import DatabaseDriverMissing  # noqa: PLC0415
+        from hms.errors.catalogue import DatabaseDriverMissing  # noqa: PLC0415
 
         raise DatabaseDriverMissing(detail=str(fault)) from fault
     shown = address.rpartition("@")[2]

@@ -8,7 +8,7 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.scope import as_time_ms, parse_destination
 
 __all__ = ["DESTINATION", "Into", "Wanted", "When", "time_text"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.faults import as_own
 from hms.history.interruption import Interruption
 from hms.history.minutes import Alert, Minute, Minutes, open_minutes

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from field_buffer.packing import Row, slice_payloads, unpack_rows
 from hms.records.kinds import Landing, Record, RecordType
+from hms.wire.packed_messages import Row, slice_payloads, unpack_rows
 
 SENT_HEAD = struct.Struct("<IQQQIQIBBHQ")
 """destination, first_message_id, timestamp_ms, client_uid, producer, first_sequence, count, flags,

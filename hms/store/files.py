@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     FileDamaged,
     FileGap,
     FileUnknown,
@@ -26,7 +26,7 @@ from field_buffer.catalogue import (
     SpoolFull,
 )
 from hms.store.journal.disk import CREATE, PRIVATE_DISK, READ, Disk, write_all
-from hms.store.journal.walk import opened
+from hms.store.journal.segment_walk import opened
 
 PART = ".part"
 READ_BYTES = 1 << 20

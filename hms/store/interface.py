@@ -13,7 +13,7 @@ is appended again (next_to_clean, cleaned), then the store lets it go.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from field_buffer.errors import FieldValue
+from hms.errors.tree import FieldValue
 
 Parts = Sequence[bytes | memoryview]
 SEGMENT_SHIFT = 32

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from field_buffer.catalogue import BootFailed, NodeNotRunning
+from hms.errors.catalogue import BootFailed, NodeNotRunning
 from hms.testing.clusters import make_cluster, node_names
 from hms.testing.ports import free_port
 from hms.testing.toml_text import to_toml

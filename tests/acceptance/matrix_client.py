@@ -10,10 +10,10 @@ import signal
 import sys
 
 import hms
-from field_buffer.catalogue import TransactionRolledBack
+from hms.errors.catalogue import TransactionRolledBack
 from tests.acceptance.bank_rig import move
-from tpmon.tx import carried
-from tpmon.tx.place import place_of
+from tpmon.tx import current_transaction
+from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction
 
 
@@ -40,9 +40,9 @@ def main(address, transfer, point, *how):
         stop = Stop(point, dies=bool(how))
         transaction = Transaction(place_of(conn), on_step=stop)
         try:
-            carried.enter(transaction)
+            current_transaction.enter(transaction)
             _work(transaction, transfer)
-            carried.enter(None)
+            current_transaction.enter(None)
             transaction.commit()
         except TransactionRolledBack as error:
             print(f"rolled back {error}", flush=True)

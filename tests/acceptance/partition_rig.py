@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from global_queue_rig import CONNECT, IS_FULL, Load, await_up
 
 import hms
+from hms.server.links.keys import make_key_file
 from hms.testing.nodes import TestNode
-from tpmon.links.keys import make_key_file
 
 PORT = 7800
 NODES = 5 if IS_FULL else 3

@@ -5,10 +5,10 @@ import threading
 import time
 from contextlib import contextmanager
 
-from field_buffer.catalogue import ServiceNotFound
-from tpmon.client import Connection
-from tpmon.data import decode_data, encode_data
-from tpmon.protocol.structures import make_error
+from hms.client.core.blocking_connection import Connection
+from hms.client.core.service_data import decode_data, encode_data
+from hms.errors.catalogue import ServiceNotFound
+from hms.wire.structures import make_error
 
 WAIT_S = 30
 

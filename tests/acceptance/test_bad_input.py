@@ -9,11 +9,11 @@ import zmq
 
 import field_buffer
 import hms
-from field_buffer.packing import ROW, pack_messages
 from hms.testing import node
+from hms.wire import frames
+from hms.wire import structures as wire
+from hms.wire.packed_messages import ROW, pack_messages
 from tests.support.hello import hello_of
-from tpmon.protocol import frames
-from tpmon.protocol import structures as wire
 
 CONFIG = """
 [hms.queue.orders]

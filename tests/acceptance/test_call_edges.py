@@ -9,7 +9,7 @@ from services_rig import until
 
 import hms
 import tpmon
-from field_buffer.catalogue import ServiceCallFailed, ServiceNotFound
+from hms.errors.catalogue import ServiceCallFailed, ServiceNotFound
 from hms.testing import node
 
 LIMIT = 64 * 1024

@@ -5,9 +5,9 @@ import struct
 import pytest
 
 import hms
-from field_buffer.packing import KIND_COMPRESSED, ROW, pack_messages
 from hms.testing import node
-from tpmon.protocol.frames import Kind, SendHead, encode_send
+from hms.wire.frames import Kind, SendHead, encode_send
+from hms.wire.packed_messages import KIND_COMPRESSED, ROW, pack_messages
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(9))
 WAIT_S = 10

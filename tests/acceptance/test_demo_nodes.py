@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from boot.cli.demo import demo
 from boot.demo.nodes import run
-from field_buffer.catalogue import InvalidArgument
+from hms.errors.catalogue import InvalidArgument
 
 
 def test_the_books_of_three_nodes_balance_after_one_of_them_was_killed(capsys):

@@ -14,7 +14,7 @@ import pytest
 from services_rig import WAIT_S, until
 
 import hms
-from field_buffer.catalogue import ServerLost, ServiceNotFound
+from hms.errors.catalogue import ServerLost, ServiceNotFound
 from hms.testing import node
 
 HEARTBEAT_S = 0.5

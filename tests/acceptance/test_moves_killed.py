@@ -11,7 +11,7 @@ import pytest
 from global_queue_rig import CONNECT, IS_FULL, QUEUE, WAIT_S, await_up
 
 import hms
-from field_buffer.catalogue import BootFailed
+from hms.errors.catalogue import BootFailed
 from hms.testing.nodes import TestNode
 
 SYNCS = range(1, 1 + int(os.environ.get("HMS_MOVE_SYNCS", "30" if IS_FULL else "3")))

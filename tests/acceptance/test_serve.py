@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from services_rig import WAIT_S, calling, until, write_project
 
-from field_buffer.catalogue import ServiceNotFound
+from hms.errors.catalogue import ServiceNotFound
 from hms.testing import node
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -10,7 +10,7 @@ import pytest
 from services_rig import WAIT_S, until, write_project
 
 import hms
-from field_buffer.catalogue import ServiceNotFound
+from hms.errors.catalogue import ServiceNotFound
 from hms.testing import node
 
 SERVER = """

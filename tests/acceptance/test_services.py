@@ -7,7 +7,7 @@ import pytest
 from services_rig import WAIT_S, calling, has_ended, until, write_project
 
 import hms
-from field_buffer.catalogue import ServerLost, ServiceCallFailed, ServiceNotFound
+from hms.errors.catalogue import ServerLost, ServiceCallFailed, ServiceNotFound
 from hms.testing import node
 
 CONFIG = """

@@ -7,7 +7,7 @@ import pytest
 from services_rig import WAIT_S, calling, until, write_project
 
 import hms
-from field_buffer.catalogue import ServerLost, ServiceHung
+from hms.errors.catalogue import ServerLost, ServiceHung
 from hms.testing import node
 
 CONFIG = """

@@ -8,11 +8,11 @@ import pytest
 import hms
 import hms.aio
 import tpmon
-from field_buffer.catalogue import TransactionRolledBack, TxProtocolError
+from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
 from hms.testing import node
 from tests.support.mariadb import mariadb_server
 from tpmon import tx
-from tpmon.xa.opening import close_resources
+from tpmon.xa.resource_opening import close_resources
 
 MARKS = hms.Queue("marks")
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import hms
 from boot.cli import main
 from hms.testing import node
-from tpmon.protocol import transactions as wire
+from hms.wire import branch_requests as wire
 from tpmon.xa import decisions
 from tpmon.xa.constants import XA_HEURCOM, XA_HEURRB, XA_OK
 from tpmon.xa.xid import Xid

@@ -9,14 +9,14 @@ from click.testing import CliRunner
 import hms
 from boot.cli import main
 from hms.testing import node
+from hms.wire import branch_requests as wire
 from tests.acceptance.bank_rig import bank, move
 from tests.support.store_place import until
-from tpmon.protocol import transactions as wire
-from tpmon.tx.identity import identity_of
-from tpmon.tx.place import place_of
+from tpmon.tx.connection_place import place_of
+from tpmon.tx.coordinator_identity import identity_of
 from tpmon.xa import XA_OK, decisions
-from tpmon.xa.opening import close_resources
 from tpmon.xa.resource import scan
+from tpmon.xa.resource_opening import close_resources
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import pytest
 
 import hms
-from field_buffer.catalogue import ServiceCallFailed, TransactionRolledBack, TxProtocolError
+from hms.errors.catalogue import ServiceCallFailed, TransactionRolledBack, TxProtocolError
 from hms.testing import node
 from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, TRANSFERS, bank
 from tests.support.store_place import until
-from tpmon.xa.opening import close_resources
+from tpmon.xa.resource_opening import close_resources
 
 MODULE = "tests.acceptance.bank_services"
 

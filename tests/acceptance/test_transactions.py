@@ -6,15 +6,15 @@ import pytest
 
 import hms
 import tpmon
-from field_buffer.catalogue import TransactionRolledBack, TxProtocolError
+from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
 from hms.testing import node
 from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank, move
 from tests.support.store_place import until
 from tpmon import tx
-from tpmon.tx.identity import identity_of
-from tpmon.tx.place import Blocking
+from tpmon.tx.connection_place import Blocking
+from tpmon.tx.coordinator_identity import identity_of
 from tpmon.xa import decisions
-from tpmon.xa.opening import Definition, close_resources, make_resource
+from tpmon.xa.resource_opening import Definition, close_resources, make_resource
 from tpmon.xa.xid import Xid
 
 

@@ -9,7 +9,7 @@ import pytest
 import hms
 import hms.aio
 from hms.testing import node
-from tpmon.protocol import transactions as wire
+from hms.wire import branch_requests as wire
 from tpmon.xa.constants import (
     TMJOIN,
     TMONEPHASE,

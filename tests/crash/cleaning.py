@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
 from tests.crash.program import SMALL, Run, Setting, fail_at, io_error, live
 from tests.crash.recording import Killed, RecordingDisk
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from field_buffer.errors import HmsError
+from hms.errors.tree import HmsError
 from hms.store.journal import list_segments, read_segment
 from tests.crash.cleaning import LIMITED
 from tests.crash.legal import Files, Legal

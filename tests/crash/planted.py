@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import hms.store.journal.walk as walking
+import hms.store.journal.segment_walk as walking
 from hms.store.journal.disk import UPDATE, Disk, write_all
 from hms.store.journal.format import Entry, pack_records, pack_segment_header
 from hms.store.journal.journal import Journal
+from hms.store.journal.preallocated_segment import Spare
 from hms.store.journal.recovery import Recovery
-from hms.store.journal.ring import Ring
 from hms.store.journal.segment import SPARE_NAME, Segment
-from hms.store.journal.spare import Spare
-from hms.store.journal.walk import opened, segment_file
+from hms.store.journal.segment_manager import Ring
+from hms.store.journal.segment_walk import opened, segment_file
 from tests.crash.cleaning import (
     cleaning_with_a_history,
     killed_while_using_files_again,

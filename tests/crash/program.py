@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from field_buffer.errors import HmsError
+from hms.errors.tree import HmsError
 from hms.store.interface import SEGMENT_SHIFT, StoredRecord
 from hms.store.journal import Disk, Journal
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
 from tests.crash.oracle import MOVED, SENT, TAKEN, Kept
 from tests.crash.recording import Killed, RecordingDisk
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
+from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.journal import read_segment
 from hms.store.journal.format import SEGMENT_HEADER_BYTES
 from tests.crash.program import DICTIONARY_KIND, SMALL, STORE, batches, kept, live, opened

@@ -14,23 +14,23 @@ import re
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.errors.catalogue import (
     SpoolFailed,
     SpoolFull,
     StoreCorrupt,
     StoreFailed,
     StoreUnavailable,
 )
-from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.server.broker import INTERNAL, TICK
 from hms.store.files import FileStore
 from hms.store.journal import RealDisk
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
 from tests.crash.legal import Legal
 from tests.crash.program import batches as batches_of
 from tests.crash.program import kept, live, opened
 from tests.crash.recording import Noted, RecordingDisk
 from tests.support.journal_node import JournalNode
-from tpmon.broker import INTERNAL, TICK
 
 SEGMENT = 12 << 10
 SETTINGS = EngineSettings(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from field_buffer.catalogue import SpoolFailed, SpoolFull
+from hms.errors.catalogue import SpoolFailed, SpoolFull
 from hms.store import files as files_module
 from hms.store.files import FileStore
 from tests.crash.legal import Legal

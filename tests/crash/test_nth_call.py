@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from field_buffer.catalogue import StoreFailed, StoreUnavailable
+from hms.errors.catalogue import StoreFailed, StoreUnavailable
 from hms.store.journal import Journal, RealDisk
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
 from tests.crash.cleaning import NO_HISTORY, busy
 from tests.crash.oracle import Oracle
 from tests.crash.program import (

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from field_buffer.catalogue import StoreLocked, StoreUnavailable
+from hms.errors.catalogue import StoreLocked, StoreUnavailable
 from hms.store.journal import read_segment
-from hms.store.journal.examine import examine
 from hms.store.journal.salvage import salvage
+from hms.store.journal.store_examination import examine
 from tests.crash.damage import ROUNDS, damages, three_boots
 from tests.crash.program import DICTIONARY_KIND, STORE, kept, opened
 from tests.crash.recording import RecordingDisk

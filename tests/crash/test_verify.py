@@ -3,8 +3,8 @@
 import random
 from pathlib import Path
 
-from field_buffer.catalogue import StoreCorrupt
-from hms.store.journal.examine import examine
+from hms.errors.catalogue import StoreCorrupt
+from hms.store.journal.store_examination import examine
 from tests.crash.cleaning import SHORT_HISTORY, busy
 from tests.crash.damage import damages, three_boots
 from tests.crash.program import STORE, Run, kept, no_fault, opened

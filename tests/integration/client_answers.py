@@ -6,10 +6,10 @@ from typing import Any
 
 from client_frames import TIMESTAMP_MS
 
-from field_buffer.errors import HmsError
-from tpmon.protocol import frames, structures
-from tpmon.protocol.frames import CONFIRM_BODY, Action, Kind
-from tpmon.protocol.structures import Limits, OpenConsumer, OpenSession, Welcome
+from hms.errors.tree import HmsError
+from hms.wire import frames, structures
+from hms.wire.frames import CONFIRM_BODY, Action, Kind
+from hms.wire.structures import Limits, OpenConsumer, OpenSession, Welcome
 
 
 class Consumer:

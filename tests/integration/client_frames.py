@@ -2,8 +2,8 @@
 
 import struct
 
-from field_buffer.packing import DELIVERED_ROW
-from tpmon.protocol.frames import DELIVER_HEAD, Kind
+from hms.wire.frames import DELIVER_HEAD, Kind
+from hms.wire.packed_messages import DELIVERED_ROW
 
 TIMESTAMP_MS = 1_700_000_000_000
 

@@ -18,10 +18,10 @@ import zmq
 from client_answers import Answers
 from client_frames import rows
 
-from field_buffer.errors import HmsError
-from tpmon.protocol import frames
-from tpmon.protocol.frames import DELIVER_HEAD, Action, Kind
-from tpmon.protocol.structures import Limits
+from hms.errors.tree import HmsError
+from hms.wire import frames
+from hms.wire.frames import DELIVER_HEAD, Action, Kind
+from hms.wire.structures import Limits
 
 LIMITS = Limits(1 << 20, 1 << 22, 16, 1000, 10.0)
 WAIT_S = 20

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from tpmon.gateway import Gateway, GatewayLimits
-from tpmon.protocol.frames import Kind, decode_envelope, frame
-from tpmon.protocol.structures import decode_error
+from hms.server.gateway import Gateway, GatewayLimits
+from hms.wire.frames import Kind, decode_envelope, frame
+from hms.wire.structures import decode_error
 
 WAIT_S = 10
 FRAME_BYTES_MAX = 1 << 20

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from field_buffer.packing import ROW, Head, encode_head, pack_messages
 from hms.records import Definition, Dictionary, RecordType, Sent, dictionary, ranges, sent
 from hms.store.journal import Journal
+from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
 ORDERS, NEWS, BILLING = 1, 2, 3
 DEFINITIONS = [

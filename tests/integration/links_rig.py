@@ -4,11 +4,11 @@ import time
 
 import zmq
 
-from field_buffer.catalogue import InvalidArgument
 from hms.engine.cluster.members import Life
+from hms.errors.catalogue import InvalidArgument
+from hms.server.links.link_settings import LinkPeer, LinkSettings
+from hms.server.links.links import Links
 from hms.testing.ports import free_port
-from tpmon.links.links import Links
-from tpmon.links.settings import LinkPeer, LinkSettings
 
 TIMEOUT_S = 20
 FIRST = Life(100, 1)

@@ -4,9 +4,9 @@ import shutil
 from typing import Any, NamedTuple
 
 import hms
-from field_buffer.packing import decode_head
 from hms.history.scan import plan, read_part
 from hms.history.scope import parse_scope
+from hms.wire.packed_messages import decode_head
 
 COUNT = 300
 QUEUES = ("again", "other", "twice", "ended", "anew", "loop", "mine", "files", "re.files")

@@ -8,9 +8,9 @@ import pytest
 from client_rig import WAIT_S, FakeNode, fake_node
 
 import hms
-from tpmon.protocol.frames import Action, Kind
-from tpmon.protocol.structures import CloseConsumer, CloseSession, OpenConsumer, OpenProducer
-from tpmon.steps import Outside
+from hms.client.core.operations import Outside
+from hms.wire.frames import Action, Kind
+from hms.wire.structures import CloseConsumer, CloseSession, OpenConsumer, OpenProducer
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from client_rig import WAIT_S, FakeNode, fake_node, in_thread
 
 import hms
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Commit, encode
-from tpmon.protocol.transactions import XaCommit, XaEnd, XaPrepare, XaStart
+from hms.wire.branch_requests import XaCommit, XaEnd, XaPrepare, XaStart
+from hms.wire.frames import Kind
+from hms.wire.structures import Commit, encode
 from tpmon.xa.constants import XA_OK, XAER_NOTA, XAER_RMFAIL
 from tpmon.xa.hms_rm import HmsResource
 from tpmon.xa.xid import Xid

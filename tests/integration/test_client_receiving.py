@@ -10,9 +10,9 @@ from client_frames import browsed
 from client_rig import WAIT_S, FakeNode, fake_node
 
 import hms
-from field_buffer.packing import KIND_FILE
-from tpmon.protocol.frames import Action, Kind
-from tpmon.protocol.structures import Browse, OpenConsumer, Recover
+from hms.wire.frames import Action, Kind
+from hms.wire.packed_messages import KIND_FILE
+from hms.wire.structures import Browse, OpenConsumer, Recover
 
 
 @pytest.fixture
@@ -390,7 +390,7 @@ def test_the_options_of_a_subscriber_reach_the_node(connection, node):
 
 def test_a_consumer_that_the_node_closes_says_why(connection, node):
     """F-E11: an operator's close must not look like an empty queue."""
-    from tpmon.protocol import structures
+    from hms.wire import structures
 
     consumer = connection.session().consumer("orders")
     node.deliver((1, b"before"))

@@ -8,9 +8,9 @@ import pytest
 from client_rig import WAIT_S, FakeNode, fake_node, in_thread, restart
 
 import hms
-from tpmon.protocol import structures
-from tpmon.protocol.frames import Action, Kind
-from tpmon.protocol.structures import Hello, OpenConsumer, OpenProducer, OpenSession
+from hms.wire import structures
+from hms.wire.frames import Action, Kind
+from hms.wire.structures import Hello, OpenConsumer, OpenProducer, OpenSession
 
 
 @pytest.fixture

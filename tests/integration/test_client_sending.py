@@ -6,8 +6,8 @@ import pytest
 from client_rig import LIMITS, WAIT_S, FakeNode, fake_node
 
 import hms
-from tpmon.protocol import frames
-from tpmon.protocol.frames import Kind
+from hms.wire import frames
+from hms.wire.frames import Kind
 
 
 @pytest.fixture
@@ -168,6 +168,6 @@ def test_a_refused_producer_raises_the_nodes_own_error(session, node):
 
 def hms_request(name: str) -> type:
     """The wire's request of that name."""
-    from tpmon.protocol import structures
+    from hms.wire import structures
 
     return getattr(structures, name)

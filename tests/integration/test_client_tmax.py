@@ -9,9 +9,9 @@ from client_rig import WAIT_S, FakeNode, fake_node
 import hms
 import tpmon
 from field_buffer import FieldBuffer
-from tpmon.protocol import structures
-from tpmon.protocol.frames import Action, Kind
-from tpmon.protocol.structures import Browse, CallHead, OpenConsumer, OpenSession, ResultHead
+from hms.wire import structures
+from hms.wire.frames import Action, Kind
+from hms.wire.structures import Browse, CallHead, OpenConsumer, OpenSession, ResultHead
 
 
 @pytest.fixture

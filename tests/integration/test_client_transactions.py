@@ -6,8 +6,8 @@ import pytest
 from client_rig import WAIT_S, FakeNode, fake_node, in_thread, restart
 
 import hms
-from tpmon.protocol.frames import Action
-from tpmon.protocol.structures import Commit
+from hms.wire.frames import Action
+from hms.wire.structures import Commit
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 import zmq
 
 from hms.engine.cluster.members import SILENT, Life, Voice
+from hms.server.links.keys import KeyPair
+from hms.server.links.link_frames import HelloBody, LinkKind, encode_hello, link_frame
 from tests.integration.links_rig import FIRST, FRAME_BYTES_MAX, Rig
 from tests.support.dead_ends import DeadEnds
-from tpmon.links.frames import HelloBody, LinkKind, encode_hello, link_frame
-from tpmon.links.keys import KeyPair
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from field_buffer.catalogue import StoreFenced, StoreLocked
+from hms.errors.catalogue import StoreFenced, StoreLocked
 from hms.store.database import owner
 from tests.support.store_place import SHORT, append, batch, take_over, until
 

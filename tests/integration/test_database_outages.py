@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from field_buffer.catalogue import DatabaseLost, DatabaseUnavailable, StoreFailed
+from hms.errors.catalogue import DatabaseLost, DatabaseUnavailable, StoreFailed
 from hms.records import RecordType
 from hms.store.database import DatabaseSettings, open_database
 from hms.store.database.backend import Unreachable

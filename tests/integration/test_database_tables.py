@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown
+from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.records import RecordType
-from hms.store.database import departed, upkeep
+from hms.store.database import departed_messages, upkeep
 from hms.store.interface import SegmentGoneError
 from tests.support.store_place import DATABASE, Place, append, batch, happened, numbers_in, until
 
@@ -75,7 +75,7 @@ def test_the_bytes_of_a_message_that_left_can_be_read_for_a_while(database_place
     assert found.read(position, 4) == b"body"
     assert not found._upkeep.departed.is_due(time.monotonic())
 
-    monkeypatch.setattr(departed, "READABLE_S", 0.0)
+    monkeypatch.setattr(departed_messages, "READABLE_S", 0.0)
     assert found.needs_maintenance
     found.maintain()
 

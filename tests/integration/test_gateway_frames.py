@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from gateway_rig import WAIT_S, client, client_of, receive, receive_error, rig, running
 
-from field_buffer.catalogue import InvalidArgument, NotSupported
-from tpmon import listeners
-from tpmon.gateway import Gateway, GatewayLimits
-from tpmon.protocol.frames import Kind, frame
+from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.server import listening_sockets
+from hms.server.gateway import Gateway, GatewayLimits
+from hms.wire.frames import Kind, frame
 
 __all__ = ["client", "rig"]  # the fixtures
 
@@ -110,7 +110,7 @@ def test_an_ipv6_address_is_served():
 
 def test_a_library_with_known_holes_is_refused(monkeypatch):
     """An older libzmq can be overrun before anybody logs in."""
-    monkeypatch.setattr(listeners.zmq, "zmq_version_info", lambda: (4, 3, 3))
+    monkeypatch.setattr(listening_sockets.zmq, "zmq_version_info", lambda: (4, 3, 3))
     gateway = Gateway([], on_frames=pytest.fail, on_lost=pytest.fail, limits=LIMITS)
     with pytest.raises(NotSupported, match=r"4\.3\.4"):
         gateway.bind()

@@ -9,15 +9,15 @@ import pytest
 import zmq
 from gateway_rig import WAIT_S, Clock, client, client_of, receive, receive_error, rig, running
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     ProtocolError,
     TooManyConnections,
     TooManyRequests,
     VersionMismatch,
 )
+from hms.wire.frames import ENVELOPE, Kind, frame
 from tests.support import zmtp
 from tests.support.store_place import until
-from tpmon.protocol.frames import ENVELOPE, Kind, frame
 
 __all__ = ["client", "rig"]  # the fixtures
 

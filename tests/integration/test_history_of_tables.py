@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import DatabaseUnavailable, HistoryError
+from hms.errors.catalogue import DatabaseUnavailable, HistoryError
 from hms.history import count_events, tables
 from hms.history.events import Event
 from hms.history.scan import plan, read_part

@@ -5,7 +5,7 @@ from replay_rig import COUNT, Rig, rig_config
 
 import hms
 import hms.testing
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     DestinationNotFound,
     HistoryError,
     QueueFull,

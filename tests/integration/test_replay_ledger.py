@@ -6,10 +6,10 @@ import pytest
 
 import hms
 import hms.testing
-from field_buffer.catalogue import ReplayTakenOver
-from field_buffer.packing import ROW, pack_messages
+from hms.errors.catalogue import ReplayTakenOver
 from hms.history.ledger import Entry, known_runs
 from hms.history.resend import Chunk, Pack, Resender
+from hms.wire.packed_messages import ROW, pack_messages
 
 
 @pytest.fixture(scope="module")

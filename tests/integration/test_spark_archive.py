@@ -9,7 +9,7 @@ from history_rig import batch, begin, fill, reopened, write
 
 import hms
 import hms.testing
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     ArchiveBusy,
     ArchiveError,
     ArchiveGap,

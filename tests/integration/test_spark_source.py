@@ -5,10 +5,10 @@ import threading
 import pytest
 from history_rig import BILLING, MINUTE_MS, NEWS, ORDERS, START_MS, batch, begin, write
 
-from field_buffer.packing import Head, encode_head
 from hms.history import HmsDataSource, register, session
 from hms.history.events import COLUMNS
 from hms.records import Cause, RecordType, group, ranges
+from hms.wire.packed_messages import Head, encode_head
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from field_buffer.catalogue import StoreLocked, StoreUnavailable
+from hms.errors.catalogue import StoreLocked, StoreUnavailable
 from hms.records import RecordType
 from tests.support.store_node import StoreNode
 from tests.support.store_place import ONE_QUEUE, append, batch, happened, numbers_in

@@ -10,7 +10,7 @@ from history_rig import MINUTE_MS, ORDERS, START_MS, batch, begin, write
 
 import hms
 import hms.testing
-from field_buffer.catalogue import ConnectionRefused, HistoryError
+from hms.errors.catalogue import ConnectionRefused, HistoryError
 from hms.history import session
 from hms.history.minutes import minutes
 from hms.history.watch import watch

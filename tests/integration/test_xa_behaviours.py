@@ -6,7 +6,7 @@ from hms.testing import node
 from tests.support.mariadb import mariadb_server
 from tests.support.postgres import postgres_server
 from tests.support.xa_benches import HmsBench, MariaDBBench, PostgreSQLBench
-from tpmon.xa.bench import worked
+from tpmon.xa.behaviour_bench import worked
 from tpmon.xa.conformance import ABILITIES, BEHAVIOURS
 from tpmon.xa.constants import XA_OK, XAER_DUPID
 from tpmon.xa.resource import scan

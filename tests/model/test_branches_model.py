@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from field_buffer.catalogue import TransactionRolledBack
-from hms.engine.branches.codes import TMFAIL, TMJOIN, TMRESUME, TMSUCCESS, TMSUSPEND, Code
+from hms.engine.xa.xa_codes import TMFAIL, TMJOIN, TMRESUME, TMSUCCESS, TMSUSPEND, Code
+from hms.errors.catalogue import TransactionRolledBack
 from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
 
 NAMES = st.integers(1, 2)

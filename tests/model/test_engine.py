@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from field_buffer.errors import HmsError
-from field_buffer.packing import ROW, pack_messages
 from hms.engine.effects import Deliver, Effects
 from hms.engine.engine import ConsumerRequest, Engine, Return
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import ROW, pack_messages
 
 LIMIT = 3
 SETTINGS = EngineSettings(

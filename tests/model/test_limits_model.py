@@ -10,12 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from field_buffer.catalogue import BatchTooLarge, QueueFull
-from field_buffer.packing import ROW, pack_messages
-from hms.engine.control import LimitBehavior
 from hms.engine.effects import Confirm, Deliver, Effects, Refusal
 from hms.engine.engine import ConsumerRequest, Engine
+from hms.engine.flow.destination_control import LimitBehavior
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.errors.catalogue import BatchTooLarge, QueueFull
+from hms.wire.packed_messages import ROW, pack_messages
 
 LIMIT, WAIT_MS = 4, 1_000
 BEHAVIORS = list(LimitBehavior)

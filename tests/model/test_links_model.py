@@ -18,8 +18,8 @@ from itertools import count, islice, takewhile
 import pytest
 
 from hms.engine.cluster.members import DEAF_MS, Life
+from hms.server.links import links
 from tests.support.links_world import HEARTBEAT_S, Network, Node
-from tpmon.links import links
 
 RUNS = 45
 STEPS_MAX = 700

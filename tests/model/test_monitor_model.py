@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from field_buffer.catalogue import ServiceNotFound
-from tpmon.monitor import TPSUCCESS, Invoke, Kill, Monitor, Origin, Rules
-from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead
+from hms.errors.catalogue import ServiceNotFound
+from hms.wire.structures import CallHead, InvokeHead, ResultHead
+from tpmon.scheduling.monitor import TPSUCCESS, Invoke, Kill, Monitor, Origin, Rules
 
 SERVICES = st.sampled_from(["A", "B", "LIMITED"])
 CLIENTS = st.sampled_from([100, 101])

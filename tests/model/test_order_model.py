@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import hms
 from hms.engine.engine import Return
-from hms.engine.ordering.marks import mark_of
+from hms.engine.groups.group_marks import mark_of
 from tests.support.order_rig import CLIENT, TRANSACTED, OrderRig, sorted_queue
 
 QUEUES = ("plain", "lists", "late", "rising")

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from field_buffer.catalogue import ScheduleExists
-from field_buffer.packing import ROW
-from hms.engine.plans import Missed, Plan
+from hms.engine.schedule.schedule_plans import Missed, Plan
+from hms.errors.catalogue import ScheduleExists
+from hms.wire.packed_messages import ROW
 from tests.support.engine_rig import EngineRig
 
 NAMES = ("a", "b", "c")

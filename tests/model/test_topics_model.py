@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from field_buffer.catalogue import NoRetainedMessage, PublicationFailed
 from hms.engine.settings import DestinationSettings
+from hms.errors.catalogue import NoRetainedMessage, PublicationFailed
 from tests.support.topic_rig import TopicRig
 from tests.unit.topic_oracle import wants
 

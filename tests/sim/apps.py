@@ -8,17 +8,17 @@ import contextlib
 import struct
 from functools import partial
 
-from field_buffer.catalogue import DurableNameInUse, SubscriptionNotFound
-from field_buffer.packing import unpack_delivered
+from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.destinations import Topic
 from hms.constants import AckMode
+from hms.errors.catalogue import DurableNameInUse, SubscriptionNotFound
+from hms.wire.frames import DELIVER_HEAD, decode_deliver
+from hms.wire.packed_messages import unpack_delivered
+from hms.wire.structures import Browse
 from tests.sim.client import Client, Condition
 from tests.sim.inbound import Inbound
 from tests.sim.ordering import PARTS, part
 from tests.sim.unit import Steps, Unit
-from tpmon.asked import OnLoss, Pending
-from tpmon.protocol.frames import DELIVER_HEAD, decode_deliver
-from tpmon.protocol.structures import Browse
 
 _POSITION = struct.Struct("<Q")
 

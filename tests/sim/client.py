@@ -8,12 +8,12 @@ the shell that drives them stands in shell.py, in the place of threads or an eve
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import AcknowledgeLost, ConnectionLost
-from field_buffer.errors import HmsError
+from hms.client.core.link import Link, State
+from hms.errors.catalogue import AcknowledgeLost, ConnectionLost
+from hms.errors.tree import HmsError
+from hms.wire.client_identity import uid_of
+from hms.wire.structures import Hello
 from tests.sim.network import Pipe
-from tpmon.link import Link, State
-from tpmon.protocol.identity import uid_of
-from tpmon.protocol.structures import Hello
 
 if TYPE_CHECKING:
     from tests.sim.world import World

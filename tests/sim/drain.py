@@ -3,15 +3,15 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.destinations import Queue, Topic
 from hms.constants import AckMode
+from hms.wire.frames import Kind
+from hms.wire.structures import Administer
 from tests.sim.branching import finish_in_doubt
 from tests.sim.client import Client
 from tests.sim.node import Node
 from tests.sim.unit import Steps, Unit
-from tpmon.asked import OnLoss, Pending
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Administer
 
 if TYPE_CHECKING:
     from tests.sim.world import World

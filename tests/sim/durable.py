@@ -27,7 +27,7 @@ from hms.store.journal.format import (
     unpack_record_header,
     unpack_segment_header,
 )
-from hms.store.journal.walk import is_whole
+from hms.store.journal.segment_walk import is_whole
 from tests.sim.disk import Inode, SimDisk
 
 _SEGMENT = re.compile(r"\d{16}\.log")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hms.engine.topics import Pattern
+from hms.engine.topic import Pattern
 
 INFO, OK, FAIL, OPEN = "info", "ok", "fail", "open"
 ATTEMPTS_MAX = 3

@@ -6,11 +6,11 @@ import random
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import AcknowledgeLost
-from field_buffer.errors import HmsError
-from field_buffer.packing import FLAG_PART, DeliveredRow, decode_head
-from hms.client.inbox import Delivered
+from hms.client.prefetch_buffer import Delivered
 from hms.constants import AckMode
+from hms.errors.catalogue import AcknowledgeLost
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import FLAG_PART, DeliveredRow, decode_head
 from tests.sim.entries import LETTER_QUEUES, Arrival, Receipt, Taken
 from tests.sim.occurrences import numbered
 from tests.sim.ordering import torn_list

@@ -7,14 +7,12 @@ every step of the engine: each message is in exactly one place, and all counts a
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from field_buffer.packing import DELIVERED_ROW, FLAG_PERSISTENT, DeliveredRow, unpack_delivered
 from hms.engine.messages import StoredMessage
-from hms.engine.places import Queue, Subscription
-from hms.engine.transactions import open_works
-from tests.sim.durable import Durable
-from tests.sim.node import Node
-from tests.sim.ordering import overlaps
-from tpmon.protocol.frames import (
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.session.transactions import open_works
+from hms.server.effect_encoding import Frame
+from hms.wire.branch_requests import XaCommit, XaPrepare
+from hms.wire.frames import (
     DELIVER_HEAD,
     Action,
     Kind,
@@ -25,7 +23,8 @@ from tpmon.protocol.frames import (
     decode_send,
     decode_settle,
 )
-from tpmon.protocol.structures import (
+from hms.wire.packed_messages import DELIVERED_ROW, FLAG_PERSISTENT, DeliveredRow, unpack_delivered
+from hms.wire.structures import (
     Commit,
     InvokeHead,
     OpenSession,
@@ -33,8 +32,9 @@ from tpmon.protocol.structures import (
     decode_request,
     decode_with_body,
 )
-from tpmon.protocol.transactions import XaCommit, XaPrepare
-from tpmon.wire import Frame
+from tests.sim.durable import Durable
+from tests.sim.node import Node
+from tests.sim.ordering import overlaps
 
 if TYPE_CHECKING:
     from tests.sim.client import Client

@@ -4,13 +4,13 @@ from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import StoreFailed, StoreUnavailable
+from hms.errors.catalogue import StoreFailed, StoreUnavailable
+from hms.server.effect_encoding import Frame
 from tests.sim.disk import SimDisk
 from tests.sim.faults import STEP, STOP, Ending
 from tests.sim.inode import Inode
 from tests.sim.judge import Invariants, Judge
 from tests.sim.node import Log, Node
-from tpmon.wire import Frame
 
 if TYPE_CHECKING:
     import random

@@ -10,20 +10,20 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from field_buffer.catalogue import NodeStopping, StoreFailed
-from field_buffer.errors import HmsError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from hms.errors.catalogue import NodeStopping, StoreFailed
+from hms.errors.tree import HmsError
+from hms.server.broker import INTERNAL, TICK, Broker, Identity, Lost
+from hms.server.effect_encoding import Frame
+from hms.server.log_append import append_records
 from hms.store.journal import Journal
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
+from hms.wire.frames import Kind, decode_envelope
 from tests.sim.disk import SimDisk
 from tests.sim.network import Pipe
 from tests.sim.setting import LIMITS, NO_WINDOWS, NODE_UID, SETTINGS, STORE, Alone, Progress
-from tpmon.appending import append_records
-from tpmon.broker import INTERNAL, TICK, Broker, Identity, Lost
-from tpmon.monitor import Monitor
-from tpmon.protocol.frames import Kind, decode_envelope
-from tpmon.wire import Frame
+from tpmon.scheduling.monitor import Monitor
 
 SEAL_SHARE = 0.003
 """Of the turns, so many are an operator's who has the log begin a new segment."""

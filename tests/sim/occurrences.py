@@ -1,6 +1,6 @@
 """What tells the occurrences of a schedule apart, which all have one body."""
 
-from field_buffer.packing import decode_head
+from hms.wire.packed_messages import decode_head
 
 WAITING = "scheduled:HMS.SCHEDULES"
 """Where a schedule waits; not in the books."""

@@ -1,11 +1,11 @@
 """An operator of the simulation: pauses, resumes and alters queues at random, and puts all back."""
 
-from field_buffer.errors import HmsError
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.errors.tree import HmsError
+from hms.wire.structures import Administer
 from tests.sim.apps import pause
 from tests.sim.client import Client
 from tests.sim.unit import Steps
-from tpmon.asked import OnLoss, Pending
-from tpmon.protocol.structures import Administer
 
 PAUSES = ("PRODUCTION", "CONSUMPTION", "BOTH")
 

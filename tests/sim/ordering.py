@@ -3,11 +3,11 @@
 import random
 from collections.abc import Iterator, Sequence
 
-from field_buffer.packing import PROPERTY_GLOBAL_ORDER, decode_head
-from hms.client.lists import Delivered
+from hms.client.message_lists import Delivered
+from hms.engine.groups.group_marks import Mark, mark_of
 from hms.engine.messages import StoredMessage
-from hms.engine.ordering.marks import Mark, mark_of
-from hms.engine.places import Queue, Subscription
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.wire.packed_messages import PROPERTY_GLOBAL_ORDER, decode_head
 
 NAMES = ("g1", "g2")
 PARTS = 3

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-import hms.engine.dispatch as dispatching
-import hms.engine.transactions as committing
-import tpmon.wire as wiring
-from hms.client.inbox import Inbox
-from hms.engine import settling
-from hms.engine.branches import completing
-from hms.engine.branches.records import RecoveredBranches
+import hms.engine.queue.dispatch as dispatching
+import hms.engine.session.transactions as committing
+import hms.server.effect_encoding as wiring
+from hms.client.prefetch_buffer import Inbox
 from hms.engine.effects import Deliver
-from hms.engine.line import Line
-from hms.engine.numbering import Memories, ProducerMemory
-from hms.engine.recovery import Recovery
+from hms.engine.log.recovery import Recovery
+from hms.engine.queue import settlement
+from hms.engine.queue.pending_list import Line
+from hms.engine.session.deduplication import Memories, ProducerMemory
+from hms.engine.xa import completion
+from hms.engine.xa.branch_records import RecoveredBranches
 from hms.records import Cause, Ended, Record, RecordType, decode_group, ended, group
+from hms.server.broker import Broker
 from tests.crash.planted import checksum_skipped, no_sync, sync_retried
-from tpmon.broker import Broker
 
 _NOTHING = ended(Ended(b"nobody", 3, 0)).parts[0]
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -148,14 +148,14 @@ def lent_to_two(patch: pytest.MonkeyPatch) -> None:
 
 def memory_not_given_back(patch: pytest.MonkeyPatch) -> None:
     """What is acknowledged counts as waiting for ever."""
-    acknowledge = settling.acknowledge
+    acknowledge = settlement.acknowledge
 
     def greedy(state: Any, *rest: Any) -> None:
         before = state.waiting_bytes
         acknowledge(state, *rest)
         state.waiting_bytes = before
 
-    patch.setattr(settling, "acknowledge", greedy)
+    patch.setattr(settlement, "acknowledge", greedy)
 
 
 def receipts_of_branches_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -166,12 +166,12 @@ def receipts_of_branches_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def vote_not_recorded(patch: pytest.MonkeyPatch) -> None:
     """What a branch promised does not outlive the node."""
-    promise = completing.prepared_record
+    promise = completion.prepared_record
 
     def hollow(branch: Any) -> Record:
         return promise(branch)._replace(type=RecordType.ENDED, parts=(_NOTHING,))
 
-    patch.setattr(completing, "prepared_record", hollow)
+    patch.setattr(completion, "prepared_record", hollow)
 
 
 def older_epoch_accepted(patch: pytest.MonkeyPatch) -> None:

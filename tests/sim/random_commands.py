@@ -21,28 +21,28 @@ import msgspec
 
 from boot import scheduler
 from boot.calendar import CronCalendar
-from field_buffer.packing import ROW, Head, encode_head
+from hms.engine.cluster.cluster_messages import Moving, Offer, Word, encode_word
+from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Change, Life
-from hms.engine.cluster.settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.words import Moving, Offer, Word, encode_word
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.server.broker import INTERNAL, TICK, Broker, Identity
+from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
+from hms.server.log_append import append_records
+from hms.server.resource_managers import Resources
 from hms.store.files import FileStore
 from hms.store.journal import Journal
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
+from hms.wire import branch_requests, frames
+from hms.wire import structures as wire
+from hms.wire.frames import Envelope, Kind
+from hms.wire.packed_messages import ROW, Head, encode_head
 from tests.sim.disk import SimDisk
 from tests.sim.setting import NODE_UID, STORE, Alone, Progress
 from tests.support.hello import hello_of
 from tests.support.memory import Outlet
-from tpmon.appending import append_records
-from tpmon.broker import INTERNAL, TICK, Broker, Identity
-from tpmon.links.door import CLUSTER_TICK, Door, NodeKey
-from tpmon.monitor import Monitor
-from tpmon.protocol import frames, transactions
-from tpmon.protocol import structures as wire
-from tpmon.protocol.frames import Envelope, Kind
-from tpmon.resources import Resources
+from tpmon.scheduling.monitor import Monitor
 
 SEGMENT_BYTES = 64 << 10
 FRAME_BYTES = 16 << 10
@@ -540,4 +540,4 @@ def _flat(union: Any) -> list[type]:
 
 
 REQUESTS = [*_flat(wire.Request), *([wire.Administer] * 8), *([wire.OpenProducer] * 4)]
-assert transactions.XaStart in REQUESTS
+assert branch_requests.XaStart in REQUESTS

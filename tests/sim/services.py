@@ -2,20 +2,20 @@
 
 from functools import partial
 
-from field_buffer.errors import HmsError
-from field_buffer.packing import DELIVERED_ROW, DeliveredRow
-from tests.sim.apps import pause
-from tests.sim.client import Client
-from tests.sim.entries import Arrival, Receipt
-from tests.sim.unit import Steps, Unit
-from tpmon.asked import OnLoss, Pending
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import (
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.errors.tree import HmsError
+from hms.wire.frames import Kind
+from hms.wire.packed_messages import DELIVERED_ROW, DeliveredRow
+from hms.wire.structures import (
     Advertise,
     InvokeHead,
     ResultHead,
     encode_with_body,
 )
+from tests.sim.apps import pause
+from tests.sim.client import Client
+from tests.sim.entries import Arrival, Receipt
+from tests.sim.unit import Steps, Unit
 
 SERVICE = "WORK"
 TPFAIL, TPSUCCESS = 1, 2

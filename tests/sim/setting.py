@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from hms.engine.ordering.sort import SortSettings
+from hms.engine.groups.message_sort import SortSettings
 from hms.engine.settings import DestinationSettings, EngineSettings
-from tpmon.protocol.structures import Limits
+from hms.wire.structures import Limits
 
 NODE_UID = 77
 WINDOW = 8

@@ -8,17 +8,17 @@ from collections.abc import Callable, Generator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hms.client.browse_pages import Pages
 from hms.client.consumer_steps import ConsumerSteps
-from hms.client.inbox import Delivered, Inbox, Stamp
-from hms.client.making import Making
-from hms.client.opening import Opening
-from hms.client.pages import Pages
+from hms.client.core.link import State
+from hms.client.core.operations import FOREVER, Outside, Steps, Wait
+from hms.client.core.requests import Asking
+from hms.client.opening_steps import Opening
+from hms.client.pending_sends import SendOptions
+from hms.client.prefetch_buffer import Delivered, Inbox, Stamp
 from hms.client.producer_steps import ProducerSteps
-from hms.client.sending import Sender
-from hms.client.tickets import SendOptions
-from tpmon.asking import Asking
-from tpmon.link import State
-from tpmon.steps import FOREVER, Outside, Steps, Wait
+from hms.client.send_buffer import Sender
+from hms.client.session_members import Making
 
 if TYPE_CHECKING:
     from tests.sim.client import Client, Condition

@@ -9,12 +9,12 @@ import random
 import pytest
 
 from boot.clock import EvenClock
-from field_buffer.packing import ROW, Head, encode_head
-from hms.engine.cluster.settings import ClusterSettings
+from hms.engine.cluster.cluster_settings import ClusterSettings
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine, Return
-from hms.engine.plans import Plan
+from hms.engine.schedule.schedule_plans import Plan
 from hms.engine.settings import EngineSettings
+from hms.wire.packed_messages import ROW, Head, encode_head
 from tests.support.engine_rig import EngineRig
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from field_buffer.catalogue import QueueFull
+from hms.errors.catalogue import QueueFull
 from hms.records import RecordType, decode_sent
 from tests.support.cluster_rig import World
 
@@ -192,7 +192,7 @@ def test_whatever_happens_each_message_is_in_one_place(seed):
     "planted",
     [
         "hms.engine.cluster.moves.Moves.answered",
-        "hms.engine.cluster.recovering.OffersFound._add",
+        "hms.engine.cluster.move_recovery.OffersFound._add",
     ],
 )
 def test_the_simulation_catches_a_fault_that_was_planted(planted, monkeypatch):

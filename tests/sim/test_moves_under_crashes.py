@@ -170,15 +170,15 @@ def _forget_answers(monkeypatch):
 
 
 def _serve_what_is_offered(monkeypatch):
-    monkeypatch.setattr("hms.engine.cluster.recovering.OffersFound._add", lambda *_: None)
+    monkeypatch.setattr("hms.engine.cluster.move_recovery.OffersFound._add", lambda *_: None)
 
 
 def _do_not_restate(monkeypatch):
-    monkeypatch.setattr("hms.engine.moving.restate", lambda *_: None)
+    monkeypatch.setattr("hms.engine.log.compaction.restate", lambda *_: None)
 
 
 def _clean_without_the_mark(monkeypatch):
-    monkeypatch.setattr("hms.engine.cluster.recovering.OffersFound.stays", lambda *_: None)
+    monkeypatch.setattr("hms.engine.cluster.move_recovery.OffersFound.stays", lambda *_: None)
 
 
 def _say_before_it_is_durable(monkeypatch):

@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 from boot import scheduler
-from hms.engine import numbering, plans
+from hms.engine.schedule import schedule_plans
+from hms.engine.session import deduplication
 from hms.records import Definition
+from hms.wire import frames
 from tests.sim.random_commands import REQUESTS, World
-from tpmon.protocol import frames
 
 SECONDS = float(os.environ.get("HMS_FUZZ_SECONDS", "0"))
 RUNS_MAX = 40
@@ -42,14 +43,14 @@ def test_random_commands_leave_a_store_that_boots_and_lives_on(tmp_path, record_
 
 def _no_last_time(patch):
     """Fault 1: a time that no calendar knows is taken, and its timer planned."""
-    patch.setattr(plans, "TIME_MS_MAX", 1 << 64)
+    patch.setattr(schedule_plans, "TIME_MS_MAX", 1 << 64)
     patch.setattr(scheduler, "TIMER_MS_MAX", 1 << 64)
 
 
 def _no_last_sequence(patch):
     """Fault 2: the last number of 64 bits is confirmed, and the one behind it is told."""
     patch.setattr(frames, "SEQUENCE_MAX", 1 << 70)
-    patch.setattr(numbering, "SEQUENCE_MAX", 1 << 70)
+    patch.setattr(deduplication, "SEQUENCE_MAX", 1 << 70)
 
 
 def _client_id_not_counted(patch):

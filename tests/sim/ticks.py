@@ -6,8 +6,8 @@ different. They end by themselves, so that a drained node has none left.
 
 from typing import TYPE_CHECKING
 
-from field_buffer.errors import HmsError
 from hms.constants import AckMode
+from hms.errors.tree import HmsError
 from tests.sim.entries import FAIL, INFO, OK, Sending
 from tests.sim.unit import Steps, Unit
 

@@ -7,11 +7,11 @@ the books before it is said, and what it learns after it is known.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
-from field_buffer.catalogue import TransactionRolledBack
-from field_buffer.errors import HmsError
-from hms.client.opening import new_session
-from hms.client.tickets import Ticket
+from hms.client.opening_steps import new_session
+from hms.client.pending_sends import Ticket
 from hms.constants import AckMode
+from hms.errors.catalogue import TransactionRolledBack
+from hms.errors.tree import HmsError
 from tests.sim.client import Client, Condition
 from tests.sim.entries import FAIL, OK, Sending, Transaction
 from tests.sim.inbound import Inbound

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from hms.store.journal.reader import read_store
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
 from tests.sim import cast
 from tests.sim.books import Books
 from tests.sim.check import Check

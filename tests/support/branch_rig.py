@@ -1,6 +1,6 @@
 """An engine as EngineRig has it, with XA sessions: 5 of the first client; 1 of a second one."""
 
-from hms.engine.branches.codes import TMSUCCESS
+from hms.engine.xa.xa_codes import TMSUCCESS
 from tests.support.engine_rig import EngineRig
 
 XA, OTHER = 5, 1

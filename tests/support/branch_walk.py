@@ -1,7 +1,7 @@
 """What a client of distributed transactions does at random, and what a node knows of it."""
 
-from field_buffer.catalogue import DecisionRefused
-from hms.engine.branches.codes import TMFAIL, TMSUCCESS, TMSUSPEND
+from hms.engine.xa.xa_codes import TMFAIL, TMSUCCESS, TMSUSPEND
+from hms.errors.catalogue import DecisionRefused
 
 SESSION = 3
 NAMES = tuple(

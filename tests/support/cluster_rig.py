@@ -4,13 +4,13 @@ A node's records are durable when sync() says so, and only then its words go out
 crash() drops what was not synced and builds the engine anew. Words travel encoded.
 """
 
-from field_buffer.packing import ROW, Head, encode_head, pack_messages
+from hms.engine.cluster.cluster_messages import decode_word, encode_word
+from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Life
-from hms.engine.cluster.settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.words import decode_word, encode_word
 from hms.engine.effects import Deliver, Effects, ToNode
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
 QUEUE = "orders"
 TOPIC = "news"

@@ -1,6 +1,5 @@
 """An engine with one client and its log in a list; crash() builds it anew from the list."""
 
-from field_buffer.packing import ROW, Head, encode_head, pack_messages
 from hms.engine.effects import Browsed, Deliver, Effects
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import (
@@ -8,6 +7,7 @@ from hms.engine.settings import (
     EngineSettings,
     SubscriptionSettings,
 )
+from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
 DESTINATIONS = (
     DestinationSettings("queue", "orders"),

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tpmon.protocol.identity import uid_of
-from tpmon.protocol.structures import Hello
+from hms.wire.client_identity import uid_of
+from hms.wire.structures import Hello
 
 __all__ = ["hello_of"]
 

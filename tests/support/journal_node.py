@@ -2,16 +2,16 @@
 
 import os
 
-from field_buffer.packing import ROW, pack_messages
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
+from hms.server.broker import Broker, Identity
+from hms.server.log_append import append_records
 from hms.store.journal import Journal
+from hms.wire.frames import Envelope, Kind
+from hms.wire.packed_messages import ROW, pack_messages
+from hms.wire.structures import Limits
 from tests.support.memory import SETTINGS, Outlet
-from tpmon.appending import append_records
-from tpmon.broker import Broker, Identity
-from tpmon.monitor import Monitor
-from tpmon.protocol.frames import Envelope, Kind
-from tpmon.protocol.structures import Limits
+from tpmon.scheduling.monitor import Monitor
 
 ROUNDS_MAX = 2000
 

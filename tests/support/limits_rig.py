@@ -1,8 +1,8 @@
 """What tests of destinations and their limits do with an engine."""
 
-from field_buffer.packing import ROW, pack_messages
 from hms.engine.effects import Confirm, Refusal
 from hms.engine.settings import DestinationSettings
+from hms.wire.packed_messages import ROW, pack_messages
 from tests.support.engine_rig import EngineRig
 
 OTHERS = (("queue", "orders"), ("queue", "slow"), ("topic", "news"))

@@ -20,9 +20,9 @@ import zmq
 
 from boot.linking import Linking
 from hms.engine.cluster.members import NOBODY, Change, Life
-from tpmon.links.frames import LinkKind, decode_link
-from tpmon.links.links import Links
-from tpmon.links.settings import LinkPeer, LinkSettings
+from hms.server.links.link_frames import LinkKind, decode_link
+from hms.server.links.link_settings import LinkPeer, LinkSettings
+from hms.server.links.links import Links
 
 HEARTBEAT_S = 1.0
 FRAME_BYTES_MAX = 1 << 16

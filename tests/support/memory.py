@@ -2,12 +2,12 @@
 
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.server.broker import Broker, Identity
+from hms.server.log_append import append_records
 from hms.store.interface import SEGMENT_SHIFT
-from tpmon.appending import append_records
-from tpmon.broker import Broker, Identity
-from tpmon.monitor import Monitor
-from tpmon.protocol.frames import Envelope, Kind, decode_envelope
-from tpmon.protocol.structures import Limits
+from hms.wire.frames import Envelope, Kind, decode_envelope
+from hms.wire.structures import Limits
+from tpmon.scheduling.monitor import Monitor
 
 SETTINGS = EngineSettings(
     message_bytes_max=10_000,

@@ -1,6 +1,10 @@
 """An engine with queues that sort, gather and keep orders, and what each consumer was given."""
 
-from field_buffer.packing import (
+from hms.engine.effects import Deliver, Effects
+from hms.engine.engine import ConsumerRequest, Engine
+from hms.engine.groups.message_sort import SortSettings, SortType
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.wire.packed_messages import (
     FLAG_LAST,
     FLAG_ORDER,
     PROPERTY_GLOBAL_ORDER,
@@ -9,10 +13,6 @@ from field_buffer.packing import (
     encode_head,
     pack_messages,
 )
-from hms.engine.effects import Deliver, Effects
-from hms.engine.engine import ConsumerRequest, Engine
-from hms.engine.ordering.sort import SortSettings, SortType
-from hms.engine.settings import DestinationSettings, EngineSettings
 
 CLIENT, TRANSACTED, NONE = 1, 2, 3
 """Sessions of every connection."""

@@ -6,8 +6,7 @@ import sqlite3
 import threading
 import time
 
-from field_buffer.catalogue import StoreLocked
-from field_buffer.packing import ROW, pack_messages
+from hms.errors.catalogue import StoreLocked
 from hms.records import (
     Definition,
     Dictionary,
@@ -22,6 +21,7 @@ from hms.records import (
 )
 from hms.store.database import DatabaseSettings, open_database
 from hms.store.journal import Journal
+from hms.wire.packed_messages import ROW, pack_messages
 
 NODE_UID = 77
 KINDS = ("journal", "sqlite", "postgresql")

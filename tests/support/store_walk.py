@@ -3,12 +3,12 @@
 import contextlib
 import random
 
-from field_buffer.catalogue import TransactionRolledBack
-from field_buffer.errors import HmsError
-from field_buffer.packing import ROW, Head, encode_head, pack_messages
 from hms.engine.effects import Deliver
 from hms.engine.engine import ConsumerRequest, Return
-from hms.engine.plans import Plan
+from hms.engine.schedule.schedule_plans import Plan
+from hms.errors.catalogue import TransactionRolledBack
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 from tests.support.branch_walk import SESSION, BranchSteps
 
 QUEUES, SUBSCRIPTIONS = ("a", "b", "c"), ("one", "two")

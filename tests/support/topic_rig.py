@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from field_buffer.packing import FLAG_RETAIN, ROW, Head, encode_head, pack_messages
 from hms.engine.effects import Deliver, Effects, Reply
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
+from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head, pack_messages
 
 
 @dataclass

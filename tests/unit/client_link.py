@@ -1,10 +1,10 @@
 """A link that is up without a socket, and a look at what it sends."""
 
 import hms
-from tpmon.link import Link
-from tpmon.protocol import frames, structures
-from tpmon.protocol.frames import CONFIRM_BODY, Kind
-from tpmon.protocol.structures import Hello, Limits, Welcome
+from hms.client.core.link import Link
+from hms.wire import frames, structures
+from hms.wire.frames import CONFIRM_BODY, Kind
+from hms.wire.structures import Hello, Limits, Welcome
 
 LIMITS = Limits(1 << 20, 1 << 22, 2, 1000, 30.0)
 LOST = hms.ConnectionLost(address="a", reason="cut")

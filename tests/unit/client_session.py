@@ -3,13 +3,13 @@
 from client_link import sent
 
 import hms
-from field_buffer.packing import DELIVERED_ROW
-from hms.client.inbox import Inbox
+from hms.client.core.link import Link
+from hms.client.prefetch_buffer import Inbox
 from hms.client.session_state import SessionState
-from tpmon.link import Link
-from tpmon.protocol import frames
-from tpmon.protocol.frames import DELIVER_HEAD, Kind
-from tpmon.protocol.structures import OpenConsumer
+from hms.wire import frames
+from hms.wire.frames import DELIVER_HEAD, Kind
+from hms.wire.packed_messages import DELIVERED_ROW
+from hms.wire.structures import OpenConsumer
 
 
 def make_inbox(

@@ -1,8 +1,8 @@
 """Records for tests of the history: what a node would have written, without a node."""
 
-from field_buffer.packing import ROW, Head, encode_head, pack_messages
 from hms.records import Cause, Definition, Dictionary, Record, Sent, dictionary, ranges, sent
 from hms.store.journal import Journal
+from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
 ORDERS, NEWS, BILLING, DLQ = 1, 2, 3, 4
 DEFINITIONS = [

@@ -1,7 +1,7 @@
 """What the tests of the monitor share: a monitor, and what it wanted done since last asked."""
 
-from tpmon.monitor import TPSUCCESS, Answer, Invoke, Monitor, Origin
-from tpmon.protocol.structures import CallHead, InvokeHead, ResultHead
+from hms.wire.structures import CallHead, InvokeHead, ResultHead
+from tpmon.scheduling.monitor import TPSUCCESS, Answer, Invoke, Monitor, Origin
 
 S1, S2, CLIENT, OTHER = 1, 2, 10, 11
 

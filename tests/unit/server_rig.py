@@ -4,13 +4,14 @@ import queue
 import threading
 from types import SimpleNamespace
 
-from field_buffer.catalogue import ConnectionClosed
-from tpmon.link import State
-from tpmon.protocol.structures import Advertise, InvokeHead, Unadvertise
+from hms.client.core.link import State
+from hms.errors.catalogue import ConnectionClosed
+from hms.wire.structures import Advertise, InvokeHead, Unadvertise
 
 
 class PlayedConnection:
-    """Stands for tpmon.client.Connection; said holds what the server told the node."""
+    """Stands for hms.client.core.blocking_connection.Connection; said holds what the server told
+    the node."""
 
     def __init__(self):
         self.lock = threading.Lock()

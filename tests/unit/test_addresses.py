@@ -2,9 +2,9 @@
 
 import pytest
 
-from field_buffer.catalogue import InvalidArgument
-from tpmon.addresses import arranged
-from tpmon.reconnect import MEMBERS_AFTER_S, Attempts
+from hms.client.core.addresses import arranged
+from hms.client.core.reconnection import MEMBERS_AFTER_S, Attempts
+from hms.errors.catalogue import InvalidArgument
 
 THREE = ("a", "b", "c")
 

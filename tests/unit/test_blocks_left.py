@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hms.engine.blocks import Blocks, hold, left_by
+from hms.engine.log.live_index import Blocks, hold, left_by
 from hms.engine.messages import StoredMessage
 
 

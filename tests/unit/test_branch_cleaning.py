@@ -3,8 +3,8 @@
 import pytest
 from test_log_cleaning import churn, life, live_numbers
 
-from hms.engine.branches.codes import TMSUCCESS, Code
 from hms.engine.effects import Effects
+from hms.engine.xa.xa_codes import TMSUCCESS, Code
 from tests.support.branch_rig import xid
 
 XA = 5

@@ -2,9 +2,9 @@
 
 import pytest
 
-from field_buffer.catalogue import TransactionRolledBack
-from hms.engine.branches.codes import TMJOIN, Code
 from hms.engine.settings import DestinationSettings
+from hms.engine.xa.xa_codes import TMJOIN, Code
+from hms.errors.catalogue import TransactionRolledBack
 from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
 from tests.support.engine_rig import DESTINATIONS
 

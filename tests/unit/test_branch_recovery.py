@@ -2,9 +2,9 @@
 
 import pytest
 
-from field_buffer.catalogue import BranchNotFound, BranchStateWrong, DestinationInUse
-from hms.engine.branches.codes import Code
 from hms.engine.effects import Effects
+from hms.engine.xa.xa_codes import Code
+from hms.errors.catalogue import BranchNotFound, BranchStateWrong, DestinationInUse
 from hms.records import Cause, RecordType, decode_ranges
 from tests.support.branch_rig import XA, BranchRig, xid
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hms.engine.branches.codes import TMFAIL, TMJOIN, TMRESUME, TMSUSPEND, Code
 from hms.engine.engine import ConsumerRequest
+from hms.engine.xa.xa_codes import TMFAIL, TMJOIN, TMRESUME, TMSUSPEND, Code
 from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
 from tests.support.engine_rig import delivered
 from tpmon.xa import constants

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from field_buffer.packing import ROW
 from hms.store.files import FileStore
+from hms.wire import frames
+from hms.wire import structures as wire
+from hms.wire.frames import Kind
+from hms.wire.packed_messages import ROW
 from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
-from tpmon.protocol import frames
-from tpmon.protocol import structures as wire
-from tpmon.protocol.frames import Kind
 
 CLIENT_KINDS = [kind for kind in Kind if kind < Kind.WELCOME and kind is not Kind.HEARTBEAT]
 ANY_INT = st.one_of(

@@ -2,11 +2,8 @@
 
 import pytest
 
-from field_buffer.packing import ROW, pack_messages
-from tests.support.hello import hello_of
-from tests.support.memory import SETTINGS, MemoryNode
-from tpmon.protocol import structures
-from tpmon.protocol.frames import (
+from hms.wire import structures
+from hms.wire.frames import (
     Action,
     Envelope,
     Kind,
@@ -15,7 +12,8 @@ from tpmon.protocol.frames import (
     encode_send,
     encode_settle,
 )
-from tpmon.protocol.structures import (
+from hms.wire.packed_messages import ROW, pack_messages
+from hms.wire.structures import (
     CloseConsumer,
     CloseSession,
     OpenConsumer,
@@ -23,6 +21,8 @@ from tpmon.protocol.structures import (
     OpenSession,
     Recover,
 )
+from tests.support.hello import hello_of
+from tests.support.memory import SETTINGS, MemoryNode
 
 CREDIT = 2
 

@@ -1,10 +1,10 @@
 """Services through the broker: what a server that breaks the protocol costs its caller."""
 
+from hms.wire import structures as wire
+from hms.wire.frames import Kind
+from hms.wire.structures import Advertise, CallHead, ResultHead
 from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
-from tpmon.protocol import structures as wire
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Advertise, CallHead, ResultHead
 
 
 def test_a_server_that_answers_garbage_is_dismissed_and_its_caller_told_at_once():

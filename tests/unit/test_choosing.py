@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from field_buffer.packing import Head, encode_head
-from hms.engine.choosing import Audience
-from hms.engine.header_fields import selector_view
 from hms.engine.messages import StoredMessage
-from hms.engine.places import Subscription, Topic
+from hms.engine.queue.destinations import Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.equality import equality_of
+from hms.engine.selector.selector_fields import selector_view
+from hms.engine.topic.recipients import Audience
 from hms.records import Definition
+from hms.wire.packed_messages import Head, encode_head
 
 TEXTS = st.sampled_from(
     [

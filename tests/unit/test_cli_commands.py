@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from boot.cli import main
 from boot.config import sample
-from field_buffer.catalogue import BY_NUMBER
+from hms.errors.catalogue import BY_NUMBER
 
 LOADED_BY_HELP = """
 import sys

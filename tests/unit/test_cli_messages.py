@@ -9,8 +9,8 @@ from click.testing import CliRunner
 import hms
 from boot.cli import main
 from boot.cli.target import Target
-from field_buffer.packing import DeliveredRow
 from field_buffer.types import Int
+from hms.wire.packed_messages import DeliveredRow
 
 
 class Node:

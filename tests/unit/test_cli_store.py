@@ -164,7 +164,7 @@ def test_a_salvage_that_ends_half_way_leaves_no_store_behind(hms, store, monkeyp
     def no_space(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hms.store.journal.rebuild.write_all", no_space)
+    monkeypatch.setattr("hms.store.journal.store_rebuild.write_all", no_space)
     said = hms("salvage", store, "--to", new, "--yes")
 
     assert said.exit_code == 1

@@ -9,7 +9,7 @@ import pytest
 from boot import supervise
 from boot.config import load
 from boot.ready import is_told_ready, read_word, tell_failed, tell_progress, tell_ready
-from field_buffer.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
+from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
 WAITS = """
 import os, signal, sys

@@ -5,9 +5,9 @@ from client_link import new_link, sent
 from client_session import consume, deliver, make_inbox, make_state, settlements
 
 import hms
-from field_buffer.catalogue import AcknowledgeLost
-from tpmon.link import Link
-from tpmon.protocol.frames import Action, Kind
+from hms.client.core.link import Link
+from hms.errors.catalogue import AcknowledgeLost
+from hms.wire.frames import Action, Kind
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import zmq
 
-from tpmon.transport import contexts
+from hms.client.core.transport import contexts
 
 
 def test_a_process_may_have_thousands_of_connections():

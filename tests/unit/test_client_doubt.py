@@ -4,9 +4,9 @@ import pytest
 from client_link import LOST, answer, new_link, up
 from client_session import consume, deliver, kind_of, make_inbox, make_state
 
-from tpmon.link import Link
-from tpmon.protocol import frames
-from tpmon.protocol.frames import Kind
+from hms.client.core.link import Link
+from hms.wire import frames
+from hms.wire.frames import Kind
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from client_link import LOST, new_link, sent, up
 from client_session import consume, credits_given, deliver, make_inbox, make_state, settlements
 
 import hms
-from hms.client.settling import ACKNOWLEDGEMENTS_MAX, LAZY_TICK_S
-from tpmon.link import Link
-from tpmon.protocol import frames
-from tpmon.protocol.frames import Action, Kind
-from tpmon.protocol.structures import Recover, decode_request
+from hms.client.core.link import Link
+from hms.client.settlement import ACKNOWLEDGEMENTS_MAX, LAZY_TICK_S
+from hms.wire import frames
+from hms.wire.frames import Action, Kind
+from hms.wire.structures import Recover, decode_request
 
 
 @pytest.fixture

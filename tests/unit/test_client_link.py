@@ -2,13 +2,13 @@
 
 import pytest
 
-from field_buffer.catalogue import ConnectionLost, ProtocolError, TpSecurity
-from tpmon.asked import OnLoss, Pending
-from tpmon.link import Link, State
-from tpmon.protocol import frames, structures
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Browse, Hello, Limits, OpenSession, Welcome
-from tpmon.reconnect import Attempts
+from hms.client.core.link import Link, State
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.core.reconnection import Attempts
+from hms.errors.catalogue import ConnectionLost, ProtocolError, TpSecurity
+from hms.wire import frames, structures
+from hms.wire.frames import Kind
+from hms.wire.structures import Browse, Hello, Limits, OpenSession, Welcome
 
 LIMITS = Limits(1 << 20, 1 << 22, 4, 1000, 30.0)
 LOST = ConnectionLost(address="a", reason="cut")

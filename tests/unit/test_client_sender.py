@@ -4,12 +4,12 @@ import pytest
 from client_link import LOST, answer, confirm, new_link, sent, up
 
 import hms
-from hms.client.sending import FRAME_MESSAGES_MAX, Sender, SendOptions, Ticket
-from hms.client.streaming import frames_of
-from tpmon.link import Link
-from tpmon.protocol import frames
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import encode_error
+from hms.client.core.link import Link
+from hms.client.pack_building import frames_of
+from hms.client.send_buffer import FRAME_MESSAGES_MAX, Sender, SendOptions, Ticket
+from hms.wire import frames
+from hms.wire.frames import Kind
+from hms.wire.structures import encode_error
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import pytest
 from client_link import LOST, answer, new_link, sent, up
 
 import hms
-from tpmon.protocol import frames
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Event, Watch, decode_request, encode, encode_error
-from tpmon.watching import Watching
+from hms.client.core.destination_watch import Watching
+from hms.wire import frames
+from hms.wire.frames import Kind
+from hms.wire.structures import Event, Watch, decode_request, encode, encode_error
 
 UNKNOWN = hms.DestinationNotFound(kind="queue", destination="q")
 

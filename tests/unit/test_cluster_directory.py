@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import NotSupported
+from hms.errors.catalogue import NotSupported
 from tests.support.cluster_rig import World
 
 

@@ -5,15 +5,15 @@ import zlib
 
 import pytest
 
-from field_buffer import compression
-from field_buffer.catalogue import (
+from hms.client import compression
+from hms.client.message import Message
+from hms.errors.catalogue import (
     CodecMissing,
     CompressionUnknown,
     InflatedTooLarge,
     MessageFormatError,
 )
-from field_buffer.packing import KIND_COMPRESSED, KIND_NONE, KIND_TEXT
-from hms.client.message import Message
+from hms.wire.packed_messages import KIND_COMPRESSED, KIND_NONE, KIND_TEXT
 
 TEXT = " ".join(f"line {n} of many that are alike" for n in range(200))
 CODECS = ("zlib", "zstd")

@@ -4,9 +4,9 @@ import pytest
 
 from boot.clusters import cluster_settings, link_settings
 from boot.config import load
-from field_buffer.catalogue import ConfigError, LinkKeyError, NotSupported
-from hms.engine.cluster.settings import GlobalQueue, Scope
-from tpmon.links.keys import make_key_file
+from hms.engine.cluster.cluster_settings import GlobalQueue, Scope
+from hms.errors.catalogue import ConfigError, LinkKeyError, NotSupported
+from hms.server.links.keys import make_key_file
 
 TWO = """
 [node.A]

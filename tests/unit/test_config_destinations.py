@@ -4,10 +4,10 @@ import pytest
 
 from boot import compose
 from boot.config import effective, load
-from field_buffer.catalogue import ConfigError
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.settings import SubscriptionSettings
+from hms.errors.catalogue import ConfigError
 
 NODE = "[node.N1]\n"
 TWO_NODES = """

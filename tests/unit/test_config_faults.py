@@ -5,7 +5,7 @@ import re
 import pytest
 
 from boot.config import load
-from field_buffer.catalogue import ConfigError
+from hms.errors.catalogue import ConfigError
 
 NODE = "[node.N1]\n"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from boot.config import effective, load
-from field_buffer.catalogue import ConfigError
+from hms.errors.catalogue import ConfigError
 
 NODE = "[node.N1]\n"
 TWO_NODES = """

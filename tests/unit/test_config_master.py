@@ -4,7 +4,7 @@ import pytest
 
 from boot.clusters import cluster_settings
 from boot.config import load
-from field_buffer.catalogue import ConfigError, DestinationNotFound, NotConfigMaster
+from hms.errors.catalogue import ConfigError, DestinationNotFound, NotConfigMaster
 from tests.support.cluster_rig import World
 
 NODES = """

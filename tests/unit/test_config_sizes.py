@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from boot import compose
 from boot.config import load
 from boot.sizes import RECORD_ROOM_BYTES, frame_bytes_max
-from field_buffer.catalogue import ConfigError
-from field_buffer.packing import ROW
-from hms.client import sending
+from hms.client import send_buffer
+from hms.errors.catalogue import ConfigError
 from hms.records import Definition, Dictionary, Placement, Sent, dictionary, sent
 from hms.store.journal import Journal
-from hms.store.journal.backlog import Backlog
-from tpmon.protocol.frames import RANGE, SEND_HEAD, SETTLE_ITEM
+from hms.store.journal.append_backlog import Backlog
+from hms.wire.frames import RANGE, SEND_HEAD, SETTLE_ITEM
+from hms.wire.packed_messages import ROW
 
 KIB = 1 << 10
 SMALLEST = """[node.N1]
@@ -81,7 +81,9 @@ def test_a_frame_fits_beside_what_its_segment_begins_with(tmp_path_factory, mess
 
 def test_a_frame_has_room_for_what_a_client_packs_into_one():
     """A client that fills its frames would lose its connection at a node with small limits."""
-    packed = sending.FRAME_BYTES_MAX + sending.FRAME_MESSAGES_MAX * ROW.size + SEND_HEAD.size
+    packed = (
+        send_buffer.FRAME_BYTES_MAX + send_buffer.FRAME_MESSAGES_MAX * ROW.size + SEND_HEAD.size
+    )
     settled = 65_535 // 2 * RANGE.size + SETTLE_ITEM.size
 
     assert max(packed, settled) <= frame_bytes_max(1 * KIB, 1024 * KIB)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     DecisionRefused,
     TransactionRolledBack,
     TxFatal,
@@ -11,7 +11,7 @@ from field_buffer.catalogue import (
     TxMixed,
 )
 from tpmon.tx.coordinator import Coordinator
-from tpmon.tx.participants import Branch
+from tpmon.tx.participant_steps import Branch
 from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from boot.config import load
 from boot.stores import open_store, table_prefix
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     ConfigError,
     DatabaseDriverMissing,
     DatabaseUnavailable,
@@ -18,10 +18,10 @@ from field_buffer.catalogue import (
 )
 from hms.records import Placement, RecordType, Sent
 from hms.store.database import DatabaseSettings, open_database, owner
+from hms.store.database.deduplication_rows import Remembered
+from hms.store.database.message_steps import outcome
 from hms.store.database.pending import PendingRows
-from hms.store.database.remembered import Remembered
 from hms.store.database.rows import Meta, signed, unsigned
-from hms.store.database.steps import outcome
 from hms.store.database.translation import Translation
 
 NOTHING = Meta(0, 0, 0, 0, 0, 0, 0, "", 0)

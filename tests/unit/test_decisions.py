@@ -2,10 +2,10 @@
 
 import pytest
 
-from field_buffer.catalogue import DecisionNotFound, DecisionRefused
-from hms.engine.branches.codes import Code
-from hms.engine.branches.decisions import IDENTITY
 from hms.engine.effects import Effects
+from hms.engine.xa.decisions import IDENTITY
+from hms.engine.xa.xa_codes import Code
+from hms.errors.catalogue import DecisionNotFound, DecisionRefused
 from tests.support.branch_rig import SECOND, BranchRig, xid
 from tpmon.xa import decisions
 

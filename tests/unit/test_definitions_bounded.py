@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from field_buffer.catalogue import ConsumerLimit
 from hms.engine.engine import ConsumerRequest
+from hms.errors.catalogue import ConsumerLimit
 from hms.records import (
     PLACEMENT_BYTES_MAX,
     Definition,

@@ -3,9 +3,9 @@
 import pytest
 
 import hms
-from hms.engine.dispatch import CHUNK_BYTES
 from hms.engine.effects import Deliver
 from hms.engine.engine import Return
+from hms.engine.queue.dispatch import CHUNK_BYTES
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from tests.support.engine_rig import EngineRig, delivered
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from field_buffer import catalogue
-from field_buffer.errors import HmsError
+from hms.errors import catalogue
+from hms.errors.tree import HmsError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TOML = tomllib.loads((ROOT / "field_buffer" / "errors.toml").read_text())
+TOML = tomllib.loads((ROOT / "hms" / "errors" / "errors.toml").read_text())
 FIELD = re.compile(r"{(\w+)")
 EVERY = [pytest.param(kind, id=kind.__name__) for kind in catalogue.BY_NUMBER.values()]
 

@@ -7,23 +7,23 @@ it is told again, stops the node at every boot.
 import msgspec
 import pytest
 
-from field_buffer.catalogue import ProtocolError
-from field_buffer.packing import ROW
 from hms import records
-from hms.engine.cluster.words import Moving, News, Offer, decode_word, encode_word
+from hms.engine.cluster.cluster_messages import Moving, News, Offer, decode_word, encode_word
 from hms.engine.effects import Deliver
-from hms.engine.line import DELIVERIES_TOLD_MAX
-from hms.engine.numbering import SEQUENCE_MAX
-from hms.engine.plans import TIME_MS_MAX
+from hms.engine.queue.pending_list import DELIVERIES_TOLD_MAX
+from hms.engine.schedule.schedule_plans import TIME_MS_MAX
+from hms.engine.session.deduplication import SEQUENCE_MAX
+from hms.errors.catalogue import ProtocolError
 from hms.records import Cause, RecordType
+from hms.server.effect_encoding import delivered_rows
+from hms.wire import frames
+from hms.wire import structures as wire
+from hms.wire.frames import Kind
+from hms.wire.packed_messages import ROW
 from tests.support.cluster_rig import World
 from tests.support.engine_rig import EngineRig
 from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
-from tpmon.protocol import frames
-from tpmon.protocol import structures as wire
-from tpmon.protocol.frames import Kind
-from tpmon.wire import delivered_rows
 
 U16, U32, U48, U64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 48) - 1, (1 << 64) - 1
 LAST_MS = TIME_MS_MAX + 100 * 366 * 86_400_000

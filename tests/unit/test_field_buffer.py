@@ -22,7 +22,7 @@ from field_buffer import (
     fbmake_fldkey,
     infer_type,
 )
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     FieldError,
     MessageFormatError,
     PropertyNameError,

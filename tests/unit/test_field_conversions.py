@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from field_buffer import Carray, Char, Double, FieldType, Float, Int, Long, Short, String
-from field_buffer.catalogue import HmsError, PropertyConversionError, PropertyRangeError
 from field_buffer.conversions import convert, read_as
+from hms.errors.catalogue import HmsError, PropertyConversionError, PropertyRangeError
 
 TYPES = list(FieldType)
 SAMPLE = {

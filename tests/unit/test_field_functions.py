@@ -41,9 +41,9 @@ from field_buffer import (
     fbupdate,
     fdl_load,
 )
-from field_buffer.catalogue import FieldError, PropertyConversionError
-from field_buffer.errors import HmsError
 from field_buffer.fdl import FIELDS, NUMBER_MAX, FieldTable, parse_fdl
+from hms.errors.catalogue import FieldError, PropertyConversionError
+from hms.errors.tree import HmsError
 
 FDL = """# accounts
 *base 500

@@ -22,8 +22,8 @@ from field_buffer import (
     infer_type,
     make_typed,
 )
-from field_buffer.catalogue import PropertyRangeError, PropertyTypeError
 from field_buffer.types import check_value, plain
+from hms.errors.catalogue import PropertyRangeError, PropertyTypeError
 
 EDGES = [
     (Char, 0, 255),

@@ -2,10 +2,10 @@
 
 import pytest
 
-from field_buffer.catalogue import FileUnknown, InvalidArgument
-from field_buffer.packing import KIND_COMPRESSED, KIND_FILE, ROW, Head, encode_head
 from hms.engine.effects import FileDropped
 from hms.engine.engine import Return
+from hms.errors.catalogue import FileUnknown, InvalidArgument
+from hms.wire.packed_messages import KIND_COMPRESSED, KIND_FILE, ROW, Head, encode_head
 from tests.support.engine_rig import EngineRig, delivered
 
 FILE = "0123456789abcdef-00000001-" + "ab" * 32

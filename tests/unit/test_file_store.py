@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     FileDamaged,
     FileGap,
     FileUnknown,

@@ -3,10 +3,10 @@
 import pytest
 
 from hms.engine.settings import DestinationSettings, EngineSettings
-from hms.store.journal.ring import LogLimits
+from hms.server.broker import INTERNAL, TICK
+from hms.store.journal.segment_manager import LogLimits
 from tests.support.journal_node import JournalNode
 from tests.support.small_disk import SmallDisk
-from tpmon.broker import INTERNAL, TICK
 
 SEGMENT = 26 << 10
 SETTINGS = EngineSettings(

@@ -3,9 +3,16 @@
 import pytest
 
 import hms
-from field_buffer.packing import FLAG_ORDER, NODE_ORDER_CLOCK, ROW, Head, encode_head, pack_messages
 from hms.engine.engine import Return
 from hms.engine.settings import DEAD_LETTER_QUEUE
+from hms.wire.packed_messages import (
+    FLAG_ORDER,
+    NODE_ORDER_CLOCK,
+    ROW,
+    Head,
+    encode_head,
+    pack_messages,
+)
 from tests.support.order_rig import NONE, TRANSACTED, OrderRig, sorted_queue
 
 

@@ -1,6 +1,6 @@
 """Global queues over engines alone: where messages go, and that they go there whole and once."""
 
-from hms.engine.cluster.settings import Scope
+from hms.engine.cluster.cluster_settings import Scope
 from tests.support.cluster_rig import World
 
 
@@ -176,7 +176,7 @@ def test_what_failed_before_keeps_its_count_of_attempts():
     one.send(1)
     one.sync()
     (message,) = one.got
-    from hms.engine.settling import Return
+    from hms.engine.queue.settlement import Return
 
     span = [(message.id, message.id)]
     one.run(lambda fx: one.engine.close_consumer(1, 1, world.now_ms, fx))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import DestinationNotFound
+from hms.errors.catalogue import DestinationNotFound
 from tests.support.cluster_rig import World
 
 

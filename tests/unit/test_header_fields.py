@@ -2,10 +2,10 @@
 
 import pytest
 
-from field_buffer.catalogue import SelectorSyntaxError
-from field_buffer.packing import Head, encode_head
-from hms.engine.header_fields import ADDED, NAMES, checked_selector, selector_view
 from hms.engine.messages import StoredMessage
+from hms.engine.selector.selector_fields import ADDED, NAMES, checked_selector, selector_view
+from hms.errors.catalogue import SelectorSyntaxError
+from hms.wire.packed_messages import Head, encode_head
 
 AT_MS = 1_700_000_000_500
 

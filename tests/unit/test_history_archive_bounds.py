@@ -11,8 +11,8 @@ from pyspark.sql import datasource as ds
 from boot.cli import main
 from boot.compose import log_limits
 from boot.config import load
-from field_buffer import catalogue
-from field_buffer.catalogue import ArchiveBusy, ArchiveError, HistoryError, HistoryGone, SinkError
+from hms.errors import catalogue
+from hms.errors.catalogue import ArchiveBusy, ArchiveError, HistoryError, HistoryGone, SinkError
 from hms.history import count_events
 from hms.history.archive_mark import Mark, archive_lines, read_mark, write_mark
 from hms.history.archive_place import LocalPlace
@@ -202,7 +202,7 @@ def test_filters_of_spark_narrow_what_is_read(filters, scope):
 )
 def test_an_error_comes_back_out_of_sparks_exception(error):
     """A program tells by the class what to do, and a command by its exit code."""
-    line = f"field_buffer.catalogue.{type(error).__name__}: {error}"
+    line = f"hms.errors.catalogue.{type(error).__name__}: {error}"
     told = f"Job aborted:\nTraceback\n  File x\n{line}\n SQLSTATE: 38000"
     found = own_error(RuntimeError(told))
 

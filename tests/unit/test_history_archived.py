@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from field_buffer.catalogue import HistoryGone, StoreCorrupt
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.errors.catalogue import HistoryGone, StoreCorrupt
 from hms.history import scan
 from hms.history.archive_mark import Mark, write_mark
 from hms.history.events import Event
 from hms.history.scope import Scope
 from hms.history.segments import records_of, sealed
-from hms.store.journal.marked import ARCHIVE_MARK
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.archive_mark import ARCHIVE_MARK
+from hms.store.journal.segment_manager import LogLimits
 from tests.support.journal_node import JournalNode
 
 SEGMENT = 1 << 16
@@ -90,7 +90,7 @@ def test_a_mark_that_cannot_be_read_lets_nothing_go(tmp_path):
 
 def test_a_segment_that_is_used_again_is_gone_and_not_damaged(tmp_path, monkeypatch):
     """A node without a history fills the file with zeros while a reader has it open."""
-    monkeypatch.setattr("hms.store.journal.walk.WINDOW_BYTES", 4096)
+    monkeypatch.setattr("hms.store.journal.segment_walk.WINDOW_BYTES", 4096)
     node = life(tmp_path, history_bytes_max=0)
     churn(node, 30)
     part = scan.plan(tmp_path, Scope())[0]

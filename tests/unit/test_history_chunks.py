@@ -2,7 +2,9 @@
 
 import pytest
 
-from field_buffer.packing import (
+from hms.history.chunks import PACK_BYTES, PACK_MESSAGES, Chunker, Row
+from hms.history.wanted import Into
+from hms.wire.packed_messages import (
     HEAD_BYTES_MAX,
     NODE_TOPIC,
     Head,
@@ -11,8 +13,6 @@ from field_buffer.packing import (
     slice_payloads,
     unpack_rows,
 )
-from hms.history.chunks import PACK_BYTES, PACK_MESSAGES, Chunker, Row
-from hms.history.wanted import Into
 
 
 def row(offset, head=b"", body=b"", *, to="orders", kind="queue", body_kind="carray", priority=4):

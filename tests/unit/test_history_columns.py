@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from history_records import BILLING, NEWS, ORDERS, log, message, ranges_record
 
-from field_buffer.packing import Head, pack_messages
 from hms.history import columns
 from hms.history.columns import batches_of
 from hms.history.events import COLUMNS
 from hms.history.scan import read_events, read_runs, to_record_batch
 from hms.history.scope import Scope
 from hms.records import Cause, Placement, RecordType, Sent, group, sent
+from hms.wire.packed_messages import Head, pack_messages
 
 TYPES = {
     "bigint": pa.int64(),

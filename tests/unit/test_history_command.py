@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from history_records import append, message, open_journal, ranges_record, sent_record
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     ConnectionLost,
     StoreFormatUnknown,
     StoreUnavailable,
@@ -18,7 +18,7 @@ from hms.history import ReplayReport, replay_command
 from hms.history.census import Census
 from hms.history.command import history
 from hms.records import RecordType
-from hms.store.journal import walk
+from hms.store.journal import segment_walk
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def spoiled(store, folder, what, monkeypatch):
         (folder / "files").mkdir()
         (folder / "files" / "readme.txt").write_text("no log")
         return folder / "files", StoreUnavailable
-    monkeypatch.setattr(walk, "VERSION", walk.VERSION - 1)
+    monkeypatch.setattr(segment_walk, "VERSION", segment_walk.VERSION - 1)
     return store, StoreFormatUnknown
 
 

@@ -12,7 +12,6 @@ from history_records import (
     sent_record,
 )
 
-from field_buffer.packing import Head
 from hms.history.events import COLUMNS, EVENT_NAMES, Event, EventDecoder
 from hms.records import (
     Cause,
@@ -26,6 +25,7 @@ from hms.records import (
     reserved,
     undefined,
 )
+from hms.wire.packed_messages import Head
 
 
 def decode(records, **options):

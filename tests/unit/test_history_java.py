@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from field_buffer.catalogue import JavaMissing
+from hms.errors.catalogue import JavaMissing
 from hms.history import java
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.minutes import MINUTE_MS, Minute, minutes, open_minutes
 from hms.history.rules import parse_rule
 

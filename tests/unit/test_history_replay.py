@@ -5,7 +5,7 @@ import sys
 import pytest
 from history_records import append, message, open_journal, sent_record
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     HistoryError,
     QueueFull,
     ReplayConflict,

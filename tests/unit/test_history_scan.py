@@ -12,12 +12,12 @@ from history_records import (
     sent_record,
 )
 
-from field_buffer.catalogue import HistoryError, HistoryGone, SelectorSyntaxError, StoreUnavailable
-from field_buffer.packing import Head
+from hms.errors.catalogue import HistoryError, HistoryGone, SelectorSyntaxError, StoreUnavailable
 from hms.history import scan
 from hms.history.events import Event
 from hms.history.scope import Scope, parse_scope
 from hms.records import RecordType
+from hms.wire.packed_messages import Head
 
 ALL = Event._fields
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.events import Place
 from hms.history.scope import Scope, parse_destination, parse_scope, parse_time_ms
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from field_buffer.catalogue import SparkMissing
+from hms.errors.catalogue import SparkMissing
 from hms.history import spark
 
 

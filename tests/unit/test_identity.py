@@ -3,11 +3,11 @@
 import pytest
 
 import hms
+from hms.wire import structures as wire
+from hms.wire.client_identity import check_identity, uid_of
+from hms.wire.frames import Kind
 from tests.support.hello import hello_of
 from tests.support.memory import SETTINGS, MemoryNode
-from tpmon.protocol import structures as wire
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.identity import check_identity, uid_of
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from field_buffer.catalogue import IllegalState, TransactionTooLarge
-from field_buffer.packing import KIND_FILE, ROW, Head, encode_head, pack_messages
 from hms.engine.effects import FileDropped, Reply
 from hms.engine.engine import Return
 from hms.engine.settings import DestinationSettings
+from hms.errors.catalogue import IllegalState, TransactionTooLarge
+from hms.wire.packed_messages import KIND_FILE, ROW, Head, encode_head, pack_messages
 from tests.support.branch_rig import XA, BranchRig
 from tests.support.cluster_rig import World
 from tests.support.limits_rig import limited_rig, order, send_with_priorities, tick

@@ -5,7 +5,7 @@ import threading
 import pytest
 from journal_support import SMALL, FaultyDisk, booted, recovered
 
-from field_buffer.catalogue import RecordTooLarge
+from hms.errors.catalogue import RecordTooLarge
 
 
 def test_a_record_of_more_parts_than_one_call_takes_is_written_whole(tmp_path):

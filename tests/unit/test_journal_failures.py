@@ -6,7 +6,7 @@ import os
 import pytest
 from journal_support import FaultyDisk, booted, opened, recovered
 
-from field_buffer.catalogue import StoreFailed, StoreUnavailable
+from hms.errors.catalogue import StoreFailed, StoreUnavailable
 from hms.store.journal import RealDisk
 
 

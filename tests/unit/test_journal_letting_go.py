@@ -5,11 +5,11 @@ import contextlib
 import pytest
 from journal_support import NotingDisk, contents, flip, recovered, running, segments
 
-from field_buffer.catalogue import StoreCorrupt
+from hms.errors.catalogue import StoreCorrupt
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
 from hms.store.journal import RealDisk, read_segment
-from hms.store.journal.examine import examine
 from hms.store.journal.format import pack_segment_header
+from hms.store.journal.store_examination import examine
 from tests.crash.cleaning import ALL_HISTORY, NO_HISTORY, SHORT_HISTORY, busy
 
 

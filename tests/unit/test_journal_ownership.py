@@ -9,7 +9,7 @@ import sys
 import pytest
 from journal_support import FaultyDisk, booted, opened, segments
 
-from field_buffer.catalogue import StoreFailed, StoreLocked, StoreUnavailable
+from hms.errors.catalogue import StoreFailed, StoreLocked, StoreUnavailable
 from hms.store.journal import RealDisk
 from tests.crash.recording import Killed
 

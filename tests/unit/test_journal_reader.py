@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from journal_support import bodies, booted, contents, flip, segments
 
-from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
+from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.journal import last_lsn, list_segments, read_segment, verify
 
 

@@ -13,7 +13,7 @@ from journal_support import (
     segments,
 )
 
-from field_buffer.catalogue import StoreCorrupt
+from hms.errors.catalogue import StoreCorrupt
 from hms.store.journal import list_segments
 from hms.store.journal.format import RECORD_HEADER_BYTES, Entry, pack_records
 

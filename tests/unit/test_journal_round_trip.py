@@ -13,7 +13,7 @@ from journal_support import (
     segments,
 )
 
-from field_buffer.catalogue import RecordTooLarge
+from hms.errors.catalogue import RecordTooLarge
 from hms.store import Store
 from hms.store.journal import SEGMENT_BYTES, list_segments
 

@@ -6,10 +6,10 @@ from zlib import crc32
 import pytest
 from journal_support import SMALL, booted, contents, flip, opened, recovered, segments
 
-from field_buffer.catalogue import StoreCorrupt, StoreFormatUnknown, StoreUnavailable
+from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown, StoreUnavailable
 from hms.store.journal import read_segment
-from hms.store.journal.examine import examine
 from hms.store.journal.format import VERSION, pack_segment_header
+from hms.store.journal.store_examination import examine
 
 BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]
 

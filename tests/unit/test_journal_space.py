@@ -5,7 +5,7 @@ import errno
 import pytest
 from journal_support import SMALL, FaultyDisk, booted, recovered, segments
 
-from field_buffer.catalogue import StoreFailed
+from hms.errors.catalogue import StoreFailed
 from hms.store.journal import RealDisk
 
 EIGHTH = SMALL // 8

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from journal_support import NotingDisk, opened, running
 
-from field_buffer.catalogue import StoreFailed
+from hms.errors.catalogue import StoreFailed
 from hms.store.interface import SegmentGoneError
 from tests.crash.cleaning import NO_HISTORY, SHORT_HISTORY
 from tests.crash.oracle import Oracle

@@ -2,7 +2,8 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.effects import Confirm, Refusal
+from hms.errors.catalogue import (
     DestinationExists,
     DestinationInUse,
     DestinationNotFound,
@@ -12,7 +13,6 @@ from field_buffer.catalogue import (
     QueueFull,
     UndefinedLimitBehavior,
 )
-from hms.engine.effects import Confirm, Refusal
 from hms.records import Cause, RecordType, decode_ranges
 from tests.support.engine_rig import EngineRig
 from tests.support.limits_rig import open_producer, order, retry, shown

@@ -2,14 +2,14 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.effects import Confirm
+from hms.errors.catalogue import (
     BatchTooLarge,
     FlowControlTimeout,
     MessageTooLarge,
     ProducerLimit,
     QueueFull,
 )
-from hms.engine.effects import Confirm
 from hms.records import Cause, RecordType, decode_ranges
 from tests.support.engine_rig import delivered
 from tests.support.limits_rig import (

@@ -2,7 +2,9 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.effects import Confirm
+from hms.engine.flow.destination_control import LimitBehavior, Limits
+from hms.errors.catalogue import (
     BatchTooLarge,
     FlowControlTimeout,
     NodeFull,
@@ -10,9 +12,7 @@ from field_buffer.catalogue import (
     PublicationFailed,
     QueueFull,
 )
-from field_buffer.packing import Head, encode_head
-from hms.engine.control import LimitBehavior, Limits
-from hms.engine.effects import Confirm
+from hms.wire.packed_messages import Head, encode_head
 from tests.support.engine_rig import delivered
 from tests.support.limits_rig import limited_rig, outcomes, retry, waiting
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from field_buffer.catalogue import MemberRefused
 from hms.engine.cluster.members import Hello, Life, Members, Presence, Voice
+from hms.errors.catalogue import MemberRefused
 
 SILENCE_MS = 1000
 ROUNDS = 12

@@ -2,16 +2,16 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.engine import ConsumerRequest
+from hms.errors.catalogue import (
     DestinationNotFound,
     IllegalState,
     InvalidArgument,
     TemporaryDestination,
     TopicStringError,
 )
-from field_buffer.packing import FLAG_RETAIN, ROW, pack_messages
-from hms.engine.engine import ConsumerRequest
 from hms.records import Cause, RecordType, decode_ranges
+from hms.wire.packed_messages import FLAG_RETAIN, ROW, pack_messages
 from tests.support.engine_rig import EngineRig, delivered
 from tests.support.limits_rig import open_producer, order, shown
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings, EngineSettings
-from hms.engine.settling import Return
 from hms.history.events import EventDecoder
 from hms.store.journal import list_segments
 from hms.store.journal.reader import read_store
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
 from tests.support.journal_node import JournalNode
 
 SEGMENT = 1 << 16

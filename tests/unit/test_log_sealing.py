@@ -5,12 +5,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from field_buffer.catalogue import StoreFull, StoreLocked
+from hms.errors.catalogue import StoreFull, StoreLocked
 from hms.history import archive_command
 from hms.history.archive_check import new_manifest
 from hms.history.manifest import begins_where_it_ends
 from hms.history.segments import Tail, sealed, survey, unwritten
-from hms.store.journal.ring import LogLimits
+from hms.store.journal.segment_manager import LogLimits
 from tests.support.journal_node import JournalNode
 from tests.unit.test_store_identity import SEGMENT, SETTINGS, lived
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from field_buffer.catalogue import MemberRefused
 from hms.engine.cluster.members import DEAF_MS, SILENT, Hello, Life, Members, Presence, Voice
+from hms.errors.catalogue import MemberRefused
 
 OWN = Life(50, 3)
 SILENCE_MS = 1000

@@ -3,9 +3,9 @@
 import pytest
 
 import hms
-from field_buffer.packing import ROW, pack_messages
 from hms.engine.effects import Effects
-from hms.engine.numbering import Memories, Taken
+from hms.engine.session.deduplication import Memories, Taken
+from hms.wire.packed_messages import ROW, pack_messages
 from tests.support.engine_rig import EngineRig
 
 OTHERS = 100_000

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from field_buffer import FieldBuffer, Short
-from field_buffer.catalogue import (
+from hms.client.destinations import Queue
+from hms.client.message import Message
+from hms.constants import BodyKind
+from hms.errors.catalogue import (
     BodyKindError,
     FileUnreadable,
     HmsError,
@@ -18,10 +21,7 @@ from field_buffer.catalogue import (
     MessageReadOnly,
     PropertyTypeError,
 )
-from field_buffer.packing import DeliveredRow
-from hms.client.destinations import Queue
-from hms.client.message import Message
-from hms.constants import BodyKind
+from hms.wire.packed_messages import DeliveredRow
 
 _PLAIN = st.recursive(
     st.one_of(

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 import hms.constants as c
-from field_buffer.catalogue import DestinationNameError
 from hms.client.destinations import Queue, Topic, parse_destination
+from hms.errors.catalogue import DestinationNameError
 
 
 def test_a_destination_is_a_value():

@@ -3,7 +3,7 @@
 import pytest
 
 from hms.engine.engine import Return
-from hms.engine.ordering import tracks
+from hms.engine.groups import message_groups
 from tests.support.order_rig import NONE, TRANSACTED, OrderRig, sorted_queue
 
 
@@ -134,7 +134,7 @@ def test_an_idle_group_stays_with_its_consumer(rig):
 
 def test_idle_groups_are_remembered_up_to_a_limit(rig, monkeypatch):
     """A new group name for each message must not fill the memory (P8)."""
-    monkeypatch.setattr(tracks, "GROUPS_REMEMBERED", 3)
+    monkeypatch.setattr(message_groups, "GROUPS_REMEMBERED", 3)
     rig.consume("c", credit=8000)
     for n in range(50):
         rig.send("x", JMSXGroupID=f"g{n}")

@@ -15,7 +15,11 @@ from field_buffer import (
     Short,
     String,
 )
-from field_buffer.catalogue import (
+from field_buffer.conversions import READABLE_AS
+from hms.client.destinations import Queue
+from hms.client.message import Message
+from hms.client.properties import SELECTOR_WORDS
+from hms.errors.catalogue import (
     InvalidArgument,
     MessageReadOnly,
     PropertyConversionError,
@@ -25,11 +29,7 @@ from field_buffer.catalogue import (
     PropertyTypeError,
     ReservedProperty,
 )
-from field_buffer.conversions import READABLE_AS
-from field_buffer.packing import DeliveredRow
-from hms.client.destinations import Queue
-from hms.client.message import Message
-from hms.client.properties import SELECTOR_WORDS
+from hms.wire.packed_messages import DeliveredRow
 
 TYPED = {
     "c": Char("A"),

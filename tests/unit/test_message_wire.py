@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from field_buffer import Short
-from field_buffer.catalogue import DestinationNameError, MessageFormatError, PropertyTypeError
-from field_buffer.packing import (
+from hms.client.destinations import Queue, Topic
+from hms.client.message import Message
+from hms.constants import BodyKind, DeliveryMode
+from hms.errors.catalogue import DestinationNameError, MessageFormatError, PropertyTypeError
+from hms.wire.packed_messages import (
     DELIVERED_ROW,
     DeliveredRow,
     Head,
@@ -17,9 +20,6 @@ from field_buffer.packing import (
     unpack_delivered,
     unpack_rows,
 )
-from hms.client.destinations import Queue, Topic
-from hms.client.message import Message
-from hms.constants import BodyKind, DeliveryMode
 
 ROW = DeliveredRow(0x00010000002A, 1_700_000_000_500, 1_700_000_060_500, 2, 0, 0, 7, 1, 1)
 ORDERS = Queue("orders")

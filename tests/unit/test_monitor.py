@@ -3,10 +3,10 @@
 import pytest
 from monitor_rig import CLIENT, S1, S2, Rig, answer_of, invoke_of
 
-from field_buffer.catalogue import InvalidArgument, ServiceLimit, ServiceNotFound, TooManyRequests
-from tpmon import offering, turns
-from tpmon.monitor import TPFAIL, TPSUCCESS, Answer, Invoke, Load, Origin
-from tpmon.protocol.structures import ResultHead
+from hms.errors.catalogue import InvalidArgument, ServiceLimit, ServiceNotFound, TooManyRequests
+from hms.wire.structures import ResultHead
+from tpmon.scheduling import call_scheduler, service_registry
+from tpmon.scheduling.monitor import TPFAIL, TPSUCCESS, Answer, Invoke, Load, Origin
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_advertising_twice_is_advertising_once(rig):
 
 def test_calls_beyond_the_limit_are_refused(rig, monkeypatch):
     """P8: a service that hangs must not fill the node's memory with calls."""
-    monkeypatch.setattr(turns, "CALLS_WAITING_MAX", 2)
+    monkeypatch.setattr(call_scheduler, "CALLS_WAITING_MAX", 2)
     rig.serve(S1, "SLOW")
     for _ in range(3):
         rig.call("SLOW")
@@ -126,7 +126,7 @@ def test_calls_beyond_the_limit_are_refused(rig, monkeypatch):
 
 def test_the_bytes_of_waiting_calls_are_limited(rig, monkeypatch):
     """P8: ten thousand calls of 16 MiB each would be within the limit of calls."""
-    monkeypatch.setattr(turns, "CALL_BYTES_WAITING_MAX", 10)
+    monkeypatch.setattr(call_scheduler, "CALL_BYTES_WAITING_MAX", 10)
     rig.serve(S1, "SLOW")
     rig.call("SLOW", b"running" * 100)
     running = invoke_of(rig.effects())
@@ -158,7 +158,7 @@ def test_a_name_that_cannot_be_shown_is_refused(rig, name):
 
 def test_a_connection_cannot_offer_services_without_end(rig, monkeypatch):
     """P8: every table has a limit."""
-    monkeypatch.setattr(offering, "SERVICES_PER_SERVER_MAX", 2)
+    monkeypatch.setattr(service_registry, "SERVICES_PER_SERVER_MAX", 2)
     rig.serve(S1, "A", "B")
 
     with pytest.raises(TooManyRequests):

@@ -3,10 +3,10 @@
 import pytest
 from monitor_rig import CLIENT, OTHER, S1, S2, Rig, answer_of, invoke_of
 
-from field_buffer.catalogue import ServerLost, ServiceNotFound
-from tpmon import offering
-from tpmon.monitor import TPSUCCESS, Invoke
-from tpmon.monitored import Verdict
+from hms.errors.catalogue import ServerLost, ServiceNotFound
+from tpmon.scheduling import service_registry
+from tpmon.scheduling.monitor import TPSUCCESS, Invoke
+from tpmon.scheduling.monitor_state import Verdict
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_server_that_does_not_come_back_is_given_up(rig):
     rig.monitor.tick(0)
     assert rig.effects() == []
 
-    rig.monitor.tick(offering.EXPECTED_MS)
+    rig.monitor.tick(service_registry.EXPECTED_MS)
 
     assert answer_of(rig.effects()).head.error_number == ServiceNotFound.number
     with pytest.raises(ServiceNotFound):

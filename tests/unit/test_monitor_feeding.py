@@ -3,9 +3,9 @@
 import pytest
 from monitor_rig import CLIENT, S1, S2, Rig, invoke_of
 
-from tpmon.appetite import Listener
-from tpmon.monitor import Answer, Invoke
-from tpmon.monitored import Verdict
+from tpmon.scheduling.listener_demand import Listener
+from tpmon.scheduling.monitor import Answer, Invoke
+from tpmon.scheduling.monitor_state import Verdict
 
 
 class Queues:

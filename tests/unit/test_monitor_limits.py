@@ -3,8 +3,8 @@
 import pytest
 from monitor_rig import S1, Rig, answer_of, invoke_of
 
-from field_buffer.catalogue import ServiceHung, ServiceTimeout
-from tpmon.monitor import Kill, Rules
+from hms.errors.catalogue import ServiceHung, ServiceTimeout
+from tpmon.scheduling.monitor import Kill, Rules
 
 
 @pytest.fixture

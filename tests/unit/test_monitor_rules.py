@@ -3,17 +3,17 @@
 import pytest
 from monitor_rig import CLIENT, S1, S2, Rig, answer_of, invoke_of
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     ForwardLimit,
     ServerLost,
     ServiceBusy,
     ServiceMismatch,
     ServiceNotFound,
 )
+from hms.wire.structures import TalkHead
 from tpmon.constants import TPFAIL
-from tpmon.monitor import Invoke, Rules, Say
-from tpmon.protocol.structures import TalkHead
-from tpmon.relay import DATA, DISCONNECTED
+from tpmon.scheduling.conversation_relay import DATA, DISCONNECTED
+from tpmon.scheduling.monitor import Invoke, Rules, Say
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from field_buffer import packing
-from field_buffer.catalogue import MessageFormatError
-from field_buffer.packing import DELIVERED_ROW, ROW, DeliveredRow, Row
+from hms.errors.catalogue import MessageFormatError
+from hms.wire import packed_messages
+from hms.wire.packed_messages import DELIVERED_ROW, ROW, DeliveredRow, Row
 
 needs_native = pytest.mark.skipif(
-    not packing.IS_NATIVE, reason="this package was built without a C compiler"
+    not packed_messages.IS_NATIVE, reason="this package was built without a C compiler"
 )
 NUMBERS = st.integers(0, 2**32 - 1)
 SIZES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 80)), min_size=1, max_size=20)
@@ -23,10 +23,10 @@ SIZES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 80)), min_size=1, 
 
 def both_ways(patch, call):
     """What comes with the compiled loops and without them: values, or the error's words."""
-    compiled = importlib.import_module("field_buffer._native")
+    compiled = importlib.import_module("hms.wire._native")
     found = []
     for module in (compiled, None):
-        patch.setattr(packing, "_native", module)
+        patch.setattr(packed_messages, "_native", module)
         try:
             found.append(call())
         except MessageFormatError as error:
@@ -57,12 +57,14 @@ def test_rows_and_payloads_are_the_same(sizes, others, offset, too_many):
     total = len(sizes) * ROW.size + sum(map(sum, sizes)) + too_many
     pack = memoryview(b"?" * offset + row_pack(sizes, others)[: max(0, total)])
     with pytest.MonkeyPatch.context() as patch:
-        rows, plain = both_ways(patch, lambda: packing.unpack_rows(pack, len(sizes), offset))
+        rows, plain = both_ways(
+            patch, lambda: packed_messages.unpack_rows(pack, len(sizes), offset)
+        )
         assert rows == plain
         if isinstance(rows, list):
             assert all(type(row) is Row for row in rows)
             found, expected = both_ways(
-                patch, lambda: packing.slice_payloads(pack, tuple(rows), offset)
+                patch, lambda: packed_messages.slice_payloads(pack, tuple(rows), offset)
             )
             assert found == expected
 
@@ -74,7 +76,9 @@ def test_delivered_messages_are_the_same(sizes, others, offset, too_many):
     total = len(sizes) * DELIVERED_ROW.size + sum(map(sum, sizes)) + too_many
     pack = b"?" * offset + delivered_pack(sizes, others)[: max(0, total)]
     with pytest.MonkeyPatch.context() as patch:
-        found, plain = both_ways(patch, lambda: packing.unpack_delivered(pack, len(sizes), offset))
+        found, plain = both_ways(
+            patch, lambda: packed_messages.unpack_delivered(pack, len(sizes), offset)
+        )
     assert found == plain
     if isinstance(found, list):
         assert all(type(row) is DeliveredRow for row, _, _ in found)
@@ -84,7 +88,7 @@ def test_delivered_messages_are_the_same(sizes, others, offset, too_many):
 @given(st.binary(max_size=400), st.integers(-2, 2**40), st.integers(-5, 500))
 def test_garbage_is_the_same_and_touches_nothing_it_should_not(pack, count, offset):
     """Sizes that no memory holds, counts below zero, an offset behind the end."""
-    compiled = importlib.import_module("field_buffer._native")
+    compiled = importlib.import_module("hms.wire._native")
     for unpack, kind in (
         (compiled.unpack_rows, Row),
         (compiled.unpack_delivered, DeliveredRow),
@@ -103,7 +107,7 @@ def test_garbage_is_the_same_and_touches_nothing_it_should_not(pack, count, offs
 @pytest.mark.parametrize("wrong", [1, list, object()])
 def test_what_is_no_type_of_tuples_is_refused(wrong):
     """Another type's memory is laid out differently."""
-    compiled = importlib.import_module("field_buffer._native")
+    compiled = importlib.import_module("hms.wire._native")
     with pytest.raises(TypeError, match="tuples"):
         compiled.unpack_rows(wrong, bytes(32), 1, 0)
     with pytest.raises(TypeError, match="tuples"):
@@ -114,7 +118,7 @@ def test_what_is_no_type_of_tuples_is_refused(wrong):
 @pytest.mark.parametrize("rows", [[1], [()], [(1,)], [("1", 2)], [(2**70, 1)]])
 def test_rows_that_are_none_are_refused_or_not_understood(rows):
     """They come from packing.py alone, and still nothing is read through them."""
-    compiled = importlib.import_module("field_buffer._native")
+    compiled = importlib.import_module("hms.wire._native")
     with contextlib.suppress(TypeError, OverflowError):
         assert compiled.slice_payloads(bytes(200), rows, 0) is None
 
@@ -122,7 +126,7 @@ def test_rows_that_are_none_are_refused_or_not_understood(rows):
 @needs_native
 def test_nothing_leaks():
     """A node unpacks for months."""
-    compiled = importlib.import_module("field_buffer._native")
+    compiled = importlib.import_module("hms.wire._native")
     pack = ROW.pack(1, 2, 3, 4, 5, 6, 7, 8) * 50 + bytes(150)
     delivered = DELIVERED_ROW.pack(1, 2, 3, 4, 1, 2, 5, 6, 7) * 50 + bytes(150)
 
@@ -144,7 +148,7 @@ def test_nothing_leaks():
 def test_python_alone_does_without_the_compiled_loops():
     """HMS_PURE turns them off, as does a build without a compiler."""
     said = subprocess.run(
-        [sys.executable, "-c", "import field_buffer.packing as p; print(p.IS_NATIVE)"],
+        [sys.executable, "-c", "import hms.wire.packed_messages as p; print(p.IS_NATIVE)"],
         env=os.environ | {"HMS_PURE": "1"},
         capture_output=True,
         text=True,

@@ -3,8 +3,8 @@
 import pytest
 
 import hms
-from field_buffer.packing import ROW, pack_messages
-from hms.engine.open_work import STEP_BYTES, open_bytes
+from hms.engine.flow.open_transactions import STEP_BYTES, open_bytes
+from hms.wire.packed_messages import ROW, pack_messages
 from tests.support.engine_rig import EngineRig
 
 LIMIT = 1 << 20

@@ -2,9 +2,9 @@
 
 import pytest
 
-from field_buffer.packing import FLAG_ORDER, PROPERTY_GLOBAL_ORDER, ROW, Head, encode_head
-from field_buffer.packing import pack_messages as pack_of
-from hms.engine.ordering.sort import SortSettings, SortType
+from hms.engine.groups.message_sort import SortSettings, SortType
+from hms.wire.packed_messages import FLAG_ORDER, PROPERTY_GLOBAL_ORDER, ROW, Head, encode_head
+from hms.wire.packed_messages import pack_messages as pack_of
 from tests.support.engine_rig import EngineRig, delivered
 
 SORT = SortSettings("n", SortType.INTEGER)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from field_buffer.packing import unpack_delivered
 from hms.engine.effects import Confirm, Deliver
 from hms.engine.messages import StoredMessage
-from tpmon.outgoing import PACKS_MAX, Outgoing, Packs
-from tpmon.protocol.frames import Kind, decode_delivery, decode_envelope
+from hms.server.outgoing_frames import PACKS_MAX, Outgoing, Packs
+from hms.wire.frames import Kind, decode_delivery, decode_envelope
+from hms.wire.packed_messages import unpack_delivered
 
 PEER = "peer"
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from hms.engine.blocks import Block
+from hms.engine.log.live_index import Block
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings, EngineSettings
-from hms.engine.settling import Return
+from hms.server.payloads import Bodies
 from hms.store.interface import SegmentGoneError
+from hms.wire.frames import DELIVER_HEAD, Kind
 from tests.support.journal_node import JournalNode
-from tpmon.bodies import Bodies
-from tpmon.protocol.frames import DELIVER_HEAD, Kind
 
 MEMORY = 30_000
 SETTINGS = EngineSettings(

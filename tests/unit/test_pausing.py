@@ -2,10 +2,10 @@
 
 import pytest
 
-from field_buffer.catalogue import ConsumerLimit, InvalidDestinationState
 from hms.engine.effects import Refusal
+from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings
-from hms.engine.settling import Return
+from hms.errors.catalogue import ConsumerLimit, InvalidDestinationState
 from tests.support.engine_rig import EngineRig, delivered
 from tests.support.limits_rig import close_consumer, order, retry, shown
 

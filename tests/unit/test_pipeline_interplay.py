@@ -5,9 +5,8 @@ import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from field_buffer.catalogue import ArchiveError, HistoryError
-from field_buffer.packing import ROW, pack_messages
-from hms.engine.inspect import describe_queue
+from hms.engine.admin.views import describe_queue
+from hms.errors.catalogue import ArchiveError, HistoryError
 from hms.history.archive import _Run
 from hms.history.archive_mark import Mark, write_mark
 from hms.history.archive_place import LocalPlace
@@ -19,6 +18,7 @@ from hms.history.reports.audit import _count
 from hms.history.scope import Scope
 from hms.history.segments import sealed
 from hms.history.stream import HmsStreamReader
+from hms.wire.packed_messages import ROW, pack_messages
 from tests.integration.history_rig import batch, begin, write
 from tests.support.journal_node import JournalNode
 from tests.unit.test_history_archived import churn, history_numbers, life

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hms.engine.cluster.cluster_settings import GlobalQueue, Scope
 from hms.engine.cluster.planning import Figures, drains, pushes, requests, surplus_of
-from hms.engine.cluster.settings import GlobalQueue, Scope
 
 QUEUE = GlobalQueue("orders", threshold=10, request_max=25, full=100)
 FIGURES = st.builds(

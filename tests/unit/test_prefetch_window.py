@@ -6,11 +6,11 @@ from client_link import new_link, sent
 from client_session import make_inbox, make_state
 
 import hms
-from field_buffer.packing import DELIVERED_ROW
-from hms.client.window import Window
+from hms.client.prefetch_window import Window
+from hms.wire import frames
+from hms.wire.frames import DELIVER_HEAD, Action, Kind
+from hms.wire.packed_messages import DELIVERED_ROW
 from tests.support.engine_rig import EngineRig, delivered
-from tpmon.protocol import frames
-from tpmon.protocol.frames import DELIVER_HEAD, Action, Kind
 
 WINDOW = 1_000
 

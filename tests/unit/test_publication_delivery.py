@@ -2,8 +2,8 @@
 
 import pytest
 
-from field_buffer.catalogue import PublicationFailed
 from hms.engine.settings import DestinationSettings
+from hms.errors.catalogue import PublicationFailed
 from tests.support.topic_rig import TopicRig
 
 ONE = {"name": "one", "topic": "a/#", "queue": "q"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.settings import DestinationSettings
+from hms.errors.catalogue import (
     DestinationNotFound,
     MessageTooLarge,
     NodeFull,
@@ -10,8 +11,7 @@ from field_buffer.catalogue import (
     TopicStringError,
     TransactionTooLarge,
 )
-from field_buffer.packing import ROW
-from hms.engine.settings import DestinationSettings
+from hms.wire.packed_messages import ROW
 from tests.support.topic_rig import TopicRig
 
 

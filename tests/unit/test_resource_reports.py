@@ -3,7 +3,7 @@
 import pytest
 
 import hms
-from tpmon.resources import REPORT_BYTES_MAX, Resources
+from hms.server.resource_managers import REPORT_BYTES_MAX, Resources
 
 BAD = [
     None,

@@ -2,14 +2,14 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.settings import DestinationSettings
+from hms.errors.catalogue import (
     MessageFormatError,
     NoRetainedMessage,
     NotRetained,
 )
-from field_buffer.packing import FLAG_RETAIN, ROW
-from hms.engine.settings import DestinationSettings
 from hms.records import Cause, RecordType, decode_group, decode_ranges
+from hms.wire.packed_messages import FLAG_RETAIN, ROW
 from tests.support.topic_rig import TopicRig
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import TransactionTooLarge
+from hms.errors.catalogue import TransactionTooLarge
 from hms.records import RecordType
 from tests.support.topic_rig import TopicRig
 

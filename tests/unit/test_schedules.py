@@ -4,7 +4,11 @@ import msgspec
 import pytest
 
 from boot.calendar import CronCalendar
-from field_buffer.catalogue import (
+from hms.engine.effects import Effects
+from hms.engine.messages import OF_COMMIT
+from hms.engine.schedule import schedule_plans
+from hms.engine.schedule.schedule_plans import TIME_MS_MAX, Plan
+from hms.errors.catalogue import (
     InvalidSchedule,
     MessageTooLarge,
     NodeFull,
@@ -13,11 +17,7 @@ from field_buffer.catalogue import (
     ScheduleNotFound,
     StoreFull,
 )
-from field_buffer.packing import ROW, Head, encode_head
-from hms.engine import plans
-from hms.engine.effects import Effects
-from hms.engine.messages import OF_COMMIT
-from hms.engine.plans import TIME_MS_MAX, Plan
+from hms.wire.packed_messages import ROW, Head, encode_head
 from tests.support.engine_rig import EngineRig, delivered
 
 EVERY_MS = 1000
@@ -246,7 +246,7 @@ def test_a_store_with_a_schedule_beyond_all_calendars_boots(monkeypatch):
     """It was accepted once; it waits for ever, and may be cancelled."""
     rig = _Rig()
     with monkeypatch.context() as patch:
-        patch.setattr(plans, "TIME_MS_MAX", 1 << 63)
+        patch.setattr(schedule_plans, "TIME_MS_MAX", 1 << 63)
         rig.schedule(_plan(first_ms=1 << 62))
     rig.send()
     rig.crash(10_000)

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from field_buffer.catalogue import SelectorSyntaxError
 from hms.engine.selector import Selector, SelectorLimits
+from hms.errors.catalogue import SelectorSyntaxError
 
 
 def refused(text, limits=None):

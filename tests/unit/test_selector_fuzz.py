@@ -3,8 +3,8 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from field_buffer.catalogue import SelectorSyntaxError
 from hms.engine.selector import Selector
+from hms.errors.catalogue import SelectorSyntaxError
 
 _ROW = {"a": 1, "b": 2.5, "s": "x", "v": True, "raw": b"x"}
 # fmt: off

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from field_buffer.catalogue import SelectorSyntaxError
 from hms.engine.selector import Selector
 from hms.engine.selector.like import compile_like
+from hms.errors.catalogue import SelectorSyntaxError
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from selector_oracle import evaluate
 from selector_oracle_grammar import RefusedError, read
 
-from field_buffer.catalogue import SelectorSyntaxError
 from hms.engine.selector import Selector
+from hms.errors.catalogue import SelectorSyntaxError
 
 _NAMES = ("a", "b", "s", "t", "vip", "$Priority", "höhe")
 _LONGS = ("0", "1", "2", "7", "10L", "0x1F", "017", "9007199254740993", "9223372036854775807")

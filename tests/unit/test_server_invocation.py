@@ -6,13 +6,13 @@ import pytest
 
 import hms
 from field_buffer import FieldBuffer
-from field_buffer.catalogue import DestinationNotFound, ServiceCallFailed, ServiceNotFound
-from field_buffer.packing import DELIVERED_ROW, Head, encode_head
+from hms.client.core.service_data import decode_data, encode_data
+from hms.errors.catalogue import DestinationNotFound, ServiceCallFailed, ServiceNotFound
+from hms.wire.packed_messages import DELIVERED_ROW, Head, encode_head
+from hms.wire.structures import InvokeHead, encode_with_body
 from tpmon.constants import TPEXIT, TPFAIL, TPSUCCESS
-from tpmon.data import decode_data, encode_data
 from tpmon.invocation import invoke
-from tpmon.protocol.structures import InvokeHead, encode_with_body
-from tpmon.registry import Registry, tpreturn
+from tpmon.service_functions import Registry, tpreturn
 
 LIMIT = 1 << 20
 

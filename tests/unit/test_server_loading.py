@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tpmon import loading
+from tpmon import module_loading
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NODE_ONLY = (
@@ -15,23 +15,23 @@ NODE_ONLY = (
     "workers",
     "services",
     "boot",
-    "tpmon.broker",
+    "hms.server.broker",
 )
 
 
 def test_the_applications_folders_come_before_all_others(monkeypatch, tmp_path):
     """Its package may be called services too; its child processes find their modules as well."""
     users = f"{tmp_path}/a{os.pathsep}{tmp_path}/b"
-    monkeypatch.setenv(loading.USER_PATH, users)
+    monkeypatch.setenv(module_loading.USER_PATH, users)
     monkeypatch.setenv("PYTHONPATH", "/ours")
     monkeypatch.setattr(sys, "path", ["/ours", f"{tmp_path}/b", "/library"])
 
-    loading.put_first([tmp_path / "app"])
+    module_loading.put_first([tmp_path / "app"])
 
     wanted = [f"{tmp_path}/{name}" for name in ("app", "a", "b")]
     assert sys.path == [*wanted, "/ours", "/library"]
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [*wanted, "/ours"]
-    assert loading.USER_PATH not in os.environ
+    assert module_loading.USER_PATH not in os.environ
 
 
 def test_a_servers_process_loads_nothing_of_the_node():

@@ -2,10 +2,10 @@
 
 import pytest
 
-from field_buffer.catalogue import InvalidArgument, ServiceNotFound, ServiceTaken
-from tpmon import registry as registries
+from hms.errors.catalogue import InvalidArgument, ServiceNotFound, ServiceTaken
+from tpmon import service_functions as registries
 from tpmon.constants import TPEXIT, TPFAIL, TPSUCCESS
-from tpmon.registry import Registry, ServiceResult, service, tpforward, tpreturn
+from tpmon.service_functions import Registry, ServiceResult, service, tpforward, tpreturn
 
 
 @pytest.fixture

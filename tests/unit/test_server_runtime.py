@@ -8,11 +8,11 @@ import threading
 import pytest
 from server_rig import PlayedConnection
 
-from field_buffer.catalogue import ConnectionClosed, IllegalState, ServiceModuleError
-from tpmon.loading import USER_PATH
-from tpmon.protocol.structures import Advertise, Unadvertise
-from tpmon.registry import Registry
+from hms.errors.catalogue import ConnectionClosed, IllegalState, ServiceModuleError
+from hms.wire.structures import Advertise, Unadvertise
+from tpmon.module_loading import USER_PATH
 from tpmon.runtime import Server, tpadvertise, tpunadvertise
+from tpmon.service_functions import Registry
 
 WAIT_S = 10
 

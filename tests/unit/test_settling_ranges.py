@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hms.engine.settling import take_out
+from hms.engine.queue.settlement import take_out
 
 IDS = st.lists(st.integers(0, 60), unique=True, max_size=20)
 SPANS = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 40)), max_size=8)

@@ -10,21 +10,21 @@ from client_link import LOST, new_link, up
 from client_link import sent as sent_frames
 
 import hms
-from field_buffer.catalogue import DurableNameInUse
-from field_buffer.packing import ROW, pack_messages
-from hms.client.sending import Sender, SendOptions, Ticket
-from hms.engine.configured import define_destinations
+from hms.client.send_buffer import Sender, SendOptions, Ticket
+from hms.engine.admin.configured_destinations import define_destinations
 from hms.engine.effects import Deliver, Effects, Reply
 from hms.engine.engine import ConsumerRequest
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.errors.catalogue import DurableNameInUse
 from hms.records import RecordType
+from hms.server.effect_release import Releases
 from hms.store.journal import Journal
-from tests.sim.disk import SimDisk
-from tests.support.engine_rig import EngineRig, delivered
-from tpmon.protocol.frames import (
+from hms.wire.frames import (
     Kind,
 )
-from tpmon.releases import Releases
+from hms.wire.packed_messages import ROW, pack_messages
+from tests.sim.disk import SimDisk
+from tests.support.engine_rig import EngineRig, delivered
 
 
 def _pack(ttl_ms=0):

@@ -3,12 +3,8 @@
 import pytest
 
 import hms
-from field_buffer.packing import ROW, pack_messages
-from tests.support.engine_rig import EngineRig
-from tests.support.hello import hello_of
-from tests.support.memory import SETTINGS, MemoryNode
-from tpmon.protocol import structures
-from tpmon.protocol.frames import (
+from hms.wire import structures
+from hms.wire.frames import (
     Action,
     Envelope,
     Kind,
@@ -17,13 +13,17 @@ from tpmon.protocol.frames import (
     encode_send,
     encode_settle,
 )
-from tpmon.protocol.structures import (
+from hms.wire.packed_messages import ROW, pack_messages
+from hms.wire.structures import (
     CloseConsumer,
     CloseSession,
     OpenConsumer,
     OpenProducer,
     OpenSession,
 )
+from tests.support.engine_rig import EngineRig
+from tests.support.hello import hello_of
+from tests.support.memory import SETTINGS, MemoryNode
 
 
 def _pack():

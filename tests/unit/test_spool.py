@@ -4,12 +4,12 @@ import hashlib
 
 import pytest
 
+from hms.server.file_transfer import COMING_MAX, COMING_OF_ONE_MAX, IDLE_MS
 from hms.store.files import FileStore
+from hms.wire import structures as wire
+from hms.wire.frames import Kind
 from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
-from tpmon.protocol import structures as wire
-from tpmon.protocol.frames import Kind
-from tpmon.spool import COMING_MAX, COMING_OF_ONE_MAX, IDLE_MS
 
 DATA = b"a file" * 100
 DIGEST = hashlib.sha256(DATA).hexdigest()

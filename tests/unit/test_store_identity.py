@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from field_buffer.catalogue import ArchiveGap, StoreDiffers
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.errors.catalogue import ArchiveGap, StoreDiffers
 from hms.history.archive_check import checked, new_manifest, own_identity
 from hms.history.archive_mark import Mark, write_mark
 from hms.history.archive_place import LocalPlace
@@ -25,13 +25,13 @@ from hms.history.stream import HmsStreamReader
 from hms.history.wanted import Wanted
 from hms.records import Identity, Writer
 from hms.records.identity import BOOTS_MAX
+from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.disk import REAL_DISK
-from hms.store.journal.marked import archived_below
+from hms.wire.frames import Kind
+from hms.wire.structures import Hello, Welcome, decode, encode
 from tests.support.journal_node import JournalNode
 from tests.support.store_node import StoreNode
 from tests.support.store_place import Place
-from tpmon.protocol.frames import Kind
-from tpmon.protocol.structures import Hello, Welcome, decode, encode
 
 SEGMENT = 1 << 14
 SETTINGS = EngineSettings(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from field_buffer.catalogue import InvalidArgument
+from hms.errors.catalogue import InvalidArgument
 from tests.support.topic_rig import TopicRig
 
 

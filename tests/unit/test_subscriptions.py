@@ -2,7 +2,8 @@
 
 import pytest
 
-from field_buffer.catalogue import (
+from hms.engine.settings import DestinationSettings
+from hms.errors.catalogue import (
     DestinationNotFound,
     DurableNameInUse,
     IllegalState,
@@ -11,7 +12,6 @@ from field_buffer.catalogue import (
     TopicStringChanged,
     TopicStringError,
 )
-from hms.engine.settings import DestinationSettings
 from tests.support.topic_rig import TopicRig
 
 

@@ -9,7 +9,7 @@ import pytest
 from boot import instances
 from boot.config import load
 from boot.servers import Servers
-from tpmon.monitored import Load
+from tpmon.scheduling.monitor_state import Load
 
 WAIT_S = 30
 CONFIG = """

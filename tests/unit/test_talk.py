@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 import hms
-from field_buffer.catalogue import ConnectionLost, ConversationProtocol, RequestTimeout
+from hms.client.core.conversation_state import DATA, DISCONNECTED, ROOM, WINDOW, Part, Talk
+from hms.errors.catalogue import ConnectionLost, ConversationProtocol, RequestTimeout
+from hms.wire.structures import TalkHead, decode_with_body
 from tpmon.constants import TPEV_DISCONIMM, TPEV_SVCERR
-from tpmon.protocol.structures import TalkHead, decode_with_body
-from tpmon.talk import DATA, DISCONNECTED, ROOM, WINDOW, Part, Talk
 
 
 class Wire:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-GENERATED = frozenset(("field_buffer/catalogue.py",))
+GENERATED = frozenset(("hms/errors/catalogue.py",))
 
 PYTHON_FOLDERS = ("field_buffer", "hms", "tpmon", "workers", "services", "boot", "tests", "bench")
 FOLDERS_LEFT_OUT = frozenset(
@@ -18,7 +18,7 @@ FOLDERS_LEFT_OUT = frozenset(
 )
 PUBLIC = (
     "field_buffer",
-    "field_buffer.catalogue",
+    "hms.errors.catalogue",
     "hms",
     "hms.aio",
     "hms.constants",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from field_buffer.catalogue import PublicationFailed
-from hms.engine.topics import Delivery, Missed, check_delivery
+from hms.engine.topic import Delivery, Missed, check_delivery
+from hms.errors.catalogue import PublicationFailed
 
 PASSING = Missed("watch", is_durable=False, detail="full")
 DURABLE = Missed("billing", is_durable=True, detail="full")

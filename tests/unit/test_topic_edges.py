@@ -3,11 +3,11 @@
 import pytest
 
 import hms
-from field_buffer.packing import HEAD_BYTES_MAX, decode_head
 from hms.client.destinations import watched_name
 from hms.engine.effects import Effects, Ready
 from hms.engine.engine import ConsumerRequest, Return
 from hms.engine.settings import DEAD_LETTER_QUEUE
+from hms.wire.packed_messages import HEAD_BYTES_MAX, decode_head
 from tests.support.engine_rig import EngineRig
 from tests.support.order_rig import OrderRig
 from tests.support.topic_rig import TopicRig

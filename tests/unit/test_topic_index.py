@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
 from topic_oracle import CHARACTER_PATTERNS, PATTERNS, TOPICS, wants
 
-from hms.engine.topics import Pattern, Scheme, TopicIndex
+from hms.engine.topic import Pattern, Scheme, TopicIndex
 
 ANY = st.one_of(
     st.tuples(PATTERNS, st.just("TOPIC")),

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from topic_oracle import CHARACTER_PATTERNS, PATTERNS, TOPICS, wants
 
-from field_buffer.catalogue import TopicStringError
-from hms.engine.topics import Pattern, Scheme
+from hms.engine.topic import Pattern, Scheme
+from hms.errors.catalogue import TopicStringError
 
 BY_LEVELS = """
 USA/Alaska/#        | USA/Alaska USA/Alaska/Juneau | USA/Alabama USA/AlaskaX

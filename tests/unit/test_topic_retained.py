@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from field_buffer.catalogue import NotRetained
-from hms.engine.topics import Pattern, RetainedStore, TopicTree
+from hms.engine.topic import Pattern, RetainedStore, TopicTree
+from hms.errors.catalogue import NotRetained
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import pytest
 
-from field_buffer.catalogue import TopicStringError
-from hms.engine.topics import TopicLimits, ancestors, check_topic, join_topic
+from hms.engine.topic import TopicLimits, ancestors, check_topic, join_topic
+from hms.errors.catalogue import TopicStringError
 
 JOINED = [
     ("Football/Scores", " ", "Football/Scores"),

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topic_oracle import CHARACTER_PATTERNS, PATTERNS, TOPICS, wants
 
-from field_buffer.catalogue import TopicLimit
-from hms.engine.topics import Pattern, Scheme, TopicObjects, TopicTree
+from hms.engine.topic import Pattern, Scheme, TopicObjects, TopicTree
+from hms.errors.catalogue import TopicLimit
 
 GUIDE = ["USA/Alabama/Auburn", "USA/Alabama/Mobile", "USA/Alabama/Montgomery", "USA/Alaska/Juneau"]
 LIFE_MS = 1_800_000

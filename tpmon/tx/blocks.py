@@ -13,15 +13,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from field_buffer.catalogue import InvalidArgument, TxInvalid, TxProtocolError
+from hms.client.core.arguments import check_seconds, check_word
+from hms.errors.catalogue import InvalidArgument, TxInvalid, TxProtocolError
 from tpmon import context
-from tpmon.arguments import check_seconds, check_word
-from tpmon.tx import carried
-from tpmon.tx.place import place_of
+from tpmon.tx import current_transaction
+from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction
 
 if TYPE_CHECKING:
-    from tpmon.asking import Asking
+    from hms.client.core.requests import Asking
 
 __all__ = ["AsyncBlock", "AsyncTransaction", "Block", "rm", "transactional"]
 
@@ -50,15 +50,15 @@ class Block:
 
     def __enter__(self) -> Transaction:
         made = self.begin()
-        carried.enter(made)
+        current_transaction.enter(made)
         return made
 
     def begin(self) -> Transaction:
         """Begin it; whose it is stays open."""
-        if carried.current() is not None:
+        if current_transaction.current() is not None:
             raise TxProtocolError(what="transaction()", detail="one is going on here already")
         made = self._transaction = Transaction(self._place, self._timeout_s)
-        made.enlist_all(carried.sessions(self._connection))
+        made.enlist_all(current_transaction.sessions(self._connection))
         return made
 
     def __exit__(
@@ -69,7 +69,7 @@ class Block:
     ) -> None:
         transaction = self._transaction
         assert transaction is not None
-        carried.enter(None)
+        current_transaction.enter(None)
         if transaction.is_ended:
             return
         if error is not None:
@@ -108,7 +108,7 @@ class AsyncBlock:
 
     async def __aenter__(self) -> AsyncTransaction:
         made = await asyncio.to_thread(self._block.begin)
-        carried.enter(made)
+        current_transaction.enter(made)
         return AsyncTransaction(made)
 
     async def __aexit__(
@@ -117,7 +117,7 @@ class AsyncBlock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        carried.enter(None)
+        current_transaction.enter(None)
         await asyncio.to_thread(self._block.__exit__, kind, error, trace)
 
 
@@ -126,7 +126,7 @@ def rm(name: str) -> Any:
 
     TxProtocolError outside a transaction; ResourceUnknown, ResourceUnavailable, XaError.
     """
-    transaction = carried.current()
+    transaction = current_transaction.current()
     if transaction is None:
         raise TxProtocolError(what=f"rm({name!r})", detail="no transaction is going on here")
     return transaction.rm(name)
@@ -152,7 +152,7 @@ def transactional(
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            outer = carried.current()
+            outer = current_transaction.current()
             if not _begins(requires, outer, function.__name__):
                 return function(*args, **kwargs)
             _suspend(outer)
@@ -172,17 +172,17 @@ def _async(
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        outer = carried.current()
+        outer = current_transaction.current()
         if not _begins(requires, outer, function.__name__):
             return await function(*args, **kwargs)
         await asyncio.to_thread(_suspend, outer)
-        carried.enter(None)
+        current_transaction.enter(None)
         try:
             async with AsyncBlock(connection or _connection(), timeout_s):
                 return await function(*args, **kwargs)
         finally:
             await asyncio.to_thread(_resume, outer)
-            carried.enter(outer)
+            current_transaction.enter(outer)
 
     return run
 
@@ -199,13 +199,13 @@ def _begins(requires: str, outer: Transaction | None, name: str) -> bool:
 def _suspend(outer: Transaction | None) -> None:
     if outer is not None:
         outer.suspend()
-    carried.enter(None)
+    current_transaction.enter(None)
 
 
 def _resume(outer: Transaction | None) -> None:
     if outer is not None:
         outer.resume()
-    carried.enter(outer)
+    current_transaction.enter(outer)
 
 
 def _connection() -> "Asking":

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     TransactionRolledBack,
     TxFatal,
     TxHazard,
@@ -13,7 +13,7 @@ from field_buffer.catalogue import (
     TxProtocolError,
     TxTransient,
 )
-from field_buffer.errors import HmsError
+from hms.errors.tree import HmsError
 
 TX_NOT_SUPPORTED = 1
 TX_OK = 0

@@ -16,16 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     TransactionRolledBack,
     TxFatal,
     TxHazard,
     TxHeuristicCommit,
     TxMixed,
 )
-from field_buffer.errors import HmsError
-from tpmon.tx.log import DecisionLog
-from tpmon.tx.participants import (
+from hms.errors.tree import HmsError
+from tpmon.tx.decision_log import DecisionLog
+from tpmon.tx.participant_steps import (
     THREADS_MAX,
     Branch,
     Outcome,

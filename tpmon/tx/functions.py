@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from field_buffer.catalogue import TxInvalid, TxProtocolError
-from field_buffer.errors import HmsError
+from hms.errors.catalogue import TxInvalid, TxProtocolError
+from hms.errors.tree import HmsError
 from tpmon import context
-from tpmon.tx import carried
+from tpmon.tx import current_transaction
 from tpmon.tx.codes import (
     TX_OK,
     CommitReturn,
     TransactionControl,
     TransactionState,
 )
-from tpmon.tx.place import place_of
+from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction
 from tpmon.xa.xid import Xid
 
@@ -78,7 +78,7 @@ def tx_open() -> int:
 
 def tx_close() -> int:
     """No more transactions until tx_open(); TxProtocolError inside one."""
-    if carried.current() is not None:
+    if current_transaction.current() is not None:
         raise TxProtocolError(what="tx_close()", detail="a transaction is going on")
     _is_closed.set(True)
     return TX_OK
@@ -89,11 +89,11 @@ def tx_begin() -> int:
     connection = context.current("tx_begin()").connection
     if _is_closed.get():
         raise TxProtocolError(what="tx_begin()", detail="tx_close() was called: tx_open() first")
-    if carried.current() is not None:
+    if current_transaction.current() is not None:
         raise TxProtocolError(what="tx_begin()", detail="a transaction is going on already")
     transaction = Transaction(place_of(connection), _timeout_s.get())
-    transaction.enlist_all(carried.sessions(connection))
-    carried.enter(transaction)
+    transaction.enlist_all(current_transaction.sessions(connection))
+    current_transaction.enter(transaction)
     return TX_OK
 
 
@@ -115,7 +115,7 @@ def tx_rollback() -> int:
 
 
 def _own(what: str) -> Transaction:
-    transaction = carried.current()
+    transaction = current_transaction.current()
     if transaction is None:
         raise TxProtocolError(what=what, detail="no transaction is going on")
     return transaction
@@ -136,7 +136,7 @@ def _ended(transaction: Transaction, end: Callable[[], object]) -> int:
 
 def _begin_next(error: HmsError | None) -> None:
     """The next chained one; when it cannot begin, `no_begin` of the error says so."""
-    carried.enter(None)
+    current_transaction.enter(None)
     if _control.get() is not TransactionControl.CHAINED:
         return
     try:
@@ -149,7 +149,7 @@ def _begin_next(error: HmsError | None) -> None:
 
 def tx_info() -> TXINFO:
     """The characteristics of this thread or task, and its transaction."""
-    transaction = carried.current()
+    transaction = current_transaction.current()
     is_none = transaction is None
     return TXINFO(
         None if transaction is None else transaction.xid,
@@ -192,18 +192,18 @@ def tpsuspendtx() -> bytes:
     transaction = _own("tpsuspendtx()")
     transaction.suspend()
     _suspended[transaction.gtrid] = transaction
-    carried.enter(None)
+    current_transaction.enter(None)
     return transaction.gtrid
 
 
 def tpresumetx(tranid: bytes) -> int:
     """Go on with a transaction that any thread of this process suspended; TxProtocolError when one
     is going on here, TxInvalid when none of that name is suspended."""
-    if carried.current() is not None:
+    if current_transaction.current() is not None:
         raise TxProtocolError(what="tpresumetx()", detail="a transaction is going on already")
     transaction = _suspended.pop(tranid, None)
     if transaction is None:
         raise TxInvalid(what="tpresumetx()", detail=f"{tranid.hex()} is not suspended here")
     transaction.resume()
-    carried.enter(transaction)
+    current_transaction.enter(transaction)
     return TX_OK

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from field_buffer.catalogue import TransactionRolledBack, TxProtocolError
-from field_buffer.errors import HmsError
-from tpmon.asked import OnLoss, Pending
-from tpmon.link import Link
-from tpmon.protocol.transactions import BeginGlobal
+from hms.client.core.link import Link
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
+from hms.errors.tree import HmsError
+from hms.wire.branch_requests import BeginGlobal
+from tpmon.tx.branch_work import Place, Work
 from tpmon.tx.coordinator import Coordinator
-from tpmon.tx.participants import Branch, Outcome
-from tpmon.tx.work import Place, Work
+from tpmon.tx.participant_steps import Branch, Outcome
 from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tpmon.xa import constants as xa
-from tpmon.xa.bench import Bench, behaviour, expect, new_mark, new_xid, prepared, worked
+from tpmon.xa.behaviour_bench import Bench, behaviour, expect, new_mark, new_xid, prepared, worked
 from tpmon.xa.resource import scan
 
 

@@ -8,12 +8,12 @@ A Bench says how to do a piece of work in a branch and how to see what is commit
 manager cannot do it leaves out of `able`; such behaviours then pass as not applicable.
 """
 
-from tpmon.xa import behaviours, behaviours_of_recovery
-from tpmon.xa.bench import ABILITIES, FOUND, Behaviour, Bench
+from tpmon.xa import behaviours, recovery_behaviours
+from tpmon.xa.behaviour_bench import ABILITIES, FOUND, Behaviour, Bench
 
 __all__ = ["ABILITIES", "BEHAVIOURS", "Behaviour", "Bench"]
 
-_HOMES = (behaviours, behaviours_of_recovery)
+_HOMES = (behaviours, recovery_behaviours)
 BEHAVIOURS: tuple[Behaviour, ...] = tuple(FOUND)
 """All of them."""
 assert {one.check.__module__ for one in BEHAVIOURS} == {home.__name__ for home in _HOMES}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from field_buffer.catalogue import DecisionUnreadable
+from hms.errors.catalogue import DecisionUnreadable
 from tpmon.xa.xid import Xid
 
 __all__ = [

@@ -6,7 +6,7 @@ The calls themselves stand in hms_steps.py; here are their two shells.
 from collections.abc import Callable
 from typing import Any
 
-from tpmon.steps import Steps
+from hms.client.core.operations import Steps
 from tpmon.xa.constants import TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, TMSUCCESS
 from tpmon.xa.hms_steps import HmsSteps, XaSession
 from tpmon.xa.xid import Xid

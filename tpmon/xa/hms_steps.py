@@ -8,12 +8,12 @@ is asked for again, so what takes effect once is told truly.
 import threading
 from typing import Any, Protocol
 
-from field_buffer.catalogue import ConnectionLost, XaError
-from field_buffer.errors import HmsError
-from tpmon.asked import OnLoss, Pending
-from tpmon.asking import Asking
-from tpmon.protocol import transactions as wire
-from tpmon.steps import Steps
+from hms.client.core.operations import Steps
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.core.requests import Asking
+from hms.errors.catalogue import ConnectionLost, XaError
+from hms.errors.tree import HmsError
+from hms.wire import branch_requests as wire
 from tpmon.xa.constants import (
     TMENDRSCAN,
     TMNOFLAGS,

@@ -26,11 +26,11 @@ from tpmon.xa.constants import (
     XAER_RMFAIL,
     is_rolled_back,
 )
+from tpmon.xa.database_sessions import Sessions
 from tpmon.xa.driver import Driver
-from tpmon.xa.handle import Handle, end
-from tpmon.xa.recovering import Scan
+from tpmon.xa.recover_scan import Scan
 from tpmon.xa.resource import check
-from tpmon.xa.sessions import Sessions
+from tpmon.xa.session_handle import Handle, end
 from tpmon.xa.xid import Xid
 
 __all__ = ["DatabaseResource", "Driver"]

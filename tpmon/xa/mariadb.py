@@ -26,7 +26,7 @@ from tpmon.xa.constants import (
     XAER_RMERR,
     XAER_RMFAIL,
 )
-from tpmon.xa.drivers import import_driver
+from tpmon.xa.driver_packages import import_driver
 from tpmon.xa.xid import Xid
 
 __all__ = ["MariaDB"]

@@ -23,7 +23,7 @@ from tpmon.xa.constants import (
     XAER_RMERR,
     XAER_RMFAIL,
 )
-from tpmon.xa.drivers import import_driver
+from tpmon.xa.driver_packages import import_driver
 from tpmon.xa.xid import Xid
 
 __all__ = ["PostgreSQL", "gid_of", "xid_of"]

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from field_buffer.errors import HmsError
-from tpmon.client import Connection
-from tpmon.tx.identity import identity_of
-from tpmon.tx.place import LIST_VERB, Blocking
+from hms.client.core.blocking_connection import Connection
+from hms.errors.tree import HmsError
+from tpmon.tx.connection_place import LIST_VERB, Blocking
+from tpmon.tx.coordinator_identity import identity_of
 from tpmon.xa import decisions
-from tpmon.xa.opening import Definition, open_resource
 from tpmon.xa.recovery import Recovery, Waiting
-from tpmon.xa.watch import Watch
+from tpmon.xa.recovery_rounds import Watch
+from tpmon.xa.resource_opening import Definition, open_resource
 
 __all__ = ["Recoverer", "main"]
 

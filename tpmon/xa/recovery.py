@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from field_buffer.catalogue import DecisionUnreadable
-from tpmon.protocol import transactions as wire
+from hms.errors.catalogue import DecisionUnreadable
+from hms.wire import branch_requests as wire
 from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant

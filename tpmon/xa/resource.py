@@ -8,7 +8,7 @@ open at once, in any threads.
 from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
-from field_buffer.catalogue import XaError
+from hms.errors.catalogue import XaError
 from tpmon.xa.constants import TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, TMSUCCESS, code_name
 from tpmon.xa.xid import Xid
 

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Generator
 from typing import Any, Self
 
+from hms.client.browse_pages import Pages
+from hms.client.core.async_connection import AsyncConnection
 from hms.client.destinations import Queue
 from hms.client.message import Message
-from hms.client.pages import Pages
 from hms.client.public_names import public_names
-from tpmon.aio import AsyncConnection
 
 
 class Browser:

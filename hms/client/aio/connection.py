@@ -3,15 +3,15 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Self
 
-from field_buffer.errors import HmsError
 from hms.client.aio.session import Session
+from hms.client.core.async_connection import AsyncConnection
+from hms.client.core.events import Event
 from hms.client.destinations import Destination, parse_destination, watched_name
-from hms.client.opening import new_session, refuse_login
+from hms.client.opening_steps import new_session, refuse_login
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.constants import AckMode
-from tpmon.aio import AsyncConnection
-from tpmon.events import Event
+from hms.errors.tree import HmsError
 
 
 class Connection(AsyncConnection):

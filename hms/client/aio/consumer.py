@@ -4,15 +4,15 @@ import os
 from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, BinaryIO
 
-from field_buffer.catalogue import ConnectionClosed
 from hms.client.aio.opened import Opened
 from hms.client.consumer_steps import ConsumerSteps, Listener, check_count
-from hms.client.files import FileInfo
-from hms.client.inbox import Inbox, Stamp
+from hms.client.core.async_connection import AsyncConnection
+from hms.client.file_bodies import FileInfo
 from hms.client.message import Message
-from hms.client.opening import Opening
+from hms.client.opening_steps import Opening
+from hms.client.prefetch_buffer import Inbox, Stamp
 from hms.client.public_names import public_names
-from tpmon.aio import AsyncConnection
+from hms.errors.catalogue import ConnectionClosed
 
 if TYPE_CHECKING:
     from hms.client.aio.session import Session

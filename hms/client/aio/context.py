@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from field_buffer.catalogue import IllegalState
 from hms.client.aio.browser import Browser
 from hms.client.aio.connection import Connection, connect
 from hms.client.aio.consumer import Consumer
@@ -14,10 +13,11 @@ from hms.client.aio.session import Session
 from hms.client.context_parts import ContextParts, Sharing
 from hms.client.destinations import Destination, Topic, parse_destination, place_of
 from hms.client.message import Message
+from hms.client.pack_building import Body
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
-from hms.client.streaming import Body
 from hms.constants import AckMode
+from hms.errors.catalogue import IllegalState
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")

@@ -4,8 +4,8 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
-from hms.client.opening import Opening
-from tpmon.aio import AsyncConnection
+from hms.client.core.async_connection import AsyncConnection
+from hms.client.opening_steps import Opening
 
 
 class Opened:

@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
-from field_buffer.catalogue import TooManyRequests
 from hms.client.aio.opened import Opened
+from hms.client.core.async_connection import AsyncConnection
 from hms.client.message import Message
-from hms.client.opening import Opening
-from hms.client.options import SendHow
+from hms.client.opening_steps import Opening
+from hms.client.pack_building import Body
+from hms.client.pending_sends import SendOptions
 from hms.client.producer_steps import ProducerSteps
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt, Receipts
 from hms.client.schedules import Recurrence, Schedule
-from hms.client.sending import Sender
+from hms.client.send_buffer import Sender
+from hms.client.send_options import SendHow
 from hms.client.session_steps import SessionSteps
-from hms.client.streaming import Body
-from hms.client.tickets import SendOptions
 from hms.constants import BodyKind
-from tpmon.aio import AsyncConnection
+from hms.errors.catalogue import TooManyRequests
 
 WAITING_MAX = 16_384
 """So many messages of send_async() may wait for room."""

@@ -6,23 +6,23 @@ from typing import Any, Unpack
 
 from hms.client.aio.browser import Browser
 from hms.client.aio.consumer import Consumer
-from hms.client.aio.listening_task import ListeningTask
+from hms.client.aio.listener_task import ListeningTask
 from hms.client.aio.opened import Opened
 from hms.client.aio.producer import Producer
-from hms.client.creating import creating, deleting_temporary, looking_up, making_temporary
+from hms.client.browse_pages import Pages
+from hms.client.core.async_connection import AsyncConnection
 from hms.client.destinations import Destination, Queue, Topic
-from hms.client.inbox import Inbox
-from hms.client.making import Making
-from hms.client.opening import Opening
-from hms.client.options import SendHow
-from hms.client.pages import Pages
+from hms.client.opening_steps import Opening
+from hms.client.own_destinations import creating, deleting_temporary, looking_up, making_temporary
+from hms.client.pack_building import Body
+from hms.client.pending_sends import SendOptions
+from hms.client.prefetch_buffer import Inbox
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
-from hms.client.sending import Sender
+from hms.client.send_buffer import Sender
+from hms.client.send_options import SendHow
+from hms.client.session_members import Making
 from hms.client.session_state import SessionState
-from hms.client.streaming import Body
-from hms.client.tickets import SendOptions
-from tpmon.aio import AsyncConnection
 from tpmon.xa.hms_rm import AsyncHmsResource
 
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 
 from hms.engine.cluster import planning
-from hms.engine.cluster.appetite import give, serve, take, take_last
-from hms.engine.cluster.giving import room_for
+from hms.engine.cluster.cluster_messages import Ask
+from hms.engine.cluster.cluster_settings import GlobalQueue
+from hms.engine.cluster.demand import give, serve, take, take_last
 from hms.engine.cluster.gossip import Gossiping
-from hms.engine.cluster.peers import Asked, Peer
+from hms.engine.cluster.peer_state import Asked, Peer
 from hms.engine.cluster.planning import Figures
-from hms.engine.cluster.settings import GlobalQueue
-from hms.engine.cluster.words import Ask
+from hms.engine.cluster.source import room_for
 from hms.engine.effects import Effects, ToNode
-from hms.engine.places import Queue
+from hms.engine.queue.destinations import Queue
 from hms.engine.state import State
 
 

@@ -2,29 +2,29 @@
 
 Whoever drives it tells which nodes come and go, what they say, and some times a second the time.
 Every GQINT each node is told what changed at the global queues here, and now and then all of it. A
-queue that is short asks others (planning.py), one that was asked gives (appetite.py), and how a
+queue that is short asks others (planning.py), one that was asked gives (demand.py), and how a
 message goes over without being lost or doubled stands in moves.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from field_buffer.catalogue import ProtocolError
-from hms.engine.cluster.appetite import serve
-from hms.engine.cluster.arriving import arrive
 from hms.engine.cluster.balancing import Balancing
+from hms.engine.cluster.cluster_messages import Answer, Ask, Gossip, Interest, News, Offer, Word
+from hms.engine.cluster.cluster_settings import ClusterSettings
+from hms.engine.cluster.demand import serve
 from hms.engine.cluster.directory import VERBS, Directory
-from hms.engine.cluster.giving import accepted, say, taken_back
 from hms.engine.cluster.gossip import Gossiping
-from hms.engine.cluster.mastering import check_master
+from hms.engine.cluster.master_node import check_master
 from hms.engine.cluster.members import Life
-from hms.engine.cluster.peers import Peer
+from hms.engine.cluster.peer_state import Peer
+from hms.engine.cluster.relay_state import Relays
 from hms.engine.cluster.relaying import gone, interested, relay_name, wishes
-from hms.engine.cluster.relays import Relays
-from hms.engine.cluster.settings import ClusterSettings
-from hms.engine.cluster.words import Answer, Ask, Gossip, Interest, News, Offer, Word
+from hms.engine.cluster.source import accepted, say, taken_back
+from hms.engine.cluster.target import arrive
 from hms.engine.effects import Effects, ToNode
 from hms.engine.state import State
+from hms.errors.catalogue import ProtocolError
 
 ASK_LIFE = 3
 """An ask is forgotten after so many intervals."""

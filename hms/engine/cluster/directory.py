@@ -15,13 +15,13 @@ again.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from field_buffer.catalogue import DestinationNotFound
-from field_buffer.errors import HmsError
-from hms.engine import lifecycle
-from hms.engine.control import Life
+from hms.engine.admin import destination_lifecycle
 from hms.engine.effects import Effects
-from hms.engine.places import Queue, Topic
+from hms.engine.flow.destination_control import Life
+from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.state import State
+from hms.errors.catalogue import DestinationNotFound
+from hms.errors.tree import HmsError
 from hms.records import Entry, entries
 
 VERBS = frozenset(
@@ -118,23 +118,23 @@ class Directory:
         if target is None:
             given = {**entry.attributes, "topic_string": entry.topic_string}
             wanted = given if entry.kind == "topic" else entry.attributes
-            target = lifecycle.create(self._state, entry.kind, entry.name, wanted, fx)
+            target = destination_lifecycle.create(self._state, entry.kind, entry.name, wanted, fx)
         else:
             back = dict.fromkeys(target.control.altered)
-            lifecycle.alter(self._state, target, {**back, **entry.attributes}, fx)
+            destination_lifecycle.alter(self._state, target, {**back, **entry.attributes}, fx)
         if target.control.paused != entry.paused:
-            lifecycle.resume(self._state, target, "BOTH", fx)
+            destination_lifecycle.resume(self._state, target, "BOTH", fx)
             if entry.paused:
-                lifecycle.pause(self._state, target, entry.paused, fx)
+                destination_lifecycle.pause(self._state, target, entry.paused, fx)
         return ""
 
     def _delete(self, target: Queue | Topic, fx: Effects) -> str:
         line = target.line if isinstance(target, Queue) else None
         if line is not None and line.waiting_count + line.delayed_count + line.out_count:
             return "it is deleted elsewhere, and goes when nothing waits in it any more"
-        reason = lifecycle.reason_to_stay(self._state, target)
+        reason = destination_lifecycle.reason_to_stay(self._state, target)
         if not reason:
-            lifecycle.delete(self._state, target, fx)
+            destination_lifecycle.delete(self._state, target, fx)
         return reason
 
     def _find(self, key: Key) -> Queue | Topic | None:

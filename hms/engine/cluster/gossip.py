@@ -6,13 +6,13 @@ does not leave a wrong picture for long.
 
 from collections.abc import Iterable, Sequence
 
-from hms.engine.cluster.appetite import figures_of
-from hms.engine.cluster.arriving import why_full
-from hms.engine.cluster.peers import Peer
+from hms.engine.cluster.cluster_messages import Gossip, QueueState
+from hms.engine.cluster.demand import figures_of
+from hms.engine.cluster.peer_state import Peer
 from hms.engine.cluster.planning import Figures
-from hms.engine.cluster.words import Gossip, QueueState
+from hms.engine.cluster.target import why_full
 from hms.engine.effects import Effects, ToNode
-from hms.engine.places import Queue
+from hms.engine.queue.destinations import Queue
 
 WHOLE_EVERY = 12
 

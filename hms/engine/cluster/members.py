@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from field_buffer.catalogue import MemberRefused
+from hms.errors.catalogue import MemberRefused
 
 
 class Presence(enum.StrEnum):

@@ -24,7 +24,7 @@ from hms.records import Entry, PeerMemory, Peers
 
 if TYPE_CHECKING:
     from hms.engine.messages import StoredMessage
-    from hms.engine.places import Queue
+    from hms.engine.queue.destinations import Queue
 
 DECIDED_MAX = 1024
 """More answers that did not arrive yet than a node has offers out."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hms.engine.cluster.settings import GlobalQueue, Scope
+from hms.engine.cluster.cluster_settings import GlobalQueue, Scope
 
 ASKED_IN_ADVANCE_MAX = 8
 """Nodes without a surplus that are asked for what comes next."""

@@ -13,20 +13,20 @@ its own subscribers and to no other node: that is why nothing can go in circles.
 
 from collections.abc import Iterable, Sequence
 
-from field_buffer.errors import HmsError
-from field_buffer.packing import NODE_TOPIC
-from hms.engine.blocks import hold
-from hms.engine.cluster.words import Interest, Wish
-from hms.engine.dispatch import discard
+from hms.engine.admin.destination_lifecycle import check_definitions
+from hms.engine.cluster.cluster_messages import Interest, Wish
 from hms.engine.effects import Effects
-from hms.engine.lifecycle import check_definitions
+from hms.engine.log.live_index import hold
 from hms.engine.messages import StoredMessage
-from hms.engine.places import PROXY_PREFIX as PROXY
-from hms.engine.places import RELAY_PREFIX as RELAY
-from hms.engine.places import Queue, Subscription
+from hms.engine.queue.destinations import PROXY_PREFIX as PROXY
+from hms.engine.queue.destinations import RELAY_PREFIX as RELAY
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.dispatch import discard
 from hms.engine.state import State
-from hms.engine.topics import Scheme
+from hms.engine.topic import Scheme
+from hms.errors.tree import HmsError
 from hms.records import Cause, Definition, Placement, defined, undefined
+from hms.wire.packed_messages import NODE_TOPIC
 
 WISHES_MAX = 5000
 EVERYTHING = Wish("#", Scheme.TOPIC.value, is_durable=False)

@@ -5,9 +5,9 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from field_buffer.catalogue import SelectorSyntaxError
 from hms.engine.selector.literals import NUMBER, read_number, shorten
 from hms.engine.selector.nodes import Scalar
+from hms.errors.catalogue import SelectorSyntaxError
 
 KEYWORDS = frozenset(
     ("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE")

@@ -7,7 +7,7 @@ approximate   7.   .5   1E3   7D   7F; a number with F has the precision of a Ja
 import re
 import struct
 
-from field_buffer.catalogue import SelectorSyntaxError
+from hms.errors.catalogue import SelectorSyntaxError
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 

@@ -6,9 +6,9 @@ type then makes the comparison false (JMS 3.1 §3.8.1.1).
 
 from typing import cast
 
-from field_buffer.catalogue import SelectorSyntaxError
 from hms.engine.selector.literals import shorten
 from hms.engine.selector.nodes import TESTS, Condition, Literal, Name, Node, Value
+from hms.errors.catalogue import SelectorSyntaxError
 
 
 def condition(node: Node, position: int) -> Condition:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from field_buffer.catalogue import SelectorSyntaxError
 from hms.engine.selector.lexer import Token, read_tokens
 from hms.engine.selector.operands import mismatch
+from hms.errors.catalogue import SelectorSyntaxError
 
 
 @dataclass(frozen=True, slots=True)

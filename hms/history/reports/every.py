@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from field_buffer.catalogue import HistoryError
+from hms.errors.catalogue import HistoryError
 from hms.history.faults import as_own
 from hms.history.replay import check, source_name, wanted_options
 from hms.history.reports.audit import audit

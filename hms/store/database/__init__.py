@@ -12,7 +12,7 @@ store        all of it together
 
 from pathlib import Path
 
-from field_buffer.catalogue import DatabaseDriverMissing
+from hms.errors.catalogue import DatabaseDriverMissing
 from hms.store.database.backend import Backend
 from hms.store.database.store import DatabaseStore
 from hms.store.database.upkeep import DatabaseSettings

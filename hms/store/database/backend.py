@@ -9,10 +9,10 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from field_buffer.errors import FieldValue
-from hms.store.database.changes import Changes
+from hms.errors.tree import FieldValue
 from hms.store.database.owner import Owner
 from hms.store.database.pending import PendingRow, PendingRows
+from hms.store.database.row_changes import Changes
 from hms.store.database.rows import (
     BatchRow,
     CommitRow,

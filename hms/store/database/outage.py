@@ -4,7 +4,7 @@ import logging
 import time
 from typing import Final
 
-from field_buffer.catalogue import DatabaseLost
+from hms.errors.catalogue import DatabaseLost
 
 log = logging.getLogger("hms.store.database")
 

@@ -11,14 +11,14 @@ from typing import Final
 
 from psycopg import errors
 
-from field_buffer.catalogue import (
+from hms.errors.catalogue import (
     DatabaseUnavailable,
     StoreFailed,
     StoreFenced,
     StoreLocked,
     StoreUnavailable,
 )
-from field_buffer.errors import FieldValue
+from hms.errors.tree import FieldValue
 from hms.store.database.backend import Claim, Transaction, Unreachable
 from hms.store.database.owner import is_dead
 from hms.store.database.pending import PendingRow

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
-from field_buffer.catalogue import DatabaseUnavailable, StoreFailed
+from hms.errors.catalogue import DatabaseUnavailable, StoreFailed
 from hms.store.database.backend import Unreachable
 
 Session = psycopg.Connection[tuple[Any, ...]]

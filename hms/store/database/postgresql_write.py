@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from field_buffer.catalogue import StoreFailed
+from hms.errors.catalogue import StoreFailed
 from hms.store.database.backend import Transaction
 from hms.store.database.pending import PendingRows
 from hms.store.database.postgresql_sql import END_PLACE

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from field_buffer.catalogue import StoreFailed, StoreFenced
+from hms.errors.catalogue import StoreFailed, StoreFenced
 from hms.store.interface import Parts
 
 _SIGN = 1 << 63

@@ -17,7 +17,7 @@ A version is never changed once it was released; a change of the tables is a fur
 
 from typing import Final
 
-from field_buffer.catalogue import StoreFormatUnknown
+from hms.errors.catalogue import StoreFormatUnknown
 
 TYPES_POSTGRESQL: Final = {
     "long": "BIGINT",

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from field_buffer.catalogue import StoreFailed, StoreFenced, StoreLocked, StoreUnavailable
-from field_buffer.errors import FieldValue
+from hms.errors.catalogue import StoreFailed, StoreFenced, StoreLocked, StoreUnavailable
+from hms.errors.tree import FieldValue
 from hms.store.database.backend import Claim, Transaction, Unreachable
 from hms.store.database.pending import PendingRow
 from hms.store.database.rows import (

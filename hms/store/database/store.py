@@ -14,16 +14,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from field_buffer.catalogue import DatabaseUnavailable, StoreFailed
-from field_buffer.errors import FieldValue, HmsError
+from hms.errors.catalogue import DatabaseUnavailable, StoreFailed
+from hms.errors.tree import FieldValue, HmsError
 from hms.store.database.backend import Backend, Claim, Transaction, Unreachable
-from hms.store.database.backlog import Backlog
+from hms.store.database.commit_backlog import Backlog
+from hms.store.database.deduplication_rows import Remembered
 from hms.store.database.outage import Outage
 from hms.store.database.owner import this_process
 from hms.store.database.pending import PendingRows, committed_of
-from hms.store.database.remembered import Remembered
-from hms.store.database.restated import bounds_of, dictionary_of, memory_of, messages_of, pending_of
 from hms.store.database.rows import Entry
+from hms.store.database.table_records import (
+    bounds_of,
+    dictionary_of,
+    memory_of,
+    messages_of,
+    pending_of,
+)
 from hms.store.database.translation import Translation
 from hms.store.database.upkeep import DatabaseSettings, Upkeep
 from hms.store.interface import DictionaryMaker, Parts, SegmentGoneError, StoredRecord

@@ -1,13 +1,11 @@
 """Translation: from records, in their order, to changes of rows.
 
-The rules are those of the engine's recovery (hms/engine/recovery.py), so that what is read back is
-what recovery would have made of the records themselves.
-"""
+The rules are those of the engine's recovery (hms/engine/log/recovery.py), so that what is read back
+is what recovery would have made of the records themselves."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from field_buffer.packing import ROW
 from hms.records import (
     Definition,
     Kept,
@@ -26,11 +24,12 @@ from hms.records import (
     decode_sent,
     defined,
 )
-from hms.store.database.changes import Changes
+from hms.store.database.deduplication_rows import Remembered
+from hms.store.database.message_steps import DELIVERED, FAILED, RELEASED
 from hms.store.database.pending import PendingRows
-from hms.store.database.remembered import Remembered
+from hms.store.database.row_changes import Changes
 from hms.store.database.rows import DefinitionRow, Entry, MessageRow, Meta
-from hms.store.database.steps import DELIVERED, FAILED, RELEASED
+from hms.wire.packed_messages import ROW
 
 NODE_INDEX_SHIFT = 40
 """A message id's upper bits are the index of the node that gave it (docs/decisions/0004)."""

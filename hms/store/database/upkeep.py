@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hms.store.database.backend import Backend, Unreachable
-from hms.store.database.departed import Departed
+from hms.store.database.departed_messages import Departed
 
 PRUNE_EVERY_S: Final = 5.0
 PRUNE_ROWS: Final = 5_000

@@ -11,7 +11,7 @@ journal   all of it together                         reader    for others, witho
 from hms.store.journal.disk import REAL_DISK, Disk, RealDisk
 from hms.store.journal.journal import SEGMENT_BYTES, Journal
 from hms.store.journal.reader import Finding, last_lsn, list_segments, read_segment, verify
-from hms.store.journal.walk import SegmentInfo
+from hms.store.journal.segment_walk import SegmentInfo
 
 __all__ = [
     "REAL_DISK",

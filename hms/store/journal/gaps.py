@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hms.records import RecordType, decode_group, decode_sent
-from hms.store.journal.sift import Lost
+from hms.store.journal.segment_sift import Lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,18 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from field_buffer.catalogue import StoreFailed, StoreUnavailable
-from field_buffer.errors import FieldValue
+from hms.errors.catalogue import StoreFailed, StoreUnavailable
+from hms.errors.tree import FieldValue
 from hms.store.interface import DictionaryMaker, Parts, StoredRecord
-from hms.store.journal.backlog import Backlog
+from hms.store.journal.append_backlog import Backlog
 from hms.store.journal.disk import REAL_DISK, Disk
-from hms.store.journal.fetch import Fetch
 from hms.store.journal.format import Entry
 from hms.store.journal.lock import DirectoryLock
+from hms.store.journal.preallocated_segment import RESERVE_MIN, Spare
+from hms.store.journal.record_fetch import Fetch
 from hms.store.journal.recovery import Recovery
-from hms.store.journal.ring import LogLimits, Ring
 from hms.store.journal.segment import Segment
-from hms.store.journal.spare import RESERVE_MIN, Spare
+from hms.store.journal.segment_manager import LogLimits, Ring
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 4096

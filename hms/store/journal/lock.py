@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from field_buffer.catalogue import StoreFailed, StoreLocked
+from hms.errors.catalogue import StoreFailed, StoreLocked
 from hms.store.journal.disk import CREATE, Disk, write_all
 
 LOCK_NAME: Final = "LOCK"

@@ -11,11 +11,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
+from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
 from hms.store.journal.disk import REAL_DISK, Disk
 from hms.store.journal.recovery import all_records, check_chain, corrupt
-from hms.store.journal.walk import (
+from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
     SegmentInfo,

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
-from field_buffer.catalogue import StoreCorrupt, StoreUnavailable
+from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
 from hms.store.journal.disk import UPDATE, Disk, write_all
 from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from hms.store.journal.segment import seal
-from hms.store.journal.walk import (
+from hms.store.journal.segment_walk import (
     LOG_SUFFIX,
     SegmentInfo,
     Walk,

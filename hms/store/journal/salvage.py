@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from field_buffer.catalogue import StoreLocked, StoreUnavailable
+from hms.errors.catalogue import StoreLocked, StoreUnavailable
 from hms.store.journal.disk import REAL_DISK, Disk
 from hms.store.journal.gaps import Dropped
 from hms.store.journal.lock import LOCK_NAME
 from hms.store.journal.reader import PathName
-from hms.store.journal.rebuild import Rebuild
-from hms.store.journal.walk import opened
+from hms.store.journal.segment_walk import opened
+from hms.store.journal.store_rebuild import Rebuild
 
 UNFINISHED: Final = ".unfinished"
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from field_buffer.catalogue import StoreFailed
+from hms.errors.catalogue import StoreFailed
 from hms.store.interface import SEGMENT_SHIFT
 from hms.store.journal.disk import Disk, write_all
 from hms.store.journal.format import (
@@ -15,7 +15,7 @@ from hms.store.journal.format import (
     pack_segment_header,
     unpack_segment_header,
 )
-from hms.store.journal.walk import segment_file
+from hms.store.journal.segment_walk import segment_file
 
 SPARE_NAME: Final = "spare.log"
 

@@ -1,0 +1,89 @@
+"""Pages: what waits in a queue, page by page, for threads and for asyncio alike (F-G1)."""
+
+import struct
+
+from hms.client.core.link import State
+from hms.client.core.operations import Steps
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.client.destinations import Queue
+from hms.client.message import Message
+from hms.client.session_steps import SessionSteps
+from hms.errors.catalogue import ConnectionClosed
+from hms.wire.frames import DELIVER_HEAD, decode_deliver
+from hms.wire.packed_messages import unpack_delivered
+from hms.wire.structures import Browse
+
+PAGE_MESSAGES = 100
+_POSITION = struct.Struct("<Q")
+
+Page = tuple[list[Message], int]
+"""Messages, and the position that they ended at; 0 when nothing follows."""
+
+
+class Pages:
+    """See the module. An empty page is asked for at once: a bad selector is refused then. Messages
+    are read when a pass comes to them. is_in_flight: those at consumers are shown too, with a mark.
+    """
+
+    def __init__(
+        self,
+        session: SessionSteps,
+        queue: Queue,
+        selector: str,
+        *,
+        is_oldest_first: bool,
+        is_in_flight: bool = False,
+    ) -> None:
+        self._session = session
+        self._connection = session.connection
+        self._is_oldest_first = is_oldest_first
+        self._is_in_flight = is_in_flight
+        self._is_closed = False
+        self.queue = queue
+        self.selector = selector
+        self._granted = self._ask(0, 0)
+
+    def first(self) -> Steps[Page]:
+        """The first page of a new pass, as the queue is now."""
+        self.check_open()
+        return (yield from self._answer(self._ask(0)))
+
+    def granted(self) -> Steps[None]:
+        """Wait until the node has taken it; SelectorSyntaxError, DestinationNotFound."""
+        yield from self._connection.answer_to(self._granted)
+
+    def after(self, position: int) -> Steps[Page]:
+        """The page behind that position."""
+        self.check_open()
+        return (yield from self._answer(self._ask(position)))
+
+    def close(self) -> None:
+        """Ask for no further page."""
+        self._is_closed = True
+
+    def _ask(self, after: int, count_max: int = PAGE_MESSAGES) -> Pending:
+        browse = Browse(
+            self.queue.name,
+            self.selector,
+            self._is_oldest_first,
+            after,
+            count_max,
+            self._is_in_flight,
+        )
+        return self._connection.link.request(browse, Pending("Browse", OnLoss.REPEAT))
+
+    def _answer(self, pending: Pending) -> Steps[Page]:
+        payload = (yield from self._connection.answer_to(pending)).payload
+        follows, _, count = decode_deliver(payload)
+        (position,) = _POSITION.unpack_from(payload, DELIVER_HEAD.size)
+        rows = unpack_delivered(payload, count, DELIVER_HEAD.size + _POSITION.size)
+        messages = [Message.received(*delivered, self.queue) for delivered in rows]
+        return messages, position if follows else 0
+
+    def check_open(self) -> None:
+        """ConnectionClosed when it, its session or its connection is; the loss of that for good."""
+        if self._is_closed:
+            raise ConnectionClosed(what="browser")
+        self._session.check_open()
+        if self._connection.link.state is State.ENDED:
+            raise own_copy(self._connection.link.error)

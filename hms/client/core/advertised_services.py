@@ -1,0 +1,39 @@
+"""Offers: the services that a connection offers, and offers again on a new one."""
+
+from hms.client.core.link import Link
+from hms.client.core.link_participants import Participant
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.errors.tree import HmsError
+from hms.wire.structures import Advertise, Unadvertise
+
+
+class Offers(Participant):
+    """See the module."""
+
+    tick_s = 0.0
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._names: dict[str, str] = {}
+        link.participants.append(self)
+
+    def note(self, request: Advertise | Unadvertise) -> None:
+        """What is asked of the node from now on holds for the next connection too."""
+        if isinstance(request, Advertise):
+            self._names[request.service] = request.signature
+        else:
+            self._names.pop(request.service, None)
+
+    def restore(self) -> None:
+        """Offer all of them."""
+        for name, signature in self._names.items():
+            self._link.request(Advertise(name, signature), Pending("Advertise", OnLoss.DONE))
+
+    def lost(self, error: HmsError) -> None:
+        """Nothing: their names are all that there is."""
+
+    def tick(self) -> None:
+        """Nothing is held back."""
+
+    def leave(self) -> None:
+        """The end of the connection ends them."""

@@ -1,0 +1,180 @@
+"""Connection: one client's, or one server's, connection to a node, which outlives its sockets."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
+
+from hms.client.core.arguments import check_seconds, check_text, check_word
+from hms.client.core.background_thread import Background
+from hms.client.core.conversation import Conversation
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.core.service_data import Data, encode_data
+from hms.client.core.service_reply import Reply
+from hms.wire.frames import Kind
+from hms.wire.packed_messages import KIND_CARRAY
+from hms.wire.structures import (
+    Advertise,
+    InvokeHead,
+    NoticeHead,
+    Request,
+    ResultHead,
+    Unadvertise,
+    encode_with_body,
+)
+
+if TYPE_CHECKING:
+    from tpmon.tx.blocks import Block
+
+
+class Connection(Background):
+    """For threads, any number of them; options: the fields of
+    hms.client.core.connection_options.Options."""
+
+    # ---- open and close
+
+    def open(self) -> Self:
+        """Connect; ConnectionRefused after connect_timeout_s, or the node's own refusal."""
+        try:
+            self.run(self.opening())
+        except BaseException:
+            self.join()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Wait for running listeners and for the confirmation of what was sent, settle what was
+        received, and disconnect. A listener that closes its connection is not waited for: its
+        message is settled when it has ended, and then the connection closes."""
+        self.run(self.closing())
+        if self.is_ended:
+            self.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # ---- requests
+
+    def request(
+        self, request: Request, timeout_s: float | None = None, on_loss: OnLoss = OnLoss.REPEAT
+    ) -> Any:
+        """Ask, wait, and return the reply's plain data, or raise what the node answered."""
+        return self.run(self.asking(request, timeout_s, on_loss))
+
+    def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
+        """An operator's command, such as "queue.list"; returns plain data.
+
+        One that changes something is not repeated when the connection is lost: ConnectionLost.
+        """
+        return self.run(self.administering(verb, arguments))
+
+    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> "Block":
+        """A block that is one global transaction: it commits at its end, or rolls back by a fault.
+
+        timeout_s: after so long it can only be rolled back, 0 never; wait: "completed", or "logged"
+        to go on as soon as the decision is durable. TransactionRolledBack, TxMixed, TxHazard.
+        """
+        from tpmon.tx.blocks import Block  # noqa: PLC0415 - only who has transactions
+
+        return Block(self, timeout_s, wait)
+
+    # ---- services
+
+    def call(self, service: str, data: Data = None, timeout_s: float | None = None) -> Reply:
+        """Run a service and wait for its reply; timeout_s None: as long as the service or the node
+        says. ServiceTimeout, ServiceNotFound, ServerLost, ServiceHung; ServiceFailedReply when the
+        service itself fails, with its reply as attribute."""
+        return self.run(self.asking_service(service, data, timeout_s))
+
+    def call_async(
+        self, service: str, data: Data = None, timeout_s: float | None = None
+    ) -> "Future[Reply]":
+        """Run a service without waiting; the future has its reply, or what call() would raise."""
+        with self.lock:
+            try:
+                return self.promise(service, data, timeout_s)
+            finally:
+                self.flush()
+
+    def run_service(
+        self,
+        service: str,
+        data: bytes,
+        kind: int = KIND_CARRAY,
+        timeout_s: float | None = None,
+        *,
+        may_wait: bool = True,
+    ) -> tuple[ResultHead, bytes]:
+        """The same with data as it crosses the wire; may_wait: else ServiceBusy if it has to."""
+        return self.run(self.calling(service, data, kind, timeout_s, may_wait=may_wait))
+
+    def start_call(
+        self,
+        service: str,
+        data: bytes,
+        kind: int,
+        timeout_s: float | None,
+        *,
+        is_reply_wanted: bool = True,
+        may_wait: bool = True,
+        notify: object = None,
+    ) -> Pending | None:
+        """Call a service without waiting; None when no reply is wanted. notify: another key to be
+        woken by the answer."""
+        with self.lock:
+            try:
+                if is_reply_wanted:
+                    return self.begin_call(
+                        service, data, kind, timeout_s, notify, may_wait=may_wait
+                    )
+                self.tell_call(service, data, kind, timeout_s)
+                return None
+            finally:
+                self.flush()
+
+    def conversation(
+        self, service: str, data: Data = None, start: str = "send", timeout_s: float = 30
+    ) -> Conversation:
+        """Begin a conversation with a service; start: "send" keeps control, "receive" leaves it to
+        the service; timeout_s: how long to wait for each word. ServiceNotFound, RequestTimeout."""
+        check_text("service", service, least=1)
+        check_word("start", start, ("send", "receive"))
+        check_seconds("timeout_s", timeout_s)
+        kind, encoded = encode_data(data)
+        deadline = monotonic() + timeout_s
+        talk = self.run(
+            self.connecting(service, encoded, kind, has_control=start == "send", deadline=deadline)
+        )
+        return Conversation(self, talk, service, timeout_s)
+
+    def notify(self, head: NoticeHead, data: bytes) -> int:
+        """Send unsolicited data; to how many clients. HandleUnknown for one that has gone."""
+        count: int = self.run(self.notifying(head, data))
+        return count
+
+    def on_notice(self, callback: Callable[[NoticeHead, bytes], None]) -> None:
+        """Have this called for unsolicited data, on a thread of the library."""
+        with self.lock:
+            self.link.on_notice = callback
+
+    def on_invoke(self, callback: Callable[[InvokeHead, bytes], None]) -> None:
+        """Have this called for every INVOKE, on a thread of the library; it must not block."""
+        with self.lock:
+            self.link.on_invoke = callback
+
+    def send_result(self, result: ResultHead, data: bytes = b"") -> None:
+        """Answer an INVOKE; said to nobody when the connection was lost meanwhile."""
+        with self.lock:
+            self.link.tell(Kind.RESULT, encode_with_body(result, data))
+            self.flush()
+
+    def advertise(self, service: str, signature: str = "") -> None:
+        """Offer a service, also after every reconnect; ServiceMismatch."""
+        self.request(Advertise(service, signature))
+
+    def unadvertise(self, service: str) -> None:
+        """Offer it no longer."""
+        self.request(Unadvertise(service))

@@ -1,0 +1,254 @@
+"""Calling services, and answering calls: what threads and asyncio have in common."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from hms.client.core.arguments import check_patience, check_text
+from hms.client.core.conversation_state import Part, Talk
+from hms.client.core.link import State
+from hms.client.core.operations import FOREVER, Steps, Wait
+from hms.client.core.pending_requests import Pending, own_copy
+from hms.client.core.requests import Asking
+from hms.client.core.service_data import encode_data
+from hms.client.core.service_reply import Reply, reply_of
+from hms.errors.catalogue import InvalidArgument, MessageTooLarge, RequestTimeout, ServiceTimeout
+from hms.wire.frames import Kind
+from hms.wire.packed_messages import KIND_CARRAY
+from hms.wire.structures import (
+    CALLER_SPEAKS,
+    SERVICE_SPEAKS,
+    CallHead,
+    NoticeHead,
+    ResultHead,
+    decode_with_body,
+    encode_with_body,
+    make_error,
+)
+from tpmon.constants import TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC, TPSUCCESS
+from tpmon.context import time_left_s
+from tpmon.tx import current_transaction
+
+_Then = Callable[[Pending], None]
+
+
+class Calling(Asking):
+    """See the module. timeout_s None: as long as the service or the node says."""
+
+    def asking_service(self, service: str, data: Any, timeout_s: float | None) -> Steps[Reply]:
+        """Run a service and wait for its reply; what it failed with is raised."""
+        kind, encoded = encode_data(data)
+        head, answer = yield from self.calling(service, encoded, kind, timeout_s)
+        return reply_of(service, head, answer)
+
+    def calling(
+        self,
+        service: str,
+        data: bytes,
+        kind: int = KIND_CARRAY,
+        timeout_s: float | None = None,
+        *,
+        may_wait: bool = True,
+    ) -> Steps[tuple[ResultHead, bytes]]:
+        """Run a service and wait for its result; ServiceTimeout, ServiceNotFound, ServerLost."""
+        check_call(service, timeout_s)
+        timeout_s = _within_deadline(service, timeout_s)
+        pending = self.begin_call(service, data, kind, timeout_s, may_wait=may_wait)
+        return (yield from self.ending_call(pending, timeout_s))
+
+    def begin_call(
+        self,
+        service: str,
+        data: bytes,
+        kind: int,
+        timeout_s: float | None,
+        notify: object = None,
+        *,
+        may_wait: bool = True,
+    ) -> Pending:
+        """Call a service; notify: another key to be woken by the answer."""
+        self._check_size(data)
+        timeout_ms = _ms(_within_deadline(service, timeout_s))
+        gtrid, then = self._carried(lambda _: self.link.woken.append(notify))
+        pending = Pending(service, then=then)
+        head = CallHead(service, timeout_ms, kind, may_wait=may_wait, transaction=gtrid)
+        self.link.ask(Kind.CALL, encode_with_body(head, data), pending)
+        return pending
+
+    def promise(self, service: str, data: Any, timeout_s: float | None) -> "Future[Reply]":
+        """Call a service whose reply goes into a future, on a thread of the library."""
+        check_call(service, timeout_s)
+        if self.link.state is State.ENDED:  # nobody is left who could tell the future
+            raise own_copy(self.link.error)
+        kind, encoded = encode_data(data)
+        self._check_size(encoded)
+        timeout_s = _within_deadline(service, timeout_s)
+        future: Future[Reply] = Future()
+        timeout_ms = _ms(timeout_s)
+        gtrid, then = self._carried(partial(self._keep_promise, future))
+        pending = Pending(service, then=then)
+        self.link.unattended += 1
+        head = CallHead(service, timeout_ms, kind, transaction=gtrid)
+        self.link.ask(Kind.CALL, encode_with_body(head, encoded), pending)
+        return future
+
+    def _keep_promise(self, future: "Future[Reply]", pending: Pending) -> None:
+        self.link.unattended -= 1
+        self.link.calls.append(lambda: _resolve(future, pending))
+
+    def _carried(self, then: "Callable[[Pending], None]") -> "tuple[bytes, _Then]":
+        """The transaction that goes with a call, and who is told of its answer."""
+        transaction = current_transaction.current()
+        if transaction is None:
+            return b"", then
+        from tpmon.tx.transactional_calls import CarriedCall  # noqa: PLC0415 - only who has transactions
+
+        return transaction.carry(self.link), CarriedCall(transaction, then)
+
+    def tell_call(self, service: str, data: bytes, kind: int, timeout_s: float | None) -> None:
+        """Call a service whose result nobody wants; not in a transaction."""
+        if current_transaction.current() is not None:
+            detail = "a call without a reply is not part of the transaction: add TPNOTRAN"
+            raise InvalidArgument(what=service, detail=detail)
+        self._check_size(data)
+        if self.link.state is not State.UP:
+            raise own_copy(self.link.error)
+        head = CallHead(service, _ms(timeout_s), kind, is_reply_wanted=False)
+        self.link.tell(Kind.CALL, encode_with_body(head, data))
+
+    def ending_call(
+        self, pending: Pending, timeout_s: float | None
+    ) -> Steps[tuple[ResultHead, bytes]]:
+        """Wait for the result of a call."""
+        is_done = False
+        try:
+            is_done = yield Wait(pending, lambda: pending.is_done, self.call_deadline(timeout_s))
+        finally:
+            if not is_done:
+                self.link.abandon(pending)
+                give_up(pending, f"the call of {pending.what} was given up")
+        if not is_done:
+            raise ServiceTimeout(service=pending.what, timeout_s=timeout_s or 0)
+        return decode_with_body(pending.checked().payload, ResultHead)
+
+    def saying(
+        self, talk: Talk, part: Part, deadline: float, *, may_wait: bool = True
+    ) -> Steps[int]:
+        """Say something in a conversation; the event if it is over, else 0. MessageTooLarge,
+        ConversationProtocol, RequestTimeout."""
+        self._check_size(part.data)
+        return (yield from talk.sending(part, deadline, may_wait=may_wait))
+
+    def _check_size(self, data: bytes) -> None:
+        """Refuse here what would end the connection, and with it its other calls."""
+        limit = self.link.limits.message_bytes_max
+        if len(data) > limit:
+            raise MessageTooLarge(size=len(data), limit=limit)
+
+    def call_deadline(self, timeout_s: float | None) -> float:
+        """Until when to wait for a call; without a timeout as long as the node, which knows the
+        service's and its own."""
+        if timeout_s is not None:
+            return monotonic() + timeout_s
+        is_up = self.link.state is State.UP
+        return FOREVER if is_up else monotonic() + self.request_timeout_s
+
+    # ---- conversations
+
+    def connecting(
+        self, service: str, data: bytes, kind: int, *, has_control: bool, deadline: float
+    ) -> Steps[Talk]:
+        """Begin a conversation; the talk when the service has taken it up. ServiceNotFound,
+        RequestTimeout."""
+        if current_transaction.current() is not None:
+            detail = "a conversation is not part of the transaction: begin it outside, or TPNOTRAN"
+            raise InvalidArgument(what=service, detail=detail)
+        self._check_size(data)
+        mode = CALLER_SPEAKS if has_control else SERVICE_SPEAKS
+        talk = Talk(self.link, 0, is_server=False, has_control=has_control)
+        pending = Pending(service, then=partial(self._talk_over, talk))
+        payload = encode_with_body(CallHead(service, 0, kind, mode=mode), data)
+        talk.number = self.link.ask(Kind.CALL, payload, pending)
+        self.link.talks[True, talk.number] = talk
+        try:
+            is_begun = yield Wait(talk, lambda: talk.is_begun or talk.event, deadline)
+        except BaseException:
+            self.leave(talk)
+            raise
+        if not is_begun:
+            self.leave(talk)
+            raise RequestTimeout(what=f"tpconnect({service})", timeout_s=0)
+        if pending.error is not None:
+            raise own_copy(pending.error)
+        return talk
+
+    def notifying(self, head: NoticeHead, data: bytes) -> Steps[int]:
+        """Have the node pass unsolicited data on; to how many clients."""
+        self._check_size(data)
+        pending = Pending("a notice")
+        self.link.ask(Kind.NOTICE, encode_with_body(head, data), pending)
+        yield from self.answer_to(pending)
+        return int(pending.value() or 0)
+
+    def leave(self, talk: Talk) -> None:
+        """End a conversation from this side, whatever state it is in."""
+        talk.disconnect()
+        self.link.talks.pop((not talk.is_server, talk.number), None)
+
+    def _talk_over(self, talk: Talk, pending: Pending) -> None:
+        """The service's result ends it."""
+        self.link.talks.pop((True, talk.number), None)
+        self.link.woken.append(talk)
+        if pending.error is not None:
+            talk.ended(TPEV_SVCERR, error=pending.error)
+            return
+        head, data = decode_with_body(pending.payload, ResultHead)
+        if head.error_number:
+            error = make_error(head.error_number, head.error_fields)
+            event = TPEV_SVCFAIL if error.symbol == "TPESVCFAIL" else TPEV_SVCERR
+            talk.ended(event, error=error)
+        else:
+            event = TPEV_SVCSUCC if head.rval == TPSUCCESS else TPEV_SVCFAIL
+            talk.rcode = head.rcode
+            talk.ended(event, Part(head.kind, data))
+
+
+def check_call(service: str, timeout_s: float | None) -> None:
+    """InvalidArgument for what cannot be called, and for a time that is none."""
+    check_text("service", service, least=1)
+    check_patience("timeout_s", timeout_s)
+
+
+def _resolve(future: "Future[Reply]", pending: Pending) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        head, data = decode_with_body(pending.checked().payload, ResultHead)
+        future.set_result(reply_of(pending.what, head, data))
+    except Exception as error:  # noqa: BLE001 - all of it is the caller's
+        future.set_exception(error)
+
+
+def _within_deadline(service: str, timeout_s: float | None) -> float | None:
+    """Not longer than the caller of the service that runs here waits; InvalidArgument."""
+    if timeout_s is not None and not timeout_s >= 0:
+        raise InvalidArgument(what="timeout_s", detail=f"{timeout_s} is not 0 or more seconds")
+    left_s = time_left_s()
+    if left_s is None:
+        return timeout_s
+    if left_s <= 0:
+        raise ServiceTimeout(service=service, timeout_s=0)
+    return left_s if timeout_s is None else min(timeout_s, left_s)
+
+
+def _ms(timeout_s: float | None) -> int:
+    return 0 if timeout_s is None else max(1, int(timeout_s * 1000))
+
+
+def give_up(pending: Pending, reason: str) -> None:
+    """Nobody waits for that answer any more; a veto when the call was part of a transaction."""
+    given_up = getattr(pending.then, "given_up", None)
+    if given_up is not None:
+        given_up(reason)

@@ -1,0 +1,54 @@
+"""Options of a connection."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hms.client.core.arguments import (
+    check_flag,
+    check_function,
+    check_seconds,
+    check_text,
+)
+from hms.client.core.events import Event
+from hms.errors.tree import HmsError
+
+_TIMES = "reconnect_interval_s", "reconnect_period_s", "request_timeout_s", "connect_timeout_s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Times are seconds; reconnect_period_s 0: try for ever.
+
+    exception_listener is called, on a thread of the library, with every error that no call raises;
+    event_listener with every Event. In asyncio both are called in the loop, and may be coroutines.
+    client_secret: who this client is to the node, 16 to 64 bytes, drawn at random when empty; who
+    comes back with the same one takes the older connection over, and its commits are recognised
+    (F-D9).
+    """
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    client_id: str = ""
+    client_name: str = ""
+    is_server: bool = False
+    reconnect: bool = True
+    reconnect_interval_s: float = 5
+    reconnect_period_s: float = 0
+    request_timeout_s: float = 200
+    connect_timeout_s: float = 10
+    exception_listener: Callable[[HmsError], object] | None = None
+    event_listener: Callable[[Event], object] | None = None
+    client_secret: bytes = field(default=b"", repr=False)
+    address_order: str = "priority"
+    """Of several addresses: as they stand, round_robin over the process's connections, or random.
+    Members of the cluster that the node tells of are tried behind them."""
+
+    def __post_init__(self) -> None:
+        for what in ("user", "password", "client_id", "client_name"):
+            check_text(what, getattr(self, what))
+        for what in ("is_server", "reconnect"):
+            check_flag(what, getattr(self, what))
+        for what in _TIMES:
+            check_seconds(what, getattr(self, what))
+        for what in ("exception_listener", "event_listener"):
+            check_function(what, getattr(self, what))

@@ -1,0 +1,307 @@
+"""The link to a node: what one connection after the other has in common. No socket, thread, clock.
+
+State: OFF --greet--> GREETING --WELCOME--> UP, and from anywhere --lose--> OFF, for good --> ENDED.
+
+Frames come in by receive() and go out by `outbox`. What was asked stays in `asked` until its answer
+is here; asked while OFF it is sent as soon as the link is UP. After WELCOME the participants (the
+sessions) open again what they had open, then what is still asked is sent again in its old order.
+A send, a commit or an XA step that may be in the log of the node before is never repeated at
+another log: its node is looked for until `looks_until`, then it is ended as in doubt.
+Whoever drives the link sends the outbox, wakes the threads that wait for what is in `woken`, and
+runs `calls`, which are the application's own functions, where they may block.
+"""
+
+import enum
+import itertools
+from collections.abc import Callable, Iterator
+
+from hms.client.core.events import Event, EventKind
+from hms.client.core.incoming_calls import Serving
+from hms.client.core.link_participants import Caller, Participant, Receiver
+from hms.client.core.pending_requests import Asked, Frame, OnLoss, Pending
+from hms.errors.catalogue import ConnectionLost, ProtocolError
+from hms.errors.tree import HmsError
+from hms.wire import frames, structures
+from hms.wire.frames import Kind
+from hms.wire.packed_messages import DELIVERED_ROW, unpack_delivered
+from hms.wire.structures import Hello, Limits, Request, Welcome
+
+_FRAME_BYTES_SLACK = 1 << 20  # a DELIVER may be above frame_bytes_max by its rows
+_ANSWERS = frozenset((Kind.REPLY, Kind.ERROR, Kind.CONFIRM, Kind.BROWSED, Kind.ANSWER))
+_OF_SERVICES = frozenset((Kind.INVOKE, Kind.TALK, Kind.NOTICE))
+
+_READY = {"consumer_ready": True, "consumer_not_ready": False}
+
+NO_LIMITS = Limits(1 << 24, 1 << 24, 16, 1000, 30.0)
+"""Assumed until the first WELCOME."""
+
+
+class State(enum.Enum):
+    """Of the link."""
+
+    OFF = "not connected"
+    GREETING = "waits for WELCOME"
+    UP = "connected"
+    ENDED = "closed, or lost for good"
+
+
+class Link(Serving):
+    """See the module. hello: who this client is; address: where the node was last looked for."""
+
+    def __init__(self, hello: Hello) -> None:
+        super().__init__()
+        self.hello = hello
+        self.address = ""
+        self.state = State.OFF
+        self.error: HmsError = ConnectionLost(address="the node", reason="it is not connected yet")
+        self.welcome: Welcome | None = None
+        self.members: tuple[str, ...] = ()
+        """Where else the cluster can be reached, as the node told last."""
+        self.limits = NO_LIMITS
+        self.outbox: list[Frame] = []
+        self.log: bytes | None = None
+        """Which log the node writes that answered last."""
+        self.looks_until = 0.0
+        """As long as another log is turned away, while something may be in the one before."""
+        self.is_looking = False
+        self.doubts: dict[Asked, None] = {}
+        """What may have taken effect, and is asked about rather than repeated: commits."""
+        self.asked: dict[int, Asked] = {}
+        self.receivers: dict[int, Receiver] = {}
+        self.participants: list[Participant] = []
+        self.ticking: list[Participant] = []
+        self.callers: list[Caller] = []
+        """Listeners of sessions, while there are any."""
+        self.sends_in_flight = 0
+        self.unattended = 0  # answers for which no thread waits; the background thread reads them
+        self.on_room: dict[int, Callable[[], None]] = {}
+        self.on_error: Callable[[HmsError], object] | None = None
+        self.on_event: Callable[[Event], object] | None = None
+        self.on_ready: Callable[[str, str, bool], None] | None = None
+        self._correlations = itertools.count(1)
+        self._handles = itertools.count(1)
+        self._greeting = 0
+        self._heard_at = self._sent_at = self._looked_at = 0.0
+        self._node_began_ms: float | None = None
+
+    # ---- what goes out
+
+    def new_handle(self) -> int:
+        """A number for a session, producer or consumer; never used twice."""
+        return next(self._handles)
+
+    def tell(self, kind: Kind, payload: bytes = b"", count: int = 1) -> None:
+        """Send without expecting an answer; said to nobody while the link is not up."""
+        if self.state is State.UP:
+            self.outbox.append(frames.frame(kind, payload, 0, count))
+
+    def ask(self, kind: Kind, payload: bytes, asked: Asked, count: int = 1) -> int:
+        """Send, and remember it until the answer is here; its correlation, 0 when it failed."""
+        if self.state is State.ENDED:
+            asked.failed(self.error)
+            return 0
+        correlation = next(self._correlations) & 0xFFFF_FFFF or next(self._correlations)
+        asked.frame = frames.frame(kind, payload, correlation, count)
+        if self.state is State.UP:
+            if asked.log is not None and asked.log != self.log:
+                asked.estranged()
+                return 0
+            self._bind(asked)
+            self.outbox.append(asked.frame)
+        self.asked[correlation] = asked
+        return correlation
+
+    def _bind(self, asked: Asked) -> None:
+        """It is written to this node now, whose log may hold it from then on."""
+        if asked.is_bound:
+            asked.log = self.log
+
+    def request(self, request: Request, pending: Pending) -> Pending:
+        """Ask for something."""
+        self.ask(Kind.REQUEST, structures.encode(request), pending)
+        return pending
+
+    def abandon(self, asked: Asked) -> None:
+        """Nobody waits for it any longer: do not send it again."""
+        for correlation, waiting in self.asked.items():
+            if waiting is asked:
+                if self.state is not State.UP:
+                    del self.asked[correlation]
+                    asked.failed(self.error)
+                elif isinstance(asked, Pending):
+                    asked.on_loss = OnLoss.DONE
+                return
+
+    # ---- what time brings
+
+    def sent(self, now: float) -> None:
+        """Frames went out just now."""
+        self._sent_at = now
+
+    def beat(self, now: float) -> None:
+        """Put a HEARTBEAT into the outbox when one is due."""
+        if self.state is State.UP and now - self._sent_at >= self.limits.heartbeat_s / 3:
+            self.tell(Kind.HEARTBEAT)
+
+    def looked(self, now: float) -> None:
+        """The socket was looked at. After a pause of the program, which may hold the interpreter
+        for long, the node seems silent: then it has half of its time to be heard."""
+        if now - self._looked_at > self.limits.heartbeat_s / 2:
+            self._heard_at = max(self._heard_at, now - self.limits.heartbeat_s / 2)
+        self._looked_at = now
+
+    def is_silent(self, now: float) -> bool:
+        """Whether the node has to be taken for lost."""
+        return self.state is State.UP and now - self._heard_at >= self.limits.heartbeat_s
+
+    @property
+    def due_at(self) -> float:
+        """When beat() and is_silent() are to be asked again."""
+        if self.state is not State.UP:
+            return float("inf")
+        beat_s = self.limits.heartbeat_s
+        return min(self._sent_at + beat_s / 3, self._heard_at + beat_s)
+
+    # ---- from state to state
+
+    def greet(self, now: float) -> None:
+        """A socket is there: begin with HELLO."""
+        assert self.state is State.OFF
+        self.state = State.GREETING
+        self._greeting = next(self._correlations)
+        self._heard_at = now
+        hello = structures.encode(self.hello)
+        self.outbox.append(frames.frame(Kind.HELLO, hello, self._greeting))
+
+    def lose(self, error: HmsError, *, is_final: bool) -> None:
+        """The connection is gone; with is_final nothing will ever come again."""
+        was_up = self.state is State.UP
+        if self.state is State.ENDED:
+            return
+        self.state = State.ENDED if is_final else State.OFF
+        self.error = error
+        self.outbox.clear()
+        if was_up:
+            asked, self.asked = self.asked, {}
+            again = {number: one for number, one in asked.items() if one.lost(error)}
+            self.asked = again | self.asked  # a pack that waited for room may be asked meanwhile
+            for participant in list(self.participants):
+                participant.lost(error)
+            self.lose_talks(error)
+        if is_final:
+            asked, self.asked = self.asked, {}
+            for one in asked.values():
+                one.failed(error)
+            for room in list(self.on_room.values()):
+                room()
+        self.woken.append(None)
+
+    # ---- what comes in
+
+    def receive(self, parts: Frame, now: float) -> None:
+        """Take a frame in; raises ProtocolError when the node speaks nonsense."""
+        limit = self.limits.frame_bytes_max + _FRAME_BYTES_SLACK
+        kind, correlation, _, _ = frames.decode_envelope(parts, limit)
+        payload = parts[1]
+        self._heard_at = now
+        if kind is Kind.DELIVER:
+            self._deliver(payload)
+        elif kind in _ANSWERS:
+            self._answer(kind, correlation, payload)
+        elif kind in _OF_SERVICES:
+            self.serve(kind, payload)
+        elif kind is Kind.EVENT:
+            self._event(structures.decode(payload, structures.Event))
+        elif kind is Kind.WELCOME and self.state is State.GREETING:
+            self._welcomed(structures.decode(payload, Welcome), now)
+        elif kind is Kind.GOODBYE:
+            reason = structures.decode_error(payload) if payload else None
+            raise reason or ConnectionLost(address="the node", reason="the node said goodbye")
+        elif kind is Kind.HELLO:  # nobody listened, and TCP connected the port to itself
+            raise ConnectionLost(address="the node", reason="it was the client's own port")
+        elif kind is not Kind.HEARTBEAT:
+            raise ProtocolError(detail=f"a {kind.name} at the wrong time")
+
+    def _deliver(self, payload: bytes) -> None:
+        receivers, count, rows_at = frames.decode_delivery(payload)
+        delivered = unpack_delivered(payload, count, rows_at)
+        size_bytes = len(payload) - rows_at - count * DELIVERED_ROW.size
+        for consumer, epoch in receivers:
+            receiver = self.receivers.get(consumer)
+            if receiver is not None:  # else it was closed meanwhile, and the node takes them back
+                receiver.delivered(epoch, delivered, size_bytes)
+
+    def _answer(self, kind: Kind, correlation: int, payload: bytes) -> None:
+        asked = self.asked.pop(correlation, None)
+        if asked is not None:
+            asked.answered(kind, payload)
+            self.woken.append(asked)
+        elif kind is Kind.ERROR and (correlation == self._greeting or not correlation):
+            raise structures.decode_error(payload)
+
+    def _event(self, event: structures.Event) -> None:
+        if event.what in _READY:
+            if self.on_ready is not None:
+                self.on_ready(event.kind, event.destination, _READY[event.what])
+            return
+        error = structures.make_error(event.error_number, event.error_fields)
+        receiver = self.receivers.pop(event.consumer, None)
+        if receiver is not None:
+            receiver.closed(error)
+            self.report(error)
+        elif event.what == "connection_closed":
+            raise error
+
+    def node_ms(self, now_s: float) -> int | None:
+        """The node's time, by which messages expire, at a time of receive()'s clock: behind by no
+        more than a frame travels, never ahead. None when the node did not tell."""
+        return None if self._node_began_ms is None else int(self._node_began_ms + now_s * 1000)
+
+    def _welcomed(self, welcome: Welcome, now_s: float) -> None:
+        if any(self._held(welcome.log)):
+            if now_s < self.looks_until:
+                self.is_looking = True
+                reason = "it writes another log, and the one before may hold what is not confirmed"
+                raise ConnectionLost(address=self.address, reason=reason)
+            self._estrange(welcome.log)
+        self.is_looking, self.log = False, welcome.log
+        for asked in self.asked.values():
+            self._bind(asked)
+        self.welcome = welcome
+        self.members = tuple(welcome.members)
+        self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
+        self.limits = welcome.limits
+        self.state = State.UP
+        older = [one.frame for one in self.asked.values()]
+        for one in list(self.participants):
+            one.restore()
+        self.outbox += older
+        self.woken.append(None)
+
+    def _held(self, log: bytes) -> Iterator[Asked]:
+        """What another log than this one may hold."""
+        both = itertools.chain(self.asked.values(), self.doubts)
+        return (one for one in both if one.log is not None and one.log != log)
+
+    def _estrange(self, log: bytes) -> None:
+        """End what another log than this one may hold."""
+        for one in list(self._held(log)):
+            self.doubts.pop(one, None)
+            for correlation in [number for number, it in self.asked.items() if it is one]:
+                del self.asked[correlation]
+            one.estranged()
+            self.woken.append(one)
+
+    def report(self, error: HmsError) -> None:
+        """Tell the exception listener."""
+        if self.on_error is not None:
+            listener = self.on_error
+            self.calls.append(lambda: listener(error))
+
+    def announce(
+        self, kind: EventKind, reason: HmsError | None = None, destination: str = ""
+    ) -> None:
+        """Tell the event listener."""
+        if self.on_event is not None:
+            listener, event = self.on_event, Event(kind, self.address, reason, destination)
+            self.calls.append(lambda: listener(event))

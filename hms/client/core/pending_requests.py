@@ -1,0 +1,151 @@
+"""What was asked of the node and waits for its answer. No socket, thread or clock.
+
+An answer finds its question by the correlation number. When the connection is lost, the question
+itself knows whether it may be asked again: an open or a browse may, a purge may not.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from hms.errors.tree import HmsError
+from hms.wire.frames import Kind
+from hms.wire.structures import decode_error, decode_reply
+
+Frame = Sequence[bytes]
+"""Envelope and payload."""
+
+
+def own_copy(error: HmsError) -> HmsError:
+    """The error for one caller: raised by several threads, one object would mix their traces."""
+    return type(error)(**error.fields)
+
+
+class Asked(Protocol):
+    """A frame that expects an answer."""
+
+    frame: Frame
+    is_bound: bool
+    """Whether it must not be repeated at another log than the one that may hold it."""
+    log: bytes | None
+    """The log that may hold it; None for none yet, or when it does not matter."""
+
+    def answered(self, kind: Kind, payload: bytes) -> None:
+        """The answer is here; ERROR is one too."""
+
+    def lost(self, error: HmsError) -> bool:
+        """The connection is lost: True to be sent again, byte for byte, on the next one."""
+
+    def failed(self, error: HmsError) -> None:
+        """There will be no answer."""
+
+    def estranged(self) -> None:
+        """Only another log answers: whether it took effect will not be known."""
+
+
+class OnLoss(enum.Enum):
+    """What the loss of the connection means for a request."""
+
+    FAIL = "its outcome is not known"
+    REPEAT = "asking twice is the same as asking once"
+    DONE = "the loss itself brought it about"
+
+
+class Pending:
+    """A request that waits for its answer.
+
+    error_if_lost: what its caller gets when it FAILs by a loss, instead of ConnectionLost.
+    error_if_strange: what its caller gets when it would have to be repeated at another log than
+    the one it may have changed; None where that does no harm.
+    then: is called with the pending as soon as it is done.
+    """
+
+    __slots__ = (
+        "_is_repeated",
+        "error",
+        "error_if_lost",
+        "error_if_strange",
+        "frame",
+        "is_answered",
+        "is_bound",
+        "is_done",
+        "kind",
+        "log",
+        "on_loss",
+        "payload",
+        "then",
+        "what",
+    )
+
+    def __init__(
+        self,
+        what: str,
+        on_loss: OnLoss = OnLoss.FAIL,
+        *,
+        error_if_lost: HmsError | None = None,
+        error_if_strange: HmsError | None = None,
+        then: "Callable[[Pending], None] | None" = None,
+    ) -> None:
+        self.what = what
+        self.on_loss = on_loss
+        self.error_if_lost = error_if_lost
+        self.error_if_strange = error_if_strange
+        self.is_bound = error_if_strange is not None
+        self.log: bytes | None = None
+        self.then = then
+        self.frame: Frame = ()
+        self.kind = Kind.REPLY
+        self.payload = b""
+        self.error: HmsError | None = None
+        self.is_done = False
+        self.is_answered = False
+        self._is_repeated = False
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it was sent more than once, so that the first one may have been applied."""
+        return self._is_repeated
+
+    def answered(self, kind: Kind, payload: bytes) -> None:
+        """Keep the answer."""
+        self.kind, self.payload, self.is_answered = kind, payload, True
+        self._end(decode_error(payload) if kind is Kind.ERROR else None)
+
+    def lost(self, error: HmsError) -> bool:
+        """Whether it is asked again."""
+        if self.on_loss is OnLoss.REPEAT:
+            self._is_repeated = True
+            return True
+        if self.on_loss is OnLoss.DONE:
+            self._end(None)
+        else:
+            self._end(self.error_if_lost or error)
+        return False
+
+    def failed(self, error: HmsError) -> None:
+        """End it with an error."""
+        self._end(error)
+
+    def estranged(self) -> None:
+        """End it with what it says for that case."""
+        self._end(self.error_if_strange)
+
+    def done(self) -> None:
+        """End it well, without an answer from the node."""
+        self._end(None)
+
+    def checked(self) -> "Pending":
+        """Itself, or the error it ended with."""
+        if self.error is not None:
+            raise own_copy(self.error)
+        return self
+
+    def value(self) -> Any:
+        """The plain data of the reply, or the error it ended with."""
+        return decode_reply(self.checked().payload)
+
+    def _end(self, error: HmsError | None) -> None:
+        self.error = error
+        self.is_done = True
+        if self.then is not None:
+            self.then(self)

@@ -1,0 +1,218 @@
+"""Asking a node: the operations of a connection, each written once, for threads and for asyncio.
+
+With reconnect (F-K4) a connection connects again by itself, over all the addresses in turn, and
+every operation waits through the outage up to request_timeout_s; without, a lost connection ends
+them all at once.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from hms.client.core.advertised_services import Offers
+from hms.client.core.arguments import check_text, check_values, shown
+from hms.client.core.connection_options import Options
+from hms.client.core.destination_watch import Watching
+from hms.client.core.heartbeat import Pulse
+from hms.client.core.link import Link, State
+from hms.client.core.operations import FOREVER, Steps, Wait
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.errors.catalogue import (
+    ConnectionClosed,
+    ConnectionRefused,
+    InvalidArgument,
+    RequestTimeout,
+)
+from hms.errors.tree import HmsError
+from hms.wire.client_identity import SECRET_BYTES, uid_of
+from hms.wire.frames import Kind
+from hms.wire.structures import Administer, Advertise, Hello, Request, Unadvertise
+
+LIBRARY = "hms-python"
+GOODBYE_MS = 1000
+"""How long a closed socket may take to send its last frames."""
+_LEAVE_S = 5.0
+_TIMEOUT_MS_MAX = 1 << 40
+_ADDRESS_CHARACTERS_MAX = 1024
+"""How long a node may take to answer that a connection closes."""
+_READING = (".list", ".show", ".status")
+
+
+class Asking(Pulse):
+    """See the module; options: the fields of hms.client.core.connection_options.Options."""
+
+    def __init__(self, address: str | Sequence[str], **options: Any) -> None:
+        addresses = _checked_addresses(address)
+        chosen = Options(**options)
+        link = Link(_hello(chosen))
+        link.on_error, link.on_event = chosen.exception_listener, chosen.event_listener
+        super().__init__(link, addresses, chosen)
+        self.request_timeout_s = chosen.request_timeout_s
+        self._connect_timeout_s = chosen.connect_timeout_s
+        self._offers = Offers(link)
+        self._watching = Watching(link)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the node is reached right now."""
+        return self.link.state is State.UP
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it is closed, or lost for good."""
+        return self.link.state is State.ENDED
+
+    @property
+    def client_id(self) -> str:
+        """The client id that it was given, "" for none."""
+        return self.link.hello.client_id
+
+    @property
+    def node_name(self) -> str:
+        """The node's name, from its last WELCOME."""
+        return self.link.welcome.node if self.link.welcome is not None else ""
+
+    def me(self) -> object:
+        """The thread or task that asks."""
+        raise NotImplementedError
+
+    # ---- open and close
+
+    def opening(self) -> Steps[None]:
+        """Connect; ConnectionRefused after connect_timeout_s, or the node's own refusal."""
+        link = self.link
+        self.begin()
+        deadline = monotonic() + self._connect_timeout_s
+        try:
+            yield Wait(link, lambda: link.state in (State.UP, State.ENDED), deadline)
+        except BaseException:
+            self.stop(ConnectionClosed(what="connection"), 0)
+            raise
+        if link.state is not State.UP:
+            error = link.error if link.state is State.ENDED else self._refused()
+            self.stop(error, 0)
+            raise own_copy(error)
+
+    def _refused(self) -> ConnectionRefused:
+        address = ", ".join(self.addresses)
+        return ConnectionRefused(address=address, timeout_s=self._connect_timeout_s)
+
+    def closing(self) -> Steps[None]:
+        """Wait for running listeners and for the confirmation of what was sent, settle what was
+        received, and disconnect; behind a listener that asks for it."""
+        link, me = self.link, self.me()
+        for caller in list(link.callers):
+            caller.hush()
+        within = next((caller for caller in link.callers if caller.is_within(me)), None)
+        if within is not None:
+            within.afterwards(self.closing)
+            return
+        if link.state is State.ENDED and not link.callers:
+            return
+        try:
+            yield Wait(link, lambda: not any(one.is_calling for one in link.callers), FOREVER)
+            yield from self._settling()
+        finally:
+            link.tell(Kind.GOODBYE)  # to nobody when it has ended
+            self.flush()
+            linger_ms = GOODBYE_MS if link.state is State.UP else 0
+            self.stop(ConnectionClosed(what="connection"), linger_ms)
+
+    def _settling(self) -> Steps[None]:
+        """All that was begun has its outcome, and the node has heard all that was said."""
+        link = self.link
+        for participant in list(link.participants):
+            participant.tick()
+        for push in list(link.on_room.values()):
+            push()
+        yield Wait(link, self._is_settled, monotonic() + self.request_timeout_s)
+        left = [participant.leave() for participant in list(link.participants)]
+        deadline = monotonic() + _LEAVE_S
+        for pending in left:
+            if pending is not None:
+                yield Wait(pending, partial(getattr, pending, "is_done"), deadline)
+
+    def _is_settled(self) -> bool:
+        link = self.link
+        return link.state is State.ENDED or not (link.sends_in_flight or link.on_room)
+
+    # ---- requests
+
+    def asking(
+        self, request: Request, timeout_s: float | None = None, on_loss: OnLoss = OnLoss.REPEAT
+    ) -> Steps[Any]:
+        """Ask, wait, and return the reply's plain data, or raise what the node answered."""
+        pending = Pending(type(request).__name__, on_loss)
+        if isinstance(request, Advertise | Unadvertise):
+            self._offers.note(request)
+        self.link.request(request, pending)
+        yield from self.answer_to(pending, timeout_s)
+        return pending.value()
+
+    def telling(self) -> Steps[None]:
+        """Wait until the application's callbacks that are due have run."""
+        raise NotImplementedError
+
+    def administering(self, verb: str, arguments: dict[str, Any] | None) -> Steps[Any]:
+        """An operator's command; one that changes something is not repeated after a loss."""
+        check_text("verb", verb)
+        check_values("arguments", arguments)
+        on_loss = OnLoss.REPEAT if verb.endswith(_READING) else OnLoss.FAIL
+        return self.asking(Administer(verb, arguments or {}), on_loss=on_loss)
+
+    def watching(self, kind: str, name: str) -> Steps[None]:
+        """Tell the event listener whether there is a consumer; the node's refusal is raised."""
+        yield from self.answer_to(self._watching.add(kind, name))
+
+    def answer_to(self, pending: Pending, timeout_s: float | None = None) -> Steps[Pending]:
+        """Wait until it is done; RequestTimeout, ConnectionLost, or the node's error."""
+        patience_s = self.request_timeout_s if timeout_s is None else timeout_s
+        try:
+            is_done = yield Wait(pending, lambda: pending.is_done, monotonic() + patience_s)
+        except BaseException:
+            self.link.abandon(pending)
+            raise
+        if not is_done:
+            late = self.too_late(pending.what, patience_s)
+            self.link.abandon(pending)
+            raise late
+        return pending.checked()
+
+    def too_late(self, what: str, timeout_s: float) -> HmsError:
+        """The error for a wait that took too long."""
+        if self.link.state is not State.UP:
+            return own_copy(self.link.error)
+        return RequestTimeout(what=what, timeout_s=timeout_s)
+
+
+def _hello(options: Options) -> Hello:
+    """Who connects, by a secret of its own choice or drawn at random."""
+    secret = options.client_secret or os.urandom(SECRET_BYTES)
+    return Hello(
+        uid_of(secret),
+        options.client_id,
+        options.user,
+        options.password,
+        options.client_name,
+        LIBRARY,
+        options.is_server,
+        min(round(options.request_timeout_s * 1000), _TIMEOUT_MS_MAX),
+        secret,
+    )
+
+
+def _checked_addresses(given: str | Sequence[str]) -> list[str]:
+    if not isinstance(given, str | list | tuple):
+        detail = f"{shown(given)} is neither an address nor a list of addresses"
+        raise InvalidArgument(what="address", detail=detail)
+    addresses = [given] if isinstance(given, str) else list(given)
+    if not addresses:
+        raise InvalidArgument(what="address", detail="there is none")
+    for address in addresses:
+        check_text("address", address, _ADDRESS_CHARACTERS_MAX)
+        if not address.startswith(("tcp://", "ipc://")):
+            detail = f"{shown(address)} is not of the form tcp://HOST:PORT or ipc://PATH"
+            raise InvalidArgument(what="address", detail=detail)
+    return addresses

@@ -1,0 +1,243 @@
+"""Carrier: what carries a link: one ZeroMQ socket after the other. It never waits.
+
+Two shells drive it: thread_driver.py with threads, async_connection.py in an event loop. They watch
+the socket and wake whoever waits. What is due by the clock stands in heartbeat.py."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from time import monotonic
+from typing import Any
+
+import zmq
+
+from hms.client.core.addresses import arranged
+from hms.client.core.connection_options import Options
+from hms.client.core.events import EventKind
+from hms.client.core.link import Link, State
+from hms.client.core.link_participants import Participant
+from hms.client.core.operations import FOREVER
+from hms.client.core.reconnection import Attempts
+from hms.client.core.transport import Transport, contexts
+from hms.errors.catalogue import (
+    ConnectionLost,
+    NodeStopping,
+    TpConnectionClosed,
+    TpProtocol,
+    TpSecurity,
+)
+from hms.errors.tree import HmsError
+
+_LOGGER = logging.getLogger("hms.client")
+GREETING_S = 5.0
+"""How long a node may take to answer HELLO before the next address is tried."""
+LOOK_BACK_S = 30.0
+"""How long, and at most a third of request_timeout_s, the log that may hold what is not confirmed
+is looked for at all the addresses, before another one is taken."""
+LOOK_PAUSE_S = 0.5
+"""The longest pause between two looks."""
+_HOPELESS = (TpSecurity, TpProtocol)
+
+
+class Carrier:
+    """See the module. Whoever touches link holds the lock, and calls flush() after it."""
+
+    lock: AbstractContextManager[Any]
+
+    def __init__(self, link: Link, addresses: Sequence[str], options: Options) -> None:
+        self.link = link
+        self.addresses = arranged(addresses, options.address_order)
+        self.lost_at = FOREVER
+        self._reconnect = options.reconnect
+        self._looks_s = min(LOOK_BACK_S, options.request_timeout_s / 3)
+        self._is_server = options.is_server
+        self._attempts = Attempts(
+            self.addresses, options.reconnect_interval_s, options.reconnect_period_s
+        )
+        self._transport: Transport | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._was_up = False
+        self._greeting_until = FOREVER
+        self._ticks: list[tuple[float, Participant]] = []
+
+    # ---- what a shell has to provide
+
+    def _wake(self, key: object) -> None:
+        """Wake who waits for key; None: everybody."""
+        raise NotImplementedError
+
+    def _come_by(self, at: float) -> None:
+        """Have turn() called by then."""
+        raise NotImplementedError
+
+    def _watch(self, transport: Transport | None) -> None:
+        """Watch this socket from now on instead of the one before."""
+        raise NotImplementedError
+
+    def _after_flush(self) -> None:
+        """Have link.calls run, and read what nobody waits for."""
+        raise NotImplementedError
+
+    @property
+    def _is_polled(self) -> bool:
+        """Whether somebody polls the socket, for whom sending may have taken the signal."""
+        return True
+
+    # ---- for whoever holds the lock
+
+    def flush(self) -> None:
+        """Send what the link has to send, wake who waits for what came, plan what is due."""
+        link = self.link
+        while link.outbox:
+            self._send_outbox()
+        if link.woken:
+            woken, link.woken = link.woken, []
+            for key in woken:
+                self._wake(key)
+        if link.ticking:
+            self._plan_ticks()
+        if link.calls or link.unattended:
+            self._after_flush()
+
+    def outage_ends_by(self, patience_s: float) -> float:
+        """Until when to wait through an outage; for ever while there is none."""
+        return self.lost_at + patience_s
+
+    def _plan_ticks(self) -> None:
+        now = monotonic()
+        ticking, self.link.ticking = self.link.ticking, []
+        for participant in ticking:
+            self._ticks.append((now + participant.tick_s, participant))
+            self._come_by(now + participant.tick_s)
+
+    def begin(self) -> None:
+        """Begin to connect."""
+        self._context = contexts.acquire()
+        self._attempts.begin(monotonic())
+
+    def stop(self, error: HmsError, linger_ms: int) -> None:
+        """End for good."""
+        self._drop_transport(linger_ms)
+        self.link.lose(error, is_final=True)
+        self.flush()
+        self._come_by(0.0)
+
+    # ---- the socket
+
+    def _send_outbox(self) -> None:
+        link, transport = self.link, self._transport
+        outbox, link.outbox = link.outbox, []
+        if transport is None:
+            return
+        try:
+            for frame in outbox:
+                transport.send(frame)
+        except zmq.ZMQError as fault:
+            self._lost(str(fault))
+            return
+        link.sent(monotonic())
+        if self._is_polled:  # sending may have taken the signal: look whether there is input
+            while self._read():
+                pass
+
+    def _read(self) -> bool:
+        """Take frames in; whether there were any, and so perhaps more."""
+        transport = self._transport
+        if transport is None:
+            return False
+        received = transport.receive()
+        now = monotonic()
+        try:
+            for parts in received:
+                self.link.receive(parts, now)
+        except HmsError as error:
+            self._lost(error)
+        if self.link.state is State.UP and not self._was_up:
+            self._connected()
+        return bool(received)
+
+    def _take_in(self) -> bool:
+        """Read and do what follows; whether nothing came, so that polling makes sense."""
+        took = self._read()
+        if took:
+            self.flush()
+        return not took
+
+    def _connected(self) -> None:
+        self._was_up = True
+        if self.lost_at != FOREVER:
+            self.link.announce(EventKind.RECONNECTED)
+        self.lost_at = self._greeting_until = FOREVER
+
+    def _lost(self, reason: str | HmsError) -> None:
+        """The connection is gone, or an attempt to get one."""
+        now, link = monotonic(), self.link
+        was_up, is_first = link.state is State.UP, self.lost_at == FOREVER
+        self._drop_transport(0)
+        error = reason if isinstance(reason, HmsError) else self._lost_error(reason)
+        is_final = self._is_hopeless(error, was_up=was_up)
+        link.lose(error, is_final=is_final)
+        self._announce_loss(error, was_up=was_up)
+        if is_first and link.welcome is not None:
+            self.lost_at = now
+        if was_up:
+            self._was_up = False
+            self._attempts.learn(() if self._is_server else self.link.members)
+            self._attempts.begin(now)
+            link.looks_until = now + self._looks_s if len(self.addresses) > 1 else 0.0
+        else:
+            self._attempts.failed(now)
+            if link.is_looking:
+                self._attempts.due_by(now + LOOK_PAUSE_S)
+        if was_up or is_final:
+            link.report(error)
+        self._come_by(0.0)
+
+    def _announce_loss(self, error: HmsError, *, was_up: bool) -> None:
+        if self.link.welcome is not None:  # else connect() itself raises it
+            kind = EventKind.CLOSED if was_up else EventKind.RECONNECT_FAILED
+            self.link.announce(kind, error)
+
+    def _is_hopeless(self, error: HmsError, *, was_up: bool) -> bool:
+        if was_up:
+            return not self._reconnect
+        is_refusal = not isinstance(error, TpConnectionClosed | NodeStopping)
+        is_first = self.link.welcome is None
+        return isinstance(error, _HOPELESS) or (is_first and is_refusal)
+
+    def _lost_error(self, reason: str) -> HmsError:
+        return ConnectionLost(address=self._attempts.address, reason=reason)
+
+    def _drop_transport(self, linger_ms: int) -> None:
+        if self._transport is not None:
+            self._watch(None)
+            self._transport.close(linger_ms)
+            self._transport = None
+
+    def _give_back(self, *, waits: bool = False) -> None:
+        """Give back what was taken of ZeroMQ; waits: for frames that have still to leave."""
+        if self._context is not None:
+            self._context = None
+            contexts.release(waits=waits)
+
+    def _dial(self, now: float) -> None:
+        assert self._context is not None
+        self._attempts.started()
+        self.link.address = self._attempts.address
+        try:
+            self._transport = Transport(self._context, self._attempts.address)
+        except zmq.ZMQError as fault:
+            self._lost(str(fault))
+            return
+        self._greeting_until = now + GREETING_S
+        self._watch(self._transport)
+        self.link.greet(now)
+
+
+def guarded(call: Callable[[], object]) -> object:
+    """Run a function of the application; its fault must not end what calls it."""
+    try:
+        return call()
+    except Exception:
+        _LOGGER.exception("a callback of the application failed")
+        return None

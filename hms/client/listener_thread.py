@@ -1,0 +1,63 @@
+"""The thread of a session that calls its in-process listeners."""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hms.client.core.operations import Steps
+from hms.client.listener_calls import Listening
+
+if TYPE_CHECKING:
+    from hms.client.consumer import Consumer
+    from hms.client.consumer_steps import Listener
+    from hms.client.session import Session
+
+
+class ListeningThread:
+    """Runs while there are any listeners."""
+
+    def __init__(self, session: "Session") -> None:
+        self._connection = session.connection
+        self._listening: Listening[threading.Thread] = Listening(session)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether a listener asks."""
+        return self._listening.runner is threading.current_thread()
+
+    def set(self, consumer: "Consumer", listener: "Listener | None") -> None:
+        """From now on, instead of another one; with None no longer, and it returns when the last
+        call has ended."""
+        connection = self._connection
+        with connection.lock:
+            self._listening.set(consumer, listener)
+            if listener is not None and self._listening.runner is None:
+                self._start()
+            connection.flush()
+        if listener is None and not self.is_current:
+            connection.run(self._listening.ended(consumer))
+            self._join()
+
+    def close(self, closing: Callable[[], Steps[None]], consumer: "Consumer | None" = None) -> None:
+        """Close a consumer, or the session, when its running listener has ended; behind it when
+        that listener asks."""
+        self._connection.run(self._listening.ending(closing, threading.current_thread(), consumer))
+        self._join()
+
+    def _start(self) -> None:
+        steps = self._listening.calling()
+        thread = threading.Thread(
+            target=self._connection.run, args=(steps,), name="hms-session", daemon=True
+        )
+        self._listening.runner = thread
+        thread.start()
+
+    def _join(self) -> None:
+        """Wait for the thread if there is no listener left for it. A listener of another session
+        does not: this thread may be closing the connection, and wait for that listener."""
+        thread, me = self._listening.runner, threading.current_thread()
+        callers = list(self._connection.link.callers)
+        is_listener = any(one.is_within(me) for one in callers)
+        if thread not in (None, me) and not self._listening.count and not is_listener:
+            assert thread is not None
+            thread.join()

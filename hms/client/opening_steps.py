@@ -1,0 +1,184 @@
+"""Opening and closing at the node: sessions, producers, consumers. The connection's lock is held.
+
+What is opened may be used before the node has answered; who does not want it any more before that,
+because of a refusal, a timeout or a cancellation, withdraws it, so that nothing stays open.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic, time_ns
+
+from hms.client.core.arguments import check_flag, check_text, shown
+from hms.client.core.link import Link, State
+from hms.client.core.operations import Steps
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.core.requests import Asking
+from hms.client.destinations import Destination
+from hms.client.prefetch_buffer import Inbox
+from hms.client.send_buffer import Sender
+from hms.client.session_state import SessionState
+from hms.client.xa_state import XaSessionState
+from hms.constants import AckMode
+from hms.errors.catalogue import IllegalState, InvalidArgument, NotSupported
+from hms.wire.structures import (
+    CloseConsumer,
+    CloseProducer,
+    CloseSession,
+    OpenConsumer,
+    OpenProducer,
+    Request,
+)
+
+
+class Opening:
+    """What waits for the node to grant it; withdraw forgets it, and closing closes it."""
+
+    def __init__(self, pending: Pending, withdraw: Callable[[], object], closing: Request) -> None:
+        self.pending = pending
+        self._withdraw = withdraw
+        self._closing = closing
+
+    def granted(self, connection: Asking) -> Steps[None]:
+        """Wait until it is open; else it is withdrawn."""
+        try:
+            yield from connection.answer_to(self.pending)
+        except BaseException:
+            self._withdraw()
+            if self.pending.error is None and connection.link.state is State.UP:
+                _ask_to_close(connection.link, self._closing)
+            raise
+
+
+def new_session(
+    link: Link,
+    ack: AckMode,
+    *,
+    is_transacted: bool,
+    is_xa: bool = False,
+    is_asynchronous: bool = False,
+) -> tuple[SessionState, Opening]:
+    """A session that was asked for; IllegalState, NotSupported."""
+    mode = _checked_kind(
+        ack, is_transacted=is_transacted, is_xa=is_xa, is_asynchronous=is_asynchronous
+    )
+    if is_xa:
+        state: SessionState = XaSessionState(link)
+    else:
+        state = SessionState(
+            link, mode, is_transacted=is_transacted, is_asynchronous=is_asynchronous
+        )
+    return state, Opening(state.open(), state.forget, CloseSession(state.number))
+
+
+def _checked_kind(
+    ack: AckMode, *, is_transacted: bool, is_xa: bool, is_asynchronous: bool
+) -> AckMode:
+    """The acknowledgement mode, if a session of that kind exists. A transacted one has AUTO only:
+    DUPS_OK and NONE are ignored there (F-B4, F-B5)."""
+    mode = _mode(ack)
+    check_flag("transacted", is_transacted)
+    check_flag("xa", is_xa)
+    check_flag("asynchronous", is_asynchronous)
+    given = {"a transacted": is_transacted, "an XA": is_xa, "an asynchronous": is_asynchronous}
+    kinds = [kind for kind, is_it in given.items() if is_it]
+    if mode is AckMode.CLIENT and kinds:
+        raise IllegalState(what="session()", detail=f"{kinds[0]} session acknowledges by itself")
+    if len(kinds) > 1:
+        detail = f"it cannot be {kinds[0]} and {kinds[1]} session at once"
+        raise IllegalState(what="session()", detail=detail)
+    return AckMode.AUTO if is_transacted or is_xa else mode
+
+
+def _mode(ack: AckMode) -> AckMode:
+    if isinstance(ack, int) and not isinstance(ack, bool) and ack in set(AckMode):
+        return AckMode(ack)
+    detail = f"{shown(ack)} is none of {', '.join(f'AckMode.{mode.name}' for mode in AckMode)}"
+    raise InvalidArgument(what="ack", detail=detail)
+
+
+def refuse_login(user: str, password: str) -> None:
+    """Whoever gives a password believes that it is checked: NotSupported until it is."""
+    if check_text("user", user) or check_text("password", password):
+        instead = "Connect without; until nodes have logins, bind them to addresses you trust."
+        raise NotSupported(feature="a login (user, password)", instead=instead)
+
+
+def open_sender(
+    link: Link, state: SessionState, destination: Destination, name: str
+) -> tuple[Sender, Opening]:
+    """A producer that was asked for; what it sends before it is granted waits in its pack."""
+    number = link.new_handle()
+    opening = OpenProducer(
+        number, state.number, destination.kind, destination.name, name, destination.string
+    )
+    sender = Sender(
+        link,
+        number,
+        destination,
+        monotonic,
+        is_transacted=state.is_transacted,
+        on_refused=state.send_failed,
+        name=name,
+    )
+    sender.is_granted = False
+    state.asked_senders[number] = sender
+    register = partial(state.register, sender, opening)
+    pending = link.request(opening, Pending("OpenProducer", OnLoss.REPEAT, then=register))
+    withdraw = partial(state.senders.pop, number, None)
+    return sender, Opening(pending, withdraw, CloseProducer(number))
+
+
+def close_sender(connection: Asking, state: SessionState, sender: Sender) -> Steps[None]:
+    """Close a producer whose sends are settled."""
+    if state.senders.pop(sender.number, None) is not None:
+        yield from _closed(connection, CloseProducer(sender.number))
+
+
+def open_inbox(
+    link: Link,
+    state: SessionState,
+    opening: OpenConsumer,
+    destination: Destination,
+    notify: object,
+    *,
+    is_ordered: bool,
+) -> tuple[Inbox, Opening]:
+    """A consumer that was asked for; it may be given messages before it is granted."""
+    inbox = Inbox(
+        link, opening, destination, partial(node_now_ms, link), notify, is_ordered=is_ordered
+    )
+    link.receivers[inbox.number] = inbox
+    state.inboxes[inbox.number] = inbox
+    pending = link.request(opening, Pending("OpenConsumer", OnLoss.REPEAT, then=inbox.opened))
+    withdraw = partial(_forget_inbox, link, state, inbox)
+    return inbox, Opening(pending, withdraw, CloseConsumer(inbox.number))
+
+
+def close_inbox(connection: Asking, state: SessionState, inbox: Inbox) -> Steps[None]:
+    """Settle and close a consumer; unknown to the node if that closed it."""
+    state.settle()
+    state.give_back(inbox)
+    _forget_inbox(connection.link, state, inbox)
+    if inbox.error is None:
+        yield from _closed(connection, CloseConsumer(inbox.number))
+
+
+def _forget_inbox(link: Link, state: SessionState, inbox: Inbox) -> None:
+    link.receivers.pop(inbox.number, None)
+    state.inboxes.pop(inbox.number, None)
+
+
+def _closed(connection: Asking, request: Request) -> Steps[None]:
+    if connection.link.state is State.UP:  # else the lost connection has closed it
+        yield from connection.answer_to(_ask_to_close(connection.link, request))
+
+
+def _ask_to_close(link: Link, request: Request) -> Pending:
+    return link.request(request, Pending(type(request).__name__, OnLoss.DONE))
+
+
+def node_now_ms(link: Link) -> int:
+    """The node's time in milliseconds since 1970 UTC. Clocks differ by hours: a client that judged
+    by its own would give live messages back for ever, or show dead ones."""
+    told = link.node_ms(monotonic())
+    return time_ns() // 1_000_000 if told is None else told

@@ -1,0 +1,108 @@
+"""Tickets: what stands for messages until the node has said what became of them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from hms.client.core.pending_requests import own_copy
+from hms.client.destinations import Destination
+from hms.client.message import Message
+from hms.client.receipt import Receipt, Run
+from hms.errors.catalogue import SendFailed
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import PRIORITY_DEFAULT
+
+Encoded = tuple[bytes, bytes, bytes]
+"""Row, head and body of a message."""
+
+
+class SendOptions(NamedTuple):
+    """How messages are sent."""
+
+    is_persistent: bool = True
+    ttl_ms: int = 0
+    priority: int = PRIORITY_DEFAULT
+    flags: int = 0
+    """FLAG_RETAIN or nothing."""
+    delay_ms: int = 0
+    codec: str = ""
+    """How bodies are compressed."""
+
+
+class Outcome(Protocol):
+    """A future, of threads or of asyncio."""
+
+    def done(self) -> bool:
+        """Whether it was told, or cancelled."""
+
+    def set_result(self, result: Receipt, /) -> None:
+        """The node has the message."""
+
+    def set_exception(self, exception: HmsError, /) -> None:
+        """The node has it not."""
+
+
+class Ticket:
+    """What stands for consecutive messages of a frame until their outcome is known.
+
+    messages: the application's own, with their places, to be marked as sent; a body that was given
+    bare has none. future: where the outcome goes when nobody waits for it. is_unattended: nobody
+    waits; then the exception listener is told a bad outcome.
+    """
+
+    __slots__ = (
+        "count",
+        "error",
+        "future",
+        "is_done",
+        "is_sent",
+        "is_unattended",
+        "messages",
+        "options",
+        "run",
+    )
+
+    def __init__(
+        self,
+        count: int,
+        messages: Sequence[tuple[int, Message]],
+        options: SendOptions,
+        future: Outcome | None = None,
+        *,
+        is_unattended: bool = False,
+    ) -> None:
+        self.count = count
+        self.messages = messages
+        self.options = options
+        self.future = future
+        self.is_unattended = is_unattended or future is not None
+        self.is_sent = False
+        self.is_done = False
+        self.run: Run | None = None
+        self.error: HmsError | None = None
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """One for each message; none before it is confirmed."""
+        return (
+            [] if self.run is None else list(map(self.run.receipt, range(self.run.message_count)))
+        )
+
+    def tell(self) -> None:
+        """Tell the future, which calls functions of the application."""
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(own_copy(self.error))
+        else:
+            self.future.set_result(self.receipts[0])
+
+    def failure(self, destination: Destination) -> SendFailed:
+        """What the exception listener is told; its attribute `messages` has the application's own
+        messages."""
+        assert self.error is not None
+        failure = SendFailed(
+            destination=str(destination), count=self.count, reason=str(self.error), message_id=""
+        )
+        failure.__cause__ = self.error
+        failure.messages = [message for _, message in self.messages]  # type: ignore[attr-defined]
+        return failure

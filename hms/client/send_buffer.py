@@ -1,0 +1,302 @@
+"""Sending: messages of one producer, packed into frames, kept until confirmed. No socket or clock.
+
+A message waits in the pack while frames are in flight, so that the busier the connection is, the
+fuller its frames are; with nothing in flight it leaves at once. A frame leaves when the window has
+room. It is kept, as bytes, until its CONFIRM; after a reconnect the link sends the same bytes
+again, and the node recognises the numbers in it (F-D9).
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hms.client.core.link import Link, State
+from hms.client.core.pending_requests import Frame
+from hms.client.destinations import Destination
+from hms.client.message import Message
+from hms.client.pending_sends import Encoded, SendOptions, Ticket
+from hms.client.receipt import Run
+from hms.errors.catalogue import SendInDoubt, TransactionRolledBack
+from hms.errors.tree import HmsError
+from hms.wire.frames import Kind, SendHead, decode_confirm, encode_send
+from hms.wire.packed_messages import message_parts
+from hms.wire.structures import decode_error
+
+__all__ = ["FRAME_BYTES_MAX", "FRAME_MESSAGES_MAX", "Encoded", "SendOptions", "Sender", "Ticket"]
+
+OTHER_LOG = "the connection was lost before they were confirmed, and only another log answers"
+FRAME_MESSAGES_MAX = 256
+FRAME_BYTES_MAX = 256 * 1024
+
+
+class FrameSize(NamedTuple):
+    """The most that one frame of a producer carries; less for a destination that takes less at
+    once, because a frame is taken whole or not at all."""
+
+    messages_max: int = FRAME_MESSAGES_MAX
+    bytes_max: int = FRAME_BYTES_MAX
+
+
+LARGEST = FrameSize()
+
+
+@dataclass(slots=True)
+class Pack:
+    """Messages that will be a frame."""
+
+    is_persistent: bool
+    limits: FrameSize = LARGEST
+    messages: list[Encoded] = field(default_factory=list)
+    tickets: list[Ticket] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def fits(self, size: int, *, is_persistent: bool) -> bool:
+        """Whether one more message of that size may join."""
+        is_small = self.size_bytes + size <= self.limits.bytes_max
+        is_alike = is_persistent == self.is_persistent
+        return is_small and is_alike and len(self.messages) < self.limits.messages_max
+
+
+class SendFrame:
+    """A SEND on its way."""
+
+    __slots__ = ("frame", "handed_over_at", "is_bound", "is_done", "log", "sender", "tickets")
+
+    def __init__(self, sender: "Sender", tickets: list[Ticket]) -> None:
+        self.sender = sender
+        self.tickets = tickets
+        self.frame: Frame = ()
+        self.is_bound = True
+        self.log: bytes | None = None
+        self.handed_over_at = 0.0
+        self.is_done = False
+
+    def answered(self, kind: Kind, payload: bytes) -> None:
+        """CONFIRM or ERROR: the tickets get what it says."""
+        if kind is Kind.CONFIRM:
+            self.sender.confirmed(self, payload)
+        else:
+            self.failed(decode_error(payload))
+
+    def lost(self, error: HmsError) -> bool:
+        """Sent again, unless it belonged to a transaction: that one is gone."""
+        if not self.sender.is_transacted:
+            return True
+        reason = f"the connection was lost ({error.fields.get('reason', error.symbol)})"
+        self.failed(TransactionRolledBack(reason=reason))
+        return False
+
+    def failed(self, error: HmsError) -> None:
+        """Every ticket gets the error."""
+        self.sender.refused(self, error)
+
+    def estranged(self) -> None:
+        """The node that may have stored them does not answer, another one does."""
+        self.failed(self.sender.in_doubt(sum(ticket.count for ticket in self.tickets)))
+
+
+class Sender:
+    """A producer's numbering and its pack; see the module.
+
+    clock: for the elapsed time of receipts only. on_refused is told why a frame was not taken.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        number: int,
+        destination: Destination,
+        clock: Callable[[], float],
+        *,
+        is_transacted: bool,
+        on_refused: Callable[[HmsError], None] = lambda _error: None,
+        name: str = "",
+    ) -> None:
+        self.link = link
+        self.name = name
+        self._on_refused = on_refused
+        self.number = number
+        self.destination = destination
+        self.is_transacted = is_transacted
+        self.unconfirmed = 0
+        self.is_granted = True
+        self.frame_size = LARGEST
+        self.error: HmsError | None = None
+        self._clock = clock
+        self._sequence = 1
+        self._packs: deque[Pack] = deque()
+        self._window: deque[SendFrame] = deque()
+
+    @property
+    def last_sequence(self) -> int:
+        """The last number that was used."""
+        return self._sequence - 1
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the window lets another frame out."""
+        link = self.link
+        is_open = link.sends_in_flight < link.limits.frames_in_flight_max
+        is_open = is_open or not self._window  # others may wait for room at their destinations
+        return (is_open and self.is_granted) or link.state is State.ENDED
+
+    @property
+    def has_pack(self) -> bool:
+        """Whether messages wait to be sent."""
+        return bool(self._packs)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages wait to be sent."""
+        return sum(len(pack.messages) for pack in self._packs)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is in flight."""
+        return not self._packs and not self.unconfirmed
+
+    def accepts(self, size: int, *, is_persistent: bool) -> bool:
+        """Whether add() needs no other pack than the one that waits, if one does."""
+        packs = self._packs
+        return not packs or packs[-1].fits(size, is_persistent=is_persistent) or self.has_room
+
+    def add(self, message: Encoded, ticket: Ticket, *, is_persistent: bool) -> None:
+        """Put a message into the last pack; one that is full leaves if there is room."""
+        size = len(message[1]) + len(message[2])
+        packs = self._packs
+        pack = packs[-1] if packs else None
+        if pack is not None and not pack.fits(size, is_persistent=is_persistent):
+            self.push()
+            pack = None
+        if pack is None:
+            pack = Pack(is_persistent, self.frame_size)
+            packs.append(pack)
+        pack.messages.append(message)
+        pack.tickets.append(ticket)
+        pack.size_bytes += size
+        self.link.on_room[self.number] = self.push
+
+    def push(self) -> None:
+        """Send what waits as far as the window has room; the rest goes as soon as there is."""
+        while self._packs and self.has_room:
+            pack = self._packs.popleft()
+            parts, count = message_parts(pack.messages), len(pack.messages)
+            self.submit(parts, count, pack.tickets, is_persistent=pack.is_persistent)
+        if not self._packs:
+            self.link.on_room.pop(self.number, None)
+
+    def granted(self, error: HmsError | None, batch: Sequence[int] = ()) -> None:
+        """The node has opened the producer, or refused to: then what waits is refused too. batch:
+        how many messages and bytes it takes at once, if that is little."""
+        if batch:
+            count, size = batch
+            smaller = min(count, FRAME_MESSAGES_MAX), min(size, FRAME_BYTES_MAX)
+            self.frame_size = FrameSize(*smaller)
+        self.is_granted, self.error = True, error
+        self.link.woken.append(self.link)
+        if error is None:
+            self.push()
+            return
+        self.link.on_room.pop(self.number, None)
+        while self._packs:
+            for ticket in self._packs.popleft().tickets:
+                self._end(ticket, error)
+
+    def submit(
+        self, parts: list[bytes], count: int, tickets: list[Ticket], *, is_persistent: bool
+    ) -> None:
+        """Send a pack that was made elsewhere, now; there is room, and nothing of ours waits."""
+        head = SendHead(self.number, count, self._sequence, is_persistent)
+        self._sequence += count
+        frame = SendFrame(self, tickets)
+        frame.handed_over_at = self._clock()
+        self.unconfirmed += 1
+        self._window.append(frame)
+        self.link.sends_in_flight += 1
+        self.link.unattended += sum(1 for ticket in tickets if ticket.is_unattended)
+        for ticket in tickets:
+            ticket.is_sent = True
+        self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
+
+    def in_doubt(self, count: int) -> SendInDoubt:
+        """So many may be stored in the log of the node before."""
+        return SendInDoubt(destination=str(self.destination), count=count, reason=OTHER_LOG)
+
+    def late(self, ticket: Ticket) -> HmsError | None:
+        """The error for one whose wait ends while the log that may hold it is looked for."""
+        is_doubtful = ticket.is_sent and self.link.is_looking
+        return self.in_doubt(ticket.count) if is_doubtful else None
+
+    def drop_packs(self, error: HmsError) -> None:
+        """What waits to be sent is not sent."""
+        self.link.on_room.pop(self.number, None)
+        while self._packs:
+            for ticket in self._packs.popleft().tickets:
+                self._end(ticket, error)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Nobody waits for it any longer: while there is no connection, do not send it later,
+        unless it shares its frame with others. If its outcome is bad, the listener will hear."""
+        for asked in list(self.link.asked.values()):
+            if isinstance(asked, SendFrame) and asked.tickets == [ticket]:
+                self.link.abandon(asked)
+        if not ticket.is_done and not ticket.is_unattended:
+            ticket.is_unattended = True
+            self.link.unattended += ticket.is_sent
+
+    def confirmed(self, frame: SendFrame, payload: bytes) -> None:
+        """The node has the messages of this frame."""
+        first, timestamp_ms, _ = decode_confirm(payload)
+        elapsed_s = self._clock() - frame.handed_over_at
+        for ticket in frame.tickets:
+            ticket.run = Run(first, ticket.count, elapsed_s)
+            for place, message in ticket.messages:
+                self._mark(message, first + place, timestamp_ms, elapsed_s, ticket.options)
+            self._end(ticket, None)
+            first += ticket.count
+        self._out_of_flight(frame)
+
+    def refused(self, frame: SendFrame, error: HmsError) -> None:
+        """The node took none of the messages of this frame, or will not say."""
+        self._on_refused(error)
+        for ticket in frame.tickets:
+            self._end(ticket, error)
+        self._out_of_flight(frame)
+
+    def _mark(
+        self, message: Message, number: int, at_ms: int, elapsed_s: float, options: SendOptions
+    ) -> None:
+        message.mark_sent(
+            self.destination,
+            number,
+            at_ms,
+            ttl_ms=options.ttl_ms,
+            delay_ms=options.delay_ms,
+            priority=options.priority,
+            is_persistent=options.is_persistent,
+            elapsed_s=elapsed_s,
+        )
+
+    def _end(self, ticket: Ticket, error: HmsError | None) -> None:
+        ticket.is_done, ticket.error = True, error
+        self.link.woken.append(ticket)
+        if ticket.is_unattended:
+            self.link.unattended -= ticket.is_sent
+            if ticket.future is not None:
+                self.link.calls.append(ticket.tell)
+            if error is not None:
+                self.link.report(ticket.failure(self.destination))
+
+    def _out_of_flight(self, frame: SendFrame) -> None:
+        """Its place in the window is free only when those before it are out too: the node remembers
+        as many of a producer's last frames as the window has places, and no older ones."""
+        self.unconfirmed -= 1
+        frame.is_done = True
+        link, window = self.link, self._window
+        while window and window[0].is_done:
+            window.popleft()
+            link.sends_in_flight -= 1
+        link.woken.append(link)
+        for push in list(link.on_room.values()):
+            push()

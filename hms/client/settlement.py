@@ -1,0 +1,271 @@
+"""Settling: what a session says about the messages that its application has. No socket or clock.
+
+AUTO: a message is acknowledged when the application has it; acknowledgements are held back until
+256 of them, or a tick, or a receive that would block sends them together. DUPS_OK: until ten of
+them, or until nothing more comes for a while. CLIENT: seen until settled. NONE: the node has
+acknowledged them when it delivered them. Transacted: acknowledgements take part in the transaction,
+at the latest before Commit.
+
+Nobody waits for the answer to what AUTO and DUPS_OK say. So that it can be told what is in doubt
+when the connection is lost (F-K9), the node is asked at a tick, with what is said then, whether all
+that was said so far is safe; one such question is on its way at a time.
+"""
+
+from collections.abc import Iterable
+
+from hms.client.core.link import Link, State
+from hms.client.core.link_participants import Participant
+from hms.client.core.listener_outcomes import Reject, Retry
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.prefetch_buffer import Inbox
+from hms.constants import AckMode
+from hms.errors.catalogue import AcknowledgeLost, ListenerInterrupted
+from hms.wire.frames import Action, Kind, Settlement, encode_settle
+
+ACKNOWLEDGEMENTS_MAX = 256
+"""So many of one consumer are held back at most."""
+LAZY_ACKNOWLEDGEMENTS_MAX = 10
+"""The same in DUPS_OK (F-B3)."""
+TICK_S = 0.005
+"""How long an acknowledgement is held back for others to join it."""
+LAZY_TICK_S = 1.0
+"""The same in DUPS_OK."""
+
+
+class Settling(Participant):
+    """See the module."""
+
+    def __init__(self, link: Link, ack_mode: AckMode, *, is_transacted: bool) -> None:
+        self.link = link
+        self.ack_mode = ack_mode
+        self.is_transacted = is_transacted
+        self.inboxes: dict[int, Inbox] = {}
+        self._unsaid: dict[Inbox, None] = {}
+        """Those from which something was taken since the last word; a session may have thousands
+        of consumers, and to ask each of them cost 30 us a message with 1,000."""
+        self.has_work = False
+        self.interruption: ListenerInterrupted | None = None
+        is_lazy = ack_mode is AckMode.DUPS_OK
+        self.tick_s = LAZY_TICK_S if is_lazy else TICK_S
+        self._is_lazy = is_lazy
+        self._is_auto = ack_mode is AckMode.AUTO and not is_transacted
+        self._held_back_max = LAZY_ACKNOWLEDGEMENTS_MAX if is_lazy else ACKNOWLEDGEMENTS_MAX
+        self._held_back = 0
+        self.file_held: tuple[Inbox, int] | None = None
+        self._will_tick = False
+        self._lost_id = 0
+        self._is_unanswered = not is_transacted and ack_mode in (AckMode.AUTO, AckMode.DUPS_OK)
+        self._unsure: list[Settlement] = []
+        """Acknowledgements that were said since the last question whether they are safe."""
+        self._asked: list[Settlement] = []
+        """Those of a question that is not answered yet."""
+
+    def consumed(self, inbox: Inbox, message_id: int) -> None:
+        """The application has the message."""
+        self._unsaid[inbox] = None
+        if self.is_transacted:
+            inbox.acknowledged.append(message_id)
+            self.has_work = True
+        elif self.ack_mode is AckMode.CLIENT:
+            inbox.seen[message_id] = None
+        elif self.ack_mode is not AckMode.NONE:
+            inbox.acknowledged.append(message_id)
+            self._hold_back(len(inbox.acknowledged))
+
+    def handling(self, inbox: Inbox, message_id: int) -> None:
+        """A listener begins with the message, which is acknowledged by itself when it ends: until
+        then recover() gives it back as a failed attempt."""
+        if self.ack_mode is not AckMode.NONE:
+            self._unsaid[inbox] = None
+            inbox.seen[message_id] = None
+
+    def consumed_file(self, inbox: Inbox, message_id: int) -> None:
+        """The application has a file's message: where it is acknowledged by itself, only when its
+        file was saved, or the application comes for another one; in NONE too (F-B4)."""
+        if self.is_transacted or self.ack_mode is AckMode.CLIENT:
+            self.consumed(inbox, message_id)
+            return
+        self.file_done()
+        self.file_held = inbox, message_id
+        for one in self.inboxes.values():
+            one.allowance = 0
+
+    def file_saved(self, inbox: Inbox, message_id: int) -> None:
+        """The file of a message was saved."""
+        if self.file_held == (inbox, message_id):
+            self.file_done()
+
+    def file_seen(self) -> None:
+        """The message whose file was waited for was seen, and is not done with."""
+        held, self.file_held = self.file_held, None
+        if held is not None and held[0].number in self.inboxes:
+            held[0].seen[held[1]] = None
+
+    def file_done(self) -> None:
+        """The message whose file was waited for is done with."""
+        held, self.file_held = self.file_held, None
+        if held is not None and held[0].number in self.inboxes:
+            self._unsaid[held[0]] = None
+            held[0].acknowledged.append(held[1])
+            self.settle()
+
+    def allow(self, inbox: Inbox) -> None:
+        """Let the application take what is here without a look at anything else, until anything
+        that is said, in AUTO a tick too, ends it: two thirds of the cost of a message is looking.
+        """
+        if self.file_held is not None or inbox not in self._unsaid:
+            return
+        room = inbox.credit_left
+        if self._is_auto:
+            room = min(room, self._held_back_max - 1 - len(inbox.acknowledged))
+        elif not (self.is_transacted or self.ack_mode is AckMode.CLIENT):
+            return
+        inbox.allowance = max(0, room)
+
+    def _hold_back(self, count: int) -> None:
+        self._held_back += 1
+        if self._held_back >= self._held_back_max or count >= self._held_back_max:
+            self.settle()
+        self._tick_soon()
+
+    def say_soon(self, inbox: Inbox) -> None:
+        """Something expired there: it is said with the next word, at the latest at a tick."""
+        self._unsaid[inbox] = None
+        self._tick_soon()
+
+    def _tick_soon(self) -> None:
+        if not self._will_tick:
+            self._will_tick = True
+            self.link.ticking.append(self)
+
+    def tick(self) -> None:
+        """Held back long enough; a good time to ask whether what was said is safe."""
+        self._will_tick = False
+        items = self._held_back_items()
+        self._note(items)
+        if not self._unsure or self._asked or self.link.state is not State.UP:
+            self._send(items)
+            return
+        self._asked, self._unsure = self._unsure, []
+        pending = Pending("SETTLE", OnLoss.DONE, then=self._answered)
+        self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
+
+    def _answered(self, pending: Pending) -> None:
+        if pending.is_answered:
+            self._asked = []
+            if self._unsure:
+                self._tick_soon()
+
+    def in_doubt(self) -> list[int]:
+        """Ids of messages whose acknowledgement was said, and may have been lost; told once."""
+        items, self._asked, self._unsure = [*self._asked, *self._unsure], [], []
+        spans = [span for item in items for span in item.ranges]
+        return [one for first, last in spans for one in range(first, last + 1)]
+
+    def settle(self, inbox_with_credit: Inbox | None = None) -> None:
+        """Say what is held back; credit for the inbox from which more is wanted."""
+        self.say(self._held_back_items(inbox_with_credit))
+
+    def _held_back_items(self, inbox_with_credit: Inbox | None = None) -> list[Settlement]:
+        self._held_back = 0
+        items: list[Settlement] = []
+        is_giving = inbox_with_credit is not None and inbox_with_credit.is_credit_due
+        if inbox_with_credit is not None:
+            self._unsaid[inbox_with_credit] = None
+        unsaid, self._unsaid = self._unsaid, {}
+        for inbox in unsaid:
+            if inbox.number in self.inboxes:  # else it was closed meanwhile
+                is_due = inbox is inbox_with_credit or (is_giving and inbox.is_credit_near)
+                items += inbox.settlements(with_credit=is_due)
+        return items
+
+    def want_more(self, inbox: Inbox) -> None:
+        """The application comes for another message: give credit; in AUTO settle the rest too."""
+        if self._is_lazy:
+            self.say(inbox.settlements(with_credit=True, with_acknowledgements=False))
+        else:
+            self.settle(inbox)
+
+    def fail(self, inbox: Inbox, message_id: int, fault: Exception | None = None) -> None:
+        """The listener could not cope with the message; Reject and Retry say what becomes of it."""
+        self._unsaid[inbox] = None
+        if isinstance(fault, Reject | Retry):
+            self.judge(inbox, message_id, fault)
+        else:
+            self.say(inbox.fail(message_id))
+
+    def judge(self, inbox: Inbox, message_id: int, verdict: Reject | Retry) -> None:
+        """The listener says what is to become of the message."""
+        self.say(inbox.judge(message_id, verdict))
+
+    def interrupted(self, error: ListenerInterrupted) -> None:
+        """The session calls no listener any more: the exception listener is told, or else whoever
+        uses the session next."""
+        if self.link.on_error is not None:
+            self.link.report(error)
+        else:
+            self.interruption = error
+
+    def check_interrupted(self) -> None:
+        """ListenerInterrupted, once."""
+        error, self.interruption = self.interruption, None
+        if error is not None:
+            raise error
+
+    def give_back(self, inbox: Inbox) -> None:
+        """The consumer closes: what was seen and not acknowledged has failed."""
+        self.say(inbox.fail_seen())
+        inbox.discard()
+
+    def check_nothing_lost(self) -> None:
+        """AcknowledgeLost, once, when consumed messages were lost before they were acknowledged:
+        saying nothing would let the application believe that they are done with."""
+        lost_id, self._lost_id = self._lost_id, 0
+        if lost_id:
+            raise AcknowledgeLost(message_id=f"{lost_id:012x}", when="before")
+
+    def acknowledge(
+        self, inboxes: Iterable[tuple[Inbox, list[int]]], *, is_awaited: bool = True
+    ) -> Pending | None:
+        """Acknowledge messages that were seen, answered when durable; None: there are none, or
+        nobody waits: then a tick asks whether it is safe, as in AUTO.
+
+        Lost on its way, it may have taken effect: then the messages do not come again.
+        """
+        items: list[Settlement] = []
+        last = 0
+        for inbox, message_ids in inboxes:
+            known = [one for one in message_ids if inbox.seen.pop(one, 0) is None]
+            inbox.acknowledged += known
+            items += inbox.settlements(with_credit=False)
+            last = max(known, default=last)
+        if not is_awaited:
+            self._leave_unsure(items)
+            return None
+        unsure = [*self._asked, *self._unsure]
+        if not items and not unsure:
+            return None
+        last = max([last, *(upto for item in unsure for _, upto in item.ranges)])
+        error = AcknowledgeLost(message_id=f"{last:012x}", when="during")
+        pending = Pending("ack()", OnLoss.FAIL, error_if_lost=error)
+        self.link.ask(Kind.SETTLE, encode_settle(items), pending, len(items))
+        return pending
+
+    def _leave_unsure(self, items: list[Settlement]) -> None:
+        """Send acknowledgements that nobody waits for."""
+        self._unsure += [item for item in items if item.action is Action.ACKNOWLEDGE]
+        self._send(items)
+        self._tick_soon()
+
+    def say(self, items: list[Settlement]) -> None:
+        """Send settlements, and remember the acknowledgements among them."""
+        self._note(items)
+        self._send(items)
+
+    def _note(self, items: list[Settlement]) -> None:
+        if self._is_unanswered:
+            self._unsure += [item for item in items if item.action is Action.ACKNOWLEDGE]
+
+    def _send(self, items: list[Settlement]) -> None:
+        if items:
+            self.link.tell(Kind.SETTLE, encode_settle(items), len(items))

@@ -1,0 +1,178 @@
+"""What operators see of topics and do to them: the tree, retained publications, subscriptions."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hms.engine.admin.counter_views import describe_topic
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.queue.destinations import Subscription
+from hms.engine.selector.selector_fields import checked_selector
+from hms.engine.state import State
+from hms.engine.topic import NO_LIMITS, Pattern, Scheme, TopicNode, Wants
+from hms.engine.topic.retention import clear, take_away
+from hms.engine.topic.subscription_begin import define_durable, definition_of
+from hms.engine.topic.subscription_end import is_in_use, remove_subscription
+from hms.errors.catalogue import (
+    DestinationNotFound,
+    DurableNameInUse,
+    InvalidArgument,
+    SubscriptionNotFound,
+)
+from hms.errors.tree import FieldValue
+from hms.records import Cause
+
+Arguments = Mapping[str, FieldValue]
+LISTED_MAX = 10_000
+
+
+def topic_tree(state: State, arguments: Arguments, _: Effects) -> list[dict[str, Any]]:
+    """The topics that a pattern matches, all of them without one (TT-09)."""
+    pattern = _pattern(arguments, "#")
+    return [_describe_node(node) for node in state.space.tree.select(pattern)[:LISTED_MAX]]
+
+
+def topic_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+    """One topic, with who publishes, who subscribes and what is retained."""
+    name = _text(arguments, "name")
+    topic_object = state.topics.get(name)
+    string = topic_object.string if topic_object is not None else name
+    node = state.space.tree.find(string)
+    if node is None:
+        raise DestinationNotFound(kind="topic", destination=name)
+    nearest = state.space.objects.nearest(string) or state.space.base
+    own = {} if topic_object is None else describe_topic(state, topic_object)
+    return (
+        _describe_node(node)
+        | own
+        | {
+            "object": nearest.name,
+            "persistent_delivery": state.space.delivery(string, is_persistent=True).value,
+            "non_persistent_delivery": state.space.delivery(string, is_persistent=False).value,
+            "publishers": _publishers(state, node),
+            "matching_subscriptions": [s.name for s in state.space.index.match(string)],
+            "retained_message": _describe_retained(node.retained),
+        }
+    )
+
+
+def clear_retained(state: State, arguments: Arguments, fx: Effects) -> int:
+    """Drop what is retained on one topic, or on those a pattern matches; how many."""
+    if arguments.get("pattern") is not None:
+        return clear(state, _pattern(arguments, ""), Cause.CLEARED, fx)
+    name = _text(arguments, "name")
+    found = state.topics.get(name)
+    string = found.string if found is not None else name
+    return take_away(state, [string], Cause.CLEARED, fx)
+
+
+def subscription_create(state: State, arguments: Arguments, fx: Effects) -> None:
+    """An administrative subscription: what it takes is put into a queue, until it is deleted
+    (SU-02)."""
+    name, queue = _text(arguments, "name"), state.queue(_text(arguments, "queue"))
+    topic, pattern = state.space.wanted(
+        _text(arguments, "topic"), "", str(arguments.get("scheme") or "")
+    )
+    if state.space.named(pattern, name, is_durable=True) is not None:
+        raise DurableNameInUse(name=name, destination=pattern.text)
+    retained = _retained(arguments)
+    selector = str(arguments.get("selector") or "").strip()
+    checked_selector(selector)
+    wanted = definition_of(
+        topic,
+        pattern,
+        name,
+        retained,
+        selector=selector,
+        is_shared=True,
+        queue=queue.number,
+        correlation_id=str(arguments.get("correlation_id") or ""),
+    )
+    define_durable(state, topic, wanted, fx)
+
+
+def _retained(arguments: Arguments) -> str:
+    retained = str(arguments.get("retained") or Wants.ALL.value)
+    if retained not in (Wants.ALL, Wants.NEW):
+        raise InvalidArgument(what="retained", detail=f"{retained!r} is neither ALL nor NEW")
+    return retained
+
+
+def subscription_delete(state: State, arguments: Arguments, fx: Effects) -> int:
+    """End a durable subscription; how many messages waited for it."""
+    found = _subscription(state, arguments)
+    if is_in_use(found):
+        raise DurableNameInUse(name=found.name, destination=found.said_topic)
+    count = len(found.line.everything())
+    remove_subscription(state, found, Cause.UNSUBSCRIBED, fx)
+    return count
+
+
+def _subscription(state: State, arguments: Arguments) -> Subscription:
+    name, topic = _text(arguments, "name"), arguments.get("topic")
+    found = [
+        s
+        for s in state.space.subscriptions.values()
+        if s.is_durable and s.name == name and topic in (None, "", s.said_topic)
+    ]
+    if not found:
+        raise SubscriptionNotFound(name=name, destination=str(topic or "any topic"))
+    if len(found) > 1:
+        topics = ", ".join(s.said_topic for s in found)
+        raise InvalidArgument(what="name", detail=f"{name} is on {topics}; say which topic")
+    return found[0]
+
+
+def _publishers(state: State, node: TopicNode[StoredMessage]) -> list[str]:
+    """The client ids, or numbers, of the connections that have it open for publishing."""
+    return [
+        connection.client_id or f"connection {connection.number}"
+        for connection in state.connections.values()
+        if any(p.node is node for p in connection.producers.values())
+    ]
+
+
+def _describe_node(node: TopicNode[StoredMessage]) -> dict[str, Any]:
+    return {
+        "topic": node.topic,
+        "retained": node.retained is not None,
+        "producers": node.producers,
+        "subscribers": node.subscribers,
+        "used_ms": node.used_ms,
+    }
+
+
+def _describe_retained(message: StoredMessage | None) -> dict[str, Any] | None:
+    if message is None:
+        return None
+    return {
+        "message_id": message_id_text(message.id),
+        "timestamp_ms": message.timestamp_ms,
+        "expires_at_ms": message.expires_at_ms,
+        "persistent": message.is_persistent,
+        "bytes": message.length,
+    }
+
+
+def _pattern(arguments: Arguments, default: str) -> Pattern:
+    text = str(arguments.get("pattern") or default)
+    word = str(arguments.get("scheme") or Scheme.TOPIC.value)
+    if word not in Scheme.__members__:
+        raise InvalidArgument(what="scheme", detail=f"{word!r} is neither TOPIC nor CHARACTER")
+    return Pattern(text, Scheme(word), NO_LIMITS)
+
+
+def _text(arguments: Arguments, key: str) -> str:
+    value = arguments.get(key)
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(what=key, detail="a name is needed")
+    return value
+
+
+COMMANDS: dict[str, Callable[[State, Arguments, Effects], Any]] = {
+    "topic.tree": topic_tree,
+    "topic.show": topic_show,
+    "topic.clear_retained": clear_retained,
+    "subscription.create": subscription_create,
+    "subscription.delete": subscription_delete,
+}

@@ -1,0 +1,205 @@
+"""What operators see, as plain data, and the few commands that change a destination."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hms.engine.admin.counter_views import counters_of, describe_limits
+from hms.engine.admin.destination_operations import LIFECYCLE_COMMANDS
+from hms.engine.admin.topic_operations import COMMANDS
+from hms.engine.effects import Effects
+from hms.engine.groups.group_view import describe_ordering, is_gathering
+from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription, Topic
+from hms.engine.queue.dispatch import discard
+from hms.engine.queue.in_flight_view import held_by
+from hms.engine.schedule.schedule_operations import SCHEDULE_COMMANDS
+from hms.engine.session.session_objects import Consumer
+from hms.engine.state import State
+from hms.engine.xa.branch_operations import COMMANDS as BRANCH_COMMANDS
+from hms.engine.xa.branch_operations import count_in_doubt
+from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.errors.tree import FieldValue
+from hms.records import Cause
+
+Arguments = Mapping[str, FieldValue]
+
+
+def administer(state: State, verb: str, arguments: Arguments, fx: Effects) -> Any:
+    """The answer to an operator's command; an unknown verb is refused."""
+    handler = _VERBS.get(verb)
+    if handler is None:
+        raise NotSupported(feature=f"the command {verb}", instead=f"Known: {', '.join(_VERBS)}.")
+    return handler(state, arguments, fx)
+
+
+def describe_queue(queue: Queue) -> dict[str, Any]:
+    """A queue and its counters since boot (F-M5)."""
+    return (
+        {
+            "name": queue.name,
+            "kind": "queue",
+            "consumers": len(queue.consumers),
+            "backup_consumers": len(queue.backups),
+            "producers": queue.producers,
+            "redelivery_limit": queue.redelivery_limit,
+            "max_messages": queue.control.limits.messages_max,
+            "paused": queue.control.paused,
+        }
+        | _describe_line(queue)
+        | describe_ordering(queue)
+    )
+
+
+def describe_opened(consumer: Consumer) -> dict[str, Any] | None:
+    """What a new consumer is told: of a topic's, what it resolved to (CT-06), and the life of its
+    subscription as it was given at first (SU-10); of a queue's, that lists come (F-C17)."""
+    place = consumer.place
+    if isinstance(place, Queue):
+        return {"is_gathering": True} if is_gathering(place) else None
+    return {"topic": place.pattern.text, "life_ms": place.definition.life_ms}
+
+
+def abandoned(state: State) -> list[str]:
+    """Durable subscriptions for which messages have waited too long, and nobody receives (F-H5)."""
+    found = []
+    until_ms = state.now_ms - state.settings.abandoned_after_ms
+    for place in state.places.values():
+        is_away = isinstance(place, Subscription) and place.queue is None and not place.consumers
+        if is_away and place.line.waiting_count:
+            first = next(place.line.in_order())
+            if first.timestamp_ms <= until_ms:
+                found.append(f"{place.name} ({place.line.waiting_count} messages)")
+    return found
+
+
+def _describe_line(place: Queue | Subscription) -> dict[str, Any]:
+    line = place.line
+    counters = line.counters
+    return {
+        "waiting": line.waiting_count,
+        "delayed": line.delayed_count,
+        "in_flight": line.out_count,
+        "bytes": line.size_bytes,
+        "sent": counters.sent,
+        "delivered": counters.delivered,
+        "acknowledged": counters.acknowledged,
+        "redelivered": counters.redelivered,
+        "expired": counters.expired,
+        "dead_lettered": counters.dead_lettered,
+        "purged": counters.purged,
+        "removed": counters.removed,
+        "moved_in": counters.moved_in,
+        "moved_out": counters.moved_out,
+    }
+
+
+def _describe_topic(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "kind": "topic",
+        "topic_string": topic.string,
+        "subscriptions": len(topic.subscriptions),
+        "producers": topic.producers,
+        "paused": topic.control.paused,
+        "sent": topic.sent,
+    }
+
+
+def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
+    return {
+        "name": subscription.name,
+        "topic": subscription.said_topic,
+        "scheme": subscription.pattern.scheme.value,
+        "queue": subscription.queue.name if subscription.queue is not None else "",
+        "missed": subscription.missed,
+        "is_durable": subscription.is_durable,
+        "is_active": bool(subscription.consumers),
+        "selector": subscription.definition.selector,
+    } | _describe_line(subscription)
+
+
+def _status(state: State, _: Arguments, __: Effects) -> dict[str, Any]:
+    places = [p for p in state.places.values() if p.kind not in ("retained", SCHEDULED)]
+    return {
+        "connections": len(state.connections),
+        "sessions": state.sessions_open,
+        "queues": len(state.queues),
+        "topics": len(state.topics),
+        "retained": state.space.retained.count,
+        **count_in_doubt(state),
+        "waiting": sum(p.line.waiting_count for p in places),
+        "in_flight": sum(p.line.out_count for p in places),
+        "waiting_bytes": state.waiting_bytes,
+        "max_memory_bytes": state.settings.memory_bytes_max,
+    }
+
+
+def _queue_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    return [describe_queue(queue) for _, queue in sorted(state.queues.items())]
+
+
+def _queue_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+    queue = _queue(state, arguments)
+    shown = describe_queue(queue) | describe_limits(state, queue) | counters_of([queue.line])
+    return shown | {"held_by": held_by(state, queue)}
+
+
+def _topic_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    return [_describe_topic(topic) for _, topic in sorted(state.topics.items())]
+
+
+def _subscription_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    found = state.space.subscriptions.values()
+    return [_describe_subscription(s) for s in found]
+
+
+def _session_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    return [
+        {
+            "connection": connection.number,
+            "client_id": connection.client_id,
+            "user": connection.user,
+            "session": session.handle,
+            "is_transacted": session.is_transacted,
+            "is_xa": session.is_xa,
+            "is_asynchronous": session.is_asynchronous,
+            "ack_mode": session.ack_mode,
+            "consumers": len(session.consumers),
+            "in_flight": sum(len(c.out) for c in session.consumers),
+        }
+        for connection in state.connections.values()
+        for session in connection.sessions.values()
+    ]
+
+
+def _queue_purge(state: State, arguments: Arguments, fx: Effects) -> int:
+    """Discard what waits in a queue; messages that are out stay."""
+    queue = _queue(state, arguments)
+    waiting = queue.line.everything()
+    for message in waiting:
+        queue.line.remove(message)
+    discard(state, queue, waiting, Cause.PURGED, fx)
+    return len(waiting)
+
+
+def _queue(state: State, arguments: Arguments) -> Queue:
+    name = arguments.get("name")
+    if not isinstance(name, str):
+        raise InvalidArgument(what="name", detail="the name of a queue is needed")
+    queue = state.destination("queue", name)
+    assert isinstance(queue, Queue)
+    return queue
+
+
+_VERBS = {
+    "status": _status,
+    "queue.list": _queue_list,
+    "queue.show": _queue_show,
+    "queue.purge": _queue_purge,
+    "topic.list": _topic_list,
+    "subscription.list": _subscription_list,
+    "session.list": _session_list,
+    **COMMANDS,
+    **LIFECYCLE_COMMANDS,
+    **BRANCH_COMMANDS,
+    **SCHEDULE_COMMANDS,
+}

@@ -1,0 +1,96 @@
+"""What operators ask of the cluster: its status, and to drain a node."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hms.engine.cluster.cluster import Cluster
+from hms.engine.cluster.demand import figures_of
+from hms.engine.state import State
+from hms.errors.catalogue import IllegalState, InvalidArgument, NotSupported
+from hms.errors.tree import FieldValue
+
+PREFIX = "cluster."
+
+
+def administer(
+    state: State, cluster: Cluster | None, verb: str, arguments: Mapping[str, FieldValue]
+) -> Any:
+    """The answer to a command; an unknown verb is refused."""
+    if cluster is None:
+        detail = "the node is in no cluster: its server group has no HMSPORT"
+        raise IllegalState(what=verb.replace(".", " "), detail=detail)
+    handler = _VERBS.get(verb)
+    if handler is None:
+        raise NotSupported(feature=f"the command {verb}", instead=f"Known: {', '.join(_VERBS)}.")
+    return handler(state, cluster, arguments)
+
+
+def _status(state: State, cluster: Cluster, _: Mapping[str, FieldValue]) -> dict[str, Any]:
+    moves = state.moves
+    return {
+        "index": state.settings.node_index,
+        "life": f"{moves.life}.{moves.incarnation}",
+        "config_master": cluster.config_master,
+        "is_drained": cluster.is_drained,
+        "left": cluster.left(),
+        "undecided": len(moves.undecided),
+        "members": [_member(state, cluster, index) for index in sorted(cluster.peers)],
+        "queues": [_queue(state, cluster, name) for name in sorted(state.global_queues)],
+        "not_done": [
+            {"kind": kind, "name": name, "reason": reason}
+            for (kind, name), reason in sorted(cluster.directory.faults.items())
+        ],
+        **cluster.describe_links(),
+    }
+
+
+def _member(state: State, cluster: Cluster, index: int) -> dict[str, Any]:
+    peer, moves = cluster.peers[index], state.moves.peer(index)
+    oldest_ms = min((o.said_ms for o in moves.offers.values()), default=state.now_ms)
+    return {
+        "node": peer.name,
+        "index": index,
+        "is_up": peer.is_up,
+        "is_drained": peer.is_drained,
+        "offers": len(moves.offers),
+        "offered": sum(len(o.messages) for o in moves.offers.values()),
+        "lag_ms": state.now_ms - oldest_ms,
+        "moved_in": peer.tally.moved_in,
+        "moved_out": peer.tally.moved_out,
+        "refused": peer.tally.refused,
+        "asked": peer.tally.asked,
+        "faults": peer.tally.faults,
+        "last_error": peer.last_error,
+    }
+
+
+def _queue(state: State, cluster: Cluster, name: str) -> dict[str, Any]:
+    queue = state.queues[name]
+    own = figures_of(queue)
+    counters = queue.line.counters
+    found: dict[str, Any] = {
+        "name": name,
+        "length": own.length,
+        "consumers": own.consumers,
+        "moved_in": counters.moved_in,
+        "moved_out": counters.moved_out,
+    }
+    found["elsewhere"] = {
+        peer.name: {"length": told.length, "consumers": told.consumers}
+        for peer in cluster.peers.values()
+        if peer.is_up and (told := peer.figures.get(name)) is not None
+    }
+    return found
+
+
+def _drain(_: State, cluster: Cluster, arguments: Mapping[str, FieldValue]) -> dict[str, Any]:
+    is_on = arguments.get("is_on", True)
+    if not isinstance(is_on, bool):
+        raise InvalidArgument(what="is_on", detail="true drains the node, false ends that")
+    if not is_on:
+        cluster.resume()
+        return {"is_drained": False, "left": cluster.left()}
+    return {"is_drained": True, "left": cluster.drain()}
+
+
+_VERBS = {"cluster.status": _status, "cluster.drain": _drain}

@@ -1,0 +1,218 @@
+"""Arriving: what another node offers is taken or refused, once and for good (moves.py).
+
+The messages and the answer are one record, so after a crash this node either has the messages and
+knows it, or has never heard of the offer. Ids, times, priorities and the counts of deliveries stay;
+the place in the order is a new one, behind what is here already.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from hms.engine.cluster.arrived_runs import follows, record_of_run, runs
+from hms.engine.cluster.cluster_messages import Answer, Moving, Offer
+from hms.engine.cluster.moves import DECIDED_MAX
+from hms.engine.cluster.relaying import give_out, relay_name, topic_of
+from hms.engine.effects import Effects, ToNode
+from hms.engine.log.live_index import hold
+from hms.engine.log.paging import page_out_new
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.pending_list import told_counts
+from hms.engine.state import State
+from hms.errors.catalogue import (
+    DestinationNotFound,
+    InvalidDestinationState,
+    MessageTooLarge,
+    NodeStopping,
+    QueueFull,
+)
+from hms.errors.tree import FieldValue, HmsError
+from hms.records import Arrived, Placement, Record, arrived, group
+
+
+def arrive(
+    state: State, source: int, store: int, said: Offer, payloads: Sequence[bytes], fx: Effects
+) -> None:
+    """An offer of a node, made by that life of its store; heard for the first time or again."""
+    if said.store != state.moves.life:
+        return  # it was meant for a store that is gone
+    peer = state.moves.peer(source)
+    if peer.store == store:
+        if said.number < peer.floor:
+            return  # a frame that was long under way: its answer has arrived
+        peer.forget_below(said.floor)
+        known = peer.decided.get(said.number)
+        if known is not None:
+            fx.must_wait = True  # the record of the answer may not be synced yet
+            fx.out.append(ToNode(source, Answer(said.number, known, "it was answered before")))
+            return
+        if len(peer.decided) >= DECIDED_MAX:
+            return
+    fault = _why_not(state, said)
+    if fault is not None:
+        _refuse(state, source, store, said, fault, fx)
+    elif said.queue == relay_name(state.settings.node_index):
+        _publish(state, source, store, said, payloads, fx)
+    else:
+        _take(state, source, store, said, payloads, fx)
+
+
+def _why_not(state: State, said: Offer) -> HmsError | None:
+    """Why the messages cannot be taken; None when they can."""
+    is_relay = said.queue == relay_name(state.settings.node_index)
+    queue = state.queues.get(said.queue)
+    if not is_relay and (queue is None or not state.is_global(said.queue)):
+        return DestinationNotFound(kind="global queue", destination=said.queue)
+    if state.moves.is_closed and not is_relay:
+        return NodeStopping()
+    limit = state.settings.message_bytes_max
+    sizes = [one.head_bytes + one.body_bytes for one in said.messages]
+    if max(sizes, default=0) > limit:
+        return MessageTooLarge(size=max(sizes), limit=limit)
+    try:
+        state.check_memory(sum(sizes) + OVERHEAD_BYTES * len(sizes))
+    except HmsError as fault:
+        return fault
+    return None if is_relay or queue is None else why_full(queue, len(sizes), sum(sizes))
+
+
+def why_full(queue: Queue, count: int, size: int) -> HmsError | None:
+    """Why a queue has no room for so much; a move is no reason to remove what waits there."""
+    control, line = queue.control, queue.line
+    if control.is_sending_paused:
+        return InvalidDestinationState(kind=queue.kind, destination=queue.name)
+    held = line.waiting_count + line.out_count + line.delayed_count
+    for key, used, more, limit in (
+        ("max_messages", held, count, control.limits.messages_max),
+        ("max_bytes", line.size_bytes, size, control.limits.bytes_max),
+    ):
+        if limit and used + more > limit:
+            fields: dict[str, FieldValue] = {"count": used, "limit": limit, "key": key}
+            return QueueFull(kind="queue", destination=queue.name, **fields)
+    return None
+
+
+def _refuse(
+    state: State, source: int, store: int, said: Offer, fault: HmsError, fx: Effects
+) -> None:
+    _decide(state, source, store, said, is_accepted=False)
+    content = Arrived(source, store, said.number, is_accepted=False, at_ms=state.now_ms)
+    fx.records.append(arrived(content))
+    fx.out.append(ToNode(source, Answer(said.number, is_accepted=False, reason=str(fault))))
+
+
+def _take(
+    state: State, source: int, store: int, said: Offer, payloads: Sequence[bytes], fx: Effects
+) -> None:
+    queue = state.queues[said.queue]
+    returned = [
+        (one.id, *told_counts(one.deliveries, one.attempts))
+        for one in said.messages
+        if one.deliveries
+    ]
+    messages = _messages(state, said.messages, payloads)
+    _put(state, queue, messages, returned)
+    _decide(state, source, store, said, is_accepted=True)
+    content = Arrived(
+        source,
+        store,
+        said.number,
+        is_accepted=True,
+        at_ms=state.now_ms,
+        place=queue.number,
+        returned=returned,
+    )
+    persistent = [m for m in messages if m.is_persistent]
+    everywhere = [Placement(queue.number, b"")]
+    hold(persistent, queue.number)
+    told = [record_of_run(state, queue.number, run, everywhere) for run in runs(persistent)]
+    fx.records.append(group(0, 0, 0, state.now_ms, [*told, arrived(content)]))
+    fx.out.append(ToNode(source, Answer(said.number, is_accepted=True)))
+    dispatch(state, queue, fx)
+    page_out_new(state, persistent, [queue])
+
+
+def _put(
+    state: State,
+    queue: Queue,
+    messages: list[StoredMessage],
+    returned: Sequence[tuple[int, int, int]],
+) -> None:
+    before = queue.line.size_bytes
+    queue.line.add(messages)
+    queue.line.history.update({id_: (n, failed) for id_, n, failed in returned})
+    state.waiting_bytes += queue.line.size_bytes - before
+    queue.line.counters.sent -= len(messages)
+    queue.line.counters.moved_in += len(messages)
+    queue.offer(messages)
+
+
+def _publish(
+    state: State, source: int, store: int, said: Offer, payloads: Sequence[bytes], fx: Effects
+) -> None:
+    """Publications for the subscribers here."""
+    messages = _messages(state, said.messages, payloads)
+    records: list[Record] = []
+    touched: list[Queue | Subscription] = []
+    for topic, run in _by_topic(messages):
+        placements, places = give_out(state, topic, run)
+        touched += places
+        if placements:
+            records.append(record_of_run(state, state.space.nearest_number(topic), run, placements))
+    _decide(state, source, store, said, is_accepted=True)
+    content = Arrived(source, store, said.number, is_accepted=True, at_ms=state.now_ms)
+    fx.records.append(group(0, 0, 0, state.now_ms, [*records, arrived(content)]))
+    fx.out.append(ToNode(source, Answer(said.number, is_accepted=True)))
+    for place in touched:
+        dispatch(state, place, fx)
+
+
+def _by_topic(messages: Sequence[StoredMessage]) -> Iterator[tuple[str, list[StoredMessage]]]:
+    """Messages that one record can tell of, on one topic and kept in one way."""
+    run: list[StoredMessage] = []
+    topic = ""
+    for message in messages:
+        own = topic_of(message)
+        is_alike = bool(run) and message.is_persistent == run[-1].is_persistent
+        if run and not (is_alike and own == topic and follows(run[-1], message)):
+            yield topic, run
+            run = []
+        topic = own
+        run.append(message)
+    if run:
+        yield topic, run
+
+
+def _decide(state: State, source: int, store: int, said: Offer, *, is_accepted: bool) -> None:
+    state.moves.answered(source, store, said.number, is_accepted=is_accepted)
+    state.moves.peer(source).forget_below(said.floor)
+
+
+def _messages(
+    state: State, offered: Sequence[Moving], payloads: Sequence[bytes]
+) -> list[StoredMessage]:
+    first_seq = state.take_seqs(len(offered))
+    return [
+        _message(state, one, first_seq + i, payload)
+        for i, (one, payload) in enumerate(zip(offered, payloads, strict=True))
+    ]
+
+
+def _message(state: State, one: Moving, seq: int, payload: bytes) -> StoredMessage:
+    """By this node's clock. One that expires by then before it was sent there was sent as long ago
+    as it says."""
+    timestamp_ms = one.timestamp_ms
+    expires_at_ms = state.now_ms + one.left_ms if one.left_ms else 0
+    if 0 < expires_at_ms <= timestamp_ms:
+        timestamp_ms = max(1, state.now_ms - one.age_ms)
+    return StoredMessage.of(
+        one.id,
+        seq,
+        timestamp_ms,
+        expires_at_ms,
+        one.priority,
+        one.kind,
+        one.head_bytes,
+        payload,
+        one.is_persistent,
+    )

@@ -1,0 +1,1 @@
+"""Limits: overflow policies, flow control, pause."""

@@ -1,0 +1,197 @@
+"""Blocked: sends and commits that wait for room at the node (F-C11, F-C14).
+
+Theory of operation. What finds a destination full under FLOW_CONTROL, or paused, is kept here, as
+it came, and is tried again whenever something has changed. Those for one destination stand in a
+line in the order in which they came (P4): nobody overtakes, so what a session sends to one
+destination stays in order. A commit stands in the line of each destination that it sends to and in
+that of its session's commits, and goes when it is first in all of them. Nobody waits for them: no
+worker, no lock; acknowledgements and other destinations go on (P10). Each has a time at which it is
+refused; what is kept is bounded in bytes (P8). Nothing of it is in the log: after a crash the
+client sends again, or is told.
+"""
+
+import heapq
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from hms.engine.effects import Effects, Refusal
+from hms.engine.flow.room_wait import Key, Obstacle, Waiting
+from hms.errors.catalogue import FlowControlTimeout
+from hms.errors.tree import HmsError
+
+if TYPE_CHECKING:
+    from hms.engine.session.session_objects import Producer, Session
+    from hms.engine.state import State
+
+TRIED_AT_ONCE = 256
+"""So many destinations are looked at after each change."""
+
+
+class Blocked:
+    """All that waits. lines: by destination, each in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Key, deque[Waiting]] = {}
+        self.size_bytes = 0
+        self._deadlines: list[tuple[int, int, Waiting]] = []
+        self._added = 0
+        self._over = 0
+        """About how many of the deadlines are of those who wait no more."""
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the next one has waited long enough."""
+        while self._deadlines and self._deadlines[0][2].is_over:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def must_wait(self, state: "State", waiting: Waiting) -> bool:
+        """Whether it stands in line now; raises what it is refused with instead."""
+        is_behind = bool(self.lines) and any(key in self.lines for key in waiting.keys)
+        obstacle = waiting.obstacle(state)
+        if obstacle is None and not is_behind:
+            return False
+        if obstacle is not None and not obstacle.may_wait:
+            raise obstacle.refusal
+        if self.size_bytes + waiting.size > state.settings.blocked_bytes_max:
+            raise (obstacle or self._first_obstacle(state, waiting)).error_after(0, self._count)
+        self._add(state, waiting)
+        return True
+
+    def _first_obstacle(self, state: "State", waiting: Waiting) -> Obstacle:
+        """What is in the way of those that stand before it."""
+        for key in waiting.keys:
+            for ahead in self.lines.get(key, ()):
+                found = ahead.obstacle(state)
+                if found is not None:
+                    return found
+        kind, name = waiting.keys[0]
+        count = self.count(waiting.keys[0])
+        full = FlowControlTimeout(
+            kind=kind,
+            destination=name,
+            key="limit_behavior",
+            count=count,
+            limit="FLOW_CONTROL",
+            oldest_s=0,
+        )
+        return Obstacle(full, may_wait=True, late=FlowControlTimeout, fields=full.fields)
+
+    def _add(self, state: "State", waiting: Waiting) -> None:
+        limit_ms = state.settings.blocked_ms_max
+        own_ms = waiting.session.connection.request_timeout_ms
+        waiting.since_ms = state.now_ms
+        waiting.until_ms = state.now_ms + min(limit_ms, _before(own_ms) if own_ms else limit_ms)
+        self.size_bytes += waiting.size
+        self._added += 1
+        for key in waiting.keys:
+            self.lines.setdefault(key, deque()).append(waiting)
+        heapq.heappush(self._deadlines, (waiting.until_ms, self._added, waiting))
+
+    @property
+    def _count(self) -> int:
+        return sum(map(len, self.lines.values()))
+
+    # ---- trying again
+
+    def retry(self, state: "State", fx: Effects) -> None:
+        """Let those go for which there is room now; of many destinations some at a time."""
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            for key in list(islice(self.lines, TRIED_AT_ONCE)):
+                goes_on = self._retried(state, key, fx) or goes_on
+            goes_on = goes_on and len(self.lines) <= TRIED_AT_ONCE
+
+    def _retried(self, state: "State", key: Key, fx: Effects) -> bool:
+        """Whether somebody went from a line; if others are left there, it is tried last now."""
+        goes = False
+        while (line := self.lines.get(key)) and self._is_first(line[0]):
+            if not self._tried(state, line[0], fx):
+                break
+            goes = True
+        if len(self.lines) > TRIED_AT_ONCE and key in self.lines:
+            self.lines[key] = self.lines.pop(key)
+        return goes
+
+    def _is_first(self, waiting: Waiting) -> bool:
+        return all(self.lines[key][0] is waiting for key in waiting.keys)
+
+    def _tried(self, state: "State", waiting: Waiting, fx: Effects) -> bool:
+        """Whether it stands there no more."""
+        try:
+            obstacle = waiting.obstacle(state)
+            if obstacle is not None and obstacle.may_wait:
+                return False
+            self._remove(waiting)
+            if obstacle is not None:
+                raise obstacle.refusal
+            waiting.take(state, fx)
+        except HmsError as error:
+            self._give_up(waiting, error, fx)
+        return True
+
+    def expire(self, state: "State", fx: Effects) -> None:
+        """Refuse those that have waited long enough."""
+        while self._deadlines and self._deadlines[0][0] <= state.now_ms:
+            waiting = heapq.heappop(self._deadlines)[2]
+            if not waiting.is_over:
+                self._give_up(waiting, self._late(state, waiting), fx)
+
+    def _late(self, state: "State", waiting: Waiting) -> HmsError:
+        try:
+            obstacle = waiting.obstacle(state) or self._first_obstacle(state, waiting)
+        except HmsError as error:
+            return error
+        return obstacle.error_after(state.now_ms - waiting.since_ms, self._count)
+
+    # ---- leaving
+
+    def drop(
+        self,
+        error: HmsError | None,
+        fx: Effects,
+        session: "Session",
+        producer: "Producer | None" = None,
+    ) -> None:
+        """A session or one of its producers ends. error: what those who wait are told; None when
+        there is nobody to tell."""
+        if not self.lines:
+            return
+        every = dict.fromkeys(waiting for line in self.lines.values() for waiting in line)
+        for waiting in every:
+            if waiting.session is session and producer in (None, waiting.producer):
+                self._give_up(waiting, error, fx)
+
+    def _give_up(self, waiting: Waiting, error: HmsError | None, fx: Effects) -> None:
+        self._remove(waiting)
+        waiting.give_up()
+        if error is not None:
+            number, correlation = waiting.session.connection.number, waiting.correlation
+            fx.out.append(Refusal(number, correlation, error))
+
+    def _remove(self, waiting: Waiting) -> None:
+        if waiting.is_over:
+            return
+        waiting.is_over = True
+        self.size_bytes -= waiting.size
+        self._over += 1
+        if self._over > len(self._deadlines) // 2 + 64:  # they would keep their messages
+            self._deadlines = [one for one in self._deadlines if not one[2].is_over]
+            heapq.heapify(self._deadlines)
+            self._over = 0
+        for key in waiting.keys:
+            line = self.lines[key]
+            line.remove(waiting)
+            if not line:
+                del self.lines[key]
+
+    def count(self, key: Key) -> int:
+        """How many wait for a destination."""
+        return len(self.lines.get(key, ()))
+
+
+def _before(timeout_ms: int) -> int:
+    """The client hears of it before it gives up by itself."""
+    return max(1, timeout_ms - max(50, min(2_000, timeout_ms // 5)))

@@ -1,0 +1,95 @@
+"""Gathering: the lists of a queue that gathers groups, from their first member on (F-C17)."""
+
+from collections.abc import Iterable
+
+from hms.engine.groups.group_marks import Mark, checked_mark
+from hms.engine.groups.message_group import GatherTrack
+from hms.engine.messages import StoredMessage
+from hms.errors.catalogue import GroupMessageInvalid
+from hms.wire.packed_messages import Head
+
+
+class Gathering:
+    """life_ms: how long a list may wait to be whole; -1 for ever."""
+
+    def __init__(self, life_ms: int) -> None:
+        self.life_ms = life_ms
+        self.incomplete_count = 0
+        """Lists that became dead letters since the node booted."""
+        self._numbers = 0
+        self._tracks: dict[int, GatherTrack] = {}
+        self._by_name: dict[str, list[GatherTrack]] = {}
+
+    def track_for(self, mark: Mark) -> GatherTrack:
+        """The list that a new message is part of. What fits into none begins another: nothing that
+        is here already can refuse it any more."""
+        open_ones = self._by_name.setdefault(mark.name, [])
+        for track in open_ones:
+            if track.fits(mark):
+                return track
+        self._numbers += 1
+        made = GatherTrack(("gather", mark.name, self._numbers))
+        self._tracks[self._numbers] = made
+        open_ones.append(made)
+        return made
+
+    def forget(self, track: GatherTrack) -> None:
+        """Nothing of a list is here."""
+        _, name, number = track.key
+        if self._tracks.pop(number, None) is not None:
+            open_ones = self._by_name[name]
+            open_ones.remove(track)
+            if not open_ones:
+                del self._by_name[name]
+
+    def tracks(self) -> list[GatherTrack]:
+        """All lists, oldest first."""
+        return list(self._tracks.values())
+
+    def overdue(self, now_ms: int) -> list[list[StoredMessage]]:
+        """What waits of lists that are broken, or have waited too long to be whole."""
+        found = []
+        for track in self._tracks.values():
+            is_late = 0 <= self.life_ms <= now_ms - track.since_ms and not track.is_whole
+            if (is_late or track.is_broken) and not track.out:
+                found.append([track.waiting[i] for i in track.waiting])
+        return [waiting for waiting in found if waiting]
+
+    def check(self, destination: str, heads: Iterable[Head]) -> None:
+        """GroupMessageInvalid for what can be part of no list, or has a number that is taken."""
+        seen: dict[str, list[Mark]] = {}
+        for head in heads:
+            mark = checked_mark(destination, head)
+            if mark is None:
+                continue
+            known = self._last(mark.name)
+            detail = _conflict(mark, known, seen.setdefault(mark.name, []))
+            if detail:
+                raise GroupMessageInvalid(destination=destination, detail=detail)
+            seen[mark.name].append(mark)
+
+    def _last(self, name: str) -> GatherTrack | None:
+        """The list of that name that is not whole yet."""
+        found = [t for t in self._by_name.get(name, ()) if not t.is_whole and not t.is_broken]
+        return found[0] if found else None
+
+
+def _conflict(mark: Mark, known: GatherTrack | None, before: list[Mark]) -> str:
+    """Why a message cannot be part of a list and of what comes with it; "" when it can."""
+    taken = {m.number for m in before} | set(known.members if known is not None else ())
+    end = next((m.number for m in before if m.is_end), known.count if known is not None else 0)
+    if mark.number in taken and not _is_whole(taken, end):
+        return f"group {mark.name} has a number {mark.number} already"
+    if _is_whole(taken, end):
+        return ""
+    if mark.is_end and end:
+        return f"group {mark.name} ends with number {end}, not {mark.number}"
+    if mark.is_end and mark.number < max(taken, default=0):
+        return f"group {mark.name} has a number {max(taken)} behind its end, {mark.number}"
+    if end and mark.number > end:
+        return f"group {mark.name} ends with number {end}, {mark.number} is behind it"
+    return ""
+
+
+def _is_whole(taken: set[int], end: int) -> bool:
+    return end > 0 and len(taken) == end

@@ -1,0 +1,109 @@
+"""Handing out: who gets what of a line with groups and global orders (F-C16, F-C17).
+
+Consumers take in turn, those with the fewest groups first; who took a group that nobody owned waits
+for the next turn, so new groups spread. Each takes what comes first: of what anybody may have, and
+of what waits for it alone.
+"""
+
+import heapq
+from typing import TYPE_CHECKING
+
+from hms.engine.groups.message_sort import Entry
+from hms.engine.messages import StoredMessage
+
+if TYPE_CHECKING:
+    from hms.engine.queue.destinations import Place
+    from hms.engine.session.session_objects import Consumer
+
+TURN_MESSAGES = 64
+
+
+class HandOut:
+    """One hand-out; batches: what each consumer takes. The caller delivers it."""
+
+    def __init__(self, place: "Place", now_ms: int) -> None:
+        assert place.line.tracks is not None, f"{place.name} has no groups"
+        self._place, self._line, self._tracks = place, place.line, place.line.tracks
+        self._now_ms = now_ms
+        self.batches: dict[Consumer, list[StoredMessage]] = {}
+        self.expired: list[StoredMessage] = []
+        self._credit: dict[Consumer, int] = {}
+        self._room: dict[Consumer, int] = {}
+
+    def run(self) -> None:
+        """Until nobody takes anything more."""
+        ready = [c for c in self._place.consumers if self._begin(c)]
+        while ready and self._line.waiting_count:
+            share = max(1, min(TURN_MESSAGES, self._line.waiting_count // len(ready)))
+            if not sum([self._turn(c, share) for c in self._in_turn(ready)]):
+                break
+            ready = [c for c in ready if self._has_room(c)]
+
+    def _in_turn(self, ready: list["Consumer"]) -> list["Consumer"]:
+        """Those of them that may find something; of a thousand that wait most do not."""
+        line, tracks, place = self._line, self._tracks, self._place
+        free_count = line.waiting_count - line.held_count
+        owners = [c for c in ready if tracks.has_shelf(c)]
+        if not free_count:
+            return owners
+        place.turn += 1
+        start = place.turn % len(ready)
+        in_turn = ready[start:] + ready[:start]
+        if free_count >= len(ready) or place.has_selectors:
+            return sorted(in_turn, key=tracks.owned_count)
+        chosen = heapq.nsmallest(free_count, in_turn, key=tracks.owned_count)
+        known = set(chosen)
+        return chosen + [c for c in owners if c not in known]
+
+    def _begin(self, consumer: "Consumer") -> bool:
+        self._credit[consumer] = consumer.credit
+        self._room[consumer] = consumer.room_bytes
+        return self._has_room(consumer)
+
+    def _has_room(self, consumer: "Consumer") -> bool:
+        return self._credit[consumer] > 0 and self._room[consumer] > 0
+
+    def _turn(self, consumer: "Consumer", share: int) -> bool:
+        """Whether it took something."""
+        took, before = False, self._tracks.owned_count(consumer)
+        for _ in range(share):
+            message = self._first(consumer)
+            if message is None:
+                break
+            self._take(consumer, message)
+            took = True
+            if not self._has_room(consumer) or self._tracks.owned_count(consumer) > before:
+                break
+        return took
+
+    def _first(self, consumer: "Consumer") -> StoredMessage | None:
+        """What it would take next; what has expired leaves."""
+        while True:
+            own, free = self._tracks.shelf(consumer), self._place.first_for(consumer)
+            entry = _smaller(own, free)
+            if entry is None:
+                return None
+            message: StoredMessage = entry[-1]
+            expired = self._expired_of(message)
+            if expired is None:
+                return message
+            self._line.remove(expired)
+            self.expired.append(expired)
+
+    def _expired_of(self, message: StoredMessage) -> StoredMessage | None:
+        """The message itself, or one of the list that it stands for: its receiver would give all
+        of that back, again and again."""
+        goes = [message] if self._tracks.gathering is None else self._tracks.goes_with(message)
+        return next((m for m in goes if 0 < m.expires_at_ms <= self._now_ms), None)
+
+    def _take(self, consumer: "Consumer", message: StoredMessage) -> None:
+        goes = self._line.take_with(message, consumer)
+        self.batches.setdefault(consumer, []).extend(goes)
+        self._credit[consumer] -= 1
+        self._room[consumer] -= sum([m.length for m in goes])
+
+
+def _smaller(own: Entry | None, free: Entry | None) -> Entry | None:
+    if own is None or free is None:
+        return own or free
+    return min(own, free)

@@ -1,0 +1,297 @@
+"""Tracks: the groups and global orders of one line, and whose turn is whose (F-C16, F-C17)."""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from hms.engine.groups.assembly import Gathering
+from hms.engine.groups.group_marks import Mark, mark_of
+from hms.engine.groups.message_group import GatherTrack, Key, OrderTrack, Track
+from hms.engine.groups.message_sort import Entry
+from hms.engine.messages import StoredMessage
+from hms.wire.packed_messages import FLAG_LAST, FLAG_PART
+
+if TYPE_CHECKING:
+    from hms.engine.queue.pending_list import Line
+    from hms.engine.session.session_objects import Consumer
+
+GROUPS_REMEMBERED = 10_000
+"""So many groups of which nothing is here keep their consumer; the least recently used first loses
+it, so that a new name for every message does not fill the memory (P8)."""
+
+
+class Tracks:
+    """See message_group.py. The line's `held_count` is how many of these wait and do not stand
+    there."""
+
+    def __init__(self, line: "Line") -> None:
+        self._line = line
+        self.gathering: Gathering | None = None
+        """Of a queue that gathers."""
+        self.waiting_count = 0
+        self.is_woken = False
+        """Something began to stand since somebody looked."""
+        self.is_handing_out = False
+        self.clock = 0
+        """The highest clock of a global order that was seen here."""
+        self.on_free: Callable[[StoredMessage], None] = lambda _: None
+        """Told of a message that anybody may take now."""
+        self._of: dict[int, Track] = {}
+        self._tracks: dict[Key, Track] = {}
+        self._owned: dict[Consumer, dict[Key, Track]] = {}
+        self._shelves: dict[Consumer, list[Entry]] = {}
+        self._idle: OrderedDict[Key, Track] = OrderedDict()
+
+    # what comes and goes at the line
+
+    def arrived(self, messages: list[StoredMessage]) -> list[StoredMessage]:
+        """New messages wait; those that belong to nothing are for the line alone."""
+        if not sum([m.head_bytes for m in messages]):
+            return messages
+        return [m for m in messages if not m.head_bytes or not self._arrived(m)]
+
+    def _arrived(self, message: StoredMessage) -> bool:
+        mark = mark_of(message, gathers=self.gathering is not None)
+        if mark is None:
+            return False
+        if mark.kind == "gather":
+            assert self.gathering is not None, "only a queue that gathers has such marks"
+            track: Track = self.gathering.track_for(mark)
+        else:
+            track = self._track(mark)
+        self._of[message.id] = track
+        self._wait(track, message, mark)
+        return True
+
+    def came_back(self, message: StoredMessage) -> bool:
+        """A message that was out, or delayed, waits again; False: it is for the line alone."""
+        track = self._of.get(message.id)
+        if track is None:
+            return bool(message.head_bytes) and self._arrived(message)
+        mark = mark_of(message, gathers=self.gathering is not None)
+        assert mark is not None, f"message {message.id:012x} had a track"
+        track.out.discard(message.id)
+        track.late.discard(message.id)
+        self._wait(track, message, mark)
+        return True
+
+    def _wait(self, track: Track, message: StoredMessage, mark: Mark) -> None:
+        self._line.held_count += 1
+        self.waiting_count += 1
+        self._idle.pop(track.key, None)
+        track.add(message, mark, self._line.entry(message))
+        if mark.kind == "order":
+            self.clock = max(self.clock, mark.number)
+        self._decide(track)
+
+    def comes_later(self, message: StoredMessage) -> None:
+        """A message that was out failed, and waits for its time."""
+        track = self._of.get(message.id)
+        if track is not None:
+            track.out.discard(message.id)
+            track.late.add(message.id)
+            self._decide(track)
+
+    def delayed(self, message: StoredMessage, *, has_failed: bool) -> bool:
+        """A waiting message waits for its time; one that never was out has no place in its track
+        before. False: it is none of ours."""
+        track = self._of.get(message.id)
+        if track is None:
+            return False
+        self._waits_no_more(track, message)
+        if has_failed:
+            del track.waiting[message.id]
+            track.late.add(message.id)
+        else:
+            del self._of[message.id]
+            track.withdrawn(message.id)
+        self._decide(track)
+        return True
+
+    def left(self, message: StoredMessage) -> bool:
+        """A message is here no more; whether it was one of ours."""
+        track = self._of.pop(message.id, None)
+        if track is None:
+            return False
+        if message.id in track.waiting:
+            self._waits_no_more(track, message)
+        track.left(message.id)
+        self._decide(track)
+        return True
+
+    def picked(self, message: StoredMessage) -> bool:
+        """A waiting message goes out by itself; whether it is one of ours."""
+        track = self._of.get(message.id)
+        if track is None:
+            return False
+        self._waits_no_more(track, message)
+        track.gone_out(message)
+        self._decide(track)
+        return True
+
+    def _waits_no_more(self, track: Track, message: StoredMessage) -> None:
+        if track.standing is message:
+            self._unstand(track)
+        self._line.held_count -= 1
+        self.waiting_count -= 1
+
+    # who takes what
+
+    def shelf(self, consumer: "Consumer") -> Entry | None:
+        """The first message that waits for this consumer alone."""
+        shelf = self._shelves.get(consumer)
+        while shelf:
+            message = shelf[0][-1]
+            track = self._of.get(message.id)
+            if track is not None and track.standing is message and track.owner is consumer:
+                return shelf[0]
+            heapq.heappop(shelf)
+        return None
+
+    def has_shelf(self, consumer: "Consumer") -> bool:
+        """Whether something may wait for this consumer alone."""
+        return bool(self._shelves.get(consumer))
+
+    def is_free(self, message: StoredMessage) -> bool:
+        """Whether anybody may take a message that waits."""
+        track = self._of.get(message.id)
+        return track is None or (track.standing is message and track.owner is None)
+
+    def knows(self, message: StoredMessage) -> bool:
+        """Whether it belongs to a group or order."""
+        return message.id in self._of
+
+    def owned_count(self, consumer: "Consumer") -> int:
+        """How many groups are this consumer's."""
+        return len(self._owned.get(consumer, ()))
+
+    def goes_with(self, message: StoredMessage) -> list[StoredMessage]:
+        """A message that stands, and what goes out with it."""
+        track = self._of.get(message.id)
+        return [message] if track is None else track.with_first()
+
+    def take(self, message: StoredMessage, consumer: "Consumer") -> list[StoredMessage]:
+        """The message that stands, and what goes out with it, go out to a consumer."""
+        track = self._of[message.id]
+        goes = track.with_first()
+        self._unstand(track)
+        for each in goes:
+            self._line.held_count -= 1
+            self.waiting_count -= 1
+            track.gone_out(each)
+        if track.owner is None and type(track) is Track:
+            track.owner = consumer
+            self._owned.setdefault(consumer, {})[track.key] = track
+        self._decide(track)
+        return goes
+
+    def whole(self, message: StoredMessage) -> list[int]:
+        """The ids of the list that a message is part of; none for any other message."""
+        track = self._of.get(message.id)
+        if not isinstance(track, GatherTrack):
+            return []
+        return [track.members[number] for number in sorted(track.members)]
+
+    def part_of(self, message: StoredMessage) -> int:
+        """How a delivery marks a message that is part of a list; 0 for any other."""
+        track = self._of.get(message.id)
+        if not isinstance(track, GatherTrack):
+            return 0
+        is_last = track.members.get(track.count) == message.id
+        return FLAG_PART | FLAG_LAST if is_last else FLAG_PART
+
+    def consumer_left(self, consumer: "Consumer") -> None:
+        """Its groups are for others, as soon as nothing of them is out."""
+        owned = self._owned.pop(consumer, {})
+        for track in list(owned.values()):
+            self._unstand(track)
+            track.owner = None
+            self._decide(track)
+        self._shelves.pop(consumer, None)
+
+    # for operators
+
+    def held(self) -> Iterator[StoredMessage]:
+        """What waits here and does not stand in the line."""
+        lists = self.gathering.tracks() if self.gathering is not None else []
+        for track in (*self._tracks.values(), *lists):
+            for message in track.waiting.values():
+                if track.standing is not message or track.owner is not None:
+                    yield message
+
+    def counts(self) -> dict[str, int]:
+        """How many groups and global orders are here."""
+        kinds = [type(track) for track in self._tracks.values()]
+        lists = self.gathering.tracks() if self.gathering is not None else []
+        return {
+            "groups": kinds.count(Track),
+            "orders": kinds.count(OrderTrack),
+            "lists": len(lists),
+            "lists_open": sum(1 for track in lists if not track.is_whole),
+        }
+
+    # inside
+
+    def _track(self, mark: Mark) -> Track:
+        key = mark.kind, mark.name, 0
+        found = self._tracks.get(key)
+        if found is None:
+            found = OrderTrack(key) if mark.kind == "order" else Track(key)
+            self._tracks[key] = found
+        return found
+
+    def _decide(self, track: Track) -> None:
+        """Have the right message stand, and in the right place."""
+        if track.is_ending and not track.out:
+            self._free(track)
+        first, owner = track.first(), track.owner
+        if first is not None and owner is not None and not owner.wants(first):
+            if track.out:
+                first = None  # its consumer has to settle those before another may have it
+            else:
+                self._free(track)
+        if first is not track.standing:
+            self._unstand(track)
+            if first is not None:
+                self._stand(track, first)
+        if track.is_empty:
+            self._rest(track)
+
+    def _stand(self, track: Track, message: StoredMessage) -> None:
+        track.standing = message
+        self.is_woken = True
+        if track.owner is None:
+            self._line.stand(message)
+            self.on_free(message)
+        else:
+            shelf = self._shelves.setdefault(track.owner, [])
+            heapq.heappush(shelf, self._line.entry(message))
+
+    def _unstand(self, track: Track) -> None:
+        message, track.standing = track.standing, None
+        if message is not None and track.owner is None:
+            self._line.unstand(message)
+
+    def _free(self, track: Track) -> None:
+        """Its consumer owns it no more; nothing of it is out."""
+        self._unstand(track)
+        track.is_ending = False
+        owner, track.owner = track.owner, None
+        if owner is not None:
+            self._owned[owner].pop(track.key, None)
+
+    def _rest(self, track: Track) -> None:
+        """Nothing of it is here: an owned group is remembered for a while."""
+        if isinstance(track, GatherTrack):
+            assert self.gathering is not None, "only a queue that gathers has lists"
+            self.gathering.forget(track)
+        elif track.owner is None:
+            self._tracks.pop(track.key, None)
+        else:
+            self._idle[track.key] = track
+            self._idle.move_to_end(track.key)
+            if len(self._idle) > GROUPS_REMEMBERED:
+                oldest = self._idle.popitem(last=False)[1]
+                self._free(oldest)
+                self._tracks.pop(oldest.key, None)

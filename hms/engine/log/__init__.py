@@ -1,0 +1,1 @@
+"""Recovery, boot, the live index, compaction and paging of the log."""

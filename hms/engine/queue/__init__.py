@@ -1,0 +1,1 @@
+"""Queues: destinations, pending lists, dispatch, settlement, expiry, dead letters."""

@@ -1,0 +1,232 @@
+"""Dead letters: messages that leave their place for a queue that keeps them (F-C8, F-C10).
+
+A letter keeps the message's id, body and properties, and says in its head why it is there, since
+when, from where and after how many attempts. It does not expire. What was and what is are one
+record, so after a crash the message is in exactly one place.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from hms.engine.effects import Effects
+from hms.engine.log.live_index import hold
+from hms.engine.log.paging import page_out_new
+from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.file_references import watched_as
+from hms.engine.queue.pending_list import ids_of
+from hms.engine.settings import DEAD_LETTER_QUEUE
+from hms.engine.state import InLimbo, State
+from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
+from hms.wire.packed_messages import HEAD_BYTES_READ_MAX, ROW, encode_head
+
+ORIGIN_SHORT = 250
+"""So many characters are said of an origin for which there is no room."""
+GROUP_BYTES = 64 << 10
+"""Letters are recorded together up to about so many bytes."""
+
+
+Dead = tuple[StoredMessage, int, bytes]
+"""A message, its attempts so far, its head and body."""
+
+
+class DeadReason(enum.StrEnum):
+    """Why a message became a dead letter."""
+
+    REDELIVERY_LIMIT = "REDELIVERY_LIMIT"
+    REJECTED = "REJECTED"
+    EXPIRED = "EXPIRED"
+    GROUP_INCOMPLETE = "GROUP_INCOMPLETE"
+
+
+_CAUSES = {
+    DeadReason.REDELIVERY_LIMIT: Cause.DEAD_LETTERED,
+    DeadReason.REJECTED: Cause.DEAD_LETTERED,
+    DeadReason.EXPIRED: Cause.EXPIRED,
+    DeadReason.GROUP_INCOMPLETE: Cause.DEAD_LETTERED,
+}
+
+
+def target_of(state: State, place: Queue | Subscription, reason: DeadReason) -> Queue | None:
+    """The queue that keeps the letters of a place; None when they are to be discarded."""
+    name = place.expired_to if reason is DeadReason.EXPIRED else place.dead_letter
+    if not name or (isinstance(place, Queue) and name == place.name):
+        return None
+    return state.queues.get(name) or state.queues[DEAD_LETTER_QUEUE]
+
+
+def keep(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    messages: Sequence[tuple[StoredMessage, int]],
+    reason: DeadReason,
+    fx: Effects,
+) -> None:
+    """Put messages, which have left their line, into the target; each with its attempts so far.
+    Those whose body is in the log only come when it was read. The caller dispatches the target."""
+    resident = []
+    for message, attempts in messages:
+        if message.is_paged:
+            _wait_for_body(state, place, message, attempts, reason)
+        else:
+            resident.append((message, attempts, message.payload))
+    _keep(state, place, target, resident, reason, fx)
+
+
+def _wait_for_body(
+    state: State,
+    place: Queue | Subscription,
+    message: StoredMessage,
+    attempts: int,
+    reason: DeadReason,
+) -> None:
+    assert message.block is not None
+    message.block.keep(message, place.number)
+    state.limbo.append(InLimbo(place, message, attempts, reason.value))
+
+
+def body_came(state: State, waiting: InLimbo, payload: bytes, fx: Effects) -> Queue:
+    """A message in limbo becomes a dead letter; the queue that keeps it, to be dispatched."""
+    place, message, attempts, name = waiting
+    assert message.block is not None
+    message.block.left(message, place.number)
+    reason = DeadReason(name)
+    target = target_of(state, place, reason) or state.queues[DEAD_LETTER_QUEUE]
+    _keep(state, place, target, [(message, attempts, payload)], reason, fx)
+    return target
+
+
+def _keep(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    messages: Sequence[Dead],
+    reason: DeadReason,
+    fx: Effects,
+) -> None:
+    for chunk in _chunks(messages):
+        letters = [_letter(state, place, target, dead, reason, fx) for dead in chunk]
+        before = target.line.size_bytes
+        target.line.add(letters)
+        target.offer(letters)
+        state.waiting_bytes += target.line.size_bytes - before
+        moved = [
+            (message, letter)
+            for (message, _, _), letter in zip(chunk, letters, strict=True)
+            if letter.is_persistent
+        ]
+        if moved:
+            fx.records.append(_record(state, place, target, moved, _CAUSES[reason]))
+            page_out_new(state, [letter for _, letter in moved], [target])
+
+
+def _chunks(messages: Sequence[Dead]) -> Iterator[list[Dead]]:
+    chunk: list[Dead] = []
+    size = 0
+    for dead in messages:
+        chunk.append(dead)
+        size += dead[0].size_bytes
+        if size >= GROUP_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _letter(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    dead: Dead,
+    reason: DeadReason,
+    fx: Effects,
+) -> StoredMessage:
+    message, attempts, payload = dead
+    head = message.head()
+    node = dict(head.node) | _story(state, place, reason, attempts)
+    id_ = message.id
+    if _may_have(target, id_):
+        node["$OriginalMessageID"] = message_id_text(id_)
+        id_ = state.take_ids(1, fx)  # another subscription's copy is there already
+    encoded = encode_head(msgspec.structs.replace(head, node=node))
+    if len(encoded) > HEAD_BYTES_READ_MAX:  # a long topic; the letter must stay readable
+        node["$DeadOrigin"] = node["$DeadOrigin"][:ORIGIN_SHORT] + "…"
+        encoded = encode_head(msgspec.structs.replace(head, node=node))
+    letter = StoredMessage.of(
+        id_,
+        state.take_seqs(1),
+        message.timestamp_ms,
+        0,
+        message.priority,
+        message.kind,
+        len(encoded),
+        encoded + payload[message.head_bytes :],
+        is_persistent=message.is_persistent and place.is_durable,
+    )
+    return watched_as(message, letter)
+
+
+def _may_have(target: Queue, message_id: int) -> bool:
+    """Whether a queue has a message of that id, or may have: who has what is out, beside its
+    consumers, is not known here."""
+    line = target.line
+    if message_id in line.open_index() or line.delayed.find(message_id) is not None:
+        return True
+    if any(message_id in consumer.out for consumer in target.consumers):
+        return True
+    return line.out_count > sum(len(consumer.out) for consumer in target.consumers)
+
+
+def _story(
+    state: State, place: Queue | Subscription, reason: DeadReason, attempts: int
+) -> dict[str, str | int]:
+    is_queue = isinstance(place, Queue)
+    origin = (
+        f"topic:{place.said_topic}" if isinstance(place, Subscription) else f"queue:{place.name}"
+    )
+    story: dict[str, str | int] = {
+        "$DeadReason": reason.value,
+        "$DeadOrigin": origin,
+        "$DeadTime": state.now_ms,
+        "$DeadCount": attempts,
+    }
+    return story if is_queue else story | {"$DeadSubscription": place.name}
+
+
+def _record(
+    state: State,
+    place: Queue | Subscription,
+    target: Queue,
+    moved: list[tuple[StoredMessage, StoredMessage]],
+    cause: Cause,
+) -> Record:
+    arrived = [_sent(state, target, letter) for _, letter in moved]
+    spans = ids_of([message for message, _ in moved])
+    left = ranges(RecordType.DISCARDED, place.number, state.now_ms, spans, cause)
+    return group(0, 0, 0, state.now_ms, [*arrived, left])
+
+
+def _sent(state: State, target: Queue, letter: StoredMessage) -> Record:
+    hold([letter], target.number)
+    landing = state.blocks.add([letter], [ROW.size])
+    body_bytes = len(letter.payload) - letter.head_bytes
+    row = ROW.pack(letter.head_bytes, body_bytes, 0, 0, letter.priority, letter.kind, 0, 0)
+    return sent(
+        Sent(
+            target.number,
+            letter.id,
+            letter.timestamp_ms,
+            0,
+            0,
+            0,
+            1,
+            is_forwarded=True,
+            placements=[Placement(target.number, b"")],
+            pack=memoryview(row + letter.payload),
+            first_seq=letter.seq,
+        ),
+        landing,
+    )

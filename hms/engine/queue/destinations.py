@@ -1,0 +1,325 @@
+"""Queues, topics and subscriptions: the places a message is sent to and waits at."""
+
+from collections.abc import Callable
+
+from hms.engine.effects import Effects
+from hms.engine.flow.destination_control import Control, Limits
+from hms.engine.groups.assembly import Gathering
+from hms.engine.groups.candidates import Candidates
+from hms.engine.groups.message_groups import Tracks
+from hms.engine.groups.message_sort import Entry, MessageSort
+from hms.engine.messages import StoredMessage
+from hms.engine.queue.pending_list import Line
+from hms.engine.selector import KEPT_LIMITS, Selector
+from hms.engine.selector.selector_fields import selector_view
+from hms.engine.session.session_objects import Consumer
+from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
+from hms.engine.topic import NO_LIMITS, Delivery, Pattern, Scheme, Wants
+from hms.records import Definition
+
+PROXY_PREFIX, RELAY_PREFIX = "HMS.FOR.", "HMS.TO."
+"""What the names of subscriptions and queues that stand for other nodes begin with."""
+SCHEDULED = "scheduled"
+"""The kind of the place where recurring messages wait for their next time."""
+
+
+class Place:
+    """A line of messages and its consumers: what a queue and a subscription have in common."""
+
+    kind: str
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number = number
+        self.line = Line(number, name)
+        self.consumers: list[Consumer] = []
+        self.control = Control()
+        self.redelivery_delay_ms = 0
+        self.dead_letter = DEAD_LETTER_QUEUE
+        self.expired_to = ""
+        self.turn = 0
+        """Whose turn it is among the consumers."""
+        self.feed: Callable[[Effects], None] | None = None
+        """Of a queue that is one with others of its name: called when it was dispatched."""
+
+    @property
+    def name(self) -> str:
+        """The name operators see."""
+        return self.line.name
+
+    @property
+    def is_durable(self) -> bool:
+        """Its persistent messages, deliveries and acknowledgements are in the log."""
+        return self.number > 0
+
+    @property
+    def has_selectors(self) -> bool:
+        """Not every consumer wants every message."""
+        return False
+
+    def first_for(self, _consumer: Consumer) -> Entry | None:
+        """The first message that the consumer may take and others may too."""
+        return self.line.first()
+
+    def has_tracks(self) -> bool:
+        """Groups or global orders are here, so that messages go out one by one."""
+        tracks = self.line.tracks
+        return tracks is not None and tracks.waiting_count > 0
+
+    def _gone(self, consumer: Consumer) -> None:
+        self.consumers.remove(consumer)
+        if self.line.tracks is not None:
+            self.line.tracks.consumer_left(consumer)
+
+
+class Queue(Place):
+    """A queue (F-C1). redelivery_limit -1: none. messages_max 0: no limit of its own."""
+
+    kind = "queue"
+
+    def __init__(self, number: int, name: str, redelivery_limit: int, messages_max: int) -> None:
+        super().__init__(number, name)
+        self.redelivery_limit = redelivery_limit
+        if messages_max:
+            self.control.set_limits(Limits(messages_max))
+        self.producers = 0
+        self.backups: list[Consumer] = []
+        """Those that take over when an active consumer leaves, in the order in which they came."""
+        self.candidates: dict[Consumer, Candidates] = {}
+        """For each consumer with a selector, what waits and matches."""
+
+    @property
+    def definition(self) -> Definition:
+        """How the log knows it."""
+        return self.control.define(Definition(self.number, "queue", self.name))
+
+    def attach(self, consumer: Consumer) -> None:
+        """A consumer comes: it gets messages, or stands by until an active one leaves (F-C13)."""
+        if self._has_active_place():
+            self._activate(consumer)
+        else:
+            self.backups.append(consumer)
+
+    def _has_active_place(self) -> bool:
+        limit = self.control.limits.active_max
+        return not limit or len(self.consumers) < limit
+
+    def promote(self) -> None:
+        """Backups take over the places of active consumers that are free."""
+        while self.backups and self._has_active_place():
+            self._activate(self.backups.pop(0))
+
+    def _activate(self, consumer: Consumer) -> None:
+        """It gets messages from now on; with a selector it looks at all that waits, once."""
+        self.consumers.append(consumer)
+        if consumer.selector is not None:
+            waiting = self.line.open_index()
+            found = self.candidates[consumer] = Candidates(self.line)
+            found.add([m for m in waiting.values() if consumer.wants(m)])
+
+    def detach(self, consumer: Consumer) -> None:
+        """A consumer goes, and a backup takes over from it."""
+        if consumer in self.backups:
+            self.backups.remove(consumer)
+            return
+        self.candidates.pop(consumer, None)
+        self._gone(consumer)
+        if not self.candidates:
+            self.line.close_index()
+        self.promote()
+
+    @property
+    def has_selectors(self) -> bool:
+        """Not every consumer wants every message."""
+        return bool(self.candidates)
+
+    def first_for(self, consumer: Consumer) -> Entry | None:
+        """The first message that the consumer may take and others may too."""
+        own = self.candidates.get(consumer)
+        return self.line.first() if own is None else own.first()
+
+    def offer(self, messages: list[StoredMessage]) -> None:
+        """Show messages that wait, or wait again, to the consumers with selectors; those of groups
+        are shown when they are the first."""
+        if not self.candidates:
+            return
+        tracks = self.line.tracks
+        alone = messages if tracks is None else [m for m in messages if not tracks.knows(m)]
+        for consumer, found in self.candidates.items():
+            found.add([m for m in alone if consumer.wants(m)])
+
+    offer_again = offer
+
+    def keep_order(self, configured: DestinationSettings | None) -> None:
+        """Groups and global orders count here from now on, and what the configuration has of it."""
+        tracks = self.line.tracks = Tracks(self.line)
+        tracks.on_free = self._freed
+        if configured is None:
+            return
+        if configured.sort is not None:
+            self.line.sort_by(MessageSort(configured.sort))
+        if configured.is_gathering:
+            tracks.gathering = Gathering(configured.group_life_ms)
+
+    def _freed(self, message: StoredMessage) -> None:
+        for consumer, found in self.candidates.items():
+            if consumer.wants(message):
+                found.add([message])
+
+
+class Retained(Queue):
+    """Where retained publications stay: in the log like a queue's messages, with no consumer."""
+
+    kind = "retained"
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__(number, name, redelivery_limit=-1, messages_max=0)
+
+    @property
+    def definition(self) -> Definition:
+        """How the log knows it."""
+        return Definition(self.number, "retained", self.name)
+
+
+class Scheduled(Queue):
+    """Where recurring messages wait for their next time: in the log, with no consumer."""
+
+    kind = SCHEDULED
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__(number, name, redelivery_limit=-1, messages_max=0)
+
+    @property
+    def definition(self) -> Definition:
+        """How the log knows it."""
+        return Definition(self.number, SCHEDULED, self.name)
+
+
+class Subscription(Place):
+    """One subscriber's view of a topic; durable ones outlive their consumer and the node (F-E4).
+
+    topic: the topic object whose attributes it has; pattern: what it wants, fixed for ever (CT-07);
+    queue: where what it takes is put instead of waiting here; order: its place among the others.
+    """
+
+    kind = "subscription"
+    redelivery_limit: int
+
+    def __init__(
+        self,
+        topic: "Topic",
+        definition: Definition,
+        is_durable: bool,
+        queue: Queue | None = None,
+    ) -> None:
+        super().__init__(definition.number, definition.name)
+        self.topic = topic
+        self.control = topic.control
+        text = definition.topic_string or topic.string
+        self.pattern = Pattern(text, Scheme(definition.scheme or Scheme.TOPIC), NO_LIMITS)
+        self.queue = queue
+        self.order = 0
+        self.missed = 0
+        """Publications that its queue had no room for."""
+        self.redefine(definition)
+        if self.is_shared:
+            self.line.tracks = Tracks(self.line)
+        self.take_over()
+        self.is_removed = False
+        self.is_proxy = definition.name.startswith(PROXY_PREFIX)
+        """It stands for subscriptions of another node of the cluster."""
+        self._is_durable = is_durable
+
+    def take_over(self) -> None:
+        """Have what its topic object has now."""
+        topic = self.topic
+        self.redelivery_limit = topic.redelivery_limit
+        self.redelivery_delay_ms = topic.redelivery_delay_ms
+        self.dead_letter = topic.dead_letter
+        self.expired_to = topic.expired_to
+
+    def redefine(self, definition: Definition) -> None:
+        """What it chooses from now on; what waits stays."""
+        self.definition = definition
+        text = definition.selector  # as an older version may have taken it
+        self.selector = Selector(text, KEPT_LIMITS) if text else None
+        self.is_no_local = definition.is_no_local
+        self.is_shared = definition.is_shared
+        self.wants = Wants(definition.retained or Wants.ALL)
+        life_ms = definition.life_ms
+        self.ends_at_ms = definition.created_ms + life_ms if life_ms else 0
+
+    @property
+    def key(self) -> tuple[str, Scheme, str, bool]:
+        """What finds it again: one name, for one pattern."""
+        return self.pattern.text, self.pattern.scheme, self.name, self._is_durable
+
+    @property
+    def said_topic(self) -> str:
+        """Its topic as a client says it: the topic object's name, or the pattern."""
+        is_object = self.pattern.text == self.topic.string
+        return self.topic.name if is_object else self.pattern.text
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether its life has ended (SU-11): it gets nothing more."""
+        return 0 < self.ends_at_ms <= now_ms
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it waits in the log too."""
+        return self._is_durable
+
+    def is_local(self, client_uid: int) -> bool:
+        """Whether it does not want what this client publishes (F-E7)."""
+        return self.is_no_local and any(c.connection.uid == client_uid for c in self.consumers)
+
+    def chooses(self, messages: list[StoredMessage]) -> list[bool] | None:
+        """Which of the messages its selector lets through; None for all of them."""
+        selector = self.selector
+        if selector is None:
+            return None
+        names = selector.names
+        return [selector.matches(selector_view(m, names)) is True for m in messages]
+
+    def attach(self, consumer: Consumer) -> None:
+        """The subscriber comes."""
+        self.consumers.append(consumer)
+
+    def detach(self, consumer: Consumer) -> None:
+        """The subscriber goes; a durable subscription stays."""
+        self._gone(consumer)
+
+
+class Topic:
+    """A topic object (F-C2, F-C19): what is sent at its topic string, or below it, goes to every
+    subscription of that moment and has its attributes. None: as the topic object above has it."""
+
+    kind = "topic"
+
+    def __init__(self, number: int, name: str, redelivery_limit: int, string: str = "") -> None:
+        self.number = number
+        self.name = name
+        self.string = string or name
+        self.control = Control()
+        self.persistent_delivery: Delivery | None = None
+        self.non_persistent_delivery: Delivery | None = None
+        self.redelivery_limit = redelivery_limit
+        self.redelivery_delay_ms = 0
+        self.dead_letter = DEAD_LETTER_QUEUE
+        self.expired_to = ""
+        self.subscriptions: list[Subscription] = []
+        self.producers = 0
+        self.sent = 0
+
+    @property
+    def definition(self) -> Definition:
+        """How the log knows it."""
+        string = "" if self.string == self.name else self.string
+        return self.control.define(Definition(self.number, "topic", self.name, topic_string=string))
+
+    def durable(self, name: str) -> Subscription | None:
+        """The durable subscription of that name at this very topic."""
+        for subscription in self.subscriptions:
+            is_here = subscription.pattern.text == self.string
+            if is_here and subscription.is_durable and subscription.name == name:
+                return subscription
+        return None

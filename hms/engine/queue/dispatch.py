@@ -1,0 +1,281 @@
+"""Dispatch: waiting messages go to consumers that have credit.
+
+A queue's messages are shared out in turn, in chunks when many wait, so that one frame and one
+record serve many messages. A delivery of persistent messages is a record: after a crash the message
+is known to have been out, so it comes again with the right count (docs/decisions/0006).
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from hms.engine.effects import Deliver, Effects
+from hms.engine.groups.group_dispatch import HandOut
+from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_of
+from hms.engine.queue.dead_letters import DeadReason, keep, target_of
+from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
+from hms.engine.queue.pending_list import ids_of
+from hms.engine.session.session_objects import Consumer
+from hms.engine.state import State
+from hms.records import Cause, RecordType, group, ranges
+from hms.wire.packed_messages import FLAG_LAST, KIND_FILE
+
+CHUNK_MESSAGES = 256
+CHUNK_BYTES = 1 << 20
+ACK_NONE = 3
+RELEASED_AT_ONCE = 4096
+RANGES_PER_RECORD = 1024
+"""16 KiB: a record has to fit into the smallest segment."""
+
+
+def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """Deliver what waits at a place as far as its consumers' credit goes."""
+    line = place.line
+    if not line.waiting_count or not place.consumers or place.control.is_receiving_paused:
+        if place.feed is not None:
+            place.feed(fx)
+        return
+    if place.has_tracks():
+        _dispatch_tracked(state, place, fx)
+        _after(state, place, fx)
+        return
+    if isinstance(place, Queue) and place.candidates:
+        _dispatch_selected(state, place, fx)
+    ready = [c for c in place.consumers if c.selector is None and _has_room(c)]
+    expired: list[StoredMessage] = []
+    while line.waiting_count and ready:
+        share = min(CHUNK_MESSAGES, -(-line.waiting_count // len(ready)))
+        place.turn += 1
+        start = place.turn % len(ready)
+        for consumer in ready[start:] + ready[:start] if start else ready:
+            count = min(consumer.credit, share)
+            room = min(CHUNK_BYTES, consumer.room_bytes)
+            messages = line.take(count, room, state.now_ms, expired)
+            if messages:
+                _deliver(state, place, consumer, messages, fx)
+        ready = [c for c in ready if _has_room(c)]
+    discard(state, place, expired, Cause.EXPIRED, fx)
+    _after(state, place, fx)
+
+
+def _after(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """What could not be delivered may be too much, or be for other nodes."""
+    if place.line.waiting_count and not place.is_durable and isinstance(place, Subscription):
+        _limit_passing(state, place, fx)
+    if place.feed is not None:
+        place.feed(fx)
+
+
+def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """A subscriber that is not durable and does not keep up loses its oldest messages, counted; the
+    topic and its other subscribers go on (F-E8)."""
+    line = place.line
+    out = sum(c.out_bytes + OVERHEAD_BYTES * len(c.out) for c in place.consumers)
+    dropped: list[StoredMessage] = []
+    expired: list[StoredMessage] = []
+    while line.waiting_count and line.size_bytes - out > state.settings.passing_bytes_max:
+        if line.waiting_count == line.held_count:
+            dropped.append(line.remove_held())
+            continue
+        for message in line.take(1, 1, state.now_ms, expired):
+            line.settle(message)
+            dropped.append(message)
+    discard(state, place, dropped, Cause.LIMIT, fx)
+    discard(state, place, expired, Cause.EXPIRED, fx)
+
+
+def dispatch_due(state: State, fx: Effects) -> None:
+    """Deliver delayed messages whose time has come."""
+    places: dict[int, Queue | Subscription] = {}
+    while state.due and state.due[0][0] <= state.now_ms:
+        place = heapq.heappop(state.due)[2]
+        places[id(place)] = place
+    for place in places.values():
+        if place.kind == SCHEDULED:
+            continue  # what waits there is never delivered itself
+        again = place.line.release_due(state.now_ms, RELEASED_AT_ONCE)
+        next_ms = place.line.delayed.next_ms()
+        if next_ms is not None:
+            state.wake_at(next_ms, place)
+        if isinstance(place, Queue):
+            place.offer_again(again)
+        dispatch(state, place, fx)
+
+
+def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """The same where groups or global orders decide who gets what, and when."""
+    tracks = place.line.tracks
+    assert tracks is not None, f"{place.name} has no groups"
+    if tracks.is_handing_out:
+        return  # it is called by what it does itself; it goes on until nothing more goes out
+    tracks.is_handing_out = is_any = True
+    while is_any:
+        hand_out = HandOut(place, state.now_ms)
+        hand_out.run()
+        for consumer, messages in hand_out.batches.items():
+            for chunk in _chunks(messages):
+                _deliver(state, place, consumer, chunk, fx)
+        discard(state, place, hand_out.expired, Cause.EXPIRED, fx)
+        is_any = bool(hand_out.batches or hand_out.expired)
+    tracks.is_handing_out = tracks.is_woken = False
+
+
+def wake(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """Deliver what may go out now because something was settled or has left (F-C16, F-C17)."""
+    tracks = place.line.tracks
+    if tracks is not None and tracks.is_woken:
+        dispatch(state, place, fx)
+        tracks.is_woken = tracks.is_handing_out
+
+
+def _has_room(consumer: Consumer) -> bool:
+    return consumer.credit > 0 and consumer.room_bytes > 0
+
+
+def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
+    """Consumers with selectors take from what matches them."""
+    expired: list[StoredMessage] = []
+    for consumer, found in queue.candidates.items():
+        chosen: list[StoredMessage] = []
+        room = consumer.room_bytes
+        while len(chosen) < consumer.credit and room > 0 and (entry := found.first()) is not None:
+            message = entry[-1]
+            if 0 < message.expires_at_ms <= state.now_ms:
+                queue.line.remove(message)
+                expired.append(message)
+                continue
+            queue.line.take_one(message)
+            chosen.append(message)
+            room -= message.length
+        for chunk in _chunks(chosen):
+            _deliver(state, queue, consumer, chunk, fx)
+    discard(state, queue, expired, Cause.EXPIRED, fx)
+
+
+def _chunks(messages: list[StoredMessage]) -> Iterator[list[StoredMessage]]:
+    """Messages by so many as one frame should carry."""
+    chunk: list[StoredMessage] = []
+    room = CHUNK_BYTES
+    for message in messages:
+        room -= message.length
+        if len(chunk) == CHUNK_MESSAGES or (chunk and room < 0):
+            yield chunk
+            chunk, room = [], CHUNK_BYTES - message.length
+        chunk.append(message)
+    if chunk:
+        yield chunk
+
+
+def _deliver(
+    state: State,
+    place: Queue | Subscription,
+    consumer: Consumer,
+    messages: list[StoredMessage],
+    fx: Effects,
+) -> None:
+    line = place.line
+    counts = None
+    if line.history:
+        counts = [line.deliveries(m) + 1 for m in messages]
+        line.counters.redelivered += sum(1 for n in counts if n > 1)
+    line.counters.delivered += len(messages)
+    first = messages[0]  # mostly they are all of one kind
+    if first.is_persistent or any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
+        fx.must_wait = True
+        write_ranges(state, place, RecordType.DELIVERED, messages, fx)
+    parts = None
+    if line.tracks is not None and line.tracks.gathering is not None:
+        parts = [line.tracks.part_of(m) for m in messages]
+    consumer.credit -= len(messages) if parts is None else _lists_and_others(parts)
+    size_bytes = sum([m.length for m in messages])
+    consumer.room_bytes -= size_bytes
+    kept = messages
+    if consumer.session.ack_mode == ACK_NONE:  # but a file is there until it was saved (F-B4)
+        kept = [m for m in messages if m.kind == KIND_FILE]
+        acknowledge(state, place, [m for m in messages if m.kind != KIND_FILE], fx)
+        size_bytes = sum([m.length for m in kept])
+    consumer.out.update([(m.id, m) for m in kept])
+    consumer.out_bytes += size_bytes
+    fx.out.append(
+        Deliver(
+            consumer.connection.number,
+            consumer.handle,
+            consumer.epoch,
+            messages,
+            counts,
+            consumer.listener,
+            consumer.session.handle,
+            "queue" if isinstance(place, Queue) else "topic",
+            place.name if isinstance(place, Queue) else place.said_topic,
+            parts,
+        )
+    )
+
+
+def _lists_and_others(parts: list[int]) -> int:
+    """A list is one message to its consumer."""
+    return sum(1 for part in parts if not part or part & FLAG_LAST)
+
+
+def acknowledge(
+    state: State, place: Queue | Subscription, messages: list[StoredMessage], fx: Effects
+) -> None:
+    """Messages that were out are done with."""
+    place.line.settle_all(messages)
+    state.waiting_bytes -= sizes_of(messages)
+    place.line.counters.acknowledged += len(messages)
+    write_ranges(state, place, RecordType.ACKNOWLEDGED, messages, fx)
+    wake(state, place, fx)
+
+
+def discard(
+    state: State,
+    place: Queue | Subscription,
+    messages: list[StoredMessage],
+    cause: Cause,
+    fx: Effects,
+) -> None:
+    """Count and record messages that have left the line for another cause (P9)."""
+    if not messages:
+        return
+    counters = place.line.counters
+    state.waiting_bytes -= sizes_of(messages)
+    if cause is Cause.LIMIT:
+        counters.removed += len(messages)
+    elif cause is not Cause.EXPIRED:
+        counters.purged += len(messages)
+    else:
+        counters.expired += len(messages)
+        target = target_of(state, place, DeadReason.EXPIRED)
+        if target is not None:
+            keep(state, place, target, [(m, 0) for m in messages], DeadReason.EXPIRED, fx)
+            dispatch(state, target, fx)
+            messages = [m for m in messages if not (m.is_persistent and place.is_durable)]
+    write_ranges(state, place, RecordType.DISCARDED, messages, fx, cause)
+    wake(state, place, fx)
+
+
+def write_ranges(
+    state: State,
+    place: Queue | Subscription,
+    kind: RecordType,
+    messages: list[StoredMessage],
+    fx: Effects,
+    cause: Cause = Cause.NONE,
+) -> None:
+    """Record what happened to those of the messages that the log knows."""
+    if not place.is_durable:
+        return
+    spans = ids_of([m for m in messages if m.is_persistent])
+    if not spans:
+        return
+    if len(spans) <= RANGES_PER_RECORD:
+        fx.records.append(ranges(kind, place.number, state.now_ms, spans, cause))
+        return
+    records = []
+    for start in range(0, len(spans), RANGES_PER_RECORD):
+        chunk = spans[start : start + RANGES_PER_RECORD]
+        records.append(ranges(kind, place.number, state.now_ms, chunk, cause))
+    tracks = place.line.tracks
+    if len(records) > 1 and tracks is not None and tracks.gathering is not None:
+        records = [group(0, 0, 0, state.now_ms, records)]  # no list is settled by halves
+    fx.records += records

@@ -1,0 +1,334 @@
+"""Line: where messages wait for consumers: a queue, or one subscription of a topic.
+
+Theory of operation. A message is WAITING, DELAYED (it waits, but not before its time) or OUT
+(delivered, not settled); it leaves by being acknowledged or discarded. Waiting messages stand in
+their order (ready_queue.py), or their group or global order holds them back (ordering/track.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from hms.engine.admin.counters import Counters
+from hms.engine.groups.message_sort import Entry, MessageSort
+from hms.engine.log.live_index import left_by
+from hms.engine.messages import StoredMessage, sizes_of
+from hms.engine.queue.delays import Delayed
+from hms.engine.queue.expiry_index import Mortal
+from hms.engine.queue.ready_queue import Standing
+
+if TYPE_CHECKING:
+    from hms.engine.groups.message_groups import Tracks
+    from hms.engine.session.session_objects import Consumer
+
+
+class Line:
+    """Messages in order, highest priority first, oldest first within one priority."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number = number
+        """0: the log knows nothing of it."""
+        self.name = name
+        self.waiting_count = 0
+        self.held_count = 0
+        """Of those that wait: may not be taken from here now, as their group or order has them."""
+        self.out_count = 0
+        self.size_bytes = 0
+        self.counters = Counters()
+        self.history: dict[int, tuple[int, int]] = {}
+        """(deliveries, failed attempts) of messages that came back, by id."""
+        self._standing = Standing()
+        self._mortal = Mortal()
+        self._index: dict[int, StoredMessage] | None = None
+        self._delayed = Delayed()
+        self.tracks: Tracks | None = None
+        """Groups and global orders, where there can be some (F-C16, F-C17)."""
+
+    # adding
+
+    def add(self, messages: list[StoredMessage]) -> None:
+        """New messages, younger than all that ever came."""
+        self.waiting_count += len(messages)
+        self.size_bytes += sizes_of(messages)
+        counters = self.counters
+        counters.sent += len(messages)
+        counters.count_high = max(counters.count_high, self.waiting_count + self.out_count)
+        counters.bytes_high = max(counters.bytes_high, self.size_bytes)
+        if StoredMessage.has_files:
+            for message in messages:
+                message.came()
+        rest = messages if self.tracks is None else self.tracks.arrived(messages)
+        self._standing.add(rest)
+        for message in [m for m in messages if m.expires_at_ms]:
+            self._mortal.add(message)
+        if self._index is not None:
+            self._index.update((m.id, m) for m in messages)
+
+    def put_back(self, message: StoredMessage, deliveries: int, attempts: int) -> None:
+        """A message that was out waits again, in its old place."""
+        self.out_count -= 1
+        self.waiting_count += 1
+        if deliveries:
+            self.history[message.id] = (deliveries, attempts)
+        if self.tracks is None or not self.tracks.came_back(message):
+            self._standing.enter(message)
+        if message.expires_at_ms:
+            self._mortal.add(message)
+        if self._index is not None:
+            self._index[message.id] = message
+
+    def put_back_later(
+        self, message: StoredMessage, deliveries: int, attempts: int, due_ms: int
+    ) -> None:
+        """A message that was out waits again from due_ms on, then in its old place."""
+        self.out_count -= 1
+        self.history[message.id] = (deliveries, attempts)
+        self._delayed.add(message, due_ms)
+        if self.tracks is not None:
+            self.tracks.comes_later(message)
+
+    def delay(self, message: StoredMessage, due_ms: int) -> None:
+        """A waiting message waits on, but not before due_ms."""
+        has_failed = self.attempts(message) > 0
+        if self.tracks is None or not self.tracks.delayed(message, has_failed=has_failed):
+            self._skip(message)
+        self._forget_waiting(message)
+        self._delayed.add(message, due_ms)
+
+    def release_due(self, now_ms: int, count_max: int) -> list[StoredMessage]:
+        """Delayed messages whose time has come wait now, so many at once."""
+        due = self._delayed.pop_due(now_ms, count_max)
+        for message in due:
+            self.out_count += 1
+            self.put_back(message, *self.history.get(message.id, (0, 0)))
+        return due
+
+    @property
+    def delayed(self) -> Delayed:
+        """What waits for its time."""
+        return self._delayed
+
+    @property
+    def delayed_count(self) -> int:
+        """How many wait for their time."""
+        return len(self._delayed)
+
+    # its order
+
+    @property
+    def sort(self) -> MessageSort | None:
+        """What orders the messages beside their arrival (F-C15)."""
+        return self._standing.sort
+
+    def sort_by(self, sort: MessageSort | None) -> None:
+        """What waits is ordered by other keys from now on."""
+        self._standing.sort_by(sort)
+
+    def entry(self, message: StoredMessage) -> Entry:
+        """Where a message has its place; the smallest entry is the first."""
+        return self._standing.entry(message)
+
+    # what its groups and global orders do
+
+    def stand(self, message: StoredMessage) -> None:
+        """A waiting message may be taken from here."""
+        self.held_count -= 1
+        self._standing.enter(message)
+
+    def unstand(self, message: StoredMessage) -> None:
+        """A waiting message may not be taken from here."""
+        self.held_count += 1
+        self._skip(message)
+
+    def take_with(self, message: StoredMessage, consumer: "Consumer") -> list[StoredMessage]:
+        """A message that stands goes out to a consumer, with those that belong to it."""
+        goes = [message]
+        if self.tracks is not None and self.tracks.knows(message):
+            goes = self.tracks.take(message, consumer)
+        else:
+            self._skip(message)
+        for each in goes:
+            self._forget_waiting(each)
+        self.out_count += len(goes)
+        return goes
+
+    # taking
+
+    def first(self) -> Entry | None:
+        """The place of the message that take() would give; None when there is none."""
+        if self.waiting_count == self.held_count:
+            return None
+        return self._standing.first()
+
+    def take(
+        self, count: int, bytes_max: int, now_ms: int, expired: list[StoredMessage]
+    ) -> list[StoredMessage]:
+        """Up to count messages go out, and no more once bytes_max are reached; those whose time is
+        over leave into `expired` instead."""
+        standing = self._standing
+        if standing.is_run and not self._mortal and self._index is None:
+            return self._take_run(count, bytes_max)
+        taken: list[StoredMessage] = []
+        room = bytes_max
+        while len(taken) < count and room > 0 and self.waiting_count > self.held_count:
+            message = standing.pop()
+            self._forget_waiting(message)
+            is_over = 0 < message.expires_at_ms <= now_ms
+            if self.tracks is not None:
+                (self.tracks.left if is_over else self.tracks.picked)(message)
+                standing.has_left(message)
+            if is_over:
+                self._leave(message)
+                expired.append(message)
+            else:
+                taken.append(message)
+                room -= message.length
+        self.out_count += len(taken)
+        return taken
+
+    def _take_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
+        if bytes_max <= 0 or self.waiting_count <= self.held_count:
+            return []
+        taken = self._standing.pop_run(count, bytes_max)
+        self.waiting_count -= len(taken)
+        self.out_count += len(taken)
+        return taken
+
+    def take_one(self, message: StoredMessage) -> None:
+        """One waiting message, from wherever it stands, goes out."""
+        if self.tracks is None or not self.tracks.picked(message):
+            self._skip(message)
+        self._forget_waiting(message)
+        self.out_count += 1
+
+    def remove(self, message: StoredMessage) -> None:
+        """A waiting or delayed message leaves for good."""
+        is_tracked = self.tracks is not None and self.tracks.left(message)
+        if self._delayed.remove(message.id):
+            self._leave(message)
+            return
+        if not is_tracked:
+            self._skip(message)
+        self._forget_waiting(message)
+        self._leave(message)
+
+    def remove_held(self) -> StoredMessage:
+        """Some message that its group holds up leaves for good; there is one."""
+        assert self.tracks is not None, f"{self.name} has no groups"
+        message = next(self.tracks.held())
+        self.remove(message)
+        return message
+
+    def settle(self, message: StoredMessage) -> None:
+        """A message that was out leaves for good."""
+        self.out_count -= 1
+        if self.tracks is not None:
+            self.tracks.left(message)
+        self._leave(message)
+
+    def settle_all(self, messages: list[StoredMessage]) -> None:
+        """Messages that were out leave for good."""
+        if self.history or self.tracks is not None or StoredMessage.has_files:
+            for message in messages:
+                self.settle(message)
+            return
+        self.out_count -= len(messages)
+        self.size_bytes -= sizes_of(messages)
+        if self.number:
+            left_by(messages, self.number)
+
+    def due(self, now_ms: int) -> list[StoredMessage]:
+        """Waiting messages whose time is over; they still wait until they are removed."""
+        return self._mortal.pop_due(now_ms)
+
+    # looking
+
+    def due_ms(self, message: StoredMessage) -> int:
+        """When a delayed message waits again; 0 for others."""
+        return self._delayed.due_ms(message.id)
+
+    def deliveries(self, message: StoredMessage) -> int:
+        """How often it was delivered before."""
+        return self.history[message.id][0] if message.id in self.history else 0
+
+    def attempts(self, message: StoredMessage) -> int:
+        """How many of its deliveries failed."""
+        return self.history[message.id][1] if message.id in self.history else 0
+
+    def in_order(self) -> Iterator[StoredMessage]:
+        """Waiting messages in the order in which they would be taken; changes nothing."""
+        held = self.tracks.held() if self.held_count and self.tracks is not None else ()
+        return self._standing.in_order(held)
+
+    def firsts(self) -> list[StoredMessage]:
+        """Of each priority the oldest that waits; of a plain line without looking at others."""
+        if self.is_plain:
+            return self._standing.firsts()
+        found: dict[int, StoredMessage] = {}
+        for message in sorted(self.in_order(), key=lambda m: m.seq):
+            found.setdefault(message.priority, message)
+        return list(found.values())
+
+    @property
+    def is_plain(self) -> bool:
+        """Neither keys nor groups order what waits."""
+        return self.sort is None and (self.tracks is None or not self.tracks.waiting_count)
+
+    def everything(self) -> list[StoredMessage]:
+        """All that is here and not out: waiting and delayed."""
+        return [*self.in_order(), *self._delayed]
+
+    def open_index(self) -> dict[int, StoredMessage]:
+        """Waiting messages by id, kept from now on; for selectors and for what is taken by id."""
+        if self._index is None:
+            self._index = {m.id: m for m in self.in_order()}
+        return self._index
+
+    def close_index(self) -> None:
+        """The index is not needed any more."""
+        self._index = None
+
+    # inside
+
+    def _skip(self, message: StoredMessage) -> None:
+        self._standing.skip(message, self.waiting_count)
+
+    def _forget_waiting(self, message: StoredMessage) -> None:
+        self.waiting_count -= 1
+        if message.expires_at_ms:
+            self._mortal.remove(message)
+        if self._index is not None:
+            self._index.pop(message.id, None)
+
+    def _leave(self, message: StoredMessage) -> None:
+        self.size_bytes -= message.size_bytes
+        if message.block is not None and self.number:
+            message.block.left(message, self.number)
+        if self.history:
+            self.history.pop(message.id, None)
+        if StoredMessage.has_files:
+            message.went()
+
+
+DELIVERIES_TOLD_MAX = 1 << 30
+"""Consumers are told in 32 bits how often a message was delivered; another node may say more."""
+
+
+def told_counts(deliveries: int, attempts: int) -> tuple[int, int]:
+    """How often a message was delivered and failed, as another node or an older log says it."""
+    return min(deliveries, DELIVERIES_TOLD_MAX), min(attempts, DELIVERIES_TOLD_MAX)
+
+
+def ids_of(messages: Iterable[StoredMessage]) -> list[tuple[int, int]]:
+    """The ids of messages, in the order given, as ranges of consecutive ones."""
+    ranges: list[tuple[int, int]] = []
+    first = last = -2
+    for message in messages:
+        if message.id == last + 1:
+            last = message.id
+            continue
+        if first >= 0:
+            ranges.append((first, last))
+        first = last = message.id
+    if first >= 0:
+        ranges.append((first, last))
+    return ranges

@@ -1,0 +1,157 @@
+"""Standing: the order of the messages that wait at a line.
+
+Theory of operation. Messages stand in one deque per priority, in order of arrival. Those that come
+back stand in a heap beside it and are older than what follows them, so the next message is the
+smaller of the two heads. A message taken from the middle (by a selector, by expiry) is only noted
+as gone and skipped when its turn comes; so every step costs O(1) or O(log n). In a line that is
+sorted all of them stand in the heap, by their keys.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from hms.engine.groups.message_sort import Entry, MessageSort
+from hms.engine.messages import StoredMessage
+
+_GONE_MAX = 1024
+
+
+class Standing:
+    """See the module."""
+
+    __slots__ = ("_gone", "_heap", "_levels", "_top", "sort")
+
+    def __init__(self) -> None:
+        self.sort: MessageSort | None = None
+        """Then its keys decide (F-C15)."""
+        self._levels: list[deque[StoredMessage]] = [deque() for _ in range(10)]
+        self._top = -1
+        self._heap: list[Entry] = []
+        self._gone: set[int] = set()
+
+    @property
+    def is_run(self) -> bool:
+        """All stand in their deques, and none is gone."""
+        return not (self._heap or self._gone)
+
+    def add(self, messages: list[StoredMessage]) -> None:
+        """New ones, younger than all that ever came."""
+        if self.sort is not None:
+            for message in messages:
+                heapq.heappush(self._heap, self.entry(message))
+            return
+        if len(messages) == 1:
+            priority = messages[0].priority
+            self._levels[priority].append(messages[0])
+            self._top = max(self._top, priority)
+            return
+        for priority in {m.priority for m in messages}:
+            self._top = max(self._top, priority)
+            self._levels[priority].extend([m for m in messages if m.priority == priority])
+
+    def enter(self, message: StoredMessage) -> None:
+        """It stands in its place again."""
+        if message.seq in self._gone:  # it never left it, it was only skipped
+            self._gone.discard(message.seq)
+        else:
+            heapq.heappush(self._heap, self.entry(message))
+
+    def skip(self, message: StoredMessage, count: int) -> None:
+        """Note that it is not here any more; sweep when most of what stands here is not. count: how
+        many wait."""
+        gone = self._gone
+        gone.add(message.seq)
+        if len(gone) > count + _GONE_MAX:
+            self._heap = [e for e in self._heap if e[-1].seq not in gone]
+            heapq.heapify(self._heap)
+            for i, level in enumerate(self._levels):
+                self._levels[i] = deque(m for m in level if m.seq not in gone)
+            gone.clear()
+
+    def has_left(self, message: StoredMessage) -> None:
+        """It was popped, and then noted as skipped."""
+        self._gone.discard(message.seq)
+
+    def entry(self, message: StoredMessage) -> Entry:
+        """Where a message has its place; the smallest entry is the first."""
+        if self.sort is not None:
+            return self.sort.entry(message)
+        return -message.priority, message.seq, message
+
+    def first(self) -> Entry:
+        """The place of the first one; there is one."""
+        entry = self.entry(self.pop())
+        heapq.heappush(self._heap, entry)
+        return entry
+
+    def pop(self) -> StoredMessage:
+        """The first one leaves; there is one."""
+        message: StoredMessage
+        while True:
+            while self._top >= 0 and not self._levels[self._top]:
+                self._top -= 1
+            heap = self._heap
+            level = self._levels[self._top] if self._top >= 0 else None
+            if heap and (level is None or heap[0][:2] < (-self._top, level[0].seq)):
+                message = heapq.heappop(heap)[-1]
+            else:
+                assert level is not None, "messages are counted, and none is there"
+                message = level.popleft()
+            if not self._gone or message.seq not in self._gone:
+                return message
+            self._gone.discard(message.seq)
+
+    def pop_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
+        """What stands in front, all of one priority, where nothing has to be looked at one by one;
+        a run costs a third of as many single steps. There is one."""
+        while not self._levels[self._top]:
+            self._top -= 1
+        level = self._levels[self._top]
+        pop = level.popleft
+        taken = [pop() for _ in range(min(count, len(level)))]
+        if sum([m.length for m in taken]) > bytes_max:
+            ends = accumulate([m.length for m in taken])
+            fitting = 1 + sum(1 for end in ends if end < bytes_max)
+            level.extendleft(reversed(taken[fitting:]))
+            del taken[fitting:]
+        return taken
+
+    def sort_by(self, sort: MessageSort | None) -> None:
+        """Other keys decide from now on."""
+        standing = list(self.in_order(()))
+        self.sort = sort
+        self._gone.clear()
+        self._levels = [deque() for _ in range(10)]
+        self._heap = [self.entry(message) for message in standing]
+        heapq.heapify(self._heap)
+
+    def in_order(self, others: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
+        """All of them and those others, in order; changes nothing."""
+        gone = self._gone
+        entries = [self.entry(m) for m in others]
+        if self.sort is not None or entries:
+            entries += [e for e in self._heap if e[-1].seq not in gone]
+            entries += [self.entry(m) for each in self._levels for m in each if m.seq not in gone]
+            yield from [entry[-1] for entry in sorted(entries)]
+            return
+        for priority in range(len(self._levels) - 1, -1, -1):
+            returned = sorted(e for e in self._heap if e[0] == -priority)
+            back = [e[-1] for e in returned if e[-1].seq not in gone]
+            fresh = (m for m in self._levels[priority] if m.seq not in gone)
+            yield from heapq.merge(back, fresh, key=lambda m: m.seq)
+
+    def firsts(self) -> list[StoredMessage]:
+        """Of each priority the oldest, without looking at those behind it; not of a sorted line."""
+        found: dict[int, StoredMessage] = {}
+        for level in self._levels:
+            while level and level[0].seq in self._gone:
+                self._gone.discard(level.popleft().seq)
+            if level:
+                found[level[0].priority] = level[0]
+        for _, seq, message in self._heap:
+            first = found.get(message.priority)
+            if seq not in self._gone and (first is None or seq < first.seq):
+                found[message.priority] = message
+        return list(found.values())

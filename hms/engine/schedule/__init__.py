@@ -1,0 +1,1 @@
+"""Schedules: messages that the node sends again and again."""

@@ -1,0 +1,112 @@
+"""Recurring: what is due is sent, and its schedule told again with its next time (F-D4)."""
+
+from itertools import islice
+
+import msgspec
+
+from hms.engine.effects import Effects
+from hms.engine.flow.limits import obstacle_to
+from hms.engine.flow.overflow_policy import make_room
+from hms.engine.log.paging import check_memory, page_out_new
+from hms.engine.queue.destinations import Queue
+from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.queue_send import store_batch
+from hms.engine.schedule.schedule_plans import Plan
+from hms.engine.schedule.schedules import Schedule, Schedules, left, sent_count, told_again
+from hms.engine.session.deduplication import ProducerMemory
+from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Session
+from hms.engine.state import State
+from hms.engine.topic.audience import check_publication
+from hms.engine.topic.publication import Stored
+from hms.errors.catalogue import StoreFull
+from hms.errors.tree import HmsError
+from hms.records import Cause, group
+from hms.wire.packed_messages import ROW, Row, encode_head
+
+NODE_NAME, NODE_TIME, NODE_COUNT = "$ScheduleName", "$ScheduledTime", "$ScheduleCount"
+"""What the node says of what it sends: the schedule's name, the time at which it was due, and its
+number, from 1."""
+SENT_AT_ONCE = 256
+
+
+def send_due(state: State, refused: str | None, fx: Effects) -> None:
+    """Send what is due, so many at once; refused: why the store takes nothing new now."""
+    schedules = state.schedules
+    if schedules is None:
+        return
+    for schedule in islice(schedules.pop_due(state.now_ms), SENT_AT_ONCE):
+        try:
+            if refused is not None:
+                raise StoreFull(path="the store", detail=refused)
+            _send_one(state, schedules, schedule, fx)
+        except HmsError as error:
+            schedules.retry(schedule, state.now_ms, str(error))
+
+
+def _send_one(state: State, schedules: Schedules, schedule: Schedule, fx: Effects) -> None:
+    plan, due_ms = schedule.plan, schedule.due_ms
+    number = sent_count(schedules, schedule) + 1
+    next_ms = plan.follows(due_ms, schedules.booted_ms, number, state.settings.calendar)
+    producer = _producer(state, plan)
+    try:
+        stored = _store(state, producer, schedule, number, fx)
+    finally:
+        if producer.node is not None:
+            state.space.closed(producer.node, state.now_ms)
+    schedule.error = ""
+    if next_ms is None:
+        last = left(state, schedules, schedule, Cause.ENDED)
+    else:
+        last = told_again(state, schedules, schedule, next_ms, number)
+        last = last._replace(events=0)  # nothing happened to it; the group's events are the sent
+        schedules.push(schedule)
+    fx.records.append(group(0, 0, 0, state.now_ms, [*stored.records, last]))
+    for place in stored.touched:
+        dispatch(state, place, fx)
+    if state.is_guarded:
+        make_room(state, stored.touched, fx)
+    if plan.is_persistent:
+        page_out_new(state, stored.messages, stored.touched)
+
+
+def _store(
+    state: State, producer: Producer, schedule: Schedule, number: int, fx: Effects
+) -> Stored:
+    """The occurrence, as if its sender had sent it just now."""
+    plan, message = schedule.plan, schedule.message
+    head = message.head()
+    said = {NODE_NAME: plan.name, NODE_TIME: schedule.due_ms, NODE_COUNT: number}
+    encoded = encode_head(msgspec.structs.replace(head, node=said))
+    body = message.payload[message.head_bytes :]
+    sizes, kind = (len(encoded), len(body)), (message.priority, message.kind)
+    row = Row(*sizes, plan.ttl_ms, 0, *kind, plan.flags)
+    pack = memoryview(b"".join((ROW.pack(*row), encoded, body)))
+    _check_room(state, producer, row, pack, is_persistent=plan.is_persistent)
+    first_id = state.take_ids(1, fx)
+    batch = PendingBatch(producer, first_id, 1, state.now_ms, plan.is_persistent, pack)
+    return store_batch(state, batch, [row], 0, fx)
+
+
+def _check_room(
+    state: State, producer: Producer, row: Row, pack: memoryview, *, is_persistent: bool
+) -> None:
+    """As a send is checked that does not wait."""
+    obstacle = obstacle_to(state, producer, [row]) if state.is_guarded else None
+    if obstacle is not None:
+        raise obstacle.refusal
+    if isinstance(producer.destination, Queue):
+        check_memory(state, [row], is_persistent)
+    else:
+        check_publication(state, producer, [row], pack, is_persistent)
+
+
+def _producer(state: State, plan: Plan) -> Producer:
+    """The node's own, for one occurrence: a transaction, so that what is in memory only is seen by
+    nobody before the log knows that it was sent."""
+    session = Session(Connection(0, 0), 0, 0, "transacted")
+    if plan.kind == "topic":
+        topic, string = state.space.publication(plan.destination, plan.topic)
+        producer = Producer(session, 0, topic, ProducerMemory())
+        producer.topic, producer.node = string, state.space.opened(string, state.now_ms)
+        return producer
+    return Producer(session, 0, state.queue(plan.destination), ProducerMemory())

@@ -1,0 +1,119 @@
+"""What operators and applications see of schedules and delayed messages, and how they end them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
+from hms.engine.queue.dispatch import discard
+from hms.engine.schedule import schedule_changes
+from hms.engine.schedule.schedules import describe
+from hms.engine.state import State
+from hms.errors.catalogue import InvalidArgument, ScheduleNotFound
+from hms.errors.tree import FieldValue
+from hms.records import Cause
+
+Arguments = Mapping[str, FieldValue]
+LISTED = 1000
+LISTED_MAX = 10_000
+ID_DIGITS = 12
+
+
+def schedule_list(state: State, arguments: Arguments, _: Effects) -> list[dict[str, Any]]:
+    """Schedules and delayed messages, the next one due first; kind: "schedule" or "delayed" for
+    those only, destination: of one queue or topic, limit: so many."""
+    kind, destination = _text(arguments, "kind", ""), _text(arguments, "destination", "")
+    limit = arguments.get("limit", LISTED)
+    if kind not in ("", "schedule", "delayed"):
+        raise InvalidArgument(what="kind", detail=f"{kind!r} is neither schedule nor delayed")
+    if not isinstance(limit, int) or not 0 < limit <= LISTED_MAX:
+        raise InvalidArgument(what="limit", detail=f"it is not a number from 1 to {LISTED_MAX}")
+    found = list(_scheduled(state)) if kind != "delayed" else []
+    found += _delayed(state) if kind != "schedule" else []
+    chosen = [one for one in found if destination in ("", one["destination"])]
+    chosen.sort(key=lambda one: (one["next_ms"], one["name"]))
+    return chosen[:limit]
+
+
+def schedule_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+    """One schedule by its name, or one delayed message by its id."""
+    name = _text(arguments, "name")
+    known = None if state.schedules is None else state.schedules.by_name.get(name)
+    if known is not None:
+        return describe(state, known.plan, known)
+    for place, message in _find(state, name):
+        return _describe_delayed(place, message)
+    raise ScheduleNotFound(name=name)
+
+
+def schedule_cancel(state: State, arguments: Arguments, fx: Effects) -> dict[str, Any]:
+    """End a schedule, or take a delayed message back from wherever it waits for its time."""
+    name = _text(arguments, "name")
+    if state.schedules is not None and name in state.schedules.by_name:
+        schedule_changes.cancel(state, name, fx)
+        return {"name": name, "kind": "schedule"}
+    found = list(_find(state, name))
+    if not found:
+        raise ScheduleNotFound(name=name)
+    for place, message in found:
+        place.line.remove(message)
+        discard(state, place, [message], Cause.CANCELLED, fx)
+    return {"name": name, "kind": "delayed"}
+
+
+def _scheduled(state: State) -> Iterator[dict[str, Any]]:
+    if state.schedules is not None:
+        for schedule in state.schedules.by_name.values():
+            yield describe(state, schedule.plan, schedule)
+
+
+def _places(state: State) -> list[Queue | Subscription]:
+    passing = [s for s in state.space.subscriptions.values() if not s.is_durable]
+    return [place for place in (*state.places.values(), *passing) if place.kind != SCHEDULED]
+
+
+def _delayed(state: State) -> Iterator[dict[str, Any]]:
+    """Also those that failed and wait before they are tried again."""
+    for place in _places(state):
+        for message in place.line.delayed:
+            yield _describe_delayed(place, message)
+
+
+def _find(state: State, name: str) -> Iterator[tuple[Queue | Subscription, StoredMessage]]:
+    """The delayed message of that id, at each place."""
+    if len(name) != ID_DIGITS or not set(name) <= set("0123456789abcdef"):
+        return
+    number = int(name, 16)
+    for place in _places(state):
+        message = place.line.delayed.find(number)
+        if message is not None:
+            yield place, message
+
+
+def _describe_delayed(place: Queue | Subscription, message: StoredMessage) -> dict[str, Any]:
+    said = place.name if isinstance(place, Queue) else place.said_topic
+    return {
+        "name": message_id_text(message.id),
+        "kind": "delayed",
+        "destination": f"{'queue' if isinstance(place, Queue) else 'topic'}:{said}",
+        "subscription": "" if isinstance(place, Queue) else place.name,
+        "next_ms": place.line.due_ms(message),
+        "deliveries": place.line.deliveries(message),
+        "persistent": message.is_persistent,
+        "bytes": message.length,
+    }
+
+
+def _text(arguments: Arguments, key: str, default: str | None = None) -> str:
+    found = arguments.get(key, default)
+    if not isinstance(found, str):
+        raise InvalidArgument(what=key, detail="a text is needed")
+    return found
+
+
+SCHEDULE_COMMANDS = {
+    "schedule.list": schedule_list,
+    "schedule.show": schedule_show,
+    "schedule.cancel": schedule_cancel,
+}

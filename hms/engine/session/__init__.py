@@ -1,0 +1,1 @@
+"""Connections, sessions, local transactions, service listeners, temporary destinations."""

@@ -1,0 +1,221 @@
+"""Numbers that must never be given twice, and repeats that must be recognised.
+
+Message ids come from ranges that the log reserves before they are used, so that also an id of a
+non-persistent message is not given again after a crash. Producers number their messages; a batch
+that comes again after a reconnect is answered as it was, not stored twice (F-D9).
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from hms.errors.catalogue import NodeFailed
+from hms.records import Memory, ProducerTaken
+
+_Key = tuple[int, int]
+COUNTER_BITS = 40
+RESERVE_IDS = 1 << 20
+SEQUENCE_MAX = (1 << 63) - 1
+"""No sequence number above is told again, whatever a log has: it would not fit into a record."""
+
+
+class MessageIds:
+    """Ids of one node: its index in the upper 8 bits, a counter in the lower 40 (F-D5)."""
+
+    def __init__(self, node_index: int) -> None:
+        self._base = node_index << COUNTER_BITS
+        self.next_id = self._base + 1
+        self.reserved_below = self._base + 1
+        self.safe_below = self._base + 1
+        """Ids below were reserved long ago. What has a higher one, and is in no record, may
+        not be seen before the log is durable: a crash would give the id again."""
+
+    def reserve(self, count: int) -> int | None:
+        """Make room for count more ids, half a range ahead; the new limit when the log has to know
+        one."""
+        if self.next_id + count <= self.reserved_below - RESERVE_IDS // 2:
+            return None
+        self.safe_below = self.reserved_below
+        self.reserved_below = self.next_id + count + RESERVE_IDS
+        if self.reserved_below >= self._base + (1 << COUNTER_BITS):
+            raise NodeFailed(detail="all message ids of this HMSINDEX are used; set another one")
+        return self.reserved_below
+
+    def take(self, count: int) -> int:
+        """The first of count consecutive ids; they were reserved."""
+        first = self.next_id
+        self.next_id += count
+        assert self.next_id <= self.reserved_below
+        return first
+
+    def recovered(self, below: int) -> None:
+        """Ids below this one may be in use."""
+        if below >> COUNTER_BITS == self._base >> COUNTER_BITS:
+            self.next_id = max(self.next_id, below)
+            self.reserved_below = max(self.reserved_below, self.next_id)
+
+
+class Taken(NamedTuple):
+    """How a batch was confirmed."""
+
+    first_message_id: int
+    timestamp_ms: int
+    message_count: int
+
+
+class ProducerMemory:
+    """What is remembered of a producer: its last batches, as many as may be unconfirmed.
+
+    The last by their numbers, not those taken last: a batch that a crash has lost is sent again
+    after later ones that it has not, and is confirmed before them. forgotten: the highest first
+    number of what is not remembered any more.
+    """
+
+    __slots__ = ("forgotten", "last_sequence", "recent")
+
+    def __init__(self) -> None:
+        self.forgotten = 0
+        self.last_sequence = 0
+        self.recent: OrderedDict[int, Taken] = OrderedDict()
+
+    def remember(self, first_sequence: int, taken: Taken, batches_max: int) -> None:
+        """A batch was taken."""
+        recent, is_late = self.recent, first_sequence < self.last_sequence
+        recent[first_sequence] = taken
+        if is_late:
+            self.recent = recent = OrderedDict(sorted(recent.items()))
+        last = min(first_sequence + taken.message_count - 1, SEQUENCE_MAX)
+        self.last_sequence = max(self.last_sequence, last)
+        while len(recent) > batches_max:
+            self.forgotten = max(self.forgotten, recent.popitem(last=False)[0])
+
+
+class Memories:
+    """What is remembered of producers and of committed transactions, by client.
+
+    Those of clients that are connected are always kept. Of the others entries_max of each kind are,
+    the least recently used are forgotten first; has_forgotten: it happened, or may have before a
+    boot. Then one that is not known is not new for certain, and whoever asks is told so.
+    """
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._open: dict[_Key, ProducerMemory] = {}
+        self._idle: OrderedDict[_Key, ProducerMemory] = OrderedDict()
+        self._open_commits: dict[_Key, int] = {}
+        self._commits: OrderedDict[_Key, int] = OrderedDict()
+        self.has_forgotten = False
+
+    # producers
+
+    def open_producer(self, client_uid: int, handle: int, sent_before: int) -> ProducerMemory:
+        """The memory of a producer that is opened; sent_before: the last number that its client has
+        used. When it is not known any more nobody can say which of those were taken."""
+        key = (client_uid, handle)
+        memory = self._idle.pop(key, None)
+        if memory is None:
+            memory = ProducerMemory()
+            if self.has_forgotten:
+                memory.forgotten = sent_before
+        self._open[key] = memory
+        return memory
+
+    def close_producer(self, client_uid: int, handle: int) -> None:
+        """Its client may come back."""
+        memory = self._open.pop((client_uid, handle), None)
+        if memory is not None and (memory.last_sequence or memory.forgotten):
+            self._keep((client_uid, handle), memory)
+
+    def forget_producer(self, client_uid: int, handle: int) -> None:
+        """It was closed in order: nothing of it comes again."""
+        self._open.pop((client_uid, handle), None)
+        self._idle.pop((client_uid, handle), None)
+
+    def producer(self, client_uid: int, handle: int) -> ProducerMemory:
+        """The memory of a producer that is used, new if it is not known."""
+        key = (client_uid, handle)
+        found = self._open.get(key) or self._idle.get(key)
+        if found is None:
+            found = ProducerMemory()
+            self._keep(key, found)
+        elif key in self._idle:
+            self._idle.move_to_end(key)
+        return found
+
+    def _keep(self, key: _Key, memory: ProducerMemory) -> None:
+        self._idle[key] = memory
+        self._idle.move_to_end(key)
+        if len(self._idle) > self._entries_max:
+            self._idle.popitem(last=False)
+            self.has_forgotten = True
+
+    # commits
+
+    def open_session(self, client_uid: int, session: int) -> bool:
+        """Keep the number of a session that is opened; whether it is known for certain."""
+        key = (client_uid, session)
+        number = self._commits.pop(key, None)
+        self._open_commits[key] = number or 0
+        return number is not None or not self.has_forgotten
+
+    def close_session(self, client_uid: int, session: int) -> None:
+        """Its client may come back."""
+        number = self._open_commits.pop((client_uid, session), 0)
+        if number:
+            self._keep_commit((client_uid, session), number)
+
+    def last_commit(self, client_uid: int, session: int) -> int:
+        """The number of the session's last commit that took effect; 0 for none."""
+        key = (client_uid, session)
+        return self._open_commits.get(key, 0) or self._commits.get(key, 0)
+
+    def committed(self, client_uid: int, session: int, number: int) -> None:
+        """A commit took effect."""
+        key = (client_uid, session)
+        if key in self._open_commits:
+            self._open_commits[key] = number
+        else:
+            self._keep_commit(key, number)
+
+    def _keep_commit(self, key: _Key, number: int) -> None:
+        self._commits[key] = number
+        self._commits.move_to_end(key)
+        if len(self._commits) > self._entries_max:
+            self._commits.popitem(last=False)
+            self.has_forgotten = True
+
+    # the log
+
+    def keys(self) -> list[_Key]:
+        """Client and handle of all that is remembered, least recently used first."""
+        commits = [*self._commits, *self._open_commits]
+        return list(dict.fromkeys([*self._idle, *self._open, *commits]))
+
+    def producers_taken(self, keys: Iterable[_Key]) -> Iterator[ProducerTaken]:
+        """What is remembered of producers."""
+        for key in keys:
+            memory = self._idle.get(key) or self._open.get(key)
+            if memory is None or not (memory.recent or memory.forgotten):
+                continue
+            recent = [(first, *taken) for first, taken in memory.recent.items()]
+            yield ProducerTaken(*key, memory.last_sequence, recent, memory.forgotten)
+
+    def commits_taken(self, keys: Iterable[_Key]) -> list[tuple[int, int, int]]:
+        """Client, session and number of the commits remembered."""
+        known = ((key, self.last_commit(*key)) for key in keys)
+        return [(*key, number) for key, number in known if number]
+
+    def restore(self, remembered: Memory) -> None:
+        """Take over what the log restated."""
+        for producer in remembered.producers:
+            memory = self.producer(producer.client_uid, producer.handle)
+            memory.last_sequence = producer.last_sequence
+            memory.forgotten = producer.forgotten
+            memory.recent = OrderedDict((first, Taken(*rest)) for first, *rest in producer.recent)
+        for client_uid, session, number in remembered.commits:
+            self.committed(client_uid, session, number)
+
+    def restored(self) -> None:
+        """The log is read. When as many are known as are kept, others may have been forgotten."""
+        if max(len(self._idle), len(self._commits)) >= self._entries_max:
+            self.has_forgotten = True

@@ -1,0 +1,222 @@
+"""What clients open and close: connections, sessions, producers, consumers, subscriptions."""
+
+from collections.abc import Iterable, Mapping
+
+from hms.engine.effects import Effects
+from hms.engine.flow.limits import check_consumers, check_producers
+from hms.engine.groups.group_view import is_gathering
+from hms.engine.queue.destinations import Queue, Subscription, Topic
+from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.settlement import Return, give_back_all
+from hms.engine.selector.selector_fields import checked_selector
+from hms.engine.session import consumer_watch
+from hms.engine.session.session_objects import NO_WINDOW, Connection, Consumer, Producer, Session
+from hms.engine.session.temporary_destinations import check_owner, queue_for
+from hms.engine.state import State
+from hms.engine.topic.subscription_begin import ConsumerRequest, subscribe
+from hms.engine.topic.subscription_end import end_passing
+from hms.engine.xa.association import attach_lost, connection_ended, leave
+from hms.errors.catalogue import (
+    ClientIdInUse,
+    ConnectionClosed,
+    ConsumerLimit,
+    DestinationKindMismatch,
+    IllegalState,
+    InvalidArgument,
+    NotSupported,
+    SessionLimit,
+)
+
+ACK_MODES = range(4)
+
+
+def open_connection(state: State, number: int, uid: int, client_id: str, user: str) -> Connection:
+    """A client said hello; its uid is not connected (the caller closed an old connection)."""
+    if client_id and any(c.client_id == client_id for c in state.connections.values()):
+        raise ClientIdInUse(client_id=client_id)
+    connection = state.connections[number] = Connection(number, uid, client_id, user)
+    return connection
+
+
+def close_connection(state: State, number: int, how: Return, fx: Effects) -> None:
+    """A connection ended: what it had open is removed (F-A3)."""
+    connection = state.connections.pop(number, None)
+    if connection is None:
+        return
+    consumer_watch.watch_no_more(state, connection)
+    _no_more_for(connection.consumers.values())
+    for session in list(connection.sessions.values()):
+        close_session(state, connection, session.handle, how, fx)
+    connection_ended(state, number, fx)
+
+
+def open_session(
+    state: State, connection: Connection, handle: int, ack_mode: int, kind: str, xid: bytes = b""
+) -> int:
+    """A session; the number of its last commit that took effect. xid: see Engine."""
+    limit = state.settings.sessions_max
+    if state.sessions_open >= limit:
+        raise SessionLimit(count=state.sessions_open, limit=limit)
+    if ack_mode not in ACK_MODES:
+        raise InvalidArgument(what="ack_mode", detail=f"{ack_mode} is not between 0 and 3")
+    _check_new(connection.sessions, "session", handle)
+    if kind in ("transacted", "xa") and ack_mode != 0:
+        detail = f"{'an XA' if kind == 'xa' else 'a transacted'} session acknowledges by itself"
+        raise IllegalState(what="session", detail=detail)
+    session = connection.sessions[handle] = Session(connection, handle, ack_mode, kind)
+    if xid and session.is_xa:
+        attach_lost(session, xid)
+    state.sessions_open += 1
+    session.is_remembered = state.memories.open_session(connection.uid, handle)
+    return state.memories.last_commit(connection.uid, handle)
+
+
+def close_session(
+    state: State, connection: Connection, handle: int, how: Return, fx: Effects
+) -> None:
+    """Close a session; an open transaction is rolled back."""
+    session = state.session(connection, handle)
+    error = None if how is Return.LOST else ConnectionClosed(what="session")
+    state.blocked.drop(error, fx, session)
+    _no_more_for(session.consumers)
+    places = leave(state, session, Return.LOST if how is Return.LOST else Return.FAILED, fx)
+    for consumer in list(session.consumers):
+        remove_consumer(state, consumer, how, fx)
+    for producer in [p for p in connection.producers.values() if p.session is session]:
+        close_producer(state, connection, producer.handle, is_final=how is not Return.LOST, fx=fx)
+    del connection.sessions[handle]
+    state.memories.close_session(connection.uid, handle)
+    state.sessions_open -= 1
+    for place in places:
+        dispatch(state, place, fx)
+
+
+def _no_more_for(consumers: Iterable[Consumer]) -> None:
+    """What one of them gives back must not go to another that is about to close too."""
+    for consumer in consumers:
+        consumer.credit = 0
+
+
+def open_producer(
+    state: State,
+    connection: Connection,
+    handle: int,
+    session: int,
+    where: tuple[str, str, str],
+    fx: Effects,
+    sent_before: int = 0,
+) -> Producer:
+    """A producer; its memory tells the highest sequence number taken from it so far. where: kind,
+    destination and topic string; sent_before: the last number that its client has used."""
+    owner = state.session(connection, session)
+    _check_new(connection.producers, "producer", handle)
+    _check_count(state, connection.producers, "producers")
+    target, string = _publishes_at(state, where, fx)
+    check_producers(state, target)
+    node = state.space.opened(string, state.now_ms) if string else None
+    memory = state.memories.open_producer(connection.uid, handle, sent_before)
+    producer = Producer(owner, handle, target, memory)
+    producer.topic, producer.node = string, node
+    connection.producers[handle] = producer
+    target.producers += 1
+    return producer
+
+
+def _publishes_at(
+    state: State, where: tuple[str, str, str], fx: Effects
+) -> tuple[Queue | Topic, str]:
+    """The queue, or the topic object and the whole topic."""
+    kind, destination, topic = where
+    if kind == "topic":
+        return state.space.publication(destination, topic)
+    return queue_for(state, destination, fx), ""
+
+
+def close_producer(
+    state: State, connection: Connection, handle: int, is_final: bool, fx: Effects
+) -> None:
+    """Close a producer; its numbering is remembered while its client may come back."""
+    producer = state.producer(connection, handle)
+    state.blocked.drop(ConnectionClosed(what="producer"), fx, producer.session, producer)
+    del connection.producers[handle]
+    producer.destination.producers -= 1
+    if producer.node is not None:
+        state.space.closed(producer.node, state.now_ms)
+    if is_final:
+        state.memories.forget_producer(connection.uid, handle)
+    else:
+        state.memories.close_producer(connection.uid, handle)
+
+
+def open_consumer(
+    state: State, connection: Connection, request: ConsumerRequest, fx: Effects
+) -> Consumer:
+    """A consumer; everything that can be refused is checked before anything is changed."""
+    session = state.session(connection, request.session)
+    _check_new(connection.consumers, "consumer", request.handle)
+    _check_count(state, connection.consumers, "consumers")
+    if request.listener and not session.is_asynchronous:
+        raise IllegalState(what="listener", detail="the session is not asynchronous")
+    selector = checked_selector(request.selector)
+    place: Queue | Subscription
+    if request.queue and request.kind != "topic":
+        raise InvalidArgument(what="queue", detail="only a topic's messages are put into one")
+    if request.kind == "topic":
+        named = state.topics.get(request.destination)
+        if named is not None:
+            check_owner(named, connection.uid, is_durable=bool(request.durable))
+        place = subscribe(state, connection, request, fx)
+    else:
+        place = queue_for(state, request.destination, fx, connection.uid)
+        check_consumers(place)
+        if request.listener and is_gathering(place):
+            instead = "Receive its lists in a session that is not asynchronous."
+            raise NotSupported(feature="a listener service for lists", instead=instead)
+        if request.durable:
+            raise DestinationKindMismatch(
+                destination=place.name, kind="queue", wanted="topic for a durable subscription"
+            )
+    credit = 0 if request.listener else min(request.credit, state.settings.prefetch_max)
+    consumer = Consumer(session, request.handle, place, credit, _window(state, request))
+    consumer.name, consumer.listener = request.name, request.listener
+    consumer.redelivery_delay_ms = request.redelivery_delay_ms
+    if isinstance(place, Queue):
+        consumer.selector = selector
+    place.attach(consumer)
+    consumer_watch.came(state, place, fx)
+    session.consumers.append(consumer)
+    connection.consumers[request.handle] = consumer
+    dispatch(state, place, fx)
+    return consumer
+
+
+def _window(state: State, request: ConsumerRequest) -> int:
+    """How many bytes it may be sent before it takes them; a listener's messages are counted."""
+    if request.listener or not request.credit_bytes:
+        return NO_WINDOW
+    return min(request.credit_bytes, state.settings.prefetch_bytes_max)
+
+
+def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) -> None:
+    """Close a consumer; what is out to it comes back, a subscription that is not durable ends."""
+    place = consumer.place
+    give_back_all(state, consumer, how, fx)
+    place.detach(consumer)
+    consumer_watch.went(state, place, fx)
+    consumer.session.consumers.remove(consumer)
+    del consumer.connection.consumers[consumer.handle]
+    if isinstance(place, Subscription) and not place.is_durable and not place.consumers:
+        end_passing(state, place)
+    else:
+        dispatch(state, place, fx)
+
+
+def _check_count(state: State, table: Mapping[int, object], what: str) -> None:
+    limit = state.settings.consumers_max
+    if len(table) >= limit:
+        raise ConsumerLimit(what=f"{what} of a connection", count=len(table), limit=limit)
+
+
+def _check_new(table: Mapping[int, object], what: str, handle: int) -> None:
+    if handle in table or handle < 1:
+        raise InvalidArgument(what=f"{what} handle", detail=f"{handle} is in use or not positive")

@@ -1,0 +1,165 @@
+"""What a client has open: connection, sessions, producers, consumers."""
+
+from typing import TYPE_CHECKING
+
+from hms.engine.messages import StoredMessage
+from hms.engine.selector import Selector
+from hms.engine.selector.selector_fields import selector_view
+from hms.engine.session.deduplication import ProducerMemory
+from hms.engine.topic import TopicNode
+
+if TYPE_CHECKING:
+    from hms.engine.queue.destinations import Queue, Subscription, Topic
+
+
+class Connection:
+    """A client that said hello. number: the node's; uid: the client's own, over reconnects."""
+
+    def __init__(self, number: int, uid: int, client_id: str = "", user: str = "") -> None:
+        self.request_timeout_ms = 0
+        """How long its client waits for an answer; 0: it did not say."""
+        self.number = number
+        self.uid = uid
+        self.client_id = client_id
+        self.user = user
+        self.sessions: dict[int, Session] = {}
+        self.producers: dict[int, Producer] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.watched: dict[tuple[str, str], None] = {}
+        """Destinations, by kind and name, of whose consumers it is told."""
+
+
+class Work:
+    """What a transaction holds until it ends: of a session, or of a branch that several sessions
+    share. is_over: it was rolled back, nothing more may join it."""
+
+    __slots__ = ("acknowledged", "delays_ms", "is_over", "sends", "size_bytes")
+
+    def __init__(self, *, is_over: bool = False) -> None:
+        self.sends: list[PendingBatch] = []
+        self.acknowledged: list[tuple[Queue | Subscription, StoredMessage]] = []
+        """Acknowledged in it, so still out."""
+        self.delays_ms: dict[tuple[int, int], int] = {}
+        """How long they wait after a rollback whose consumer says so itself, by the identity of
+        their place and by their id."""
+        self.size_bytes = 0
+        self.is_over = is_over
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a commit would change anything."""
+        return bool(self.sends or self.acknowledged)
+
+    def clear(self) -> None:
+        """It has ended, and what comes belongs to the next one."""
+        self.sends, self.acknowledged, self.size_bytes = [], [], 0
+        self.delays_ms = {}
+
+
+class Session:
+    """A unit of work (F-A4). ack_mode 3 is NONE: what is delivered counts as acknowledged.
+
+    is_xa: it can work in branches of distributed transactions; is_transacted holds while it does,
+    and `work` is then that of the branch whose packed xid is `xid` (F-B6).
+    """
+
+    def __init__(self, connection: Connection, handle: int, ack_mode: int, kind: str) -> None:
+        self.connection = connection
+        self.handle = handle
+        self.ack_mode = ack_mode
+        self.is_transacted = kind == "transacted"
+        self.is_asynchronous = kind == "asynchronous"
+        self.is_xa = kind == "xa"
+        self.consumers: list[Consumer] = []
+        self.work = Work()
+        self.xid = b""
+        self.is_remembered = True
+        """Whether its last commit is known for certain; see Memories."""
+
+
+class Producer:
+    """Sends to one destination."""
+
+    def __init__(
+        self, session: Session, handle: int, destination: "Queue | Topic", memory: ProducerMemory
+    ) -> None:
+        self.session = session
+        self.handle = handle
+        self.destination = destination
+        self.memory = memory
+        self.topic = ""
+        self.node: TopicNode[StoredMessage] | None = None
+        """Where it publishes, of a topic's producer."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What its sends stand in line for."""
+        return ("topic", self.topic) if self.topic else ("queue", self.destination.name)
+
+
+NO_WINDOW = 1 << 62
+"""Of a consumer whose bytes nobody counts."""
+
+
+class Consumer:
+    """Receives from one place. credit: how many more it may be sent; window_bytes: how many bytes
+    it may have been sent that its application has not taken, the last message not counted; room:
+    what is left of them. epoch: see the protocol."""
+
+    def __init__(
+        self,
+        session: Session,
+        handle: int,
+        place: "Queue | Subscription",
+        credit: int,
+        window_bytes: int = NO_WINDOW,
+    ) -> None:
+        self.session = session
+        self.handle = handle
+        self.place = place
+        self.credit = credit
+        self.credit_at_open = credit
+        self.room_bytes = self.window_bytes = window_bytes
+        self.epoch = 0
+        self.name = ""
+        self.listener = ""
+        self.redelivery_delay_ms = 0
+        self.selector: Selector | None = None
+        self.out: dict[int, StoredMessage] = {}
+        self.out_bytes = 0
+        self.seen: dict[int, None] = {}
+        """Ids that the application has seen, told just before they come back with all the rest."""
+
+    @property
+    def connection(self) -> Connection:
+        """Whose it is."""
+        return self.session.connection
+
+    def wants(self, message: StoredMessage) -> bool:
+        """Whether its selector lets the message through."""
+        selector = self.selector
+        if selector is None:
+            return True
+        return selector.matches(selector_view(message, selector.names)) is True
+
+
+class PendingBatch:
+    """A batch that a transaction holds until it commits."""
+
+    __slots__ = ("count", "first_id", "is_persistent", "pack", "producer", "timestamp_ms")
+
+    def __init__(
+        self,
+        producer: Producer,
+        first_id: int,
+        count: int,
+        timestamp_ms: int,
+        is_persistent: bool,
+        pack: memoryview,
+    ) -> None:
+        self.producer = producer
+        self.first_id = first_id
+        self.count = count
+        self.timestamp_ms = timestamp_ms
+        self.is_persistent = is_persistent
+        self.pack = pack

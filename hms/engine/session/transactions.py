@@ -1,0 +1,209 @@
+"""Local transactions (F-B5): what a transacted session sent and acknowledged takes effect together.
+
+A commit is one GROUP record, so it is in the log as a whole or not at all.
+"""
+
+from collections.abc import Iterator
+
+from hms.engine.effects import Effects, Reply
+from hms.engine.flow.limits import keys_of, obstacle_to_commit
+from hms.engine.flow.overflow_policy import make_room
+from hms.engine.flow.room_wait import Obstacle, Waiting
+from hms.engine.log.paging import page_out_new
+from hms.engine.messages import StoredMessage, sizes_of
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.pending_list import ids_of
+from hms.engine.queue.queue_send import store_batch, transaction_bytes
+from hms.engine.queue.settlement import Return, give_back, give_back_all
+from hms.engine.session.session_objects import Session, Work
+from hms.engine.state import State
+from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
+from hms.records import Record, RecordType, group, ranges
+from hms.wire.packed_messages import unpack_rows
+
+
+def commit(state: State, session: Session, correlation: int, number: int, fx: Effects) -> None:
+    """Make the transaction effective; a repeated number was done before."""
+    require_transacted(session, "commit")
+    connection = session.connection
+    answer = Reply(connection.number, correlation, value=True)
+    if number <= state.memories.last_commit(connection.uid, session.handle):
+        fx.must_wait = True
+        fx.out.append(answer)
+        return
+    limit = state.settings.transaction_bytes_max
+    size = transaction_bytes(state, session.work)
+    if size > limit:
+        raise TransactionTooLarge(size=size, limit=limit)
+    one = _Commit(session, correlation, number)
+    if state.is_guarded and _waits(state, one):
+        return
+    one.take(state, fx)
+
+
+def _waits(state: State, one: "_Commit") -> bool:
+    """Whether a commit stands in line: for room, or behind an earlier one of its session, so that
+    none is confirmed while one before it may still be lost."""
+    waiting = state.blocked.lines.get(one.keys[-1], ())
+    same = next((w for w in waiting if isinstance(w, _Commit) and w.number >= one.number), None)
+    if same is not None:
+        same.correlation = one.correlation  # it comes again, and is answered once
+        return True
+    if not state.blocked.must_wait(state, one):
+        return False
+    one.session.work = Work()  # what comes now belongs to the next transaction
+    return True
+
+
+class _Commit(Waiting):
+    """A transaction that takes effect, now or when there is room for what it sends (F-C11)."""
+
+    __slots__ = ("number", "work")
+
+    def __init__(self, session: Session, correlation: int, number: int) -> None:
+        work = session.work
+        own = "session", f"{session.connection.number}/{session.handle}"
+        super().__init__(session, None, correlation, (*keys_of(work), own), work.size_bytes)
+        self.work = work
+        self.number = number
+
+    def obstacle(self, state: State) -> Obstacle | None:
+        """A limit or a pause of one of its destinations; none for what only acknowledges."""
+        return obstacle_to_commit(state, self.work) if self.work.sends else None
+
+    def packs(self) -> list[tuple[memoryview, int]]:
+        """What the transaction sends."""
+        return [(batch.pack, batch.count) for batch in self.work.sends]
+
+    def take(self, state: State, fx: Effects) -> None:
+        """Make it effective, and answer."""
+        session, number = self.session, self.number
+        connection, has_work = session.connection, self.work.is_any
+        records, touched = take_effect(state, self.work, fx)
+        if has_work:  # even when none is persistent: whoever gets no reply asks for the number
+            fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
+        fx.must_wait = True
+        state.memories.committed(connection.uid, session.handle, number)
+        for place in touched:
+            dispatch(state, place, fx)
+        if state.is_guarded:
+            make_room(state, touched, fx)
+        fx.out.append(Reply(connection.number, self.correlation, value=True))
+
+    def give_up(self) -> None:
+        """It was not committed: it is open again, with what was done in it since."""
+        older, newer = self.work, self.session.work
+        older.sends += newer.sends
+        older.acknowledged += newer.acknowledged
+        older.delays_ms |= newer.delays_ms
+        older.size_bytes += newer.size_bytes
+        self.session.work = older
+
+
+def open_works(state: State) -> Iterator[Work]:
+    """The work of every transaction that has not ended, each at least once: of sessions, of
+    branches, and of commits that wait for room."""
+    for connection in state.connections.values():
+        yield from (session.work for session in connection.sessions.values())
+    yield from (branch.work for branch in state.branches.by_xid.values())
+    for line in state.blocked.lines.values():
+        yield from (waiting.work for waiting in line if isinstance(waiting, _Commit))
+
+
+def take_effect(
+    state: State, work: Work, fx: Effects
+) -> tuple[list[Record], list[Queue | Subscription]]:
+    """What was sent begins to wait, what was acknowledged leaves; the records, which belong
+    together, and the places that want a dispatch."""
+    records: list[Record] = []
+    touched: dict[int, Queue | Subscription] = {}
+    for batch in work.sends:
+        rows = unpack_rows(batch.pack, batch.count)
+        stored = store_batch(state, batch, rows, 0, fx)
+        records += stored.records
+        touched.update((id(place), place) for place in stored.touched)
+        page_out_new(state, stored.messages, stored.touched)
+    for place, messages in by_place(work):
+        records += _settled(state, place, messages)
+        if place.line.tracks is not None:  # what waited for these may go out
+            touched[id(place)] = place
+    work.clear()
+    return records, list(touched.values())
+
+
+def _settled(
+    state: State, place: Queue | Subscription, messages: list[StoredMessage]
+) -> list[Record]:
+    """What was acknowledged leaves its place for good."""
+    place.line.settle_all(messages)
+    state.waiting_bytes -= sizes_of(messages)
+    place.line.counters.acknowledged += len(messages)
+    persistent = [m for m in messages if m.is_persistent]
+    if not persistent or not place.is_durable:
+        return []
+    return [ranges(RecordType.ACKNOWLEDGED, place.number, state.now_ms, ids_of(persistent))]
+
+
+def rollback(state: State, session: Session, correlation: int, fx: Effects) -> None:
+    """Drop the sends, give the receipts back; what was acknowledged in it counts as an attempt."""
+    require_transacted(session, "rollback")
+    state.blocked.drop(TransactionRolledBack(reason="rollback() was called"), fx, session)
+    places = undo(state, session.work, Return.FAILED, fx)
+    places += restart(state, session, fx)
+    for place in dict.fromkeys(places):
+        dispatch(state, place, fx)
+    fx.out.append(Reply(session.connection.number, correlation))
+
+
+def undo(state: State, work: Work, how: Return, fx: Effects) -> list[Queue | Subscription]:
+    """End an open transaction without effect; the places that want a dispatch."""
+    taken, delays_ms = by_place(work), work.delays_ms
+    work.clear()
+    for place, messages in taken:
+        usual_ms = place.redelivery_delay_ms
+        by_delay: dict[int, list[StoredMessage]] = {}
+        for message in messages:
+            delay_ms = delays_ms.get((id(place), message.id), usual_ms)
+            by_delay.setdefault(delay_ms, []).append(message)
+        for delay_ms, some in by_delay.items():
+            is_tried = how is not Return.RELEASED
+            give_back(state, place, some, how, fx, delay_ms if is_tried else 0)
+    return [place for place, _ in taken]
+
+
+def by_place(work: Work) -> list[tuple[Queue | Subscription, list[StoredMessage]]]:
+    """What a transaction has acknowledged, at each place."""
+    found: dict[int, tuple[Queue | Subscription, list[StoredMessage]]] = {}
+    for place, message in work.acknowledged:
+        found.setdefault(id(place), (place, []))[1].append(message)
+    return list(found.values())
+
+
+def recover(state: State, session: Session, correlation: int, fx: Effects) -> None:
+    """Begin again with the oldest unacknowledged message (F-B8)."""
+    if session.is_transacted:
+        raise IllegalState(what="recover", detail="a transacted session has rollback() instead")
+    for place in dict.fromkeys(restart(state, session, fx)):
+        dispatch(state, place, fx)
+    fx.out.append(Reply(session.connection.number, correlation))
+
+
+def restart(state: State, session: Session, fx: Effects) -> list[Queue | Subscription]:
+    """Release what is out to the session's consumers and begin a new epoch for each; what is known
+    to have been seen has failed."""
+    for consumer in session.consumers:
+        give_back_all(state, consumer, Return.RELEASED, fx, seen=Return.FAILED)
+        consumer.epoch += 1
+        consumer.credit = consumer.credit_at_open
+        consumer.room_bytes = consumer.window_bytes
+    return [consumer.place for consumer in session.consumers]
+
+
+def require_transacted(session: Session, what: str) -> None:
+    """Refuse a transaction's call in another kind of session, or inside a branch (F-B6)."""
+    if session.is_xa:
+        detail = "an XA session's work ends with its distributed transaction"
+        raise IllegalState(what=what, detail=detail)
+    if not session.is_transacted:
+        raise IllegalState(what=what, detail="the session is not transacted")

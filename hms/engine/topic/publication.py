@@ -1,0 +1,270 @@
+"""Publishing: a batch goes to everybody whose pattern matches its topic, or to nobody (PUBSUB §8).
+
+Theory of operation. The index tells the audience. Before anything changes it is checked that all
+copies fit, that those have room who have to take it, and that what is to be retained can be. Then
+each subscription gets the very messages, shared, and their record names the places. A subscription
+that delivers into a queue puts them there too; only a copy that has to look different, because two
+subscriptions use one queue or one has a correlation id, is a message of its own. All records of a
+publication are one group, so after a crash everybody has it or nobody (PD-01, PD-03).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hms.engine.effects import Effects
+from hms.engine.groups.global_order import is_ordered, stamped_with_clock
+from hms.engine.log.live_index import hold, offsets_of
+from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages
+from hms.engine.queue.delays import due_times, stamped_with_time
+from hms.engine.queue.destinations import Queue, Subscription, Topic
+from hms.engine.queue.message_copies import copies_of, record_of, stamped
+from hms.engine.session.session_objects import PendingBatch
+from hms.engine.state import State
+from hms.engine.topic import Delivery, TopicNode
+from hms.engine.topic.audience import retained_at, room_in
+from hms.engine.topic.retention import publisher_mark, retain
+from hms.records import Landing, Placement, Record, Sent, bitmap, sent
+from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, Row, slice_payloads
+
+
+class Stored(NamedTuple):
+    """What came of a batch: its records, which belong together, the places to dispatch, and its
+    messages."""
+
+    records: list[Record]
+    touched: list[Queue | Subscription]
+    messages: list[StoredMessage]
+
+
+def store_publication(
+    state: State, batch: PendingBatch, rows: list[Row], first_sequence: int, fx: Effects
+) -> Stored:
+    """Put a batch where it is wanted. What was checked when it came may have changed since, if a
+    transaction held it: then it goes out all the same, as what is sent to a queue does."""
+    producer = batch.producer
+    destination, node = producer.destination, producer.node
+    assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018
+    audience = state.space.audience(producer.topic, state.now_ms)
+    pack, at = batch.pack, retained_at(rows)
+    if at is not None or audience.must_be_told or producer.topic != destination.name:
+        stamp = {NODE_TOPIC: producer.topic}
+        if at is not None:
+            stamp[NODE_PUBLISHER] = publisher_mark(producer.session.connection.uid)
+        rows, pack = stamped(rows, pack, stamp)
+    due = due_times(rows, batch.first_id, batch.timestamp_ms)
+    if due:
+        rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
+    if is_ordered(pack, batch.count):
+        rows, pack = stamped_with_clock(state, rows, pack)
+    messages = messages_of(state, batch, rows, pack)
+    destination.sent += batch.count
+    node.used_ms = state.now_ms
+    out = _FanOut(state, batch, due, messages, fx)
+    for subscription, chosen in audience.choose(messages):
+        out.give(subscription, chosen)
+    out.relay()
+    if at is not None:
+        out.retain(state.space.tree.node(producer.topic, state.now_ms, is_known=True), messages[at])
+    if batch.is_persistent:
+        first, landing = messages[0].seq, _land(state, messages)
+        record = record_of_batch(batch, out.placements, pack, first_sequence, first, landing)
+        out.records.insert(0, record)
+    return Stored(out.records, out.touched, messages)
+
+
+def messages_of(
+    state: State, batch: PendingBatch, rows: Sequence[Row], pack: memoryview
+) -> list[StoredMessage]:
+    """The messages of a batch, with their places in the order of arrival."""
+    payloads = slice_payloads(pack, rows)
+    first_seq = state.take_seqs(batch.count)
+    messages = make_messages(
+        rows, payloads, batch.first_id, first_seq, batch.timestamp_ms, batch.is_persistent
+    )
+    if state.files.since_ms:
+        messages = state.files.watched(messages)
+    is_early = batch.first_id + batch.count > state.ids.safe_below
+    target = batch.producer.destination
+    is_logged = batch.is_persistent and (isinstance(target, Topic) or target.is_durable)
+    if not is_logged and (batch.producer.session.is_transacted or is_early):
+        for message in messages:
+            message.slot = OF_COMMIT
+    return messages
+
+
+def record_of_batch(
+    batch: PendingBatch,
+    placements: list[Placement],
+    pack: memoryview,
+    first_sequence: int,
+    first_seq: int,
+    landing: Landing | None,
+) -> Record:
+    """The record of a batch that its client sent."""
+    producer = batch.producer
+    head = Sent(
+        producer.destination.number,
+        batch.first_id,
+        batch.timestamp_ms,
+        producer.session.connection.uid,
+        producer.handle,
+        first_sequence,
+        batch.count,
+        is_forwarded=False,
+        placements=placements,
+        pack=pack,
+        first_seq=first_seq,
+    )
+    return sent(head, landing)
+
+
+def _land(state: State, messages: Sequence[StoredMessage]) -> Landing | None:
+    """The log has to keep those of the messages that a place holds."""
+    offsets = offsets_of(messages, ROW.size * len(messages))
+    held = [(m, at) for m, at in zip(messages, offsets, strict=True) if m.holders]
+    return state.blocks.add([m for m, _ in held], [at for _, at in held])
+
+
+class _FanOut:
+    """Gives the messages of one batch to one subscription after the other."""
+
+    def __init__(
+        self,
+        state: State,
+        batch: PendingBatch,
+        due: Mapping[int, int],
+        messages: list[StoredMessage],
+        fx: Effects,
+    ) -> None:
+        self._state = state
+        self._due = due
+        self._uid = batch.producer.session.connection.uid
+        self._topic = batch.producer.topic
+        self._is_persistent = batch.is_persistent
+        self._delivery = state.space.delivery(self._topic, is_persistent=batch.is_persistent)
+        self._messages = messages
+        self._fx = fx
+        self._queues: set[int] = set()
+        self._relayed: dict[Queue, set[int]] = {}
+        """By their queue, the ids of what goes to other nodes."""
+        self.placements: list[Placement] = []
+        self.touched: list[Queue | Subscription] = []
+        self.records: list[Record] = []
+
+    def give(self, subscription: Subscription, chosen: list[StoredMessage]) -> None:
+        """What it chose, to it or into its queue."""
+        if subscription.is_local(self._uid):
+            return
+        if subscription.is_proxy:
+            self._relay(subscription, chosen)
+            return
+        fitting = self._fitting(subscription, chosen)
+        if not fitting:
+            return
+        if subscription.queue is None:
+            self._put(subscription, fitting, is_logged=subscription.is_durable)
+        else:
+            self._give_queue(subscription, subscription.queue, fitting)
+
+    def _relay(self, proxy: Subscription, chosen: list[StoredMessage]) -> None:
+        """For another node: only what is on a global topic, and each message once."""
+        queue = proxy.queue
+        if queue is None or not self._state.is_global_topic(self._topic):
+            return
+        ids = {m.id for m in chosen if m.kind != KIND_FILE}  # a file lies at this node only
+        proxy.missed += len(chosen) - len(ids)
+        self._relayed.setdefault(queue, set()).update(ids)
+
+    def relay(self) -> None:
+        """What goes to other nodes, in the order in which it came."""
+        for queue, ids in self._relayed.items():
+            chosen = [m for m in self._messages if m.id in ids]
+            if chosen:
+                self._put(queue, chosen, is_logged=True)
+
+    def _fitting(
+        self, subscription: Subscription, chosen: list[StoredMessage]
+    ) -> list[StoredMessage]:
+        """Those for which there is room; the others are missed, and counted."""
+        place = subscription.queue or subscription
+        if not place.control.is_guarded or self._must_take(subscription):
+            return chosen
+        fitting = chosen[: room_in(place, [m.length for m in chosen])]
+        subscription.missed += len(chosen) - len(fitting)
+        return fitting
+
+    def _give_queue(
+        self, subscription: Subscription, queue: Queue, fitting: list[StoredMessage]
+    ) -> None:
+        if subscription.definition.correlation_id or queue.number in self._queues:
+            self._copy(subscription, queue, fitting)
+            return
+        self._queues.add(queue.number)
+        self._put(queue, fitting, is_logged=True)
+        queue.offer(awake(fitting, self._due))
+
+    def _must_take(self, subscription: Subscription) -> bool:
+        if self._delivery is Delivery.ALLDUR:
+            return subscription.is_durable
+        return self._delivery is Delivery.ALL
+
+    def _put(
+        self, place: Queue | Subscription, chosen: list[StoredMessage], *, is_logged: bool
+    ) -> None:
+        add_to(self._state, place, chosen, self._due)
+        self.touched.append(place)
+        if is_logged and self._is_persistent:
+            hold(chosen, place.number)
+            self.placements.append(Placement(place.number, self._bitmap(chosen)))
+
+    def _bitmap(self, chosen: list[StoredMessage]) -> bytes:
+        if len(chosen) == len(self._messages):
+            return b""
+        ids = {m.id for m in chosen}
+        return bitmap([m.id in ids for m in self._messages])
+
+    def _copy(self, subscription: Subscription, queue: Queue, chosen: list[StoredMessage]) -> None:
+        """Messages of their own, as another subscription's are in the same queue, or as they carry
+        another correlation id (SU-18)."""
+        copies = copies_of(self._state, chosen, subscription, self._topic, self._fx)
+        due = {
+            c.id: self._due[m.id] for c, m in zip(copies, chosen, strict=True) if m.id in self._due
+        }
+        add_to(self._state, queue, copies, due)
+        queue.offer(awake(copies, due))
+        self.touched.append(queue)
+        if self._is_persistent:
+            self.records.append(record_of(self._state, queue, copies, due))
+
+    def retain(self, node: TopicNode[StoredMessage], message: StoredMessage) -> None:
+        """From now on the topic's own; node: found anew, as its producer may be closed since."""
+        place, replaced = retain(self._state, node, message, self._fx)
+        if self._is_persistent:
+            hold([message], place.number)
+            self.placements.append(Placement(place.number, self._bitmap([message])))
+        self.records += replaced
+
+
+def add_to(
+    state: State,
+    place: Queue | Subscription,
+    messages: list[StoredMessage],
+    due: Mapping[int, int],
+) -> None:
+    """Messages begin to wait at a place; due: those that wait for their time, by their ids."""
+    line, before = place.line, place.line.size_bytes
+    line.add(messages)
+    state.waiting_bytes += line.size_bytes - before
+    if due:
+        known_ms = line.delayed.next_ms()
+        for message in messages:
+            if message.id in due:
+                line.delay(message, due[message.id])
+        next_ms = line.delayed.next_ms()
+        if next_ms is not None and next_ms != known_ms:
+            state.wake_at(next_ms, place)
+
+
+def awake(messages: list[StoredMessage], due: Mapping[int, int]) -> list[StoredMessage]:
+    """Those that do not wait for their time."""
+    return [m for m in messages if m.id not in due] if due else messages

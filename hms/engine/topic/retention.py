@@ -1,0 +1,162 @@
+"""Retaining: what a topic keeps for those who come later, and how they get it (PUBSUB RP-01 …).
+
+Retained publications wait at a place of their own, which nobody consumes from; so recovery, quotas,
+expiry and the moving of old segments treat them like any message. Their heads say their topics,
+from which the tree of topics knows them again after a crash; of two for one topic, which only a
+crash between two records can leave, the later one counts.
+"""
+
+import hashlib
+
+import msgspec
+
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.queue.destinations import Retained, Subscription
+from hms.engine.queue.dispatch import discard
+from hms.engine.queue.message_copies import copy_of, record_of
+from hms.engine.queue.pending_list import ids_of
+from hms.engine.state import State
+from hms.engine.topic import Pattern, TopicNode
+from hms.errors.catalogue import NoRetainedMessage, TransactionTooLarge
+from hms.records import Cause, Record, RecordType, group, ranges
+from hms.wire.packed_messages import NODE_PUBLISHER, NODE_RETAINED, NODE_TOPIC
+
+
+def retain(
+    state: State, node: TopicNode[StoredMessage], message: StoredMessage, fx: Effects
+) -> tuple[Retained, list[Record]]:
+    """A publication becomes its topic's; the records of what it replaces."""
+    place = state.retained_place(fx)
+    place.line.add([message])
+    state.waiting_bytes += message.size_bytes
+    replaced = state.space.retained.keep(node, message, state.now_ms)
+    if replaced is None:
+        return place, []
+    place.line.remove(replaced)
+    place.line.counters.purged += 1
+    state.waiting_bytes -= replaced.size_bytes
+    if not replaced.is_persistent:
+        return place, []
+    spans = ids_of([replaced])
+    cause = Cause.REPLACED
+    return place, [ranges(RecordType.DISCARDED, place.number, state.now_ms, spans, cause)]
+
+
+def recover_retained(state: State) -> None:
+    """After the log was read: the tree knows what is retained."""
+    place = state.space.place
+    if place is None:
+        return
+    for message in sorted(place.line.everything(), key=lambda m: m.seq):
+        topic = message.head().node.get(NODE_TOPIC)
+        assert isinstance(topic, str), f"retained message {message.id:012x} does not say its topic"
+        node = state.space.tree.node(topic, state.now_ms, is_known=True)
+        replaced = state.space.retained.keep(node, message, state.now_ms)
+        if replaced is not None:
+            place.line.remove(replaced)
+            state.waiting_bytes -= replaced.size_bytes
+
+
+def clear(state: State, pattern: Pattern, cause: Cause, fx: Effects) -> int:
+    """Drop what is retained on the topics that a pattern matches; how many (TT-10, RP-08)."""
+    found = state.space.retained.matching(pattern, 0)
+    return take_away(state, [topic for topic, _ in found], cause, fx)
+
+
+def take_away(state: State, topics: list[str], cause: Cause, fx: Effects) -> int:
+    """Nothing is retained on these topics any more; how many of them had something."""
+    place = state.space.place
+    dropped = [state.space.retained.drop(topic, state.now_ms) for topic in topics]
+    messages = [message for message in dropped if message is not None]
+    if place is not None:
+        for message in messages:
+            place.line.remove(message)
+        discard(state, place, messages, cause, fx)
+    return len(messages)
+
+
+def forget_expired(state: State, expired: list[StoredMessage]) -> None:
+    """These have left the place of retained publications: their time was over."""
+    for message in expired:
+        topic = message.head().node.get(NODE_TOPIC)
+        node = state.space.tree.find(topic) if isinstance(topic, str) else None
+        if node is not None and node.retained is message and isinstance(topic, str):
+            state.space.retained.drop(topic, state.now_ms)
+
+
+def publisher_mark(client_uid: int) -> str:
+    """What names a publisher to the node again, and tells nobody its uid."""
+    return hashlib.blake2b(client_uid.to_bytes(8, "big"), digest_size=8).hexdigest()
+
+
+def wanted_by(
+    state: State, subscription: Subscription, client_uid: int | None = None
+) -> list[StoredMessage]:
+    """What is retained that a subscription would take; checked to fit, before anything changes."""
+    found = state.space.retained.matching(subscription.pattern, state.now_ms)
+    messages = [message for _, message in found]
+    if subscription.is_no_local and client_uid is not None:  # F-E7
+        own = publisher_mark(client_uid)
+        messages = [m for m in messages if m.head().node.get(NODE_PUBLISHER) != own]
+    flags = subscription.chooses(messages)
+    if flags is not None:
+        messages = [m for m, is_chosen in zip(messages, flags, strict=True) if is_chosen]
+    if not messages:
+        return []  # a full node takes subscribers all the same: they empty it
+    size = sum(m.size_bytes for m in messages)
+    state.check_memory(size)
+    limit = state.settings.transaction_bytes_max
+    if size > limit:
+        raise TransactionTooLarge(size=size, limit=limit)
+    return messages
+
+
+def deliver_retained(
+    state: State,
+    subscription: Subscription,
+    messages: list[StoredMessage],
+    fx: Effects,
+    *,
+    is_new: bool,
+) -> list[Record]:
+    """Give a subscription copies that say that they are no news (RP-05); nobody's copy is used up
+    (RP-09). The records are to become effective together. Only one that is new cannot have had the
+    message before: its copy keeps the id."""
+    place = subscription.queue or subscription
+    keeps_id = is_new and subscription.queue is None
+    records: list[Record] = []
+    for message in messages:
+        id_ = message.id if keeps_id else state.take_ids(1, fx)
+        copy = _marked(state, subscription, message, id_)
+        place.line.add([copy])
+        state.waiting_bytes += copy.size_bytes
+        if subscription.queue is not None:
+            subscription.queue.offer([copy])
+        if copy.is_persistent and place.is_durable:
+            records.append(record_of(state, place, [copy]))
+    return records
+
+
+def _marked(
+    state: State, subscription: Subscription, message: StoredMessage, id_: int
+) -> StoredMessage:
+    head = message.head()
+    node = dict(head.node) | {NODE_RETAINED: True}
+    if id_ != message.id:
+        node["$OriginalMessageID"] = message_id_text(message.id)
+    own = subscription.definition.correlation_id or head.correlation_id
+    head = msgspec.structs.replace(head, node=node, correlation_id=own)
+    return copy_of(message, id_, state.take_seqs(1), head, is_persistent=message.is_persistent)
+
+
+def request_retained(state: State, subscription: Subscription, fx: Effects) -> int:
+    """A subscriber asks for what is retained, again or for the first time (SU-19, SU-22)."""
+    uids = [consumer.connection.uid for consumer in subscription.consumers]
+    messages = wanted_by(state, subscription, uids[0] if len(uids) == 1 else None)
+    if not messages:
+        raise NoRetainedMessage(topic=subscription.pattern.text)
+    records = deliver_retained(state, subscription, messages, fx, is_new=False)
+    if records:
+        fx.records.append(group(0, 0, 0, state.now_ms, records))
+    return len(messages)

@@ -1,0 +1,242 @@
+"""Subscribing: subscriptions begin, are continued and end (PUBSUB §7).
+
+One that is not durable lives as long as its consumers. A durable one is known by its name for its
+topic, and ends when it is unsubscribed, when its life is over or when an operator deletes it. What
+it wants is fixed when it begins (CT-07); what is retained then is given to it at once, in the same
+record that defines it, so that a crash in between leaves neither or both.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hms.engine.effects import Effects
+from hms.engine.queue.destinations import Queue, Subscription, Topic
+from hms.engine.queue.dispatch import dispatch
+from hms.engine.session.session_objects import Connection
+from hms.engine.state import State
+from hms.engine.topic import Pattern, Scheme, Wants
+from hms.engine.topic.retention import deliver_retained, wanted_by
+from hms.engine.topic.subscription_end import is_in_use, remove_subscription
+from hms.errors.catalogue import (
+    ConsumerLimit,
+    DurableNameInUse,
+    IllegalState,
+    InvalidArgument,
+)
+from hms.records import PLACEMENTS_MAX, Cause, Definition, defined, group
+
+LIFE_MS_MAX = 100 * 366 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRequest:
+    """What a consumer is to be; kind is "queue" or "topic", durable a subscription's name."""
+
+    handle: int
+    session: int
+    kind: str
+    destination: str
+    credit: int
+    name: str = ""
+    selector: str = ""
+    durable: str = ""
+    is_no_local: bool = False
+    listener: str = ""
+    is_shared: bool = False
+    redelivery_delay_ms: int = 0
+    topic: str = ""
+    """A topic string, behind that of the destination where both are given."""
+    scheme: str = ""
+    retained: str = ""
+    life_ms: int = 0
+    queue: str = ""
+    """Where what it takes is put; then nothing comes to the consumer itself."""
+    correlation_id: str = ""
+    credit_bytes: int = 0
+    """Of heads and bodies; 0 any."""
+
+
+def subscribe(
+    state: State, connection: Connection, request: ConsumerRequest, fx: Effects
+) -> Subscription:
+    """The subscription that a consumer asks for, which is made when it is not there."""
+    topic, pattern = state.space.wanted(request.destination, request.topic, request.scheme)
+    wanted = _wanted(state, connection, request, topic, pattern)
+    if request.is_shared and not wanted.name:
+        raise InvalidArgument(what="shared subscription", detail="it needs a name")
+    if request.durable:
+        return _durable(state, connection, topic, pattern, wanted, fx)
+    if request.is_shared:
+        shared = state.space.named(pattern, wanted.name, is_durable=False)
+        if shared is not None and shared.is_shared:
+            return _same(shared, wanted)
+    queue = state.queue(request.queue) if request.queue else None
+    subscription = Subscription(topic, wanted, is_durable=False, queue=queue)
+    wants_all = subscription.wants is Wants.ALL
+    retained = wanted_by(state, subscription, connection.uid) if wants_all else []
+    state.space.add(subscription, state.now_ms)
+    records = deliver_retained(state, subscription, retained, fx, is_new=True)
+    if records:  # into a queue: those outlive the subscription
+        fx.records.append(group(0, 0, 0, state.now_ms, records))
+    if queue is not None:
+        dispatch(state, queue, fx)
+    return subscription
+
+
+def _wanted(
+    state: State,
+    connection: Connection,
+    request: ConsumerRequest,
+    topic: Topic,
+    pattern: Pattern,
+) -> Definition:
+    """How the log would know the subscription."""
+    _check_options(request)
+    if request.durable and request.queue and not state.queue(request.queue).is_durable:
+        detail = f"{request.queue} is temporary: it ends with its connection"
+        raise IllegalState(what="a durable subscription into a queue", detail=detail)
+    return definition_of(
+        topic,
+        pattern,
+        request.durable or request.name,
+        request.retained,
+        selector=request.selector.strip(),
+        is_no_local=request.is_no_local,
+        client_id=connection.client_id,
+        is_shared=request.is_shared,
+        queue=state.queue(request.queue).number if request.queue else 0,
+        correlation_id=request.correlation_id,
+        created_ms=state.now_ms if request.life_ms else 0,
+        life_ms=request.life_ms,
+    )
+
+
+def _check_options(request: ConsumerRequest) -> None:
+    if request.retained and request.retained not in Wants.__members__:
+        detail = f"{request.retained!r} is none of ALL, NEW and REQUEST"
+        raise InvalidArgument(what="retained", detail=detail)
+    if request.life_ms > LIFE_MS_MAX:
+        detail = f"{request.life_ms} ms are more than a hundred years"
+        raise InvalidArgument(what="life of a subscription", detail=detail)
+    if request.life_ms and not request.durable:
+        raise InvalidArgument(what="life of a subscription", detail="only a durable one has one")
+
+
+def definition_of(
+    topic: Topic, pattern: Pattern, name: str, retained: str, **more: Any
+) -> Definition:
+    """How the log would know a subscription to a pattern; its number is given when it begins."""
+    return Definition(
+        0,
+        "subscription",
+        name,
+        topic.number,
+        topic_string="" if pattern.text == topic.string else pattern.text,
+        scheme="" if pattern.scheme is Scheme.TOPIC else pattern.scheme.value,
+        retained="" if retained == Wants.ALL else retained,
+        **more,
+    )
+
+
+def _durable(
+    state: State,
+    connection: Connection,
+    topic: Topic,
+    pattern: Pattern,
+    wanted: Definition,
+    fx: Effects,
+) -> Subscription:
+    """Continue a durable subscription, or make it; a changed selector begins a new one (JMS 3.1
+    §8.3.3)."""
+    known = state.space.named(pattern, wanted.name, is_durable=True)
+    if known is None:
+        return define_durable(state, topic, wanted, fx, connection.uid)
+    if known.queue is not None and known.definition.queue != wanted.queue:
+        detail = f"what it takes is put into queue {known.queue.name}; consume from there"
+        raise IllegalState(what=f"subscription {known.name}", detail=detail)
+    if known.definition.is_configured:
+        return _configured(known, wanted)
+    if known.consumers and wanted.is_shared and known.definition.is_shared:
+        return _same(known, wanted)
+    if known.consumers:
+        raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
+    _check_shared(state, known, wanted)
+    if _chosen(known.definition) == _chosen(wanted) and not known.is_over(state.now_ms):
+        return known
+    if is_in_use(known):
+        raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
+    _check_definitions(state, wanted, known.definition.size_bytes)  # else the old one would be lost
+    remove_subscription(state, known, Cause.UNSUBSCRIBED, fx)
+    return define_durable(state, topic, wanted, fx, connection.uid)
+
+
+def _check_shared(state: State, known: Subscription, wanted: Definition) -> None:
+    """One that is shared stays so, and one that is not too, also while it is idle."""
+    if known.is_shared is wanted.is_shared or known.queue is not None:
+        return
+    if known.is_over(state.now_ms):
+        return
+    is_now, wants = ("shared", "alone") if known.is_shared else ("not shared", "shared")
+    detail = f"it is {is_now} and was asked for {wants}; ask for it as it is, or unsubscribe it"
+    raise IllegalState(what=f"subscription {known.name}", detail=detail)
+
+
+def _chosen(definition: Definition) -> tuple[str, bool, int, str]:
+    """What makes it another subscription when it changes."""
+    return (
+        definition.selector,
+        definition.is_no_local,
+        definition.queue,
+        definition.correlation_id,
+    )
+
+
+def _configured(known: Subscription, wanted: Definition) -> Subscription:
+    """What the configuration says holds; any number of consumers may use it (F-E5)."""
+    if wanted.selector not in ("", known.definition.selector):
+        text = f"the subscription {known.name} is configured with {known.definition.selector!r}"
+        raise InvalidArgument(what="selector", detail=text)
+    return known
+
+
+def _same(known: Subscription, wanted: Definition) -> Subscription:
+    """A further consumer of a shared subscription must ask for the same (JMS 3.1 §4.3.2)."""
+    if known.definition.selector != wanted.selector or known.is_no_local != wanted.is_no_local:
+        raise DurableNameInUse(name=wanted.name, destination=known.said_topic)
+    return known
+
+
+def define_durable(
+    state: State, topic: Topic, wanted: Definition, fx: Effects, client_uid: int | None = None
+) -> Subscription:
+    """A durable subscription begins, with what is retained; client_uid: of its first subscriber."""
+    _check_definitions(state, wanted)
+    queue = state.places.get(wanted.queue) if wanted.queue else None
+    trial = Subscription(topic, wanted, is_durable=True)
+    retained = wanted_by(state, trial, client_uid) if trial.wants is Wants.ALL else []
+    definition = msgspec.structs.replace(wanted, number=state.take_number())
+    state.define(definition)
+    made = state.places[definition.number]
+    assert isinstance(made, Subscription)
+    records = deliver_retained(state, made, retained, fx, is_new=True)
+    begun = defined(definition)
+    fx.records.append(group(0, 0, 0, state.now_ms, [begun, *records]) if records else begun)
+    if isinstance(queue, Queue):
+        dispatch(state, queue, fx)
+    return made
+
+
+def _check_definitions(state: State, wanted: Definition, instead_bytes: int = 0) -> None:
+    """Every definition stands in each segment's dictionary, and every message of a topic names the
+    durable subscriptions that get it: both have to fit beside the largest record. instead_bytes: of
+    the one that it replaces."""
+    limit = state.settings.definitions_bytes_max
+    size = state.definitions_bytes + wanted.size_bytes - instead_bytes
+    if size > limit:
+        raise ConsumerLimit(what="bytes of definitions", count=size, limit=limit)
+    if len(state.places) >= PLACEMENTS_MAX:
+        raise ConsumerLimit(
+            what="durable subscriptions", count=len(state.places), limit=PLACEMENTS_MAX
+        )

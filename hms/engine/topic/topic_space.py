@@ -1,0 +1,216 @@
+"""The topic space: topic objects, the topics in use, and who subscribes to what.
+
+How a topic is said (PUBSUB §5): by the name of a topic object, by a topic string, or by both,
+joined. A name that is no topic object's is a topic string. Unless topics are open, a topic object
+has to stand at a topic or above it, so that a slip of the pen is refused and not a topic of its own
+that nobody ever reads.
+"""
+
+from hms.engine.messages import StoredMessage
+from hms.engine.queue.destinations import Queue, Retained, Subscription, Topic
+from hms.engine.settings import EngineSettings
+from hms.engine.topic import (
+    Delivery,
+    Pattern,
+    RetainedStore,
+    Scheme,
+    TopicIndex,
+    TopicLimits,
+    TopicNode,
+    TopicObjects,
+    TopicTree,
+    Wants,
+    check_topic,
+    is_given,
+    join_topic,
+)
+from hms.engine.topic.delivery_mode import NON_PERSISTENT_DEFAULT, PERSISTENT_DEFAULT
+from hms.engine.topic.recipients import Audience
+from hms.engine.topic.topic_strings import refused
+from hms.errors.catalogue import DestinationKindMismatch, DestinationNotFound
+
+BASE_TOPIC = "HMS.BASE.TOPIC"
+RETAINED_PLACE = "HMS.RETAINED"
+_SHOWN = 255
+AUDIENCE_ENTRIES_MAX = 200_000
+"""So many subscriptions, counted for each topic that they are found for, are kept at hand."""
+
+
+class TopicSpace:
+    """What is known of topics. The tree, what is retained and the index are kept in step here."""
+
+    def __init__(self, settings: EngineSettings, queues: dict[str, Queue]) -> None:
+        self._settings = settings
+        self._queues = queues
+        self.limits = TopicLimits(settings.topic_characters_max, settings.topic_levels_max)
+        self._orders = 0
+        self.topics: dict[str, Topic] = {}
+        self.base = Topic(0, BASE_TOPIC, settings.redelivery_limit)
+        """Whose attributes count where no topic object stands."""
+        self.objects: TopicObjects[Topic] = TopicObjects()
+        self.tree: TopicTree[StoredMessage] = TopicTree(settings.topics_max)
+        self.retained: RetainedStore[StoredMessage] = RetainedStore(
+            self.tree, settings.retained_max, settings.retained_bytes_max
+        )
+        self.place: Retained | None = None
+        """Where retained publications stay; None before the first one."""
+        self.index: TopicIndex[Subscription] = TopicIndex()
+        self.subscriptions: dict[int, Subscription] = {}
+        """By their order, which is that of their beginning."""
+        self.mortal: dict[int, Subscription] = {}
+        """Those of them whose life ends."""
+        self._named: dict[tuple[str, Scheme, str, bool], Subscription] = {}
+        self._audiences: dict[str, Audience] = {}
+        self._audience_entries = 0
+        self.version = 0
+        """Grows when a subscription changes."""
+
+    # topic objects
+
+    def define(self, topic: Topic, now_ms: int) -> None:
+        """A topic object begins to count."""
+        self.topics[topic.name] = topic
+        if topic is self.base:
+            return
+        self.objects.add(topic.string, topic)
+        node = self.tree.node(topic.string, now_ms, is_known=True)
+        node.objects += 1
+        self.tree.touched(node, now_ms)
+
+    def undefine(self, topic: Topic, now_ms: int) -> None:
+        """A topic object counts no more; nobody subscribes by it."""
+        if self.topics.get(topic.name) is topic:
+            del self.topics[topic.name]
+        self.objects.remove(topic.string, topic)
+        node = self.tree.find(topic.string)
+        if node is not None:
+            node.objects -= 1
+            self.tree.touched(node, now_ms)
+
+    def numbered(self, number: int) -> Topic:
+        """A topic object by its number in the log; 0 is the node's own."""
+        return next((t for t in self.topics.values() if t.number == number), self.base)
+
+    def defines(self, number: int) -> bool:
+        """Whether a topic object has this number in the log."""
+        return any(t.number == number for t in self.topics.values())
+
+    def nearest_number(self, topic: str) -> int:
+        """The number in the log of the topic object at a topic or above it."""
+        nearest = self.objects.nearest(topic)
+        return self.base.number if nearest is None else nearest.number
+
+    def delivery(self, topic: str, *, is_persistent: bool) -> Delivery:
+        """Who has to take a publication: as the nearest object says that says it (TO-02, PD-04)."""
+        for found in (*self.objects.above(topic), self.base):
+            own = found.persistent_delivery if is_persistent else found.non_persistent_delivery
+            if own is not None:
+                return own
+        return PERSISTENT_DEFAULT if is_persistent else NON_PERSISTENT_DEFAULT
+
+    # how topics are said
+
+    def publication(self, name: str, string: str) -> tuple[Topic, str]:
+        """The topic object and the topic for a publisher's words; every character is literal."""
+        topic = check_topic(self._said(name, string), self.limits)
+        if self._settings.is_topics_strict and Pattern(topic, limits=self.limits).is_wildcard:
+            raise refused(topic, "a level that is # or + cannot be published on: topics are strict")
+        nearest = self.objects.nearest(topic)
+        if nearest is None and not self._settings.is_topics_open:
+            raise DestinationNotFound(kind="topic", destination=topic[:_SHOWN])
+        return nearest or self.base, topic
+
+    def wanted(self, name: str, string: str, scheme: str) -> tuple[Topic, Pattern]:
+        """The topic object and the pattern for a subscriber's words."""
+        kind = Scheme.__members__.get(scheme or Scheme.TOPIC.value)
+        if kind is None:
+            raise refused(name or string, f"{scheme} is no scheme; use TOPIC or CHARACTER")
+        pattern = Pattern(self._said(name, string), kind, self.limits)
+        if not self._settings.is_topics_open and not self.objects.reaches(pattern):
+            raise DestinationNotFound(kind="topic", destination=pattern.text[:_SHOWN])
+        return self.objects.nearest_to(pattern) or self.base, pattern
+
+    def _said(self, name: str, string: str) -> str:
+        found = self.topics.get(name)
+        if found is not None and found is not self.base:
+            return join_topic(found.string, string, self.limits)
+        if is_given(name) and is_given(string):
+            raise DestinationNotFound(kind="topic", destination=name)
+        if name in self._queues:
+            raise DestinationKindMismatch(destination=name, kind="queue", wanted="topic")
+        return join_topic(name, string, self.limits)
+
+    def audience(self, topic: str, now_ms: int) -> Audience:
+        """Who gets what comes now on a topic; the same as before until a subscription changes."""
+        found = self._audiences.get(topic)
+        if found is None or now_ms >= found.until_ms:
+            matching = self.index.match(topic)
+            wanting = [s for s in matching if s.wants is not Wants.REQUEST]
+            found = Audience([s for s in wanting if not s.is_over(now_ms)])
+            self._audience_entries += 1 + len(matching)
+            if self._audience_entries > AUDIENCE_ENTRIES_MAX:
+                self.changed()
+            self._audiences[topic] = found
+        return found
+
+    def changed(self) -> None:
+        """A subscription is not what it was."""
+        self.version += 1
+        self._audiences.clear()
+        self._audience_entries = 0
+
+    # who uses a topic
+
+    def opened(self, topic: str, now_ms: int) -> TopicNode[StoredMessage]:
+        """One more producer; TopicLimit."""
+        node = self.tree.node(topic, now_ms)
+        node.producers += 1
+        return node
+
+    def closed(self, node: TopicNode[StoredMessage], now_ms: int) -> None:
+        """One producer less."""
+        node.producers -= 1
+        self.tree.touched(node, now_ms)
+
+    def add(self, subscription: Subscription, now_ms: int) -> None:
+        """A subscription begins; TopicLimit, and nothing has changed, when its topic is one too
+        many."""
+        pattern = subscription.pattern
+        if not pattern.is_wildcard:
+            node = self.tree.node(pattern.topic, now_ms, is_known=subscription.is_durable)
+            node.subscribers += 1
+        self._orders += 1
+        subscription.order = self._orders
+        self.subscriptions[subscription.order] = subscription
+        self.index.add(pattern, subscription.order, subscription)
+        self.changed()
+        if subscription.ends_at_ms:
+            self.mortal[subscription.order] = subscription
+        if subscription.is_durable:  # in the log a new one may come before the end of the old one
+            self._named[subscription.key] = subscription
+        elif subscription.name and subscription.is_shared:  # who shares none has the name alone
+            self._named.setdefault(subscription.key, subscription)
+        subscription.topic.subscriptions.append(subscription)
+
+    def remove(self, subscription: Subscription, now_ms: int) -> None:
+        """It gets nothing more."""
+        pattern = subscription.pattern
+        del self.subscriptions[subscription.order]
+        self.mortal.pop(subscription.order, None)
+        self.index.remove(pattern, subscription.order)
+        self.changed()
+        if self._named.get(subscription.key) is subscription:
+            del self._named[subscription.key]
+        subscription.topic.subscriptions.remove(subscription)
+        node = None if pattern.is_wildcard else self.tree.find(pattern.topic)
+        if node is not None:
+            node.subscribers -= 1
+            self.tree.touched(node, now_ms)
+
+    def named(self, pattern: Pattern, name: str, *, is_durable: bool) -> Subscription | None:
+        """The subscription of that name for that pattern."""
+        return self._named.get((pattern.text, pattern.scheme, name, is_durable))
+
+    def prune(self, now_ms: int) -> list[str]:
+        """Take away the topics that nothing has used for their life."""
+        return self.tree.prune(now_ms - self._settings.topic_life_ms)

@@ -1,0 +1,158 @@
+"""Commands: one method per request on branches and decisions; each takes the time and the effects
+that it may add to, as those of the engine do, and of which it is a part."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage
+from hms.engine.queue.settlement import take_out
+from hms.engine.state import State
+from hms.engine.xa import association, completion, decision_requests, retained_state
+from hms.engine.xa.retained_state import Key
+from hms.engine.xa.xa_codes import DONE, Answer, Code
+
+XID_HEAD_BYTES, XID_PART_BYTES_MAX = 6, 64
+"""A format id and two lengths come first; then gtrid and bqual, each of so many bytes at most."""
+FORMAT_ID_SIGN = 0x80
+
+Plain = dict[str, Any]
+
+
+class BranchCommands:
+    """Branches and decisions of one node; see hms/engine/engine.py."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # branches
+
+    def start(
+        self, connection: int, session: int, xid: bytes, flags: int, timeout_ms: int, now_ms: int
+    ) -> Answer:
+        """xa_start."""
+        self._state.at(now_ms)
+        if not _is_xid(xid):
+            return Answer(Code.INVAL, "the xid is not well formed")
+        owner = self._state.session(self._state.connection(connection), session)
+        return association.start(self._state, owner, xid, flags, timeout_ms)
+
+    def end(
+        self, connection: int, session: int, xid: bytes, flags: int, now_ms: int, fx: Effects
+    ) -> Answer:
+        """xa_end."""
+        self._state.at(now_ms)
+        owner = self._state.session(self._state.connection(connection), session)
+        return association.end(self._state, owner, xid, flags, fx)
+
+    def take(
+        self,
+        connection: int,
+        session: int,
+        listener: tuple[int, int],
+        messages: Sequence[StoredMessage],
+    ) -> Answer:
+        """What is out to a listener, given by its connection and handle, is received by the branch
+        in which a session works."""
+        owner = self._state.session(self._state.connection(connection), session)
+        there = self._state.connections.get(listener[0])
+        consumer = there.consumers.get(listener[1]) if there is not None else None
+        if not owner.xid or owner.work.is_over:
+            return Answer(Code.PROTO, "the session works in no branch")
+        taken = take_out(consumer, [(m.id, m.id) for m in messages]) if consumer else []
+        if consumer is None or not taken:
+            return Answer(Code.NOTA, "the message was given back meanwhile")
+        owner.work.acknowledged += [(consumer.place, message) for message in taken]
+        return DONE
+
+    def prepare(self, xid: bytes, now_ms: int, fx: Effects, *, is_again: bool = False) -> Answer:
+        """xa_prepare."""
+        self._state.at(now_ms)
+        return completion.prepare(self._state, xid, fx, is_again=is_again)
+
+    def commit(
+        self, xid: bytes, now_ms: int, fx: Effects, *, is_one_phase: bool, is_again: bool
+    ) -> Answer:
+        """xa_commit."""
+        self._state.at(now_ms)
+        return completion.commit(self._state, xid, fx, is_one_phase=is_one_phase, is_again=is_again)
+
+    def rollback(self, xid: bytes, now_ms: int, fx: Effects) -> Answer:
+        """xa_rollback."""
+        self._state.at(now_ms)
+        return completion.rollback(self._state, xid, fx)
+
+    def forget(self, xid: bytes, now_ms: int, fx: Effects) -> Answer:
+        """xa_forget."""
+        self._state.at(now_ms)
+        return completion.forget(self._state, xid, fx)
+
+    def recover(self, after: int, count_max: int, fx: Effects) -> Plain:
+        """A page of xa_recover."""
+        return completion.recover(self._state, after, count_max, fx)
+
+    # decisions
+
+    def begin_global(
+        self, connection: int, gtrid: bytes, timeout_ms: int, name: str, now_ms: int
+    ) -> None:
+        """A global transaction is active from now on."""
+        self._state.at(now_ms)
+        decision_requests.begin(self._state, connection, gtrid, timeout_ms, name)
+
+    def decide(
+        self,
+        connection: int,
+        gtrid: bytes,
+        participants: bytes,
+        xids: Sequence[bytes],
+        now_ms: int,
+        fx: Effects,
+    ) -> Plain:
+        """Commit a global transaction and its branches here."""
+        self._state.at(now_ms)
+        return decision_requests.decide(self._state, connection, gtrid, participants, xids, fx)
+
+    def end_global(self, connection: int, gtrid: bytes) -> None:
+        """It ends without a decision."""
+        decision_requests.end(self._state, connection, gtrid)
+
+    def ask(self, gtrid: bytes, fx: Effects) -> Plain:
+        """What became of it."""
+        return decision_requests.ask(self._state, gtrid, fx)
+
+    def note(self, gtrid: bytes, participants: bytes, now_ms: int, fx: Effects) -> None:
+        """What its decision says of its participants from now on."""
+        self._state.at(now_ms)
+        decision_requests.note(self._state, gtrid, participants, fx)
+
+    def forget_decision(self, gtrid: bytes, fx: Effects) -> None:
+        """Its decision is not needed any more."""
+        decision_requests.forget(self._state, gtrid, fx)
+
+    def decisions(self, after: int, count_max: int, fx: Effects) -> Plain:
+        """A page of the decisions."""
+        return decision_requests.page(self._state, after, count_max, fx)
+
+    def active(self) -> list[list[Any]]:
+        """Global transactions that are neither decided nor over."""
+        return decision_requests.active(self._state)
+
+    # the log's old segments
+
+    def kept(self) -> list[list[Key]]:
+        """What the log has of branches and decisions."""
+        return retained_state.kept(self._state)
+
+    def restate(self, keys: list[Key], fx: Effects) -> None:
+        """Tell the log again what is still there of these."""
+        retained_state.restate(self._state, keys, fx)
+
+
+def _is_xid(xid: bytes) -> bool:
+    """Whether these are a format id, two lengths, and as many bytes."""
+    if len(xid) <= XID_HEAD_BYTES or xid[0] & FORMAT_ID_SIGN:
+        return False
+    gtrid, bqual = xid[4], xid[5]
+    is_sized = 0 < gtrid <= XID_PART_BYTES_MAX and bqual <= XID_PART_BYTES_MAX
+    return is_sized and len(xid) == XID_HEAD_BYTES + gtrid + bqual

@@ -1,0 +1,134 @@
+"""Operating: what an operator sees of branches, and the outcome that one may order.
+
+An operator who ends a prepared branch does what only its transaction manager should (a heuristic
+decision): it is recorded, the transaction manager hears of it when it comes with its own, and it is
+kept until that one, or an operator, forgets it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hms.engine.effects import Effects
+from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.queue_send import transaction_bytes
+from hms.engine.queue.settlement import Return
+from hms.engine.session.transactions import by_place, undo
+from hms.engine.state import State
+from hms.engine.xa.branch import Branch, BranchState
+from hms.engine.xa.branch_records import heuristic_record
+from hms.engine.xa.completion import effect_of, finish, forget
+from hms.engine.xa.decisions import IDENTITY
+from hms.engine.xa.xa_codes import Code
+from hms.errors.catalogue import BranchNotFound, BranchStateWrong, InvalidArgument
+from hms.errors.tree import FieldValue
+
+Arguments = Mapping[str, FieldValue]
+
+
+def list_branches(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+    """All branches, those in doubt first."""
+    found = [*state.branches.in_doubt(), *state.branches.live.values()]
+    return [_describe(state, branch) for branch in found]
+
+
+def count_in_doubt(state: State) -> dict[str, Any]:
+    """For the node's status: what waits for a transaction manager, and what was decided for it."""
+    in_doubt = state.branches.in_doubt()
+    prepared = [b for b in in_doubt if b.state is BranchState.PREPARED]
+    return {
+        "branches_in_doubt": len(prepared),
+        "branches_heuristic": len(in_doubt) - len(prepared),
+        "decisions": len(state.decisions.decided.keys() - {IDENTITY}),
+    }
+
+
+def show_branch(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+    """One branch, and what it did where."""
+    branch = _named(state, arguments)
+    sends: dict[str, int] = {}
+    for batch in branch.work.sends:
+        producer = batch.producer
+        name = f"{producer.destination.kind}:{producer.topic or producer.destination.name}"
+        sends[name] = sends.get(name, 0) + batch.count
+    receipts = {f"{p.kind}:{p.name}": len(messages) for p, messages in by_place(branch.work)}
+    return _describe(state, branch) | {"sends": sends, "receipts": receipts}
+
+
+def _describe(state: State, branch: Branch) -> dict[str, Any]:
+    since_ms = branch.prepared_at_ms or branch.began_ms
+    return {
+        "xid": branch.xid.hex(),
+        "state": branch.state.value,
+        "since_ms": since_ms,
+        "age_s": (state.now_ms - since_ms) / 1000,
+        "connection": branch.owner,
+        "sessions": len(branch.sessions) + len(branch.suspended),
+        "sent": sum(batch.count for batch in branch.work.sends),
+        "received": len(branch.work.acknowledged),
+        "bytes": transaction_bytes(state, branch.work),
+    }
+
+
+def commit_branch(state: State, arguments: Arguments, fx: Effects) -> None:
+    """Commit a prepared branch in its transaction manager's stead."""
+    branch = _prepared(state, arguments)
+    size, limit = transaction_bytes(state, branch.work), state.settings.transaction_bytes_max
+    if size > limit:
+        detail = f"it would take {size} bytes, max_transaction_bytes is {limit}"
+        raise _wrong(branch, detail)
+    effect = effect_of(state, branch, fx)
+    _completed(state, branch, BranchState.COMMITTED)
+    finish(state, [effect], fx, first=[heuristic_record(branch, events=0)])
+
+
+def rollback_branch(state: State, arguments: Arguments, fx: Effects) -> None:
+    """Roll a prepared branch back in its transaction manager's stead."""
+    branch = _prepared(state, arguments)
+    _completed(state, branch, BranchState.ROLLED_BACK)
+    fx.records.append(heuristic_record(branch))
+    for place in undo(state, branch.work, Return.FAILED, fx):
+        dispatch(state, place, fx)
+
+
+def _completed(state: State, branch: Branch, outcome: BranchState) -> None:
+    branch.state = outcome
+    state.branches.let_go(branch)
+
+
+def forget_branch(state: State, arguments: Arguments, fx: Effects) -> None:
+    """Drop the record of a heuristic outcome."""
+    branch = _named(state, arguments)
+    if forget(state, branch.xid, fx).code is not Code.OK:
+        raise _wrong(branch, "only a heuristic outcome can be forgotten")
+
+
+def _prepared(state: State, arguments: Arguments) -> Branch:
+    branch = _named(state, arguments)
+    if branch.state is not BranchState.PREPARED:
+        raise _wrong(branch, "only a prepared branch waits for a decision")
+    return branch
+
+
+def _named(state: State, arguments: Arguments) -> Branch:
+    text = arguments.get("xid")
+    try:
+        xid = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError as fault:
+        raise InvalidArgument(what="xid", detail=f"{text!r} is no packed xid: {fault}") from fault
+    branch = state.branches.by_xid.get(xid)
+    if branch is None:
+        raise BranchNotFound(xid=str(text))
+    return branch
+
+
+def _wrong(branch: Branch, detail: str) -> BranchStateWrong:
+    return BranchStateWrong(xid=branch.xid.hex(), state=branch.state.value, detail=detail)
+
+
+COMMANDS = {
+    "transaction.list": list_branches,
+    "transaction.show": show_branch,
+    "transaction.commit": commit_branch,
+    "transaction.rollback": rollback_branch,
+    "transaction.forget": forget_branch,
+}

@@ -1,0 +1,1 @@
+"""The node: gateway, connections, lanes, release of effects, links to other nodes."""

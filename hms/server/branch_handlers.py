@@ -1,0 +1,97 @@
+"""Requests on distributed transactions, applied to the engine and, for listeners, the monitor."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hms.engine.effects import Deliver, Effects, Reply
+from hms.engine.xa.branch_commands import BranchCommands
+from hms.engine.xa.xa_codes import Answer, Code
+from hms.wire import branch_requests as wire
+from tpmon.scheduling.monitor import Monitor
+
+__all__ = ["Transacting"]
+
+Asked = Callable[[int, Any, int, Effects], Any]
+
+
+class Transacting:
+    """Applies one request at a time; the caller holds the engine's lock."""
+
+    def __init__(self, branches: BranchCommands, monitor: Monitor) -> None:
+        self._branches = branches
+        self._monitor = monitor
+        self._answers: dict[type, Asked] = {
+            wire.XaStart: self._start,
+            wire.XaEnd: self._end,
+            wire.XaTake: self._take,
+            wire.XaPrepare: lambda _, r, now, fx: branches.prepare(
+                r.xid, now, fx, is_again=r.is_again
+            ),
+            wire.XaCommit: self._commit,
+            wire.XaRollback: lambda _, r, now, fx: branches.rollback(r.xid, now, fx),
+            wire.XaForget: lambda _, r, now, fx: branches.forget(r.xid, now, fx),
+            wire.XaRecover: lambda _, r, __, fx: branches.recover(r.after, r.count_max, fx),
+            wire.BeginGlobal: self._begin_global,
+            wire.Decide: self._decide,
+            wire.EndGlobal: lambda number, r, _, __: branches.end_global(number, r.gtrid),
+            wire.AskDecision: lambda _, r, __, fx: branches.ask(r.gtrid, fx),
+            wire.NoteDecision: self._note,
+            wire.ForgetDecision: lambda _, r, __, fx: branches.forget_decision(r.gtrid, fx),
+            wire.ListDecisions: lambda _, r, __, fx: branches.decisions(r.after, r.count_max, fx),
+            wire.ListActive: lambda _, __, ___, ____: branches.active(),
+        }
+        self.handlers: dict[type, Callable[..., None]] = dict.fromkeys(self._answers, self._apply)
+        """By the type of the request, as hms/server/request_handlers.py has them."""
+
+    def _apply(
+        self, connection: int, correlation: int, request: Any, now_ms: int, fx: Effects
+    ) -> None:
+        at = len(fx.out)
+        value = self._answers[type(request)](connection, request, now_ms, fx)
+        plain = value.plain() if isinstance(value, Answer) else value
+        fx.out.insert(at, Reply(connection, correlation, plain))
+
+    def _start(self, connection: int, request: wire.XaStart, now_ms: int, fx: Effects) -> Answer:
+        fx.must_wait = True  # what was acknowledged before is safe then
+        return self._branches.start(
+            connection, request.session, request.xid, request.flags, request.timeout_ms, now_ms
+        )
+
+    def _end(self, connection: int, request: wire.XaEnd, now_ms: int, fx: Effects) -> Answer:
+        return self._branches.end(
+            connection, request.session, request.xid, request.flags, now_ms, fx
+        )
+
+    def _take(self, connection: int, request: wire.XaTake, _: int, __: Effects) -> Answer:
+        """Only the server that runs the call may say whose its message is."""
+        deliver = self._monitor.message_of(connection, request.call)
+        if not isinstance(deliver, Deliver):
+            return Answer(Code.NOTA, "this connection runs no such call of a listener")
+        listener = (deliver.connection, deliver.consumer)
+        return self._branches.take(connection, request.session, listener, deliver.messages)
+
+    def _commit(self, _: int, request: wire.XaCommit, now_ms: int, fx: Effects) -> Answer:
+        return self._branches.commit(
+            request.xid,
+            now_ms,
+            fx,
+            is_one_phase=request.is_one_phase,
+            is_again=request.is_again,
+        )
+
+    def _begin_global(
+        self, connection: int, request: wire.BeginGlobal, now_ms: int, _: Effects
+    ) -> None:
+        self._branches.begin_global(
+            connection, request.gtrid, request.timeout_ms, request.name, now_ms
+        )
+
+    def _decide(
+        self, connection: int, request: wire.Decide, now_ms: int, fx: Effects
+    ) -> dict[str, Any]:
+        return self._branches.decide(
+            connection, request.gtrid, request.participants, request.branches, now_ms, fx
+        )
+
+    def _note(self, _: int, request: wire.NoteDecision, now_ms: int, fx: Effects) -> None:
+        self._branches.note(request.gtrid, request.participants, now_ms, fx)

@@ -1,0 +1,484 @@
+"""The broker: where frames, engine, log and services meet. Decides nothing itself.
+
+A general worker brings a batch of one connection's frames. They are decoded outside the engine's
+lock, applied under it, and the records that came of them are appended to the log in that order (P2,
+P4). All other effects of the batch wait (effect_release.py) until the log is durable that far (P1);
+the storage worker that leads lets them go. Nobody waits for anything while holding the lock (P5).
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hms.engine.effects import Effects, Refusal, Reply
+from hms.engine.engine import Engine, Return
+from hms.engine.messages import StoredMessage
+from hms.engine.state import InLimbo
+from hms.errors.catalogue import ProtocolError, StoreFull
+from hms.errors.tree import HmsError
+from hms.server.configured_listeners import Declared, open_declared
+from hms.server.connection_registry import Doorman, Identity
+from hms.server.effect_encoding import encode_effect
+from hms.server.effect_release import ToPeer
+from hms.server.file_transfer import Spool
+from hms.server.listener_services import call_listeners, drain_monitor
+from hms.server.log_append import append_records
+from hms.server.log_cleaning import Housekeeping
+from hms.server.payloads import IN_MEMORY, Bodies
+from hms.server.request_handlers import Requests
+from hms.server.resource_managers import Resources
+from hms.server.segment_roll import sealing
+from hms.server.supervision import NoServers, Supervisor
+from hms.store.files import FileStore
+from hms.store.interface import Store
+from hms.wire import structures as wire
+from hms.wire.frames import (
+    SEND_HEAD,
+    Action,
+    Envelope,
+    Kind,
+    SendHead,
+    Settlement,
+    decode_send,
+    decode_settle,
+)
+from tpmon.scheduling.monitor import Load, Monitor, Origin
+
+__all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
+
+_RETURNS = {
+    Action.FAIL: Return.FAILED,
+    Action.RELEASE: Return.RELEASED,
+    Action.REJECT: Return.REJECTED,
+    Action.RETRY: Return.FAILED,
+}
+BACKLOG_BYTES_MAX = 64 << 20
+LEAD_BYTES_MAX = 64 << 10
+"""A general worker that put no more into an idle log writes and syncs it itself."""
+SPACE_WAIT_S = 5.0
+BACKLOG_WAIT_S = 30.0
+TICK = object()
+"""Put on the INTERNAL lane by the scheduler: expiry and deadlines."""
+INTERNAL: Hashable = "internal"
+
+
+class StorageWorkers(Protocol):
+    """What the broker needs of the storage workers."""
+
+    def notify(self) -> None:
+        """The log has work."""
+
+    def lead_here(self) -> None:
+        """The same, but the caller does it when nobody else is at it."""
+
+    def notify_later(self) -> None:
+        """The log has work that nobody waits for."""
+
+    def submit(self, job: Callable[[], None]) -> Any:
+        """Work beside the log's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A lane's item: the gateway lost the peer."""
+
+    reason: str
+
+
+Payload = bytes | memoryview
+"""A view when it is a large SEND, whose messages are copied out of it."""
+Command = tuple[Envelope, Any, Payload]
+"""Envelope, decoded head, and the payload that it was read from."""
+
+
+class Broker:
+    """Applies frames to the engine and releases what comes of them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        monitor: Monitor,
+        identity: Identity,
+        clock_ms: Callable[[], int],
+        files: FileStore | None = None,
+    ) -> None:
+        self.engine = engine
+        self.monitor = monitor
+        self.doorman = Doorman(engine, monitor, identity)
+        self.releases = self.doorman.releases
+        self.storage: StorageWorkers
+        self.arm: Callable[[int], None] = lambda _due_ms: None
+        """Told the time, in milliseconds since 1970, when a TICK is wanted."""
+        self.may_lead: Callable[[], bool] = lambda: False
+        """Whether a general worker may sync the log itself: nothing else waits for one."""
+        self._armed_ms: int | None = None
+        self.servers: Supervisor = NoServers()
+        self._store = store
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._progress = threading.Condition()
+        self._bodies = Bodies(store, self._positions)
+        self.releases.payloads_of = self._bodies.of_all
+        self._housekeeping = Housekeeping(engine, store, self._change, self._bodies)
+        self._housekeeping.wait_for_log = self._await_log
+        self.resources = Resources()
+        self._spool = Spool(files, engine, self._change, self._submit, store.sends_refused)
+        self.releases.drop_file = self._spool.drop
+        self._requests = Requests(
+            engine, monitor, self._status, lambda: self.servers, lambda: self.resources
+        )
+        self._requests.add(self._spool.handlers)
+        self._requests.seal = sealing(engine, store)
+
+    def _submit(self, job: Callable[[], None]) -> bool:
+        """A job for the storage workers, which are there only when the node begins to work."""
+        return bool(self.storage.submit(job))
+
+    # general workers
+
+    def handle(self, peer: Hashable, items: list[Any]) -> None:
+        """A lane's batch. An error nobody foresaw escapes and stops the node: its log is right,
+        its memory may not be (P7)."""
+        if peer == INTERNAL:
+            self._tick()
+            return
+        commands = [_decode(*item) for item in items if not isinstance(item, Lost)]
+        if commands:
+            self._await_room(commands)
+            self._apply(peer, commands)
+        if any(isinstance(item, Lost) for item in items):
+            self._lose(peer)
+
+    def _await_room(self, commands: list[Command]) -> None:
+        """Slow senders down while the log is behind or its next segment not ready."""
+        if not any(envelope.kind is Kind.SEND for envelope, _, _ in commands):
+            return
+        store = self._store
+        self._await_log()
+        with self._progress:
+            if store.is_waiting_for_space:
+                self.storage.submit(self.maintain)
+                self._progress.wait_for(lambda: not store.is_waiting_for_space, SPACE_WAIT_S)
+
+    def _await_log(self) -> None:
+        """Wait while more than BACKLOG_BYTES_MAX are not synced yet."""
+        store = self._store
+        if store.backlog_bytes > BACKLOG_BYTES_MAX:
+            with self._progress:
+                self._progress.wait_for(
+                    lambda: store.backlog_bytes <= BACKLOG_BYTES_MAX, BACKLOG_WAIT_S
+                )
+
+    def _apply(self, peer: Hashable, commands: list[Command]) -> None:
+        refused = self._store.sends_refused()
+
+        def change(fx: Effects, now_ms: int) -> None:
+            for command in commands:
+                self._apply_one(peer, command, now_ms, refused, fx)
+
+        are_settled = all(envelope.kind is Kind.SETTLE for envelope, _, _ in commands)
+        self._change(change, is_in_hand=True, may_linger=are_settled)
+
+    def _apply_one(
+        self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
+    ) -> None:
+        """One command; a refusal is an effect like any other."""
+        envelope, head, _ = command
+        number = self.doorman.numbers.get(peer)
+        try:
+            if isinstance(head, HmsError):
+                self._unreadable(number, envelope, now_ms, fx)
+                raise head
+            if envelope.kind is Kind.HELLO:
+                self.doorman.hello(peer, envelope.correlation, head, now_ms, fx)
+            elif number is None:
+                return  # it was closed by a takeover or a fault before this frame came
+            elif envelope.kind is Kind.SEND:
+                self._check_space(number, head, refused)
+                self._send(number, command, now_ms, fx)
+            elif envelope.kind is Kind.SETTLE:
+                self._settle(number, envelope, head, now_ms, fx)
+            elif envelope.kind is Kind.REQUEST:
+                self._requests.apply(number, envelope.correlation, head, now_ms, fx)
+            elif envelope.kind is Kind.SCHEDULE:
+                self._schedule(number, envelope, head, refused, now_ms, fx)
+            elif envelope.kind is Kind.GOODBYE:
+                self.doorman.dismiss(number, now_ms, fx, is_final=True)
+            else:
+                self._serve(number, envelope, head, now_ms, fx)
+        except HmsError as error:
+            refusal = Refusal(0, envelope.correlation, error)
+            fx.out.append(ToPeer(peer, encode_effect(refusal)))
+
+    def _unreadable(self, number: int | None, envelope: Envelope, now_ms: int, fx: Effects) -> None:
+        """Who waits for a result that cannot be read must not wait for more: the server goes."""
+        if envelope.kind is Kind.RESULT and number is not None:
+            self.doorman.dismiss(number, now_ms, fx)
+
+    def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects) -> None:
+        """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE."""
+        if envelope.kind is Kind.NOTICE:
+            notices = self.doorman.notices(number, head[0], head[1])
+            fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
+        elif envelope.kind is Kind.FILE:
+            self._spool.block(number, envelope.correlation, head[0], head[1], now_ms)
+        elif envelope.kind is Kind.CALL:
+            self.monitor.call(Origin(number, envelope.correlation), head[0], head[1], now_ms)
+        elif envelope.kind is Kind.TALK:
+            self.monitor.talk(number, head[0], head[1])
+        else:
+            self.monitor.result(number, head[0], head[1], now_ms)
+
+    def _check_space(self, number: int, head: SendHead, refused: str | None) -> None:
+        """A full disk refuses new messages, not those that it has and that come again."""
+        if refused is None or not head.is_persistent:
+            return
+        if not self.engine.is_repeated(number, head.producer, head.first_sequence):
+            raise StoreFull(path="the store", detail=refused)
+
+    def _send(self, number: int, command: Command, now_ms: int, fx: Effects) -> None:
+        envelope, head, payload = command
+        self.engine.send(
+            number,
+            envelope.correlation,
+            head.producer,
+            head.first_sequence,
+            head.message_count,
+            head.is_persistent,
+            memoryview(payload)[SEND_HEAD.size :],
+            now_ms,
+            fx,
+        )
+
+    def _schedule(
+        self,
+        number: int,
+        envelope: Envelope,
+        content: tuple[wire.ScheduleHead, bytes],
+        refused: str | None,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        head, pack = content
+        self._requests.schedule(
+            number, envelope.correlation, head, memoryview(pack), refused, now_ms, fx
+        )
+
+    def _settle(
+        self, number: int, envelope: Envelope, items: list[Settlement], now_ms: int, fx: Effects
+    ) -> None:
+        engine, settled = self.engine, 0
+        for action, consumer, epoch, credit, spans in items:
+            if action is Action.CREDIT:
+                engine.credit(number, consumer, epoch, credit, now_ms, fx)
+                continue
+            if action is Action.CREDIT_BYTES:
+                engine.credit(number, consumer, epoch, 0, now_ms, fx, credit)
+                continue
+            ranges = list(spans)
+            if action is Action.ACKNOWLEDGE:
+                settled += engine.acknowledge(number, consumer, epoch, ranges, now_ms, fx)
+            else:
+                how, delay_ms = _RETURNS[action], credit if action is Action.RETRY else None
+                settled += engine.give_back(
+                    number, consumer, epoch, ranges, how, now_ms, fx, delay_ms
+                )
+        if envelope.correlation:
+            fx.must_wait = True  # it answers for what was settled before, too
+            fx.out.append(Reply(number, envelope.correlation, settled))
+
+    def _lose(self, peer: Hashable) -> None:
+        number = self.doorman.numbers.get(peer)
+        if number is not None:
+            self._change(lambda fx, now_ms: self.doorman.close(number, now_ms, fx))
+
+    def _newly_due(self) -> int | None:
+        """When delayed messages or calls are due, if that is sooner than what was asked for."""
+        due_ms = min(filter(None, (self.engine.due_ms(), self.monitor.due_ms)), default=None)
+        if due_ms is None or (self._armed_ms is not None and self._armed_ms <= due_ms):
+            return None
+        self._armed_ms = due_ms
+        return due_ms
+
+    def _tick(self) -> None:
+        def change(fx: Effects, now_ms: int) -> None:
+            self._armed_ms = None
+            self.engine.tick(now_ms, fx, self._store.sends_refused())
+            self.monitor.tick(now_ms)
+            self._spool.tick(now_ms)
+
+        self._change(change)
+        self.releases.tick()
+        if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
+            self.storage.submit(self._housekeeping.run)
+
+    def open_declared(self, wanted: list[Declared]) -> None:
+        """Have the listeners of the configuration served."""
+        self._change(lambda fx, now: open_declared(self.engine, self.monitor, wanted, now, fx))
+
+    def load(self) -> list[Load]:
+        """How busy the node's server processes are."""
+        with self._lock:
+            return self.monitor.load()
+
+    def server_ended(self, name: str) -> None:
+        """A server process ended without a good-bye: its connection is over now, not when its
+        silence is noticed."""
+
+        def change(fx: Effects, now_ms: int) -> None:
+            for number in self.monitor.connections_of(name):
+                self.doorman.dismiss(number, now_ms, fx)
+
+        self._change(change)
+
+    # the one place where the engine's lock is taken
+
+    def _change(
+        self,
+        change: Callable[[Effects, int], None],
+        *,
+        is_in_hand: bool = False,
+        may_linger: bool = False,
+    ) -> None:
+        """Apply a change, hand its records to the log and its other effects to the releases.
+
+        is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
+        if nobody is told of the change they may be synced a little later, with what comes next.
+        """
+        with self._lock:
+            fx, now_ms = Effects(), self._clock_ms()
+            change(fx, now_ms)
+            if self.engine.has_blocked and self._store.sends_refused() is None:
+                self.engine.retry_blocked(now_ms, fx)
+            hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
+            if self.engine.state.files.left:
+                self.engine.count_files(fx)
+            append_records(self._store, fx.records)
+            is_held = self.releases.add(fx, self._store.last_lsn)
+            due_ms = self._newly_due()
+        for name in hung:
+            self.servers.kill(name)
+        if due_ms is not None:
+            self.arm(due_ms)
+        if may_linger and fx.records and not (fx.out or self.engine.state.limbo):
+            self.storage.notify_later()
+        elif fx.records or self.engine.state.limbo or (is_held and self._store.backlog_bytes):
+            self._tell_log(is_in_hand)
+        elif fx.out:
+            self.release(self._store.durable_lsn)
+
+    def _tell_log(self, is_in_hand: bool) -> None:
+        if is_in_hand and self._store.backlog_bytes <= LEAD_BYTES_MAX and self.may_lead():
+            self.storage.lead_here()
+        else:
+            self.storage.notify()
+
+    def release(self, durable_lsn: int) -> None:
+        """Let go of what the log is durable for; listeners' messages go on to the monitor."""
+        delivers = self.releases.release(durable_lsn)
+        if delivers:
+            payloads = self._bodies.of_all([deliver.messages[0] for deliver in delivers])
+            calls = list(zip(delivers, payloads, strict=True))
+            self._change(lambda _, now: call_listeners(self.engine, self.monitor, calls, now))
+
+    def command(self, change: Callable[[Effects, int], None]) -> None:
+        """What comes over the links of the cluster."""
+        self._change(change)
+
+    # storage workers
+
+    def lead(self) -> bool:
+        """Write and sync what waits, then release what depended on it."""
+        limbo = self._take_limbo()
+        if not self._store.backlog_bytes and not limbo:
+            return False
+        durable_lsn = self._store.commit()
+        with self._progress:
+            self._progress.notify_all()
+        self.release(durable_lsn)
+        if limbo:
+            payloads = self._bodies.of_all([waiting.message for waiting in limbo])
+            found = list(zip(limbo, payloads, strict=True))
+            self._change(lambda fx, now_ms: self.engine.bodies_came(found, now_ms, fx))
+        if self._store.needs_maintenance:
+            self.storage.submit(self.maintain)
+        if self._housekeeping.is_due:
+            self.storage.submit(self._housekeeping.run)
+        return True
+
+    def _positions(self, messages: Sequence[StoredMessage]) -> list[int]:
+        with self._lock:
+            return [
+                m.block.position(m.slot) if m.is_paged and m.block is not None else IN_MEMORY
+                for m in messages
+            ]
+
+    def _take_limbo(self) -> list[InLimbo]:
+        """Messages whose bodies can be read when what the log has now is durable."""
+        if not self.engine.state.limbo:
+            return []
+        with self._lock:
+            return self.engine.take_limbo()
+
+    def maintain(self) -> None:
+        """Prepare the log's next segment; senders that wait for it go on."""
+        self._store.maintain()
+        with self._progress:
+            self._progress.notify_all()
+
+    # the node's own
+
+    def stopped(self) -> None:
+        """Note in the log that the node stopped in order."""
+        self._change(lambda fx, now_ms: self.engine.stopped(now_ms, fx))
+
+    def farewell(self, reason: HmsError) -> None:
+        """Tell every peer why the node stops."""
+        self.doorman.farewell(wire.encode_error(reason))
+
+    def abandoned(self) -> list[str]:
+        """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
+        with self._lock:
+            return self.engine.abandoned(self._clock_ms())
+
+    def _status(self) -> dict[str, Any]:
+        identity, store = self.doorman.identity, self._store
+        return {
+            "node": identity.node,
+            "version": identity.version,
+            "last_lsn": store.last_lsn,
+            "durable_lsn": store.durable_lsn,
+            "sends_refused": store.sends_refused(),
+            "services": len(self.monitor.describe()),
+            "listeners_missing": self.monitor.listeners_missing(),
+            "abandoned_subscriptions": self.engine.abandoned(self._clock_ms()),
+            **self.resources.describe(),
+            **store.describe(),
+        }
+
+
+def _decode(envelope: Envelope, payload: Payload) -> Command:
+    """Read a payload's head; what cannot be read is carried as its error."""
+    try:
+        return envelope, _DECODERS[envelope.kind](payload), payload
+    except HmsError as error:
+        return envelope, error, payload
+    except KeyError:
+        return envelope, ProtocolError(detail=f"a client does not send {envelope.kind.name}"), b""
+
+
+_DECODERS: dict[Kind, Callable[[Any], Any]] = {
+    Kind.HELLO: lambda payload: wire.decode(payload, wire.Hello),
+    Kind.REQUEST: wire.decode_request,
+    Kind.SEND: decode_send,
+    Kind.SETTLE: decode_settle,
+    Kind.GOODBYE: lambda _: None,
+    Kind.CALL: lambda payload: wire.decode_with_body(payload, wire.CallHead),
+    Kind.RESULT: lambda payload: wire.decode_with_body(payload, wire.ResultHead),
+    Kind.TALK: lambda payload: wire.decode_with_body(payload, wire.TalkHead),
+    Kind.FILE: lambda payload: wire.decode_with_body(payload, wire.FileBlock),
+    Kind.SCHEDULE: lambda payload: wire.decode_with_body(payload, wire.ScheduleHead),
+    Kind.NOTICE: lambda payload: wire.decode_with_body(payload, wire.NoticeHead),
+}

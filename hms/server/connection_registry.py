@@ -1,0 +1,122 @@
+"""The doorman: who is connected, from HELLO to the end. All under the engine's lock."""
+
+import os
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from hms.errors.catalogue import HandleUnknown, NodeStopping, ProtocolError
+from hms.server.effect_release import Releases, ToConnection, ToPeer
+from hms.wire import structures as wire
+from hms.wire.client_identity import SECRET_BYTES, check_identity, uid_of
+from hms.wire.frames import Kind, frame
+from tpmon.scheduling.monitor import Monitor
+
+ONE_CLIENT = 3
+"""What of a notice for the client whose number it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the node is, as the WELCOME says."""
+
+    node: str
+    node_uid: int
+    limits: wire.Limits
+    version: str
+
+
+def _uid(hello: wire.Hello) -> int:
+    """Who says HELLO: proved by its secret, or, without one, a number for this connection only."""
+    if not hello.secret:
+        return uid_of(os.urandom(SECRET_BYTES))
+    check_identity(hello.uid, hello.secret)
+    return hello.uid
+
+
+class Doorman:
+    """Peers of the gateway and connections of the engine. A routing id is never an identity: who
+    somebody is follows from the login, and a login belongs to one peer."""
+
+    def __init__(self, engine: Engine, monitor: Monitor, identity: Identity) -> None:
+        self.identity = identity
+        self.is_stopping = False
+        self.members: Callable[[], Sequence[str]] = tuple
+        """Addresses of other nodes that a client may use."""
+        self.numbers: dict[Hashable, int] = {}
+        self.peers: dict[int, Hashable] = {}
+        self.releases = Releases(self.peers)
+        self._engine = engine
+        self._monitor = monitor
+        self._next = 1
+        self._names: dict[int, tuple[str, str]] = {}
+        """User and client name of each client that is no server."""
+
+    def hello(
+        self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
+    ) -> None:
+        """Let a client in; the same client's older connection is closed first."""
+        if self.is_stopping:
+            raise NodeStopping
+        if peer in self.numbers:
+            raise ProtocolError(detail="a second HELLO on one connection")
+        number, engine = self._next, self._engine
+        who = _uid(hello), hello.client_id, hello.user, hello.request_timeout_ms
+        older = engine.open_connection(number, *who)
+        if older is not None:
+            self._take_over(older, now_ms, fx)
+            engine.open_connection(number, *who)
+        self._next += 1
+        self.numbers[peer], self.peers[number] = number, peer
+        self.releases.outlet.accept(peer)
+        if hello.is_server:
+            self._monitor.introduce(number, hello.client_name)
+        else:
+            self._names[number] = hello.user, hello.client_name
+        me, members = self.identity, self.members()
+        welcome = wire.Welcome(
+            number, me.node, me.node_uid, me.limits, me.version, now_ms, members, engine.log
+        )
+        fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
+
+    def close(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
+        """A connection ended; is_final: in order, its client does not come back."""
+        peer = self.peers.pop(number, None)
+        self.numbers.pop(peer, None)
+        self._names.pop(number, None)
+        self._monitor.lost(number)
+        self._engine.close_connection(number, now_ms, fx, is_final=is_final)
+
+    def dismiss(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
+        """Close a connection from this side."""
+        peer = self.peers.get(number)
+        self.close(number, now_ms, fx, is_final=is_final)
+        if peer is not None:
+            self.releases.outlet.forget(peer)
+
+    def notices(self, sender: int, head: wire.NoticeHead, data: bytes) -> list[ToConnection]:
+        """Unsolicited data for the clients that are meant; HandleUnknown for one that has gone."""
+        if head.what == ONE_CLIENT:
+            if head.client not in self._names:
+                raise HandleUnknown(what="client", handle=head.client)
+            meant = [head.client]
+        else:
+            meant = [number for number in self._names if self._is_meant(number, head)]
+        told = wire.NoticeHead(head.what, head.kind, sender)
+        parts = frame(Kind.NOTICE, wire.encode_with_body(told, data))
+        return [ToConnection(number, parts) for number in meant]
+
+    def _is_meant(self, number: int, head: wire.NoticeHead) -> bool:
+        user, name = self._names[number]
+        is_here = head.node in ("", self.identity.node)
+        return is_here and head.user in ("", user) and head.client_name in ("", name)
+
+    def farewell(self, goodbye: bytes) -> None:
+        """Tell every peer why the node stops."""
+        parting = frame(Kind.GOODBYE, goodbye)
+        self.releases.outlet.put([(peer, parting) for peer in list(self.numbers)])
+
+    def _take_over(self, older: int, now_ms: int, fx: Effects) -> None:
+        """The same client is here again before its old connection was missed."""
+        self.dismiss(older, now_ms, fx)

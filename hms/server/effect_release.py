@@ -1,0 +1,134 @@
+"""What waits for the log before it may be said (P1), and the one place where it is let go.
+
+Effects of one batch wait together, in the order in which the engine made them, until the log is
+durable up to the batch's last record. Those that need no record go at once, in order too.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
+from hms.server.effect_encoding import Frame, PayloadsOf
+from hms.server.outgoing_frames import Outgoing, Packs
+
+
+class Outlet(Protocol):
+    """What the broker needs of the gateway."""
+
+    def put(self, items: Sequence[tuple[Any, Frame]]) -> None:
+        """Frames for peers, in order."""
+
+    def accept(self, peer: Any) -> None:
+        """The peer said hello and was let in."""
+
+    def forget(self, peer: Any) -> None:
+        """The peer is not welcome any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToPeer:
+    """Effect: a frame for a peer that may have no connection (yet)."""
+
+    peer: Hashable
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class ToConnection:
+    """Effect: a frame for a connection, if it is still there when the frame may go."""
+
+    connection: int
+    frame: Frame
+
+
+class Releases:
+    """Effects on their way out. add() under the engine's lock, release() from any thread."""
+
+    def __init__(self, peers: dict[int, Hashable]) -> None:
+        self.outlet: Outlet
+        self.to_node: Callable[[ToNode, PayloadsOf | None], None] = lambda _word, _payloads: None
+        """Says a word to another node of the cluster."""
+        self.drop_file: Callable[[str], None] = lambda _file: None
+        """Removes a file that no message names any more."""
+        self.payloads_of: PayloadsOf | None = None
+        """Reads bodies that are in the log only."""
+        self._peers = peers
+        self._packs = Packs()
+        self._lock = threading.Lock()
+        self._at_once: deque[list[Any]] = deque()
+        self._waiting: deque[tuple[int, list[Any]]] = deque()
+        self._held: dict[int, int] = {}
+        """By connection, the number of the last batch for it that had to wait."""
+        self._added = self._released = 0
+
+    def add(self, fx: Effects, last_lsn: int) -> bool:
+        """The effects of a batch whose records end at last_lsn; whether they wait for the log. What
+        needs no record waits too when something older for the same connection waits: messages must
+        not overtake one another."""
+        if fx.out and (fx.records or fx.must_wait or self._is_behind(fx.out)):
+            if self._released == self._added:
+                self._held.clear()
+            self._added += 1
+            self._held.update((e.connection, self._added) for e in fx.out if _is_bound(e))
+            self._waiting.append((last_lsn, fx.out))
+            return True
+        if fx.out:
+            self._at_once.append(fx.out)
+        return False
+
+    def _is_behind(self, effects: list[Any]) -> bool:
+        held, released = self._held, self._released
+        return bool(held) and any(
+            held.get(e.connection, 0) > released for e in effects if _is_bound(e)
+        )
+
+    def tick(self) -> None:
+        """Now and then: what was kept to be shared is given up."""
+        with self._lock:
+            self._packs.forget()
+
+    def release(self, durable_lsn: int) -> list[Deliver]:
+        """Send what waited for no more than durable_lsn; the messages that are for listeners."""
+        listeners: list[Deliver] = []
+        with self._lock:
+            outgoing = Outgoing(self.payloads_of, self._packs)
+            done = 0
+            while self._at_once:
+                self._sort(self._at_once.popleft(), outgoing, listeners)
+            while self._waiting and self._waiting[0][0] <= durable_lsn:
+                self._sort(self._waiting.popleft()[1], outgoing, listeners)
+                done += 1
+            if outgoing:
+                self.outlet.put(outgoing.frames())
+            self._released += done
+        return listeners
+
+    def _sort(self, effects: list[Any], outgoing: Outgoing, listeners: list[Deliver]) -> None:
+        for effect in effects:
+            if isinstance(effect, ToPeer):
+                outgoing.say(effect.peer, effect.frame)
+                continue
+            if isinstance(effect, Deliver) and effect.listener:
+                listeners.append(
+                    effect
+                )  # also of a connection that no peer has (configured_listeners.py)
+                continue
+            peer = self._peers.get(effect.connection)
+            if peer is None:
+                if isinstance(effect, FileDropped):
+                    self.drop_file(effect.file)
+                elif isinstance(effect, ToNode):
+                    self.to_node(effect, self.payloads_of)
+                continue  # it is gone; what it had out was given back
+            if isinstance(effect, ToConnection):
+                outgoing.say(peer, effect.frame)
+            elif not isinstance(effect, Reply | Confirm) or effect.correlation:
+                outgoing.tell(peer, effect)
+
+
+def _is_bound(effect: Any) -> bool:
+    """It is for a connection; the others are said to peers that have none (yet)."""
+    return not isinstance(effect, ToPeer)

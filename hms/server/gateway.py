@@ -1,0 +1,260 @@
+"""The gateway: the main thread, which alone owns the sockets and does nothing but move frames.
+
+A turn: sleep until a socket, the doorbell or a heartbeat is due; read a bounded number of frames,
+look at their envelopes only and hand each peer's batch to its lane; send what the workers have put
+into the outbox; now and then look who is silent. Whatever a peer sends costs at most the peer:
+
+    no HELLO first, own routing id, table full     ERROR, not remembered
+    bad envelope, kind of the node's, lane full    ERROR, forgotten, on_lost
+    does not read, silent, gone, no login in time  forgotten, on_lost
+
+accept() and forget() travel through the outbox, so that they take place between the frames that
+were put before and after them.
+"""
+
+import enum
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from hms.errors.catalogue import ProtocolError, TooManyRequests
+from hms.errors.tree import HmsError
+from hms.server.listening_sockets import (
+    LINGER_MS,
+    FrameParts,
+    GatewayLimits,
+    Listener,
+    check_zeromq,
+    is_chosen_by_peer,
+)
+from hms.server.peers import OnLost, Peer, PeerKey, PeerTable
+from hms.wire.frames import Envelope, Kind, decode_envelope
+from workers.outbox import Doorbell, Outbox
+
+__all__ = ["Gateway", "GatewayLimits", "PeerKey"]
+
+OnFrames = Callable[[PeerKey, list[tuple[Envelope, bytes | memoryview]]], bool]
+
+SENDS_PER_TURN = 1024
+SLEEP_MS_MAX = 1000  # a signal that came just before the poll is noticed after it
+
+
+class _Mark(enum.Enum):
+    """What the outbox carries besides frames."""
+
+    ACCEPT = enum.auto()
+    FORGET = enum.auto()
+
+
+class Gateway:
+    """Sockets on one side; on_frames, on_lost and the outbox on the other.
+
+    on_frames(peer, frames) takes a batch to the peer's lane, False when the lane is full; HEARTBEAT
+    is not passed on. on_lost(peer, reason) is called once for a peer that the gateway gives up,
+    never for one that forget() named. Both are called in the thread that runs run().
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        on_frames: OnFrames,
+        on_lost: OnLost,
+        limits: GatewayLimits,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._addresses = list(addresses)
+        self._on_frames = on_frames
+        self._limits = limits
+        self._clock = clock
+        self._doorbell = Doorbell()
+        self.outbox: Outbox[tuple[PeerKey, FrameParts | _Mark]] = Outbox(self._doorbell.ring)
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._listeners: dict[object, Listener] = {}
+        self._monitors: dict[object, Listener] = {}
+        self._poller = zmq.Poller()
+        self._deaf_poller = zmq.Poller()
+        self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
+        self._peers = PeerTable(limits, on_lost)
+        self._is_reading = True
+        self._is_running = True
+
+    def bind(self) -> list[str]:
+        """Listen at all addresses and tell the real ones; InvalidArgument when one is not free."""
+        check_zeromq()
+        self._context = zmq.Context()
+        for poller in (self._poller, self._deaf_poller):
+            poller.register(self._doorbell.fileno(), zmq.POLLIN)
+        try:
+            for address in self._addresses:
+                listener = Listener(self._context, address, self._limits)
+                self._listeners[listener.socket] = listener
+                self._poller.register(listener.socket, zmq.POLLIN)
+                self._monitors[listener.callers.monitor] = listener
+                self._peers.behind(listener)
+                for poller in (self._poller, self._deaf_poller):
+                    poller.register(listener.callers.monitor, zmq.POLLIN)
+        except HmsError:
+            self._close()
+            raise
+        return [listener.endpoint for listener in self._listeners.values()]
+
+    def run(self) -> None:
+        """Move frames until stop(); then send what is left and close the sockets."""
+        self._peers.start(self._clock())
+        try:
+            while self._is_running:
+                self._take_turn()
+            self._send_rest()
+        finally:
+            self._close()
+
+    def accept(self, peer_key: PeerKey) -> None:
+        """The peer has logged in: it gets heartbeats from now on. From any thread."""
+        self.outbox.put_many([(peer_key, _Mark.ACCEPT)])
+
+    def forget(self, peer_key: PeerKey) -> None:
+        """Send what was put for the peer and then know it no more. From any thread."""
+        self.outbox.put_many([(peer_key, _Mark.FORGET)])
+
+    def wake(self) -> None:
+        """Have the loop turn once. From any thread or signal handler."""
+        self._doorbell.ring()
+
+    def stop_reading(self) -> None:
+        """Take no more frames and lose nobody for silence, but go on sending. From any thread."""
+        self._is_reading = False
+        self._doorbell.ring()
+
+    def stop(self) -> None:
+        """End run() after this turn. From any thread or signal handler."""
+        self._is_running = False
+        self._doorbell.ring()
+
+    def _take_turn(self) -> None:
+        poller = self._poller if self._is_reading else self._deaf_poller
+        ready = poller.poll(self._sleep_ms())
+        self.outbox.rouse()
+        now = self._clock()
+        for source, _ in ready:
+            if source in self._monitors:
+                self._monitors[source].callers.take_events()
+        for source, _ in ready:
+            listener = self._listeners.get(source)
+            if listener is not None:
+                self._read(listener, now)
+            elif source not in self._monitors:
+                self._doorbell.silence()
+        self._send_outbox(now, SENDS_PER_TURN)
+        self._peers.tend(now, self._is_reading)
+
+    def _sleep_ms(self) -> int:
+        """How long the poll may sleep: not at all while the outbox holds something."""
+        if not self.outbox.rest():
+            return 0
+        left_ms = int((self._peers.due_at() - self._clock()) * 1000) + 1
+        return min(SLEEP_MS_MAX, max(0, left_ms))
+
+    def _read(self, listener: Listener, now: float) -> None:
+        """Read a bounded number of frames and hand on each peer's batch."""
+        receive, find = listener.receive, self._peers.behind(listener).get
+        touched: list[Peer] = []
+        for nth in range(self._reads_per_listener):
+            if nth and not listener.has_input():
+                break
+            try:
+                routing_id, parts = receive()
+            except zmq.Again:
+                break
+            peer = find(routing_id)
+            correlation = 0
+            try:
+                envelope, payload = self._open(parts)
+                if peer is None:
+                    correlation = envelope.correlation
+                    peer = self._greet(listener, routing_id, envelope, now)
+            except HmsError as fault:
+                self._refuse(listener, routing_id, peer, fault, correlation)
+                continue
+            peer.heard_at = now
+            if envelope.kind is not Kind.HEARTBEAT:
+                touched.append(peer)
+                peer.inbox.append((envelope, payload))
+        for peer in touched:
+            self._pass_on(peer)
+
+    def _open(
+        self, parts: tuple[bytes, bytes | memoryview] | None
+    ) -> tuple[Envelope, bytes | memoryview]:
+        """Envelope and payload of a frame that a client may send."""
+        if parts is None:
+            raise ProtocolError(detail="a frame has 2 parts, an envelope and a payload")
+        envelope = decode_envelope(parts, self._limits.frame_bytes_max)
+        if envelope.kind >= Kind.WELCOME:
+            raise ProtocolError(detail=f"{envelope.kind.name} is for the node to send")
+        return envelope, parts[1]
+
+    def _greet(self, listener: Listener, routing_id: bytes, hello: Envelope, now: float) -> Peer:
+        """Remember a new peer, or raise why not."""
+        if is_chosen_by_peer(routing_id):
+            raise ProtocolError(detail="a client sets no routing id of its own")
+        if hello.kind is not Kind.HELLO:
+            raise ProtocolError(detail=f"the first frame is HELLO, not {hello.kind.name}")
+        return self._peers.add(listener, routing_id, now)
+
+    def _refuse(
+        self,
+        listener: Listener,
+        routing_id: bytes,
+        peer: Peer | None,
+        fault: HmsError,
+        correlation: int,
+    ) -> None:
+        """Answer a bad frame; a peer that was known is lost, after what it sent before."""
+        if peer is not None:
+            self._pass_on(peer)
+        listener.refuse(routing_id, fault, correlation)
+        if peer is not None:
+            self._peers.lose(peer, str(fault))
+
+    def _pass_on(self, peer: Peer) -> None:
+        if batch := peer.inbox:
+            peer.inbox = []
+            if not self._on_frames(peer.key, batch):
+                fault = TooManyRequests(
+                    what="frames of one connection", count=len(batch), limit="told in the WELCOME"
+                )
+                peer.listener.refuse(peer.routing_id, fault)
+                self._peers.lose(peer, str(fault))
+
+    def _send_outbox(self, now: float, items_max: int) -> None:
+        peers = self._peers
+        for key, parts in self.outbox.drain(items_max):
+            peer = peers.find(key)
+            if peer is None:  # forgotten since a worker put this
+                continue
+            if not isinstance(parts, _Mark):
+                peers.send(peer, parts, now)
+            elif parts is _Mark.ACCEPT:
+                peer.is_accepted = True
+            else:
+                peers.send_pending(peer, now)
+                peers.remove(peer)
+
+    def _send_rest(self) -> None:
+        """The last frames: all that the workers have put, and a little time for the congested."""
+        now = self._clock()
+        self._send_outbox(now, sys.maxsize)
+        self._doorbell.silence()
+        for _ in range(LINGER_MS):
+            if not self._peers.retry(now):
+                break
+            self._deaf_poller.poll(1)
+
+    def _close(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        if self._context is not None:
+            self._context.term()

@@ -1,0 +1,48 @@
+"""What a node is told of its links, and what it counts of each."""
+
+from dataclasses import dataclass, field
+
+from hms.engine.cluster.members import Life
+from hms.server.links.keys import KeyPair
+
+FRAMES_PER_S_MAX = 20_000
+"""A node that sends more in a second is cut off for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPeer:
+    """Another node as hms.conf tells of it; key: its public one, "" without keys."""
+
+    index: int
+    name: str
+    address: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """What a node is told of its links. keys None: they are not encrypted."""
+
+    cluster: str
+    name: str
+    index: int
+    address: str
+    peers: tuple[LinkPeer, ...]
+    heartbeat_s: float
+    frame_bytes_max: int
+    keys: KeyPair | None = None
+    clients: tuple[str, ...] = ()
+    """The addresses that clients of this node use."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came from one node. budget: frames that it may still send in this second."""
+
+    frames: int = 0
+    size_bytes: int = 0
+    refused: int = 0
+    budget: int = FRAMES_PER_S_MAX
+    shunned_until: float = 0.0
+    addresses: tuple[str, ...] = ()
+    inbox: list[tuple[Life, bytes]] = field(default_factory=list)

@@ -1,0 +1,31 @@
+"""What `hms cluster status` tells of a link."""
+
+from typing import Any
+
+from hms.engine.cluster.members import Member
+from hms.server.links.link_settings import Heard, LinkPeer
+from hms.server.links.sender import Speaker
+
+
+def describe_link(
+    peer: LinkPeer, member: Member, heard: Heard, speaker: Speaker, now: float
+) -> dict[str, Any]:
+    """A link as plain data."""
+    silent_s = now - member.heard_ms / 1000 if member.heard_ms else None
+    return {
+        "node": peer.name,
+        "index": peer.index,
+        "address": peer.address,
+        "presence": member.presence.value,
+        "life": f"{member.life.store}.{member.life.incarnation}",
+        "reason": member.reason,
+        "last_error": member.last_error,
+        "heard_s_ago": None if silent_s is None else round(silent_s, 3),
+        "frames_in": heard.frames,
+        "bytes_in": heard.size_bytes,
+        "frames_out": speaker.sent_frames,
+        "bytes_out": speaker.sent_bytes,
+        "pending_bytes": speaker.pending_bytes,
+        "refused": heard.refused + member.refused,
+        "clients": list(heard.addresses),
+    }

@@ -1,0 +1,209 @@
+"""The links of a node: one socket that the others connect to, and one to each of them.
+
+All of it runs in the main thread, which owns the sockets; it reads envelopes, keeps the members
+(hms/engine/cluster/members.py) and hands words on. Each frame says whom its sender hears in which
+epoch of the link, and a node's hello is said again as its heartbeat, three times in each
+HMSHEARTBEAT. What was said in an epoch that is over is dropped.
+
+    on_word(node, items)     words of a node that is up, with the life that said them; False: too
+                             many wait, and the link is cut
+    on_change(change)        a node came or went
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import zmq
+
+from hms.engine.cluster.members import NOBODY, Change, Hello, Life, Members, Presence, Voice
+from hms.server.links.link_frames import (
+    LINK_VERSION,
+    HelloBody,
+    LinkKind,
+    encode_hello,
+    link_frame,
+)
+from hms.server.links.link_settings import LinkPeer, LinkSettings
+from hms.server.links.link_status import describe_link
+from hms.server.links.receiver import Hearing
+from hms.server.links.sender import Speaker
+from workers.outbox import Outbox
+
+log = logging.getLogger("hms.links")
+
+HELLOS_PER_PERIOD = 3
+ANSWERS_PER_TURN = 256
+SENDS_PER_TURN = 512
+PENDING_BYTES_MAX = 64 << 20
+LINGER_MS = 200
+
+
+class Links:
+    """Sockets on one side, on_word, on_change and the outbox on the other."""
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        *,
+        on_word: Callable[[int, list[tuple[Life, bytes]]], bool],
+        on_change: Callable[[Change], None],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._on_word, self._on_change = on_word, on_change
+        self._clock = clock
+        self.outbox: Outbox[tuple[int, bytes]] = Outbox(wake)
+        self.life = NOBODY
+        self._names = {peer.index: peer.name for peer in settings.peers}
+        self._speakers: dict[int, Speaker] = {}
+        self._hearing: Hearing
+        self._hello_at = 0.0
+        self._turned_at = 0.0
+
+    # life of the sockets
+
+    def open(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        """Listen and connect; the life of this node is known, as it has booted."""
+        settings = self._settings
+        own = Hello(settings.cluster, settings.name, settings.index, self.life, LINK_VERSION)
+        peers = [(peer.index, peer.name) for peer in settings.peers]
+        self.members = Members(own, peers, round(settings.heartbeat_s * 1000))
+        self._hearing = Hearing(settings, self.members, self, self._on_word)
+        self._hearing.open(context)
+        for peer in settings.peers:
+            guard = self._hearing.guard
+            speaker = Speaker(context, peer.address, guard, peer.key, PENDING_BYTES_MAX)
+            self._speakers[peer.index] = speaker
+        self._turned_at = self._hello_at = self._clock()
+
+    def sockets(self) -> "list[zmq.Socket[bytes]]":
+        """What the main loop has to watch."""
+        guard = self._hearing.guard
+        return [self._hearing.listener] if guard is None else [self._hearing.listener, guard.socket]
+
+    def close(self) -> None:
+        """Say good-bye and close; what is not said stays undecided, which loses nothing."""
+        if not self._speakers:
+            return  # they were never opened
+        for index, speaker in self._speakers.items():
+            speaker.hint(self._frame(LinkKind.GOODBYE, index, b"the node stops"))
+            speaker.close(LINGER_MS)
+        self._hearing.close()
+
+    # the main thread's turn
+
+    def due_at(self) -> float:
+        """When take_turn() has something to do next."""
+        waiting = any(speaker.pending_bytes for speaker in self._speakers.values())
+        return self._clock() + 0.005 if waiting else self._hello_at
+
+    def take_turn(self) -> None:
+        """Read, send, look who is silent; a pause of this node itself is nobody's silence."""
+        now = self._clock()
+        paused_s = now - self._turned_at
+        self._turned_at = now
+        if paused_s > self._settings.heartbeat_s / 2:
+            self.members.paused(round(paused_s * 1000))
+        self._hearing.take_turn(now)
+        self._send()
+        self._tend(now)
+
+    def cut(self, index: int, reason: str, now: float) -> None:
+        """Fail a node for what it does; it may say hello again."""
+        log.warning("link to %s is cut: %s", self._names[index], reason)
+        self.members.members[index].last_error = reason
+        heard = self._hearing.heard[index]
+        heard.shunned_until = max(heard.shunned_until, now + 1)
+        self._hearing.forget(index)
+        self.changed(self.members.gone(index, reason))
+
+    def hello_soon(self, at: float) -> None:
+        """Somebody waits to be heard."""
+        self._hello_at = min(self._hello_at, at)
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Tell that nodes came or went, behind what they said before."""
+        for change in changes:
+            heard = self._hearing.heard[change.node]
+            if heard.inbox:
+                said, heard.inbox = heard.inbox, []
+                self._on_word(change.node, said)  # if there is no room, it is said again
+            name = self._names[change.node]
+            if change.is_up:
+                log.info("node %s is up, life %d.%d", name, *change.life)
+            else:
+                log.warning("node %s is failed: %s", name, change.reason)
+                self._speakers[change.node].start_over(self.members.members[change.node].own_epoch)
+            self._on_change(change)
+            self._hello_at = 0.0  # the other one should know at once whom this one hears
+
+    def _send(self) -> None:
+        for index, word in self.outbox.drain(SENDS_PER_TURN):
+            member = self.members.members.get(index)
+            if member is None or member.presence is not Presence.UP:
+                continue  # it is said again when the node is back
+            speaker = self._speakers[index]
+            if not speaker.say(self._frame(LinkKind.WORD, index, word)):
+                self.cut(index, f"it does not read: {speaker.pending_bytes} bytes wait", 0.0)
+        for speaker in self._speakers.values():
+            if speaker.pending_bytes:
+                speaker.flush()
+
+    def _tend(self, now: float) -> None:
+        """Say hello when it is time, fail the silent."""
+        if now >= self._hello_at:
+            self._hello_at = now + self._settings.heartbeat_s / HELLOS_PER_PERIOD
+            body = HelloBody(self._settings.cluster, self._settings.name, self._settings.clients)
+            payload = encode_hello(body)
+            deaf = self.members.deaf(round(now * 1000))
+            for index, speaker in self._speakers.items():
+                self._hear_why(index, speaker)
+                if index in deaf:
+                    speaker.connect_again()
+                speaker.hint(self._frame(LinkKind.HELLO, index, payload))
+        self.changed(self.members.tick(round(now * 1000)))
+
+    def _hear_why(self, index: int, speaker: Speaker) -> None:
+        """Why the other node refuses this one, if it does."""
+        for _ in range(ANSWERS_PER_TURN):
+            try:
+                parts = speaker.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if len(parts) == 2:  # noqa: PLR2004 - envelope, payload
+                reason = "".join(filter(str.isprintable, parts[1][:500].decode(errors="replace")))
+                member = self.members.members[index]
+                if member.last_error != reason:
+                    member.last_error = reason
+                    log.warning("node %s refuses this one: %s", self._names[index], reason)
+
+    def _frame(self, kind: LinkKind, index: int, payload: bytes) -> tuple[bytes, bytes]:
+        member = self.members.members[index]
+        own = Voice(self.life, member.own_epoch)
+        return link_frame(kind, self._settings.index, own, member.voice, payload)
+
+    def clients(self) -> list[str]:
+        """Where clients find the nodes that are up; from any thread."""
+        members, heard = self.members.members, self._hearing.heard
+        up = [index for index in members if members[index].presence is Presence.UP]
+        return [address for index in up for address in heard[index].addresses]
+
+    def describe(self) -> dict[str, Any]:
+        """The links for `hms cluster status`; from any thread, so it may be a moment old."""
+        hearing, guard = self._hearing, self._hearing.guard
+        return {
+            "encrypted": guard is not None,
+            "refused_frames": hearing.faults,
+            "refused_keys": guard.refused if guard is not None else 0,
+            "last_refusal": hearing.last_fault,
+            "links": [self._describe(peer) for peer in self._settings.peers],
+        }
+
+    def _describe(self, peer: LinkPeer) -> dict[str, Any]:
+        now, heard = self._clock(), self._hearing.heard[peer.index]
+        return describe_link(
+            peer, self.members.members[peer.index], heard, self._speakers[peer.index], now
+        )

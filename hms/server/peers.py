@@ -1,0 +1,261 @@
+"""Who is connected: one peer, and the table that sends to peers and gives them up.
+
+A routing id says which pipe a frame came through, never who sent it. A peer therefore has a key of
+its own, given at its HELLO and never used twice: what a worker still sends to a peer that was
+forgotten cannot reach whoever says HELLO next through the same pipe.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import NewType
+
+import zmq
+
+from hms.errors.catalogue import TooManyConnections
+from hms.server.accepted_sockets import BYTES_BEFORE_LOGIN, Caller
+from hms.server.listening_sockets import FrameParts, GatewayLimits, Listener, expect_unreachable
+from hms.wire.frames import Envelope, Kind, frame
+
+__all__ = ["OnLost", "Peer", "PeerKey", "PeerTable"]
+
+PeerKey = NewType("PeerKey", int)
+OnLost = Callable[[PeerKey, str], None]
+
+HEARTBEATS_PER_PERIOD = 3
+SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
+LOOK_S = 0.25
+PEERS_PER_LOOK = 64  # 3 microseconds each
+RETRY_S_MIN, RETRY_S_MAX = 0.001, 0.05
+
+_HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """A connection that said HELLO; times are seconds of the gateway's clock.
+
+    inbox holds this turn's frames, pending those that there is no room for. unread_max: how many
+    bytes libzmq and the network may hold for it.
+    """
+
+    key: PeerKey
+    routing_id: bytes
+    listener: Listener
+    caller: Caller
+    opened_at: float
+    heard_at: float
+    sent_at: float
+    is_accepted: bool = False
+    inbox: list[tuple[Envelope, bytes | memoryview]] = field(default_factory=list)
+    pending: deque[FrameParts] = field(default_factory=deque)
+    pending_bytes: int = 0
+    unread_max: int = 1 << 62
+    _sent_bytes: int = 0
+    _read_bytes: int = 0
+    _uncounted_bytes: int = 0
+
+    def send(self, parts: FrameParts) -> bool:
+        """Send a frame behind those that wait; False when it has to wait as well."""
+        return not self.pending and self._send(parts)
+
+    def _send(self, parts: FrameParts) -> bool:
+        if self._sent_bytes - self._read_bytes > self.unread_max and not self._has_room():
+            return False
+        if not self.listener.send(self.routing_id, parts):
+            return False
+        self._sent_bytes += len(parts[0]) + len(parts[1])
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether the peer has read enough of what libzmq was given for it.
+
+        libzmq counts frames, up to 1,000 of whatever size. TCP knows the bytes; what it carries
+        besides our frames is taken off whenever more was read than we sent.
+        """
+        known = self.caller.tcp_bytes()
+        if known is None:
+            self._read_bytes = self._sent_bytes
+            return True
+        read = known[0] - self._uncounted_bytes
+        if read > self._sent_bytes:
+            self._uncounted_bytes += read - self._sent_bytes
+            read = self._sent_bytes
+        self._read_bytes = read
+        return self._sent_bytes - read <= self.unread_max
+
+    def hold(self, parts: FrameParts) -> int:
+        """Keep a frame until there is room, and tell how many bytes wait."""
+        self.pending.append(parts)
+        self.pending_bytes += sum(map(len, parts))
+        return self.pending_bytes
+
+    def send_pending(self) -> int:
+        """Send what waits as far as there is room, and tell how many frames went."""
+        sent = 0
+        while self.pending and self._send(self.pending[0]):
+            self.pending_bytes -= sum(map(len, self.pending.popleft()))
+            sent += 1
+        return sent
+
+
+class PeerTable:
+    """The peers by key and by pipe; on_lost(key, reason) is called for each that is given up."""
+
+    def __init__(self, limits: GatewayLimits, on_lost: OnLost) -> None:
+        self._limits = limits
+        self._on_lost = on_lost
+        self._keys = count(1)
+        self._by_key: dict[PeerKey, Peer] = {}
+        self._by_pipe: dict[Listener, dict[bytes, Peer]] = {}
+        self._congested: dict[PeerKey, Peer] = {}
+        self._retry_s = RETRY_S_MIN
+        self._retry_at = 0.0
+        self._scan_at = 0.0
+        self._look_at = 0.0
+        self._looking: Iterator[PeerKey] = iter(())
+
+    def find(self, key: PeerKey) -> Peer | None:
+        """The peer of that key, None when it is known no more."""
+        return self._by_key.get(key)
+
+    def behind(self, listener: Listener) -> dict[bytes, Peer]:
+        """The peers of one listener by routing id; a live view for the reading loop."""
+        return self._by_pipe.setdefault(listener, {})
+
+    def add(self, listener: Listener, routing_id: bytes, now: float) -> Peer:
+        """Remember a new peer; TooManyConnections when there are peers_max."""
+        if len(self._by_key) >= self._limits.peers_max:
+            raise TooManyConnections(count=len(self._by_key), limit=self._limits.peers_max)
+        caller = listener.callers.greeted(listener.descriptor())
+        peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
+        peer.unread_max = self._limits.unread_bytes_per_peer
+        self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
+        return peer
+
+    def remove(self, peer: Peer) -> bool:
+        """Know a peer no more; False when it was not known."""
+        if self._by_key.pop(peer.key, None) is None:
+            return False
+        peer.caller.left()
+        del self._by_pipe[peer.listener][peer.routing_id]
+        self._congested.pop(peer.key, None)
+        peer.pending.clear()
+        return True
+
+    def lose(self, peer: Peer, reason: str) -> None:
+        """Give a peer up and say so, once."""
+        if self.remove(peer):
+            self._on_lost(peer.key, reason)
+
+    def send(self, peer: Peer, parts: FrameParts, now: float) -> None:
+        """Send a frame or keep it for later; the peer is lost when it is gone or does not read."""
+        try:
+            is_sent = peer.send(parts)
+        except zmq.ZMQError as failed:
+            self._lose_gone(peer, failed)
+            return
+        if is_sent:
+            peer.sent_at = now
+        elif peer.hold(parts) > self._limits.pending_bytes_per_peer:
+            self.lose(peer, f"it does not read: {peer.pending_bytes} bytes wait for it")
+        else:
+            self._await_room(peer, now)
+
+    def send_pending(self, peer: Peer, now: float) -> int:
+        """Send what was kept for a peer, and tell how many frames went."""
+        try:
+            sent = peer.send_pending()
+        except zmq.ZMQError as failed:
+            self._lose_gone(peer, failed)
+            return 0
+        if sent:
+            peer.sent_at = now
+        if not peer.pending:
+            self._congested.pop(peer.key, None)
+        return sent
+
+    def start(self, now: float) -> None:
+        """Begin to count heartbeats."""
+        self._scan_at = now + self._limits.heartbeat_s / SCANS_PER_PERIOD
+
+    def _is_anybody(self) -> bool:
+        return any(len(listener.callers) for listener in self._by_pipe)
+
+    def due_at(self) -> float:
+        """When tend() has something to do next."""
+        due_at = min(self._scan_at, self._retry_at) if self._congested else self._scan_at
+        return min(due_at, self._look_at) if self._is_anybody() else due_at
+
+    def tend(self, now: float, is_reading: bool) -> None:
+        """Do what is due: try the congested again, keep up the heartbeats."""
+        if self._congested and now >= self._retry_at:
+            self.retry(now)
+        if now >= self._scan_at:
+            self._scan(now, is_reading)
+        if is_reading and now >= self._look_at:
+            self._look_at = now + LOOK_S
+            self._look()
+
+    def _look(self) -> None:
+        """Cut connections that send a frame without end, of the peers a bounded number a time."""
+        for listener in self._by_pipe:
+            listener.callers.look()
+        bytes_max = self._limits.frame_bytes_max + BYTES_BEFORE_LOGIN
+        keys = list(islice(self._looking, PEERS_PER_LOOK))
+        if len(keys) < PEERS_PER_LOOK:
+            self._looking = iter(list(self._by_key))
+        for key in keys:
+            peer = self._by_key.get(key)
+            if peer is not None and peer.caller.is_endless(peer.heard_at, bytes_max):
+                peer.caller.cut()
+                self.lose(peer, f"it sent more than {bytes_max} bytes without completing a frame")
+
+    def retry(self, now: float) -> bool:
+        """Try to send what is kept, less often while nobody has room; tell whether some is left."""
+        sent = sum([self.send_pending(peer, now) for peer in list(self._congested.values())])
+        self._retry_s = RETRY_S_MIN if sent else min(RETRY_S_MAX, 2 * self._retry_s)
+        self._retry_at = now + self._retry_s
+        return bool(self._congested)
+
+    def _await_room(self, peer: Peer, now: float) -> None:
+        # libzmq tells for the whole socket only whether anybody has room: poll would never sleep
+        if not self._congested:
+            self._retry_s = RETRY_S_MIN
+            self._retry_at = now + RETRY_S_MIN
+        self._congested[peer.key] = peer
+
+    def _lose_gone(self, peer: Peer, failed: zmq.ZMQError) -> None:
+        expect_unreachable(failed)
+        self.lose(peer, "the connection is gone")
+
+    def _scan(self, now: float, is_reading: bool) -> None:
+        """Send HEARTBEAT to those who heard nothing for long, and lose those who are gone.
+
+        libzmq pings the peers and closes the connection of one that does not answer; the next
+        frame for it says so. A peer whose program is busy is silent as well, and not lost. One
+        that has taken nothing out for long is, as no ping reaches it.
+
+        After a pause of the whole process everybody seems silent: then read first what they sent
+        meanwhile and judge at the next scan.
+        """
+        idle_s = self._limits.heartbeat_s / HEARTBEATS_PER_PERIOD
+        can_judge = is_reading and now - self._scan_at < idle_s
+        self.start(now)
+        for listener in self._by_pipe if can_judge else ():
+            listener.callers.tend(now)
+        for peer in list(self._by_key.values()):
+            reason = self._why_lost(peer, now) if can_judge else ""
+            if reason:
+                self.lose(peer, reason)
+            elif peer.is_accepted and now - peer.sent_at >= idle_s and not peer.pending:
+                self.send(peer, _HEARTBEAT, now)
+
+    def _why_lost(self, peer: Peer, now: float) -> str:
+        period_s = self._limits.heartbeat_s
+        if peer.pending and now - max(peer.heard_at, peer.sent_at) > period_s:
+            return f"nothing came or could be sent for {period_s:g} s"
+        if not peer.is_accepted and now - peer.opened_at > period_s:
+            return f"no login within {period_s:g} s"
+        return ""

@@ -1,0 +1,366 @@
+"""Requests: from what a client asks on the wire to the engine's and the monitor's commands."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hms.engine.effects import Deliver, Effects, Reply
+from hms.engine.engine import ConsumerRequest, Engine
+from hms.engine.queue.destinations import Queue
+from hms.engine.schedule.schedule_plans import Plan
+from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.server.branch_handlers import Transacting
+from hms.server.resource_managers import RESOURCE_VERBS, Resources
+from hms.server.segment_roll import SEAL
+from hms.server.service_operations import SERVICE_VERBS, operate
+from hms.server.supervision import Supervisor
+from hms.wire import structures as wire
+from hms.wire.packed_messages import unpack_rows
+from tpmon.scheduling.listener_demand import Listener
+from tpmon.scheduling.monitor import Monitor
+
+
+class Requests:
+    """Applies one request at a time; the caller holds the engine's lock."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        monitor: Monitor,
+        status: Callable[[], dict[str, Any]],
+        servers: Callable[[], Supervisor],
+        resources: Callable[[], Resources] = Resources,
+    ) -> None:
+        self._engine = engine
+        self._monitor = monitor
+        self._status = status
+        self._servers = servers
+        self._resources = resources
+        self.seal: Callable[[Effects], Any] | None = None
+        self._handlers: dict[type, Callable[..., None]] = {
+            wire.OpenSession: self._open_session,
+            wire.CloseSession: self._close_session,
+            wire.OpenProducer: self._open_producer,
+            wire.CloseProducer: self._close_producer,
+            wire.CreateTemporary: self._create_temporary,
+            wire.DeleteTemporary: self._delete_temporary,
+            wire.OpenConsumer: self._open_consumer,
+            wire.RequestRetained: self._request_retained,
+            wire.Poll: self._poll,
+            wire.CloseConsumer: self._close_consumer,
+            wire.Unsubscribe: self._unsubscribe,
+            wire.Commit: self._commit,
+            wire.Rollback: self._rollback,
+            wire.Recover: self._recover,
+            wire.Browse: self._browse,
+            wire.Advertise: self._advertise,
+            wire.Unadvertise: self._unadvertise,
+            wire.Watch: self._watch,
+            wire.Administer: self._administer,
+            **Transacting(engine.branches, monitor).handlers,
+        }
+
+    def add(self, handlers: Mapping[type, Callable[..., None]]) -> None:
+        """Requests that somebody else applies."""
+        self._handlers.update(handlers)
+
+    def apply(
+        self, connection: int, correlation: int, request: wire.Request, now_ms: int, fx: Effects
+    ) -> None:
+        """Apply a request; its reply is among the effects, a refusal is raised."""
+        self._handlers[type(request)](connection, correlation, request, now_ms, fx)
+
+    def _open_session(
+        self, connection: int, correlation: int, request: wire.OpenSession, _: int, fx: Effects
+    ) -> None:
+        kind = _kind_of(request)
+        last = self._engine.open_session(
+            connection, request.session, request.ack_mode, kind, request.xid
+        )
+        fx.must_wait = fx.must_wait or bool(last)
+        said: dict[str, Any] = {"last_commit": last}
+        if not self._engine.is_remembered(connection, request.session):
+            said["forgotten"] = True
+        fx.out.append(Reply(connection, correlation, said))
+
+    def _close_session(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.CloseSession,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._tell_running(connection, session=request.session)
+        self._engine.close_session(connection, request.session, now_ms, fx)
+        fx.must_wait = True  # what was acknowledged before is safe then
+        self._monitor.closed(connection, request.session)
+        fx.out.append(Reply(connection, correlation))
+
+    def _open_producer(
+        self, connection: int, correlation: int, request: wire.OpenProducer, _: int, fx: Effects
+    ) -> None:
+        last, topic = self._engine.open_producer(
+            connection,
+            request.producer,
+            request.session,
+            request.kind,
+            request.destination,
+            request.topic,
+            fx,
+            request.sent_before,
+        )
+        said: dict[str, Any] = {"topic": topic} if topic else {}
+        batch = self._engine.batch_max(connection, request.producer)
+        if batch is not None:
+            said["batch"] = batch
+        fx.out.append(Reply(connection, correlation, {"last_sequence": last, **said}))
+
+    def _close_producer(
+        self, connection: int, correlation: int, request: wire.CloseProducer, _: int, fx: Effects
+    ) -> None:
+        self._engine.close_producer(connection, request.producer, fx)
+        fx.out.append(Reply(connection, correlation))
+
+    def _create_temporary(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.CreateTemporary,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._engine.state.at(now_ms)
+        name = self._engine.create_temporary(connection, request.kind, fx)
+        fx.out.append(Reply(connection, correlation, {"name": name}))
+
+    def _delete_temporary(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.DeleteTemporary,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._engine.state.at(now_ms)
+        self._engine.delete_temporary(connection, request.kind, request.name, fx)
+        fx.out.append(Reply(connection, correlation))
+
+    def _open_consumer(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.OpenConsumer,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        _check_kind(request.kind)
+        wanted = ConsumerRequest(
+            request.consumer,
+            request.session,
+            request.kind,
+            request.destination,
+            request.credit,
+            request.name,
+            request.selector,
+            request.durable,
+            request.is_no_local,
+            request.listener,
+            request.is_shared,
+            request.redelivery_delay_ms,
+            request.topic,
+            request.scheme,
+            request.retained,
+            request.life_ms,
+            request.queue,
+            request.correlation_id,
+            request.credit_bytes,
+        )
+        self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
+        if request.listener:
+            place = f"{request.kind}:{request.destination}"
+            self._monitor.listen_at(
+                Listener(connection, request.consumer, request.session, request.listener, place)
+            )
+
+    def _close_consumer(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.CloseConsumer,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        self._tell_running(connection, consumer=request.consumer)
+        self._engine.close_consumer(connection, request.consumer, now_ms, fx)
+        fx.must_wait = True  # as above
+        self._monitor.closed(connection, consumer=request.consumer)
+        fx.out.append(Reply(connection, correlation))
+
+    def _unsubscribe(
+        self, connection: int, correlation: int, request: wire.Unsubscribe, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.unsubscribe(
+            request.destination, request.name, now_ms, fx, request.topic, request.scheme
+        )
+        fx.out.append(Reply(connection, correlation))
+
+    def _request_retained(
+        self,
+        connection: int,
+        correlation: int,
+        request: wire.RequestRetained,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        count = self._engine.request_retained(connection, request.consumer, now_ms, fx)
+        fx.out.append(Reply(connection, correlation, {"count": count}))
+
+    def _poll(
+        self, connection: int, correlation: int, request: wire.Poll, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.poll(connection, request.consumer, now_ms, fx)
+        fx.out.append(Reply(connection, correlation))
+
+    def _commit(
+        self, connection: int, correlation: int, request: wire.Commit, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.commit(connection, request.session, correlation, request.number, now_ms, fx)
+
+    def _rollback(
+        self, connection: int, correlation: int, request: wire.Rollback, now_ms: int, fx: Effects
+    ) -> None:
+        self._engine.rollback(connection, request.session, correlation, now_ms, fx)
+
+    def _recover(
+        self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects
+    ) -> None:
+        self._tell_running(connection, session=request.session)
+        self._engine.recover(connection, request.session, correlation, now_ms, fx)
+        self._monitor.recovered(connection, request.session)
+
+    def _tell_running(self, connection: int, session: int = 0, consumer: int = 0) -> None:
+        """Which messages services have of a session's, or a consumer's, that are about to come
+        back: they were seen, those that wait for their turn were not."""
+        for deliver in self._monitor.running_of(connection, session, consumer):
+            assert isinstance(deliver, Deliver)
+            ids = [message.id for message in deliver.messages]
+            self._engine.seen(connection, deliver.consumer, deliver.epoch, ids)
+
+    def _browse(
+        self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects
+    ) -> None:
+        self._engine.browse(
+            connection,
+            correlation,
+            request.destination,
+            request.selector,
+            request.is_oldest_first,
+            request.after,
+            request.count_max,
+            fx,
+            with_in_flight=request.is_in_flight,
+        )
+
+    def _advertise(
+        self, connection: int, correlation: int, request: wire.Advertise, _: int, fx: Effects
+    ) -> None:
+        self._monitor.advertise(connection, request.service, request.signature)
+        fx.out.append(Reply(connection, correlation))
+
+    def _unadvertise(
+        self, connection: int, correlation: int, request: wire.Unadvertise, _: int, fx: Effects
+    ) -> None:
+        monitor = self._monitor
+        is_back = request.is_leaving and self._servers().comes_back(monitor.group_of(connection))
+        monitor.unadvertise(connection, request.service, is_expected=is_back)
+        fx.out.append(Reply(connection, correlation))
+
+    def _watch(
+        self, connection: int, correlation: int, request: wire.Watch, _: int, fx: Effects
+    ) -> None:
+        _check_kind(request.kind)
+        is_ready = self._engine.watch(connection, request.kind, request.destination)
+        fx.out.append(Reply(connection, correlation, {"is_ready": is_ready}))
+
+    def schedule(
+        self,
+        connection: int,
+        correlation: int,
+        head: wire.ScheduleHead,
+        pack: memoryview,
+        refused: str | None,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """A SCHEDULE frame; refused: why the log takes no new messages now."""
+        by = self._engine.state.producer(self._engine.state.connection(connection), head.producer)
+        is_queue = isinstance(by.destination, Queue)
+        row = unpack_rows(pack, 1)[0]
+        plan = Plan(
+            head.name,
+            "queue" if is_queue else "topic",
+            by.destination.name if is_queue else "",
+            by.topic,
+            head.every_ms,
+            head.cron,
+            head.time_zone,
+            head.first_ms,
+            head.until_ms,
+            head.count_max,
+            head.missed,
+            head.is_persistent,
+            row.ttl_ms,
+            row.flags,
+        )
+        self._engine.schedule(
+            connection,
+            correlation,
+            head.producer,
+            plan,
+            pack,
+            now_ms,
+            fx,
+            may_replace=head.may_replace,
+            request=(head.request, head.sequence),
+            refused=refused,
+        )
+
+    def _administer(
+        self, connection: int, correlation: int, request: wire.Administer, now_ms: int, fx: Effects
+    ) -> None:
+        value: Any
+        if request.verb in SERVICE_VERBS:
+            verb, arguments = request.verb, request.arguments
+            value = operate(self._monitor, self._servers(), verb, arguments)
+        elif request.verb == SEAL and self.seal is not None:
+            value = self.seal(fx)
+        elif request.verb in RESOURCE_VERBS:
+            value = self._resources().operate(request.verb, request.arguments)
+        else:
+            value = self._engine.administer(request.verb, request.arguments, now_ms, fx)
+        if request.verb == "status":
+            value |= self._status()
+        fx.must_wait = True
+        fx.out.append(Reply(connection, correlation, value))
+
+
+def _kind_of(request: wire.OpenSession) -> str:
+    """The one kind that a session is of."""
+    kinds = [
+        kind
+        for kind, is_it in (
+            ("transacted", request.is_transacted),
+            ("asynchronous", request.is_asynchronous),
+            ("xa", request.is_xa),
+        )
+        if is_it
+    ]
+    if len(kinds) > 1:
+        feature = f"a session both {' and '.join(kinds)}"
+        raise NotSupported(feature=feature, instead="Use two sessions.")
+    return kinds[0] if kinds else ""
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in (wire.QUEUE, wire.TOPIC):
+        raise InvalidArgument(what="kind", detail=f"{kind!r} is neither queue nor topic")

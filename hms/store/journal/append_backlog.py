@@ -1,0 +1,90 @@
+"""The backlog: records that wait for the disk, each with its sequence number and its segment.
+
+Segment boundaries are arithmetic over the records' sizes alone (P3). Only bookkeeping happens
+here, under a lock that is never held across I/O (P5).
+"""
+
+import threading
+from collections.abc import Sequence
+
+from hms.errors.catalogue import RecordTooLarge
+from hms.store.interface import SEGMENT_SHIFT, DictionaryMaker, Parts
+from hms.store.journal.format import (
+    KIND_END,
+    KIND_SEAL,
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Entry,
+    record_bytes,
+)
+
+
+class Backlog:
+    """Where the next record goes, and the records that are not safe yet."""
+
+    def __init__(
+        self, segment_bytes: int, segment: int, next_lsn: int, dictionary: DictionaryMaker
+    ) -> None:
+        self._lock = threading.Lock()
+        self._end = segment_bytes - RECORD_HEADER_BYTES  # room for the seal
+        self._dictionary = dictionary
+        self._waiting: list[Entry] = []
+        self._at = self._end
+        self.segment = segment - 1
+        self.last_lsn = next_lsn - 1
+        self.bytes = 0
+        self._begin_segment(0)
+
+    @property
+    def room_bytes(self) -> int:
+        """What is left of the segment that the next record goes to."""
+        return self._end - self._at
+
+    def append(self, kind: int, count: int, parts: Parts) -> int:
+        """Put a record in line; the position of its payload. Raises RecordTooLarge."""
+        assert KIND_END < kind < KIND_SEAL
+        assert count >= 1
+        length = sum(map(len, parts))
+        with self._lock:
+            if self._at + record_bytes(length) > self._end:
+                self._begin_segment(record_bytes(length))
+            return self._place(kind, count, parts, length)
+
+    def seal(self) -> int:
+        """The next record begins a new segment; its sequence number."""
+        with self._lock:
+            self._at = self._end
+            return self.last_lsn + 1
+
+    def take(self) -> list[Entry]:
+        """All that waits, in order."""
+        with self._lock:
+            taken, self._waiting = self._waiting, []
+            return taken
+
+    def synced(self, entries: Sequence[Entry]) -> None:
+        """These are safe now."""
+        size = sum([record_bytes(entry.length) for entry in entries])
+        with self._lock:
+            self.bytes -= size
+
+    def _begin_segment(self, size: int) -> None:
+        """Go on in a new segment, unless its dictionary would leave no room for the record."""
+        kind, count, parts = self._dictionary()
+        length = sum(map(len, parts))
+        needed, limit = record_bytes(length) + size, self._end - SEGMENT_HEADER_BYTES
+        if needed > limit:
+            raise RecordTooLarge(what="a record with the dictionary", size=needed, limit=limit)
+        self.segment += 1
+        self._at = SEGMENT_HEADER_BYTES
+        self._place(kind, count, parts, length)
+
+    def _place(self, kind: int, count: int, parts: Parts, length: int) -> int:
+        size = record_bytes(length)
+        entry = Entry(self.segment, self.last_lsn + 1, kind, count, parts, length)
+        self._waiting.append(entry)
+        position = (self.segment << SEGMENT_SHIFT) + self._at + RECORD_HEADER_BYTES
+        self._at += size
+        self.bytes += size
+        self.last_lsn += count
+        return position

@@ -1,0 +1,56 @@
+"""The mark: what the history's archive says it has of a log, as far as the log believes it."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown
+from hms.records import Writer
+from hms.store.journal.disk import Disk
+from hms.store.journal.segment_opening import opening
+from hms.store.journal.segment_walk import (
+    HISTORY_SUFFIX,
+    LOG_SUFFIX,
+    SegmentInfo,
+    opened,
+    read_info,
+    segment_file,
+)
+
+ARCHIVE_MARK: Final = "archive.json"
+"""Written into the log's directory by the history's archive: what it has of the log."""
+_BYTES_MAX: Final = 1 << 20
+
+
+def archived_below(disk: Disk, directory: Path) -> int:
+    """The first segment that the archive does not have. A mark that cannot be read is none, nor is
+    one of another log: of a store that was in this directory before, or of a copy that went on."""
+    try:
+        with opened(disk, directory / ARCHIVE_MARK) as fd:
+            mark = json.loads(disk.pread(fd, _BYTES_MAX, 0))
+        number, offset = int(mark["until_segment"]), int(mark["until_offset"])
+        told = Writer(str(mark.get("store", "")), str(mark.get("boot", "")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return 0
+    info = _segment(disk, directory, number)
+    if info is None or info.first_lsn != offset or _is_other(disk, info, told):
+        return 0
+    return number
+
+
+def _is_other(disk: Disk, info: SegmentInfo, told: Writer) -> bool:
+    """Whether another one wrote what stands before a segment; asked only of marks that say who."""
+    if not told.store:
+        return False
+    found = opening(disk, info)
+    return found is None or told.is_other(found.identity.writer_before(info.first_lsn))
+
+
+def _segment(disk: Disk, directory: Path, number: int) -> SegmentInfo | None:
+    """The segment of that number; None when there is none that can be read."""
+    for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+        file = segment_file(directory, number, suffix)
+        with suppress(OSError, StoreCorrupt, StoreFormatUnknown):
+            return read_info(disk, file, number, is_last=False)
+    return None

@@ -1,0 +1,1 @@
+"""The scheduler of services: which server runs which call. Sans-IO."""

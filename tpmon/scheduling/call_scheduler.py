@@ -1,0 +1,208 @@
+"""Turns: which call runs on which server, and which one waits. Sans-IO; see monitor.py.
+
+A call is waiting (in its service), behind another (in its session's line), running, or ended. Of
+the calls that wait for one server the one of the highest priority goes first, then the oldest.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+import msgspec
+
+from hms.errors.catalogue import ServiceBusy, ServiceLimit, TooManyRequests
+from hms.wire.structures import ResultHead
+from tpmon.constants import TPFAIL
+from tpmon.scheduling.call_statistics import Tally
+from tpmon.scheduling.monitor_state import (
+    NO_RULES,
+    Answer,
+    Call,
+    Invoke,
+    Kill,
+    Rules,
+    Say,
+    Server,
+    Service,
+    Verdict,
+)
+
+__all__ = ["Turns"]
+
+CALLS_WAITING_MAX = 10_000
+CALL_BYTES_WAITING_MAX = 256 << 20
+TALLIES_MAX = 2_000
+DUE_STEP_MS = 20
+"""Deadlines that are so near to each other share a tick."""
+
+_UNSEEN = ResultHead(0, TPFAIL, verdict=Verdict.RELEASED)
+
+Effect = Invoke | Answer | Say | Kill
+
+
+class Turns:
+    """Calls, and the servers that take them one at a time."""
+
+    def __init__(self, first_call: int, rules: Mapping[str, Rules]) -> None:
+        self.effects: list[Effect] = []
+        self.now_ms = 0
+        self.changed: set[str] = set()
+        """Services for whose listeners there may be a free server now, or none any more."""
+        self._rules = rules
+        self._tallies: dict[str, Tally] = {}
+        self._services: dict[str, Service] = {}
+        self._running: dict[int, Call] = {}
+        self._lines: dict[tuple[int, int], deque[Call]] = {}
+        """Listener calls of a session: the first one is waiting or running, the others follow."""
+        self._next = first_call
+        self._arrivals = 0
+        self._bytes_waiting = 0
+        self.due_ms: int | None = None
+        """When tick() is to be called at the latest, and not too often."""
+
+    def _await(self, at_ms: int) -> None:
+        """Something is over at that time."""
+        at_ms += -at_ms % DUE_STEP_MS
+        if self.due_ms is None or at_ms < self.due_ms:
+            self.due_ms = at_ms
+
+    def number_from(self, first_call: int) -> None:
+        """At boot: the number of the first call."""
+        assert not self._running, "calls have their numbers"
+        self._next = first_call
+
+    def _service(self, name: str) -> Service:
+        service = self._services.get(name)
+        if service is None:
+            rules, tally = self._rules.get(name, NO_RULES), self._tally(name)
+            service = self._services[name] = Service(name, rules, tally)
+        return service
+
+    def _tally(self, name: str) -> Tally:
+        """The counts of a service, also of one that was gone meanwhile."""
+        if name not in self._tallies:
+            spare = len(self._tallies) + 1 - TALLIES_MAX
+            gone = (known for known in self._tallies if known not in self._services)
+            for known in list(islice(gone, max(0, spare))):
+                del self._tallies[known]
+            self._tallies[name] = Tally()
+        return self._tallies[name]
+
+    def _forget_if_unused(self, service: Service) -> None:
+        if not service.is_offered and not service.waiting and not service.running:
+            self._services.pop(service.name, None)
+
+    def _free(self, server: Server) -> None:
+        """Its call is over, also for the service's concurrency."""
+        call, server.current, server.is_hung = server.current, None, False
+        assert call is not None
+        service = self._services[call.head.service]
+        service.running -= 1
+        self.changed.add(service.name)
+        self._forget_if_unused(service)
+
+    def _now_idle(self, server: Server) -> None:
+        """Give an idle server the call whose turn it is, or note that it is idle."""
+        offered = [self._services[name] for name in server.services]
+        waiting = [service for service in offered if service.waiting and service.may_run]
+        if waiting:
+            first = min(waiting, key=lambda one: (-one.rules.priority, one.waiting[0].arrival))
+            self._run(self._take_first(first), server)
+            return
+        for service in offered:
+            service.idle[server.connection] = server
+            self.changed.add(service.name)
+
+    def _fill(self, service: Service) -> None:
+        """Run what waits for a place in the service's concurrency."""
+        while service.waiting and service.idle and service.may_run:
+            self._run(self._take_first(service), next(iter(service.idle.values())))
+
+    def _take_first(self, service: Service) -> Call:
+        call = service.waiting.popleft()
+        self._bytes_waiting -= len(call.data)
+        return call
+
+    def _check_room(self, service: Service, data_bytes: int, *, may_wait: bool) -> None:
+        """Refuse a call that would have to wait and may not, or for which there is no room."""
+        count = len(service.waiting)
+        if service.idle and service.may_run:
+            return
+        if not may_wait:
+            raise ServiceBusy(service=service.name)
+        if count >= CALLS_WAITING_MAX:
+            raise ServiceLimit(service=service.name, count=count, limit=CALLS_WAITING_MAX)
+        if self._bytes_waiting + data_bytes > CALL_BYTES_WAITING_MAX:
+            count, limit = self._bytes_waiting, CALL_BYTES_WAITING_MAX
+            raise TooManyRequests(what="bytes of calls", count=count, limit=limit)
+
+    def _start(self, call: Call) -> None:
+        service = self._service(call.head.service)
+        self._arrivals += 1
+        call.arrival = self._arrivals
+        if call.deadline_ms:
+            self._await(call.deadline_ms)
+        if service.idle and service.may_run:
+            self._run(call, next(iter(service.idle.values())))
+        else:
+            service.waiting.append(call)
+            self._bytes_waiting += len(call.data)
+
+    def _run(self, call: Call, server: Server) -> None:
+        for name in server.services:
+            self._services[name].idle.pop(server.connection, None)
+        call.number, server.current, call.began_ms = self._next, call, self.now_ms
+        self._services[call.head.service].running += 1
+        self._next += 1
+        self._running[call.number] = call
+        if limit_ms := self._services[call.head.service].rules.limit_ms:
+            self._await(call.began_ms + limit_ms)
+        is_autotran = self._services[call.head.service].rules.autotran
+        head = msgspec.structs.replace(call.head, call=call.number, is_autotran=is_autotran)
+        self.effects.append(Invoke(server.connection, head, call.data))
+        call.data = b""
+
+    def _take_out(self, is_meant: Callable[[Call], bool]) -> list[Call]:
+        """Remove waiting calls, in the order in which they came."""
+        taken: list[Call] = []
+        for service in list(self._services.values()):
+            here = [call for call in service.waiting if is_meant(call)]
+            if here:
+                service.waiting = deque(call for call in service.waiting if not is_meant(call))
+                self._bytes_waiting -= sum(len(call.data) for call in here)
+                self._forget_if_unused(service)
+                taken += here
+        return taken
+
+    def _end(self, call: Call, head: ResultHead, data: bytes) -> None:
+        if call.is_ended:
+            return  # by its deadline; the server only now came back
+        call.is_ended = True
+        self._running.pop(call.number, None)
+        if call.is_wanted:
+            self.effects.append(Answer(call.origin, head, data))
+        if call.origin.session:
+            self._leave_line(call)
+
+    def _leave_line(self, call: Call) -> None:
+        """A listener's call is over: the next one of its session may begin."""
+        key = (call.origin.connection, call.origin.session)
+        line = self._lines.get(key)
+        if line is None or call not in line:
+            return
+        was_first = line[0] is call
+        line.remove(call)
+        if was_first:
+            self._start_first(key)
+
+    def _start_first(self, key: tuple[int, int]) -> None:
+        """The next one of a listener's session that has not expired while it waited (F-D2)."""
+        line = self._lines[key]
+        while line and 0 < line[0].expires_at_ms <= self.now_ms:
+            late = line.popleft()
+            late.is_ended = True
+            self.effects.append(Answer(late.origin, _UNSEEN, b""))
+        if line:
+            self._start(line[0])
+        else:
+            del self._lines[key]

@@ -1,0 +1,256 @@
+"""The monitor: which server offers which service, and whose turn it is. Sans-IO.
+
+Theory of operation. A server (a connection that advertised services) runs one call at a time. A
+call goes to the server of its service that has been idle longest, or waits; a server that becomes
+idle takes the waiting call of the highest priority, of several the oldest (call_scheduler.py). A
+call ends once: by its result, by its deadline (TPETIME), by the loss of its server or because it
+ran past its service's limit (TPESVCERR), or because nobody offers its service any more (TPENOENT).
+A server whose call ended before stays busy until it returns; past the service's limit its process
+is ended.
+
+The messages of one session run one after the other (F-E2), also when the one before them is not
+wanted any more. They are taken out of their queue only when a server is free
+(listener_dispatch.py).
+
+A lost server that the node had started comes back: its services are expected for a while, and
+calls of them wait. Time is known from what comes in and from tick(), so what needs it may come a
+tick late. Conversations: conversation_relay.py; who offers what: service_registry.py.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hms.errors.catalogue import (
+    ForwardLimit,
+    InvalidArgument,
+    ServerLost,
+    ServiceHung,
+    ServiceNotFound,
+    ServiceTimeout,
+)
+from hms.wire.structures import CallHead, InvokeHead, ResultHead
+from tpmon.scheduling.call_statistics import Tally
+from tpmon.scheduling.conversation_relay import MODES
+from tpmon.scheduling.listener_dispatch import Feeding
+from tpmon.scheduling.monitor_state import (
+    Answer,
+    Call,
+    Invoke,
+    Kill,
+    Load,
+    Origin,
+    Rules,
+    Say,
+    Server,
+)
+
+__all__ = ["Answer", "Invoke", "Kill", "Load", "Monitor", "Origin", "Rules", "Say"]
+
+TPFAIL, TPSUCCESS = 1, 2
+TIMEOUT_MS_MAX = 1 << 40
+FORWARDS_MAX = 16
+
+
+class Monitor(Feeding):
+    """Services, servers and calls of one node.
+
+    first_call: the number of the first call; a node that boots again must not repeat numbers that
+    a server may still be answering. rules: by service; block_ms: how long a call waits for which
+    neither caller nor service says it, 0 for ever.
+    """
+
+    def __init__(
+        self, first_call: int = 1, rules: Mapping[str, Rules] | None = None, block_ms: int = 0
+    ) -> None:
+        super().__init__(first_call, rules or {})
+        self._block_ms = block_ms
+
+    # calls
+
+    def call(self, origin: Origin, head: CallHead, data: bytes, now_ms: int) -> None:
+        """A client's CALL."""
+        self.now_ms = now_ms
+        service = self._services.get(head.service)
+        if service is None or not service.is_offered:
+            raise ServiceNotFound(service=head.service)
+        if head.mode not in MODES:
+            raise InvalidArgument(what="mode", detail=f"{head.mode} is no mode of a call")
+        timeout_ms = self._timeout_ms(head)
+        self._check_room(service, len(data), may_wait=head.may_wait)
+        deadline_ms = now_ms + timeout_ms if timeout_ms else 0
+        invoke = InvokeHead(
+            head.service,
+            0,
+            deadline_ms,
+            head.kind,
+            client=origin.connection,
+            mode=head.mode,
+            transaction=head.transaction,
+        )
+        call = Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted)
+        if head.mode:
+            self._begin_talk(call)
+        self._start(call)
+
+    def result(self, connection: int, head: ResultHead, data: bytes, now_ms: int = 0) -> None:
+        """A server ended a call; a result that nobody waits for any more is dropped."""
+        self.now_ms = max(self.now_ms, now_ms)
+        server = self._servers.get(connection)
+        call = server.current if server is not None else None
+        if server is None or call is None or call.number != head.call:
+            return
+        name = call.head.service
+        self._count(server, call, head)
+        self._free(server)
+        if head.forward and not call.is_ended:
+            self._forward(call, head, data)
+        else:
+            rval = TPSUCCESS if head.rval == TPSUCCESS and not head.error_number else TPFAIL
+            plain = msgspec.structs.replace(
+                head,
+                call=0,
+                rval=rval,
+                forward="",
+                elapsed_us=0,
+                branches=(*call.branches, *head.branches),
+            )
+            self._end(call, plain, data)
+        self._now_idle(server)
+        if name in self._services:
+            self._fill(self._services[name])
+
+    def message_of(self, connection: int, number: int) -> object:
+        """What a listener was given that this server runs the service for now; else None."""
+        server = self._servers.get(connection)
+        call = server.current if server is not None else None
+        is_it = call is not None and call.number == number and not call.is_ended
+        return call.origin.token if call is not None and is_it else None
+
+    def lost(self, connection: int) -> None:
+        """A connection ended: its running call failed, its own calls are not wanted any more."""
+        self._client_left(connection)
+        self.appetite.drop(connection)
+        for call in self._running.values():
+            if call.origin.connection == connection:
+                call.is_wanted = False
+        for key in [key for key in self._lines if key[0] == connection]:
+            del self._lines[key]
+        self._take_out(lambda call: call.origin.connection == connection)
+        server = self._servers.pop(connection, None)
+        if server is None:
+            return
+        self._break_off(server)
+        for service in sorted(server.services):
+            self._take_away(server, service, is_expected=bool(server.name))
+
+    def tick(self, now_ms: int) -> None:
+        """End calls whose time is over, and give up services whose server did not come back."""
+        self.now_ms, self.due_ms = now_ms, None
+        for call in list(self._running.values()):
+            if 0 < call.deadline_ms <= now_ms:
+                self._time_out(call)
+        for server in list(self._servers.values()):
+            self._limit(server, now_ms)
+        for call in self._take_out(lambda call: 0 < call.deadline_ms <= now_ms):
+            self._time_out(call)
+        for service in [s for s in self._services.values() if s.is_expected]:
+            self._await_server(service, now_ms)
+        for tally in (*self._tallies.values(), *self._groups.values()):
+            tally.tick(now_ms)
+        self._await_next()
+
+    def _await_next(self) -> None:
+        """The first of all that will be over."""
+        waiting = (call for service in self._services.values() for call in service.waiting)
+        running = self._running.values()
+        ends = [c.deadline_ms for calls in (waiting, running) for c in calls if c.deadline_ms]
+        for server in self._servers.values():
+            call = server.current
+            limit_ms = self._services[call.head.service].rules.limit_ms if call is not None else 0
+            if call is not None and limit_ms and not server.is_hung:
+                ends.append(call.began_ms + limit_ms)
+        if ends:
+            self._await(min(ends))
+
+    # inside
+
+    def _timeout_ms(self, head: CallHead) -> int:
+        """How long the caller waits; 0 for ever. A conversation has no end of its own."""
+        if not 0 <= head.timeout_ms <= TIMEOUT_MS_MAX:
+            raise InvalidArgument(what="timeout_ms", detail=f"{head.timeout_ms} is out of range")
+        if head.mode:
+            return 0
+        return head.timeout_ms or self._service(head.service).rules.block_ms or self._block_ms
+
+    def _limit(self, server: Server, now_ms: int) -> None:
+        """A service that runs past its limit: its caller is told, its process ended."""
+        call = server.current
+        limit_ms = self._services[call.head.service].rules.limit_ms if call is not None else 0
+        if call is None or not limit_ms or server.is_hung or now_ms < call.began_ms + limit_ms:
+            return
+        server.is_hung = True
+        self._fail(call, ServiceHung(service=call.head.service, limit_s=_seconds(limit_ms)))
+        if server.name:
+            self.effects.append(Kill(server.name))
+
+    def _break_off(self, server: Server) -> None:
+        call = server.current
+        if call is None:
+            return
+        self._group_tally(server).failed_with(f"lost while it ran {call.head.service}", self.now_ms)
+        self._fail(call, ServerLost(service=call.head.service))
+        self._free(server)
+        if call.head.service in self._services:
+            self._fill(self._services[call.head.service])
+
+    def _forward(self, call: Call, head: ResultHead, data: bytes) -> None:
+        """The service handed its call on to another one; the caller's deadline stays."""
+        self._running.pop(call.number, None)
+        call.forwards, call.number = call.forwards + 1, 0
+        if call.forwards > FORWARDS_MAX or call.head.mode:  # a conversation stays where it is
+            self._fail(call, ForwardLimit(count=call.forwards, service=head.forward))
+        elif not self.is_offered(head.forward):
+            self._fail(call, ServiceNotFound(service=head.forward))
+        else:
+            call.head = InvokeHead(
+                head.forward,
+                0,
+                call.deadline_ms,
+                head.kind,
+                client=call.head.client,
+                transaction=call.head.transaction,
+            )
+            call.branches += head.branches
+            call.data = data
+            self._start(call)
+
+    def _count(self, server: Server, call: Call, head: ResultHead) -> None:
+        """Into the counts of the service, which has it already if it ended before, and of the
+        server."""
+        error = _said(head)
+        tallies = [] if call.is_ended else [self._tally(call.head.service)]
+        tallies += [self._group_tally(server)] if server.group else []
+        for tally in tallies:
+            tally.ended(head.elapsed_us)
+            if error:
+                tally.failed_with(error, self.now_ms)
+
+    def _group_tally(self, server: Server) -> Tally:
+        return self._groups.setdefault(server.group, Tally()) if server.group else Tally()
+
+    def _time_out(self, call: Call) -> None:
+        timeout_s = _seconds(call.timeout_ms)
+        self._fail(call, ServiceTimeout(service=call.head.service, timeout_s=timeout_s))
+
+
+def _said(head: ResultHead) -> str:
+    """What a result failed with; nothing when it did not. A server's fields are not trusted."""
+    if head.error_number:
+        return f"HMS-{head.error_number} {head.error_fields.get('detail', '')}".rstrip()
+    return "" if head.rval == TPSUCCESS or head.forward else f"TPFAIL, rcode {head.rcode}"
+
+
+def _seconds(milliseconds: int) -> int | float:
+    whole, rest = divmod(milliseconds, 1000)
+    return milliseconds / 1000 if rest else whole

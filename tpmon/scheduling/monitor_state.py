@@ -1,0 +1,197 @@
+"""What the monitor keeps track of: calls, servers, services; and what it wants done."""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hms.errors.catalogue import InvalidArgument
+from hms.wire.structures import InvokeHead, ResultHead, TalkHead
+from tpmon.scheduling.call_statistics import Tally
+
+__all__ = [
+    "NO_RULES",
+    "Answer",
+    "Call",
+    "Invoke",
+    "Kill",
+    "Load",
+    "Origin",
+    "Rules",
+    "Say",
+    "Server",
+    "Service",
+    "Verdict",
+    "check_service_name",
+]
+
+SERVICE_NAME_CHARACTERS_MAX = 127
+
+
+class Verdict:
+    """What a result says of a listener's message, besides TPSUCCESS and TPFAIL."""
+
+    NONE = 0
+    REJECTED = 1  # a dead letter at once
+    RETRY = 2  # a failed attempt, tried again after a delay
+    RELEASED = 3  # the node's own: no server ever saw it
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What [service.NAME] says. priority: of two calls that wait for one server, the higher goes
+    first; limit_ms: the longest run, 0 for any; block_ms: how long a call waits that does not say
+    so itself, 0 as the node has it; concurrency: how many run at once, 0 for any number; autotran:
+    what is called outside a transaction runs in one of its own."""
+
+    priority: int = 50
+    limit_ms: int = 0
+    block_ms: int = 0
+    concurrency: int = 0
+    autotran: bool = False
+
+
+NO_RULES = Rules()
+
+
+class Origin(NamedTuple):
+    """Who asked: a client's CALL, or a listener (then session is set, correlation unused)."""
+
+    connection: int
+    correlation: int = 0
+    session: int = 0
+    token: object = None
+    consumer: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One run of a service; number 0 until it runs. deadline_ms 0: no end.
+
+    is_wanted: somebody waits for its answer. arrival says which of two calls came first, began_ms
+    when it began to run. forwards: how often one service handed it on to another; branches: what
+    those left in the caller's transaction.
+    """
+
+    origin: Origin
+    head: InvokeHead
+    data: bytes
+    deadline_ms: int = 0
+    timeout_ms: int = 0
+    is_wanted: bool = True
+    arrival: int = 0
+    number: int = 0
+    began_ms: int = 0
+    forwards: int = 0
+    is_ended: bool = False
+    branches: tuple[bytes, ...] = ()
+    expires_at_ms: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """A connection that runs services, one call at a time; current is the one it runs, also when
+    its deadline has passed. name: "NAME:pid" of a process that the node started, or nothing;
+    services: their signatures; is_hung: its call ran past the limit."""
+
+    connection: int
+    name: str = ""
+    services: dict[str, str] = field(default_factory=dict)
+    current: Call | None = None
+    is_hung: bool = False
+
+    @property
+    def group(self) -> str:
+        """The [server.NAME] that it was started for."""
+        return self.name.partition(":")[0]
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """A service: who offers it, who of them is idle (the longest first), which calls wait.
+
+    is_expected: its last server was lost and the node starts it again; until the time when it is
+    given up, None until a tick has set it. running: servers that are busy with it.
+    """
+
+    name: str
+    rules: Rules = NO_RULES
+    tally: Tally = field(default_factory=Tally)
+    servers: dict[int, Server] = field(default_factory=dict)
+    idle: OrderedDict[int, Server] = field(default_factory=OrderedDict)
+    waiting: deque[Call] = field(default_factory=deque)
+    running: int = 0
+    is_expected: bool = False
+    expected_until_ms: int | None = None
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether a call of it makes sense."""
+        return bool(self.servers) or self.is_expected
+
+    @property
+    def may_run(self) -> bool:
+        """Whether its concurrency allows one more."""
+        return not self.rules.concurrency or self.running < self.rules.concurrency
+
+    @property
+    def slots(self) -> int:
+        """How many calls could begin now."""
+        free = len(self.idle)
+        return min(free, self.rules.concurrency - self.running) if self.rules.concurrency else free
+
+    def describe(self) -> dict[str, Any]:
+        """For operators."""
+        return {
+            "name": self.name,
+            "servers": len(self.servers),
+            "idle": len(self.idle),
+            "waiting": len(self.waiting),
+            **self.tally.describe(),
+        }
+
+
+class Invoke(NamedTuple):
+    """Effect: run this call on that server."""
+
+    connection: int
+    head: InvokeHead
+    data: bytes
+
+
+class Answer(NamedTuple):
+    """Effect: the call of that origin ended."""
+
+    origin: Origin
+    head: ResultHead
+    data: bytes
+
+
+class Say(NamedTuple):
+    """Effect: a part of a conversation for that connection."""
+
+    connection: int
+    head: TalkHead
+    data: bytes
+
+
+class Kill(NamedTuple):
+    """Effect: end the process of that name, "NAME:pid"; its service ran too long."""
+
+    name: str
+
+
+class Load(NamedTuple):
+    """How busy the connected processes of one [server.NAME] are; waiting counts calls."""
+
+    name: str
+    servers: int
+    busy: int
+    waiting: int
+
+
+def check_service_name(service: str) -> None:
+    """InvalidArgument for a name that no service may have."""
+    if not 0 < len(service) <= SERVICE_NAME_CHARACTERS_MAX or not service.isprintable():
+        shown = repr(service[:SERVICE_NAME_CHARACTERS_MAX])
+        detail = f"{shown} does not have 1 to {SERVICE_NAME_CHARACTERS_MAX} printable characters"
+        raise InvalidArgument(what="service", detail=detail)

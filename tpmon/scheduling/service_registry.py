@@ -1,0 +1,171 @@
+"""Offering: which server offers which service, and how busy they are. Sans-IO; see monitor.py."""
+
+from typing import Any
+
+from hms.errors.catalogue import (
+    ServiceMismatch,
+    ServiceNotFound,
+    TooManyRequests,
+)
+from hms.errors.tree import HmsError
+from hms.wire.structures import ResultHead, wire_fields
+from tpmon.scheduling.call_scheduler import Turns
+from tpmon.scheduling.call_statistics import Tally
+from tpmon.scheduling.monitor_state import Call, Load, Server, Service, Verdict, check_service_name
+
+__all__ = ["EXPECTED_MS", "Offering"]
+
+TPFAIL = 1
+SERVICES_PER_SERVER_MAX = 1_000
+EXPECTED_MS = 10_000
+"""How long calls wait for a lost server that is started again."""
+
+
+class Offering(Turns):
+    """Servers and their services."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._servers: dict[int, Server] = {}
+        self._groups: dict[str, Tally] = {}
+        """By [server.NAME]; there are as many as the configuration has."""
+
+    def introduce(self, connection: int, name: str) -> None:
+        """A server says hello; name: "NAME:pid" of a process that the node started, or nothing."""
+        self._servers[connection] = Server(connection, name if ":" in name else "")
+
+    def advertise(self, connection: int, service: str, signature: str = "") -> None:
+        """A server offers a service; doing so twice is doing it once. ServiceMismatch."""
+        check_service_name(service)
+        server = self._servers.setdefault(connection, Server(connection))
+        if service in server.services:
+            return
+        if len(server.services) >= SERVICES_PER_SERVER_MAX:
+            count = len(server.services)
+            raise TooManyRequests(what="services of a server", count=count, limit=count)
+        self._check_signature(server, service, signature)
+        server.services[service] = signature
+        offered = self._service(service)
+        offered.servers[connection] = server
+        offered.is_expected, offered.expected_until_ms = False, None
+        if server.current is None:
+            self._now_idle(server)
+
+    def unadvertise(self, connection: int, service: str, *, is_expected: bool = False) -> None:
+        """A server offers a service no more; a call that it runs goes on. is_expected: its process
+        ends, and another follows, for which calls wait."""
+        server = self._servers.get(connection)
+        if server is None or service not in server.services:
+            raise ServiceNotFound(service=service)
+        self._take_away(server, service, is_expected=is_expected)
+
+    def group_of(self, connection: int) -> str:
+        """The [server.NAME] that the process of a connection was started for, or nothing."""
+        server = self._servers.get(connection)
+        return server.group if server is not None else ""
+
+    def connections_of(self, name: str) -> list[int]:
+        """The connections of the process that was introduced by this name."""
+        return [c for c, server in self._servers.items() if name and server.name == name]
+
+    # looking
+
+    def is_offered(self, service: str) -> bool:
+        """Whether some server has it, or is expected back."""
+        known = self._services.get(service)
+        return known is not None and known.is_offered
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Services for operators."""
+        known = sorted(self._services.values(), key=lambda service: service.name)
+        return [service.describe() for service in known]
+
+    def load(self) -> list[Load]:
+        """How busy the servers are that the node started, by the name before the colon."""
+        return [self._load(name, servers) for name, servers in self._by_group().items()]
+
+    def describe_groups(self) -> dict[str, dict[str, Any]]:
+        """The same for operators, with counts."""
+        loads = {load.name: load for load in self.load()}
+        return {
+            name: {
+                "connected": loads[name].servers if name in loads else 0,
+                "busy": loads[name].busy if name in loads else 0,
+                "waiting": loads[name].waiting if name in loads else 0,
+                **(self._groups[name].describe() if name in self._groups else Tally().describe()),
+            }
+            for name in {*loads, *self._groups}
+        }
+
+    # inside
+
+    def _check_signature(self, server: Server, service: str, signature: str) -> None:
+        """Two servers of one service agree in it; new code of the same server may change it."""
+        known = self._services.get(service)
+        for other in known.servers.values() if known is not None else ():
+            theirs = other.services[service]
+            is_same = bool(server.group) and other.group == server.group
+            if not is_same and signature and theirs and theirs != signature:
+                raise ServiceMismatch(service=service, theirs=theirs, ours=signature)
+
+    def _by_group(self) -> dict[str, list[Server]]:
+        named: dict[str, list[Server]] = {}
+        for server in self._servers.values():
+            if server.group:
+                named.setdefault(server.group, []).append(server)
+        return named
+
+    def _load(self, name: str, servers: list[Server]) -> Load:
+        busy = sum(1 for server in servers if server.current is not None)
+        services = {service for server in servers for service in server.services}
+        waiting = sum(len(self._services[service].waiting) for service in services)
+        return Load(name, len(servers), busy, waiting)
+
+    def _take_away(self, server: Server, name: str, *, is_expected: bool) -> None:
+        """The server does not offer this service any longer."""
+        del server.services[name]
+        service = self._services[name]
+        service.servers.pop(server.connection, None)
+        service.idle.pop(server.connection, None)
+        self.changed.add(name)
+        if not service.servers:
+            service.is_expected = is_expected
+            self._give_up_unless_offered(service)
+
+    def _await_server(self, service: Service, now_ms: int) -> None:
+        if service.expected_until_ms is None:
+            service.expected_until_ms = now_ms + EXPECTED_MS
+        elif now_ms >= service.expected_until_ms:
+            service.is_expected, service.expected_until_ms = False, None
+            self._give_up_unless_offered(service)
+
+    def _give_up_unless_offered(self, service: Service) -> None:
+        """Clients are told that nobody offers it; listeners' messages go back to where they were
+        (release_orphans)."""
+        if service.is_offered:
+            return
+        self.changed.add(service.name)
+        for call in self._take_out(
+            lambda call: not call.origin.session and call.head.service == service.name
+        ):
+            self._fail(call, ServiceNotFound(service=service.name))
+        self._forget_if_unused(service)
+
+    def release_orphans(self) -> None:
+        """Give back the messages that wait for services that nobody offers any more."""
+        for name in sorted(self.changed):
+            while not self.is_offered(name):
+                orphans = self._take_out(lambda call, name=name: call.head.service == name)  # type: ignore[misc]
+                if not orphans:
+                    break
+                released = ResultHead(0, TPFAIL, verdict=Verdict.RELEASED)
+                for call in orphans:
+                    self._end(call, released, b"")
+
+    def _fail(self, call: Call, error: HmsError) -> None:
+        """End a call for its server, and count it."""
+        if not call.is_ended:
+            tally = self._tally(call.head.service)
+            tally.broke_off()
+            tally.failed_with(str(error), self.now_ms)
+        self._end(call, ResultHead(0, TPFAIL, 0, 0, error.number, wire_fields(error)), b"")

@@ -1,0 +1,182 @@
+"""Where the transactions of a connection live: the node's log, and what [rm.NAME] tells of."""
+
+import asyncio
+import inspect
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from hms.client.core.pending_requests import OnLoss, Pending
+from hms.errors.catalogue import NotSupported, ResourceUnknown
+from tpmon.tx.coordinator_identity import identity_of
+from tpmon.tx.decision_log import NodeLog
+from tpmon.xa.resource import ResourceManager
+from tpmon.xa.resource_opening import Definition, open_resource
+
+if TYPE_CHECKING:
+    from hms.client.core.requests import Asking
+
+__all__ = ["HMS", "LIST_VERB", "NodePlace", "definitions_of", "place_of"]
+
+HMS = "hms"
+"""The node itself, as a resource manager."""
+LIST_VERB = "resource.list"
+
+_places: "weakref.WeakKeyDictionary[Asking, NodePlace]" = weakref.WeakKeyDictionary()
+_identities: "weakref.WeakKeyDictionary[Any, tuple[Any, int]]" = weakref.WeakKeyDictionary()
+"""Of the logs behind other connections, by link, since a WELCOME."""
+_lock = threading.Lock()
+
+
+def place_of(connection: "Asking") -> "NodePlace":
+    """That of a connection, for threads or for asyncio."""
+    with _lock:
+        place = _places.get(connection)
+        if place is None:
+            place = _places[connection] = NodePlace(connection)
+        return place
+
+
+class Blocking:
+    """A connection whatever its shell, asked from a thread that may wait."""
+
+    def __init__(self, connection: "Asking") -> None:
+        self._connection: Any = weakref.proxy(connection)
+        self._is_async = hasattr(type(connection), "loop")
+
+    def request(self, request: Any) -> Any:
+        """The reply's data, or what the node answered."""
+        return self.run(self.asking(request))
+
+    def tell(self, request: Any) -> None:
+        """Ask without waiting for the answer; what comes later is applied behind it."""
+        if self._is_async:
+            self.request(request)
+            return
+        with self._connection.lock:
+            pending = Pending(type(request).__name__, OnLoss.DONE)
+            self._connection.link.request(request, pending)
+            self._connection.flush()
+
+    def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
+        """An operator's command."""
+        return self.run(self._connection.administering(verb, arguments))
+
+    def open_xa_session(self) -> Any:
+        """A session that can work in branches, for one thread."""
+        if self._is_async:
+            detail = "with asyncio open a session(xa=True) and enlist it"
+            raise NotSupported(feature="rm('hms')", instead=detail)
+        from hms.client.session import open_session  # noqa: PLC0415 - only who has HMS branches
+
+        return open_session(self._connection, is_xa=True)
+
+    def __getattr__(self, name: str) -> Any:
+        """The steps of an operation are the connection's; run() drives them."""
+        return getattr(self._connection, name)
+
+    def run(self, steps: Any) -> Any:
+        """Drive an operation to its end."""
+        running = self._connection.run(steps)
+        if not self._is_async:
+            return running
+        return asyncio.run_coroutine_threadsafe(running, self._connection.loop).result()
+
+
+class NodePlace:
+    """See the module; every function may block."""
+
+    def __init__(self, connection: "Asking") -> None:
+        self.blocking = Blocking(connection)
+        self._log: NodeLog | None = None
+        self._definitions: dict[str, Definition] = {}
+        self._hms: ResourceManager | None = None
+        self._session = threading.local()
+        self._of_tasks: weakref.WeakKeyDictionary[Any, ResourceManager] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Sessions of asyncio, as threads use them."""
+
+    @property
+    def log(self) -> NodeLog:
+        """The node's."""
+        if self._log is None:
+            self._log = NodeLog(self.blocking, identity_of(self.blocking))
+        return self._log
+
+    @property
+    def link(self) -> Any:
+        """That of the connection."""
+        return self.blocking.link
+
+    def resource(self, name: str) -> ResourceManager:
+        """The resource manager of that name; ResourceUnknown, ResourceUnavailable."""
+        if name == HMS:
+            return self._of_node()
+        if name not in self._definitions:
+            self._definitions = definitions_of(self.blocking)
+        if name not in self._definitions:
+            raise ResourceUnknown(resource=name)
+        return open_resource(self._definitions[name])
+
+    def working(self, name: str) -> ResourceManager:
+        """The same to work with: for "hms" the XA session of this thread."""
+        if name != HMS:
+            return self.resource(name)
+        session = getattr(self._session, "of_thread", None)
+        if session is None or session.state.is_closed:
+            session = self._session.of_thread = self.blocking.open_xa_session()
+        return self.usable(session)
+
+    def usable(self, resource: Any) -> ResourceManager:
+        """The resource manager of an XA session, or what is one already, for threads."""
+        rm: Any = getattr(resource, "resource", resource)
+        if not inspect.iscoroutinefunction(rm.xa_start):
+            known: ResourceManager = rm
+            return known
+        if resource not in self._of_tasks:
+            is_ours = resource.connection.link is self.link
+            blocking = self.blocking if is_ours else Blocking(resource.connection)
+            self._of_tasks[resource] = _hms_resource(blocking, resource)
+        return self._of_tasks[resource]
+
+    def is_of_the_log(self, rm: ResourceManager) -> bool:
+        """Whether it is a session, or the completing part, of this very node.
+
+        Two brokers may have one name; their logs differ in the number that gtrids begin with.
+        """
+        node_uid, welcome = getattr(rm, "node_uid", None), self.blocking.link.welcome
+        if node_uid is None or welcome is None or node_uid != welcome.node_uid:
+            return False
+        node: Any = rm
+        if node.node.link is self.link:
+            return True
+        with _lock:
+            known = _identities.get(node.node.link)
+        if known is None or known[0] is not node.node.link.welcome:
+            known = node.node.link.welcome, identity_of(_blocking(node.node))
+            with _lock:
+                _identities[node.node.link] = known
+        return bool(known[1] == self.log.node_uid)
+
+    def _of_node(self) -> ResourceManager:
+        if self._hms is None:
+            self._hms = _hms_resource(self.blocking)
+        return self._hms
+
+
+def _blocking(connection: Any) -> Blocking:
+    return connection if isinstance(connection, Blocking) else Blocking(connection)
+
+
+def _hms_resource(blocking: Blocking, session: Any = None) -> ResourceManager:
+    from tpmon.xa.hms_rm import HmsResource  # noqa: PLC0415 - only who has HMS branches
+
+    made: ResourceManager = HmsResource(blocking, session)
+    return made
+
+
+def definitions_of(blocking: Blocking) -> dict[str, Definition]:
+    """What [rm.NAME] of the node's configuration tells."""
+    told = blocking.administer(LIST_VERB)
+    return {one["name"]: Definition(**one) for one in told["resources"]}
