@@ -23,6 +23,7 @@ from hms.server.effect_encoding import encode_effect
 from hms.server.effect_release import ToPeer
 from hms.server.file_transfer import Spool
 from hms.server.listener_services import call_listeners, drain_monitor
+from hms.server.lock_statistics import Holds
 from hms.server.log_append import append_records
 from hms.server.log_cleaning import Housekeeping
 from hms.server.payloads import IN_MEMORY, Bodies
@@ -118,6 +119,7 @@ class Broker:
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
+        self._holds = Holds()
         self._progress = threading.Condition()
         self._bodies = Bodies(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
@@ -348,6 +350,7 @@ class Broker:
         if nobody is told of the change they may be synced a little later, with what comes next.
         """
         with self._lock:
+            self._holds.begin()
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
             if self.engine.has_blocked and self._store.sends_refused() is None:
@@ -358,6 +361,7 @@ class Broker:
             append_records(self._store, fx.records)
             is_held = self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
+            self._holds.end()
         for name in hung:
             self.servers.kill(name)
         if due_ms is not None:
@@ -454,6 +458,7 @@ class Broker:
             "services": len(self.monitor.describe()),
             "listeners_missing": self.monitor.listeners_missing(),
             "abandoned_subscriptions": self.engine.abandoned(self._clock_ms()),
+            **self._holds.describe(),
             **self.resources.describe(),
             **store.describe(),
         }
