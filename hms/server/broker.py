@@ -17,6 +17,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.state import InLimbo
 from hms.errors.catalogue import ProtocolError, StoreFull
 from hms.errors.tree import HmsError
+from hms.server.batch_portions import Command, Payload, portions
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import Doorman, Identity
 from hms.server.effect_encoding import encode_effect
@@ -85,12 +86,6 @@ class Lost:
     """A lane's item: the gateway lost the peer."""
 
     reason: str
-
-
-Payload = bytes | memoryview
-"""A view when it is a large SEND, whose messages are copied out of it."""
-Command = tuple[Envelope, Any, Payload]
-"""Envelope, decoded head, and the payload that it was read from."""
 
 
 class Broker:
@@ -174,6 +169,13 @@ class Broker:
                 )
 
     def _apply(self, peer: Hashable, commands: list[Command]) -> None:
+        """Apply a batch, and give the lock back between its portions: others go on in between."""
+        *others, last = portions(commands)
+        for portion in others:
+            self._apply_portion(peer, portion, is_last=False)
+        self._apply_portion(peer, last, is_last=True)
+
+    def _apply_portion(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> None:
         refused = self._store.sends_refused()
 
         def change(fx: Effects, now_ms: int) -> None:
@@ -181,7 +183,7 @@ class Broker:
                 self._apply_one(peer, command, now_ms, refused, fx)
 
         are_settled = all(envelope.kind is Kind.SETTLE for envelope, _, _ in commands)
-        self._change(change, is_in_hand=True, may_linger=are_settled)
+        self._change(change, is_in_hand=is_last, may_linger=are_settled)
 
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects

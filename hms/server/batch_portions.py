@@ -1,0 +1,49 @@
+"""Portions: how much of a connection's batch is applied under one hold of the engine's lock.
+
+A lane hands over up to 256 frames, and one frame may carry 1,024 messages or 65,536 ranges. Applied
+in one go they kept everybody else out for half a second. A portion ends once it weighs enough; a
+single frame is never divided, as it is taken whole or refused whole.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hms.wire.frames import Envelope, Kind
+
+__all__ = ["PORTION_WEIGHT", "Command", "Payload", "portions"]
+
+Payload = bytes | memoryview
+"""A view when it is a large SEND, whose messages are copied out of it."""
+Command = tuple[Envelope, Any, Payload]
+"""Envelope, decoded head, and the payload that it was read from."""
+
+PORTION_WEIGHT = 1024
+"""About what so many messages cost."""
+_PLAIN_WEIGHT = 8
+_BYTES_PER_WEIGHT = 4096
+
+
+def portions(commands: list[Command]) -> Iterator[list[Command]]:
+    """The commands in their order, as lists of which no one weighs much; there is one at least."""
+    portion: list[Command] = []
+    weight = 0
+    for command in commands:
+        portion.append(command)
+        weight += _weight(command)
+        if weight >= PORTION_WEIGHT:
+            yield portion
+            portion, weight = [], 0
+    if portion:
+        yield portion
+
+
+def _weight(command: Command) -> int:
+    envelope, head, payload = command
+    weight = _PLAIN_WEIGHT + len(payload) // _BYTES_PER_WEIGHT
+    if isinstance(head, Exception):
+        return weight
+    if envelope.kind is Kind.SEND:
+        weight += int(head.message_count)
+    elif envelope.kind is Kind.SETTLE:
+        weight += sum(1 + len(item.ranges) for item in head)
+    return weight
