@@ -14,10 +14,11 @@ from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.relaying import forget_strangers
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.flow import limits
+from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES
 from hms.engine.messages import StoredMessage
-from hms.engine.queue import queue_send, settlement
+from hms.engine.queue import queue_send, scan_continuation, settlement
 from hms.engine.queue.dead_letters import body_came
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
@@ -288,12 +289,16 @@ class Engine:
         dispatch(self.state, place.queue or place, fx)
         return count
 
-    def poll(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
-        """Deliver to a consumer what it may have now, also what is due since the last tick."""
+    def poll(
+        self, connection: int, handle: int, correlation: int, now_ms: int, fx: Effects
+    ) -> None:
+        """Deliver to a consumer what it may have now, also what is due since the last tick; the
+        reply comes behind that, when its selector has looked at everything."""
         self.state.at(now_ms)
-        place = self.state.consumer(self.state.connection(connection), handle).place
+        consumer = self.state.consumer(self.state.connection(connection), handle)
         dispatch_due(self.state, fx)
-        dispatch(self.state, place, fx)
+        dispatch(self.state, consumer.place, fx)
+        scan_continuation.answer(consumer, Reply(connection, correlation), fx)
 
     def watch(self, connection: int, kind: str, destination: str) -> bool:
         """Tell a connection of a destination's first and last consumer; whether it has one now."""
@@ -461,7 +466,7 @@ class Engine:
         with_in_flight: bool = False,
     ) -> None:
         """A page of waiting messages, newest first unless told otherwise (F-G1); on request with
-        those that are in flight, flagged."""
+        those that are in flight, flagged. One that has looked at many ends early, empty perhaps."""
         selector = checked_selector(selector_text)
         place = self.state.destination("queue", queue)
         assert isinstance(place, Queue)
@@ -474,11 +479,11 @@ class Engine:
         if after:
             at = next((i for i, m in enumerate(messages) if m.seq == after), -1)
             messages = messages[at + 1 :] if at >= 0 else _beyond(messages, after, is_oldest_first)
-        page, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
+        page, looked_at, has_more = _page(messages, selector, min(count_max, BROWSE_MAX))
         counts = [place.line.deliveries(m) for m in page]
         flags = [FLAG_IN_FLIGHT if m.id in out else 0 for m in page] if out else None
         fx.must_wait = True
-        position = page[-1].seq if page else after
+        position = looked_at or after
         fx.out.append(Browsed(connection, correlation, page, counts, position, has_more, flags))
 
     def administer(
@@ -549,6 +554,8 @@ class Engine:
         soonest = [self.state.blocked.due_ms, self.state.branches.soonest_ms]
         if self.state.schedules is not None:
             soonest.append(self.state.schedules.due_ms())
+        if self.state.looking.is_any:
+            soonest.append(self.state.now_ms)
         return min([*due, *(ms for ms in soonest if ms is not None)], default=None)
 
     @property
@@ -569,6 +576,7 @@ class Engine:
         if refused is None:
             self.state.blocked.retry(self.state, fx)
         self.state.blocked.expire(self.state, fx)
+        scan_continuation.go_on(self.state, fx)
         dispatch_due(self.state, fx)
         send_due(self.state, refused, fx)
         expire(self.state, fx)
@@ -590,16 +598,25 @@ class Engine:
 
 def _page(
     messages: list[StoredMessage], selector: Selector | None, count_max: int
-) -> tuple[list[StoredMessage], bool]:
+) -> tuple[list[StoredMessage], int, bool]:
+    """What matches, the place in the order of arrival of the last one that was looked at, 0 for
+    none, and whether more follow."""
     page: list[StoredMessage] = []
-    room = CHUNK_BYTES
+    room, steps, looked_at = CHUNK_BYTES, LOOK_STEPS, 0
     for message in messages:
-        if selector is None or selector.matches(selector_view(message, selector.names)) is True:
-            room -= message.length
-            if len(page) == count_max or (page and room < 0):
-                return page, True
-            page.append(message)
-    return page, False
+        if selector is not None:
+            if steps <= 0:
+                return page, looked_at, True
+            steps -= selector.price.of(1, message.head_bytes)
+            if selector.matches(selector_view(message, selector.names)) is not True:
+                looked_at = message.seq
+                continue
+        room -= message.length
+        if len(page) == count_max or (page and room < 0):
+            return page, looked_at, True
+        page.append(message)
+        looked_at = message.seq
+    return page, looked_at, False
 
 
 def _beyond(

@@ -8,6 +8,7 @@ from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
 from hms.engine.flow.blocked_sends import Blocked
 from hms.engine.flow.destination_control import NO_LIMITS, Life
+from hms.engine.groups.scan_slices import Looking
 from hms.engine.log.live_index import Blocks
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import (
@@ -69,6 +70,7 @@ class State:
         self.identity = Identity()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
+        self.looking = Looking()
         self.space = TopicSpace(settings, self.queues)
         self.topics = self.space.topics
         self.places: dict[int, Queue | Subscription] = {}
@@ -119,7 +121,9 @@ class State:
 
     def at(self, now_ms: int) -> int:
         """Take over the time of a command."""
-        self.now_ms = max(self.now_ms, now_ms)
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
+            self.looking.refill()
         return self.now_ms
 
     def take_ids(self, count: int, fx: Effects) -> int:
@@ -285,7 +289,7 @@ class State:
 
     def _make_queue(self, definition: Definition) -> Queue:
         configured = self.configured.get(("queue", definition.name))
-        queue = Queue(definition.number, definition.name, 0, 0)
+        queue = Queue(definition.number, definition.name, 0, 0, self.looking)
         if definition.name != DEAD_LETTER_QUEUE:
             queue.keep_order(configured)
         self._configure(queue, definition)

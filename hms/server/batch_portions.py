@@ -8,6 +8,8 @@ single frame is never divided, as it is taken whole or refused whole.
 from collections.abc import Iterator
 from typing import Any
 
+from hms.wire import branch_requests as tx
+from hms.wire import structures as wire
 from hms.wire.frames import Envelope, Kind
 
 __all__ = ["PORTION_WEIGHT", "Command", "Payload", "portions"]
@@ -20,6 +22,12 @@ Command = tuple[Envelope, Any, Payload]
 PORTION_WEIGHT = 1024
 """About what so many messages cost."""
 _PLAIN_WEIGHT = 8
+_HEAVY = (
+    *(wire.Browse, wire.OpenConsumer, wire.CloseConsumer, wire.CloseSession, wire.Unsubscribe),
+    *(wire.Commit, wire.Rollback, wire.Recover, wire.Administer),
+    *(tx.XaPrepare, tx.XaCommit, tx.XaRollback, tx.Decide),
+)
+"""What one of these does grows with what waits or what was done before: it is a portion's last."""
 _BYTES_PER_WEIGHT = 4096
 
 
@@ -42,6 +50,8 @@ def _weight(command: Command) -> int:
     weight = _PLAIN_WEIGHT + len(payload) // _BYTES_PER_WEIGHT
     if isinstance(head, Exception):
         return weight
+    if isinstance(head, _HEAVY):
+        return PORTION_WEIGHT
     if envelope.kind is Kind.SEND:
         weight += int(head.message_count)
     elif envelope.kind is Kind.SETTLE:

@@ -218,8 +218,7 @@ class Requests:
     def _poll(
         self, connection: int, correlation: int, request: wire.Poll, now_ms: int, fx: Effects
     ) -> None:
-        self._engine.poll(connection, request.consumer, now_ms, fx)
-        fx.out.append(Reply(connection, correlation))
+        self._engine.poll(connection, request.consumer, correlation, now_ms, fx)
 
     def _commit(
         self, connection: int, correlation: int, request: wire.Commit, now_ms: int, fx: Effects

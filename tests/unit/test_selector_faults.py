@@ -108,6 +108,9 @@ def test_a_number_out_of_range_is_refused(number, kind):
     assert refused(f"a = {number}").detail.endswith(f"a number in the range of {kind}")
 
 
+LIKES = "a LIKE '_x%' OR "
+
+
 @pytest.mark.parametrize(
     ("accepted", "too_much", "position", "limit"),
     [
@@ -116,6 +119,7 @@ def test_a_number_out_of_range_is_refused(number, kind):
         ("b = " + "- " * 64 + "a", "b = " + "-" * 65 + "a", 68, "64 nested levels (depth_max)"),
         ("a" + " OR a" * 1023, "a" + " OR a" * 1024, 5 * 1024, "1024 operands (terms_max)"),
         ("a" + " " * 8191, "a" + " " * 8192, 8192, "8192 characters (text_chars_max)"),
+        (LIKES * 64 + "TRUE", LIKES * 64 + "a LIKE ''", 16 * 64 + 7, "64 LIKE (likes_max)"),
     ],
 )
 def test_each_limit_is_exact_and_named(accepted, too_much, position, limit):

@@ -8,6 +8,7 @@ from hms.engine.groups.assembly import Gathering
 from hms.engine.groups.candidates import Candidates
 from hms.engine.groups.message_groups import Tracks
 from hms.engine.groups.message_sort import Entry, MessageSort
+from hms.engine.groups.scan_slices import Looking
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.pending_list import Line
 from hms.engine.selector import KEPT_LIMITS, Selector
@@ -76,9 +77,17 @@ class Queue(Place):
 
     kind = "queue"
 
-    def __init__(self, number: int, name: str, redelivery_limit: int, messages_max: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        redelivery_limit: int,
+        messages_max: int,
+        looking: Looking | None = None,
+    ) -> None:
         super().__init__(number, name)
         self.redelivery_limit = redelivery_limit
+        self._looking = Looking() if looking is None else looking
         if messages_max:
             self.control.set_limits(Limits(messages_max))
         self.producers = 0
@@ -113,15 +122,17 @@ class Queue(Place):
         self.consumers.append(consumer)
         if consumer.selector is not None:
             waiting = self.line.open_index()
-            found = self.candidates[consumer] = Candidates(self.line)
-            found.add([m for m in waiting.values() if consumer.wants(m)])
+            found = self.candidates[consumer] = Candidates(self, consumer, self._looking)
+            found.offer(list(waiting.values()))
 
     def detach(self, consumer: Consumer) -> None:
         """A consumer goes, and a backup takes over from it."""
         if consumer in self.backups:
             self.backups.remove(consumer)
             return
-        self.candidates.pop(consumer, None)
+        candidates = self.candidates.pop(consumer, None)
+        if candidates is not None:
+            candidates.close()
         self._gone(consumer)
         if not self.candidates:
             self.line.close_index()
@@ -144,8 +155,8 @@ class Queue(Place):
             return
         tracks = self.line.tracks
         alone = messages if tracks is None else [m for m in messages if not tracks.knows(m)]
-        for consumer, found in self.candidates.items():
-            found.add([m for m in alone if consumer.wants(m)])
+        for found in self.candidates.values():
+            found.offer(alone)
 
     offer_again = offer
 
@@ -161,9 +172,8 @@ class Queue(Place):
             tracks.gathering = Gathering(configured.group_life_ms)
 
     def _freed(self, message: StoredMessage) -> None:
-        for consumer, found in self.candidates.items():
-            if consumer.wants(message):
-                found.add([message])
+        for found in self.candidates.values():
+            found.offer([message])
 
 
 class Retained(Queue):

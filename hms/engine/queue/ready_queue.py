@@ -139,8 +139,9 @@ class Standing:
         for priority in range(len(self._levels) - 1, -1, -1):
             returned = sorted(e for e in self._heap if e[0] == -priority)
             back = [e[-1] for e in returned if e[-1].seq not in gone]
-            fresh = (m for m in self._levels[priority] if m.seq not in gone)
-            yield from heapq.merge(back, fresh, key=lambda m: m.seq)
+            level = self._levels[priority]
+            fresh = [m for m in level if m.seq not in gone] if gone else level
+            yield from heapq.merge(back, fresh, key=lambda m: m.seq) if back else fresh
 
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest, without looking at those behind it; not of a sorted line."""

@@ -6,6 +6,7 @@ less room for those that follow. So no choice is ever taken back. A character is
 Unicode.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import groupby
@@ -13,6 +14,10 @@ from operator import or_
 
 _ONE = ""
 """Stands for _ in a run; no character of a text equals it."""
+
+_EXPRESSION_MAX = 64
+"""Runs up to this length are searched for as regular expressions, which compare at most so many
+characters at each place and need a tenth to a hundredth of the time."""
 
 _MASK_BYTES_MAX = 64 * 1024
 """Search masks above this size are made anew for each search instead of being kept."""
@@ -71,14 +76,19 @@ def _escaped(character: str, escape: str) -> str:
 class _Run:
     """Characters of a pattern that stand behind one another, among them some _ perhaps."""
 
-    __slots__ = ("_masks", "_pieces", "_text", "length")
+    __slots__ = ("_expression", "_masks", "_pieces", "_text", "length")
 
     def __init__(self, run: Sequence[str]) -> None:
         self.length = len(run)
         self._pieces = _literal_pieces(run)
         self._text = "".join(run)
+        self._expression = None
+        if _ONE in run and len(run) <= _EXPRESSION_MAX:
+            parts = ["." if item == _ONE else re.escape(item) for item in run]
+            self._expression = re.compile("".join(parts), re.DOTALL)
         is_small = len(set(run)) * len(run) // 8 <= _MASK_BYTES_MAX
-        self._masks = _search_masks(run) if is_small and _ONE in run else None
+        is_searched = _ONE in run and self._expression is None
+        self._masks = _search_masks(run) if is_small and is_searched else None
 
     def stands_at(self, text: str, start: int) -> bool:
         """Whether the run stands at this place of a text that is long enough."""
@@ -91,6 +101,9 @@ class _Run:
         """The first place within [start, end), or -1."""
         if len(self._text) == self.length:
             return text.find(self._text, start, end)
+        if self._expression is not None:
+            found = self._expression.search(text, start, end)
+            return -1 if found is None else found.start()
         return self._search(text, start, end)
 
     def _search(self, text: str, start: int, end: int) -> int:

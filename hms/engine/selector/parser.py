@@ -192,6 +192,7 @@ class _Parser(Reader):
         except ValueError as fault:
             expected = "the escape character before %, _ or itself only"
             raise operands.mismatch(str(fault), pattern_at, expected) from None
+        self.count_like(pattern_at)
         return Like(name, pattern, escape, is_negated=False)
 
     def _escape(self) -> str | None:

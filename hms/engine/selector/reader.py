@@ -13,18 +13,20 @@ class SelectorLimits:
     """How large a selector may be.
 
     text_chars_max: its length; depth_max: how deep parentheses, NOT and signs are nested;
-    terms_max: how many names and literals it has, those in the list of an IN among them.
+    terms_max: how many names and literals it has, those in the list of an IN among them;
+    likes_max: how many LIKE, each of which may read a property of 64 KiB.
     may_mix: a boolean may be compared with a number, which is false, as older versions had it.
     """
 
     text_chars_max: int = 8192
     depth_max: int = 64
     terms_max: int = 1024
+    likes_max: int = 64
     may_mix: bool = False
 
 
 DEFAULT_LIMITS: Final = SelectorLimits()
-KEPT_LIMITS: Final = SelectorLimits(may_mix=True)
+KEPT_LIMITS: Final = SelectorLimits(likes_max=1024, may_mix=True)
 """Of selectors that a log or another node has."""
 
 
@@ -38,7 +40,7 @@ class Reader:
         self._tokens = read_tokens(text)
         self._limits = limits
         self._depth = 0
-        self._terms = 0
+        self._terms = self._likes = 0
         self.token = next(self._tokens)
 
     def advance(self) -> Token:
@@ -54,6 +56,12 @@ class Reader:
             allowed = f"{self._limits.terms_max} operands (terms_max)"
             raise _over_limit(str(self.token), self.token.position, allowed)
         return self.advance()
+
+    def count_like(self, position: int) -> None:
+        """One more of the conditions that cost most."""
+        self._likes += 1
+        if self._likes > self._limits.likes_max:
+            raise _over_limit("LIKE", position, f"{self._limits.likes_max} LIKE (likes_max)")
 
     def take_string(self, expected: str) -> str:
         """The value of the current token, which must be a string."""

@@ -7,17 +7,19 @@ from hms.engine.selector.compiler import compile_selector
 from hms.engine.selector.nodes import Condition
 from hms.engine.selector.parser import parse
 from hms.engine.selector.reader import DEFAULT_LIMITS, SelectorLimits
+from hms.engine.selector.selector_cost import price_of
 
 
 class Selector:
     """A condition over the properties and header fields of a message (JMS 3.1 §3.8, F-E3).
 
     text: as it was written; condition: its nodes, None for a blank text, which matches everything;
-    names: the properties and header fields it looks at. Raises SelectorSyntaxError, which tells the
-    0-based position, for what is no selector or beyond the limits.
+    names: the properties and header fields it looks at; price: what it costs to ask. Raises
+    SelectorSyntaxError, which tells the 0-based position, for what is no selector or beyond the
+    limits.
     """
 
-    __slots__ = ("_limits", "condition", "matches", "names", "text")
+    __slots__ = ("_limits", "condition", "matches", "names", "price", "text")
 
     text: str
     condition: Condition | None
@@ -33,6 +35,7 @@ class Selector:
         self._limits = limits
         self.condition, self.names = parse(text, limits)
         self.matches = compile_selector(self.condition)
+        self.price = price_of(self.condition)
 
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"

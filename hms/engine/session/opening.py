@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from hms.engine.effects import Effects
 from hms.engine.flow.limits import check_consumers, check_producers
 from hms.engine.groups.group_view import is_gathering
+from hms.engine.queue import scan_continuation
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.settlement import Return, give_back_all
@@ -201,6 +202,7 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
     """Close a consumer; what is out to it comes back, a subscription that is not durable ends."""
     place = consumer.place
     give_back_all(state, consumer, how, fx)
+    scan_continuation.answer_all(consumer, fx)
     place.detach(consumer)
     consumer_watch.went(state, place, fx)
     consumer.session.consumers.remove(consumer)
