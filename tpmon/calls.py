@@ -10,6 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from hms.client.core import current_transaction
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.calls import give_up
 from hms.client.core.service_data import Data, decode_data, encode_data, type_name
@@ -38,7 +39,6 @@ from tpmon.constants import (
 from tpmon.context import Context, Outstanding, current, enter, find, keeps_tperrno, note
 from tpmon.environment import addresses
 from tpmon.flags import check_flags, patience_s
-from tpmon.tx import current_transaction
 from tpmon.unsolicited_functions import take_notice
 
 CALLS_MAX = 1024

@@ -7,6 +7,7 @@ gettperrno() is TPEEVENT then.
 from time import monotonic
 from typing import Any
 
+from hms.client.core import current_transaction
 from hms.client.core.conversation import BLOCK_TIME_S
 from hms.client.core.conversation_state import Part, Talk
 from hms.client.core.operations import FOREVER
@@ -32,7 +33,6 @@ from tpmon.constants import (
     TPSIGRSTRT,
 )
 from tpmon.context import Context, current, keeps_tperrno, note
-from tpmon.tx import current_transaction
 
 __all__ = ["tpconnect", "tpdiscon", "tprecv", "tpsend"]
 

@@ -100,7 +100,7 @@ def _is_branch(id_: str) -> bool:
 def _packed(id_: str) -> str:
     """A printed xid as an operator's command takes it."""
     from hms.errors.catalogue import InvalidArgument  # noqa: PLC0415 - not for --help
-    from tpmon.xa.xid import Xid  # noqa: PLC0415
+    from hms.wire.xid import Xid  # noqa: PLC0415
 
     try:
         return Xid.parse(id_).pack().hex()
@@ -109,7 +109,7 @@ def _packed(id_: str) -> str:
 
 
 def _branch_row(one: dict[str, Any]) -> dict[str, Any]:
-    from tpmon.xa.xid import Xid  # noqa: PLC0415
+    from hms.wire.xid import Xid  # noqa: PLC0415
 
     work = f"{one['sent']} sent, {one['received']} received, {one['bytes']} bytes"
     xid = str(Xid.unpack(bytes.fromhex(one["xid"])))

@@ -7,6 +7,7 @@ from typing import Any, Self, Unpack
 from hms.client.browse_pages import Pages
 from hms.client.browser import Browser
 from hms.client.consumer import Consumer
+from hms.client.core import current_transaction
 from hms.client.core.blocking_connection import Connection
 from hms.client.destinations import Destination, Queue, Topic
 from hms.client.listener_thread import ListeningThread
@@ -22,9 +23,8 @@ from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow
 from hms.client.session_members import Making
 from hms.client.session_state import SessionState
+from hms.client.xa_resource import HmsResource
 from hms.constants import AckMode
-from tpmon.tx import current_transaction
-from tpmon.xa.hms_rm import HmsResource
 
 
 class Session(Making[Producer, Consumer, Browser]):

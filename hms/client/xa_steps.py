@@ -9,7 +9,7 @@ from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.xa_state import XaSessionState
 from hms.errors.catalogue import IllegalState
 from hms.errors.tree import HmsError
-from tpmon.xa.constants import TMFAIL, XA_RBCOMMFAIL
+from hms.wire.xa_constants import TMFAIL, XA_RBCOMMFAIL
 
 if TYPE_CHECKING:
     from hms.client.session_steps import SessionSteps

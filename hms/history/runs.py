@@ -24,7 +24,7 @@ from hms.records import (
     decode_ranges,
     decode_sent,
 )
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 __all__ = ["EVENT_NAMES", "Place", "Run", "RunDecoder"]
 

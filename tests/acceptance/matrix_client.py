@@ -10,9 +10,9 @@ import signal
 import sys
 
 import hms
+from hms.client.core import current_transaction
 from hms.errors.catalogue import TransactionRolledBack
 from tests.acceptance.bank_rig import move
-from tpmon.tx import current_transaction
 from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction
 

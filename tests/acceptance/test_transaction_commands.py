@@ -10,9 +10,9 @@ import hms
 from boot.cli import main
 from hms.testing import node
 from hms.wire import branch_requests as wire
+from hms.wire.xa_constants import XA_HEURCOM, XA_HEURRB, XA_OK
+from hms.wire.xid import Xid
 from tpmon.xa import decisions
-from tpmon.xa.constants import XA_HEURCOM, XA_HEURRB, XA_OK
-from tpmon.xa.xid import Xid
 
 CONFIG = "[hms.queue.orders]\n[hms.queue.copies]\n"
 

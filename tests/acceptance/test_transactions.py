@@ -8,6 +8,7 @@ import hms
 import tpmon
 from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
 from hms.testing import node
+from hms.wire.xid import Xid
 from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank, move
 from tests.support.store_place import until
 from tpmon import tx
@@ -15,7 +16,6 @@ from tpmon.tx.connection_place import Blocking
 from tpmon.tx.coordinator_identity import identity_of
 from tpmon.xa import decisions
 from tpmon.xa.resource_opening import Definition, close_resources, make_resource
-from tpmon.xa.xid import Xid
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import hms
 import hms.aio
 from hms.testing import node
 from hms.wire import branch_requests as wire
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     TMJOIN,
     TMONEPHASE,
     XA_OK,
@@ -19,8 +19,8 @@ from tpmon.xa.constants import (
     XAER_NOTA,
     XAER_PROTO,
 )
+from hms.wire.xid import Xid
 from tpmon.xa.resource import scan
-from tpmon.xa.xid import Xid
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(30))
 WAIT_S = 20

@@ -10,10 +10,10 @@ import hms
 import hms.aio
 import tpmon
 from hms.testing import node
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     XA_OK,
 )
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(30))
 WAIT_S = 20

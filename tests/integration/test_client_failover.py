@@ -7,12 +7,12 @@ import pytest
 from client_rig import WAIT_S, FakeNode, fake_node, in_thread
 
 import hms
+from hms.client.xa_resource import HmsResource
 from hms.wire.branch_requests import XaCommit, XaEnd, XaPrepare, XaStart
 from hms.wire.frames import Kind
 from hms.wire.structures import Commit, encode
-from tpmon.xa.constants import XA_OK, XAER_NOTA, XAER_RMFAIL
-from tpmon.xa.hms_rm import HmsResource
-from tpmon.xa.xid import Xid
+from hms.wire.xa_constants import XA_OK, XAER_NOTA, XAER_RMFAIL
+from hms.wire.xid import Xid
 
 BRIEF_S = 1.5
 """A request_timeout_s of which a third is over soon."""

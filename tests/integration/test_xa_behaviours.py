@@ -3,14 +3,14 @@
 import pytest
 
 from hms.testing import node
+from hms.wire.xa_constants import XA_OK, XAER_DUPID
+from hms.wire.xid import Xid
 from tests.support.mariadb import mariadb_server
 from tests.support.postgres import postgres_server
 from tests.support.xa_benches import HmsBench, MariaDBBench, PostgreSQLBench
 from tpmon.xa.behaviour_bench import worked
 from tpmon.xa.conformance import ABILITIES, BEHAVIOURS
-from tpmon.xa.constants import XA_OK, XAER_DUPID
 from tpmon.xa.resource import scan
-from tpmon.xa.xid import Xid
 
 
 @pytest.fixture(scope="module")

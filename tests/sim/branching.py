@@ -4,11 +4,8 @@ cannot. The transaction manager's log is the books: what was decided there happe
 
 from typing import TYPE_CHECKING
 
-from tests.sim.apps import open_queue, pause
-from tests.sim.client import Client
-from tests.sim.entries import FAIL, OK
-from tests.sim.unit import Steps, Unit
-from tpmon.xa.constants import (
+from hms.client.xa_resource_steps import HmsSteps
+from hms.wire.xa_constants import (
     TMFAIL,
     TMJOIN,
     TMONEPHASE,
@@ -19,8 +16,11 @@ from tpmon.xa.constants import (
     XA_OK,
     XA_RDONLY,
 )
-from tpmon.xa.hms_steps import HmsSteps
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
+from tests.sim.apps import open_queue, pause
+from tests.sim.client import Client
+from tests.sim.entries import FAIL, OK
+from tests.sim.unit import Steps, Unit
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -3,7 +3,7 @@
 import contextlib
 
 import hms
-from tpmon.xa.constants import XA_OK
+from hms.wire.xa_constants import XA_OK
 from tpmon.xa.kit import DatabaseResource
 from tpmon.xa.mariadb import MariaDB
 from tpmon.xa.postgresql import PostgreSQL

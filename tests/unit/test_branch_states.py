@@ -2,10 +2,10 @@
 
 import pytest
 
-from tpmon.xa import constants as xa
+from hms.wire import xa_constants as xa
+from hms.wire.xid import Xid
 from tpmon.xa.branches import Event, State, next_state
 from tpmon.xa.kit import DatabaseResource
-from tpmon.xa.xid import Xid
 
 XID = Xid(1, b"t", b"b")
 

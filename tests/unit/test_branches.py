@@ -4,9 +4,9 @@ import pytest
 
 from hms.engine.engine import ConsumerRequest
 from hms.engine.xa.xa_codes import TMFAIL, TMJOIN, TMRESUME, TMSUSPEND, Code
+from hms.wire import xa_constants
 from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
 from tests.support.engine_rig import delivered
-from tpmon.xa import constants
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_codes_have_the_numbers_of_x_open(rig):
     """The engine may not import the client's constants; a wrong number would be a wrong outcome."""
     for code in Code:
         names = ("XA_" + code.name, "XAER_" + code.name)
-        assert code in {getattr(constants, name, None) for name in names}, code.name
+        assert code in {getattr(xa_constants, name, None) for name in names}, code.name
 
 
 def test_work_outside_a_branch_takes_effect_at_once(rig):

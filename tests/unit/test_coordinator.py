@@ -10,9 +10,9 @@ from hms.errors.catalogue import (
     TxHeuristicCommit,
     TxMixed,
 )
+from hms.wire import xa_constants as xa
 from tpmon.tx.coordinator import Coordinator
 from tpmon.tx.participant_steps import Branch
-from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 
 GTRID = b"transaction"

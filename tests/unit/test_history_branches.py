@@ -4,7 +4,7 @@ from history_records import log, message, ranges_record, sent_record
 
 from hms.history.events import EventDecoder
 from hms.records import Ended, Prepared, RecordType, ended, group, prepared
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 ONE, OTHER = Xid(7, b"one", b"x"), Xid(7, b"other", b"y")
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hms.client.core import current_transaction
 from hms.client.core.arguments import check_seconds, check_word
 from hms.errors.catalogue import InvalidArgument, TxInvalid, TxProtocolError
 from tpmon import context
-from tpmon.tx import current_transaction
 from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction
 

@@ -13,13 +13,13 @@ from hms.errors.catalogue import (
     TxTransient,
     XaError,
 )
+from hms.wire import xa_constants as xa
+from hms.wire.xid import Xid
 from tpmon.tx.codes import TransactionState
 from tpmon.tx.decision_log import DecisionLog
 from tpmon.tx.participant_steps import Branch
-from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 from tpmon.xa.resource import ResourceManager, check
-from tpmon.xa.xid import Xid
 
 __all__ = ["Place", "Work"]
 

@@ -170,7 +170,7 @@ def _blocking(connection: Any) -> Blocking:
 
 
 def _hms_resource(blocking: Blocking, session: Any = None) -> ResourceManager:
-    from tpmon.xa.hms_rm import HmsResource  # noqa: PLC0415 - only who has HMS branches
+    from hms.client.xa_resource import HmsResource  # noqa: PLC0415 - only who has HMS branches
 
     made: ResourceManager = HmsResource(blocking, session)
     return made

@@ -24,6 +24,7 @@ from hms.errors.catalogue import (
     TxMixed,
 )
 from hms.errors.tree import HmsError
+from hms.wire import xa_constants as xa
 from tpmon.tx.decision_log import DecisionLog
 from tpmon.tx.participant_steps import (
     THREADS_MAX,
@@ -36,7 +37,6 @@ from tpmon.tx.participant_steps import (
     roll_back,
     vote,
 )
-from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from hms.client.core import current_transaction
 from hms.errors.catalogue import TxInvalid, TxProtocolError
 from hms.errors.tree import HmsError
+from hms.wire.xid import Xid
 from tpmon import context
-from tpmon.tx import current_transaction
 from tpmon.tx.codes import (
     TX_OK,
     CommitReturn,
@@ -21,7 +22,6 @@ from tpmon.tx.codes import (
 )
 from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction
-from tpmon.xa.xid import Xid
 
 __all__ = [
     "TXINFO",

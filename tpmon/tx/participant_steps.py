@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from hms.errors.catalogue import TxHazard, TxMixed
-from tpmon.xa import constants as xa
+from hms.wire import xa_constants as xa
+from hms.wire.xid import Xid
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
 from tpmon.xa.resource import ResourceManager
-from tpmon.xa.xid import Xid
 
 __all__ = [
     "Branch",

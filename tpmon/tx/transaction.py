@@ -14,11 +14,11 @@ from hms.client.core.link import Link
 from hms.client.core.pending_requests import OnLoss, Pending
 from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
 from hms.errors.tree import HmsError
+from hms.wire import xa_constants as xa
 from hms.wire.branch_requests import BeginGlobal
 from tpmon.tx.branch_work import Place, Work
 from tpmon.tx.coordinator import Coordinator
 from tpmon.tx.participant_steps import Branch, Outcome
-from tpmon.xa import constants as xa
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
 from tpmon.xa.resource import ResourceManager

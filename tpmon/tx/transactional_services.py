@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hms.client.core import current_transaction
 from hms.errors.catalogue import ServiceCallFailed, TransactionRolledBack, TxProtocolError
 from hms.errors.tree import HmsError
 from hms.wire.branch_requests import XaTake
 from hms.wire.structures import InvokeHead, ResultHead, wire_fields
+from hms.wire.xa_constants import XA_OK, code_name
 from tpmon.constants import TPFAIL, TPSUCCESS
 from tpmon.invocation import Outcome
-from tpmon.tx import current_transaction
 from tpmon.tx.connection_place import HMS, place_of
 from tpmon.tx.transaction import Transaction
 from tpmon.xa import decisions
-from tpmon.xa.constants import XA_OK, code_name
 
 if TYPE_CHECKING:
     from hms.client.core.blocking_connection import Connection

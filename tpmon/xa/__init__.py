@@ -7,14 +7,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hms.wire.xa_constants import *  # noqa: F403 - what __getattr__ finds
+    from hms.wire.xid import Xid as Xid
     from tpmon.xa.conformance import BEHAVIOURS as BEHAVIOURS
     from tpmon.xa.conformance import Behaviour as Behaviour
     from tpmon.xa.conformance import Bench as Bench
-    from tpmon.xa.constants import *  # noqa: F403 - what __getattr__ finds
     from tpmon.xa.kit import DatabaseResource as DatabaseResource
     from tpmon.xa.kit import Driver as Driver
     from tpmon.xa.resource import ResourceManager as ResourceManager
-    from tpmon.xa.xid import Xid as Xid
 
 _HOMES = {
     "BEHAVIOURS": "tpmon.xa.conformance",
@@ -23,9 +23,9 @@ _HOMES = {
     "DatabaseResource": "tpmon.xa.kit",
     "Driver": "tpmon.xa.kit",
     "ResourceManager": "tpmon.xa.resource",
-    "Xid": "tpmon.xa.xid",
+    "Xid": "hms.wire.xid",
 }
-_CONSTANTS = "tpmon.xa.constants"
+_CONSTANTS = "hms.wire.xa_constants"
 
 
 def _find(name: str) -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tpmon.xa import constants as xa
+from hms.wire import xa_constants as xa
+from hms.wire.xid import Xid
 from tpmon.xa.resource import ResourceManager
-from tpmon.xa.xid import Xid
 
 __all__ = [
     "ABILITIES",

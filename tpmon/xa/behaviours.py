@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tpmon.xa import constants as xa
+from hms.wire import xa_constants as xa
 from tpmon.xa.behaviour_bench import Bench, behaviour, expect, new_mark, new_xid, prepared, worked
 from tpmon.xa.resource import scan
 

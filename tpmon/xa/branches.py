@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpmon.xa.constants import TMFAIL, TMJOIN, TMNOFLAGS, TMRESUME, TMSUCCESS, TMSUSPEND
+from hms.wire.xa_constants import TMFAIL, TMJOIN, TMNOFLAGS, TMRESUME, TMSUCCESS, TMSUSPEND
 
 __all__ = ["END_EVENTS", "START_EVENTS", "Branch", "Event", "State", "next_state"]
 

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tpmon.xa.constants import MEANINGS, XAER_RMFAIL
+from hms.wire.xa_constants import MEANINGS, XAER_RMFAIL
+from hms.wire.xid import Xid
 from tpmon.xa.driver import Driver
-from tpmon.xa.xid import Xid
 
 __all__ = ["IDLE_SESSIONS_MAX", "Sessions"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hms.errors.catalogue import DecisionUnreadable
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 __all__ = [
     "COMMIT",

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 __all__ = ["Driver"]
 

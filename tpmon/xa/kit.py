@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tpmon.xa.branches import END_EVENTS, START_EVENTS, Branch, Event, State, next_state
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     TMENDRSCAN,
     TMNOFLAGS,
     TMONEPHASE,
@@ -26,12 +25,13 @@ from tpmon.xa.constants import (
     XAER_RMFAIL,
     is_rolled_back,
 )
+from hms.wire.xid import Xid
+from tpmon.xa.branches import END_EVENTS, START_EVENTS, Branch, Event, State, next_state
 from tpmon.xa.database_sessions import Sessions
 from tpmon.xa.driver import Driver
 from tpmon.xa.recover_scan import Scan
 from tpmon.xa.resource import check
 from tpmon.xa.session_handle import Handle, end
-from tpmon.xa.xid import Xid
 
 __all__ = ["DatabaseResource", "Driver"]
 

@@ -13,7 +13,7 @@ import contextlib
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     XA_OK,
     XA_RBDEADLOCK,
     XA_RBINTEGRITY,
@@ -26,8 +26,8 @@ from tpmon.xa.constants import (
     XAER_RMERR,
     XAER_RMFAIL,
 )
+from hms.wire.xid import Xid
 from tpmon.xa.driver_packages import import_driver
-from tpmon.xa.xid import Xid
 
 __all__ = ["MariaDB"]
 

@@ -9,7 +9,7 @@ import binascii
 import contextlib
 from typing import Any
 
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     XA_OK,
     XA_RBDEADLOCK,
     XA_RBINTEGRITY,
@@ -23,8 +23,8 @@ from tpmon.xa.constants import (
     XAER_RMERR,
     XAER_RMFAIL,
 )
+from hms.wire.xid import Xid
 from tpmon.xa.driver_packages import import_driver
-from tpmon.xa.xid import Xid
 
 __all__ = ["PostgreSQL", "gid_of", "xid_of"]
 

@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from hms.errors.catalogue import XaError
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     TMENDRSCAN,
     TMNOFLAGS,
     TMSTARTRSCAN,
     XAER_INVAL,
     code_name,
 )
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 if TYPE_CHECKING:
     from tpmon.xa.kit import DatabaseResource

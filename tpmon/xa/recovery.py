@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, Protocol
 
 from hms.errors.catalogue import DecisionUnreadable
 from hms.wire import branch_requests as wire
-from tpmon.xa import constants as xa
+from hms.wire import xa_constants as xa
+from hms.wire.xid import Xid
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
 from tpmon.xa.resource import ResourceManager, scan
-from tpmon.xa.xid import Xid
 
 __all__ = ["Asker", "Recovery", "Round", "Waiting"]
 

@@ -4,7 +4,8 @@ import os
 from typing import Any
 
 from hms.errors.catalogue import XaError
-from tpmon.xa import constants as xa
+from hms.wire import xa_constants as xa
+from hms.wire.xid import Xid
 from tpmon.xa.behaviour_bench import (
     Bench,
     behaviour,
@@ -16,7 +17,6 @@ from tpmon.xa.behaviour_bench import (
     worked,
 )
 from tpmon.xa.resource import scan
-from tpmon.xa.xid import Xid
 
 
 @behaviour("suspend")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from hms.errors.catalogue import XaError
-from tpmon.xa.constants import TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, TMSUCCESS, code_name
-from tpmon.xa.xid import Xid
+from hms.wire.xa_constants import TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, TMSUCCESS, code_name
+from hms.wire.xid import Xid
 
 __all__ = ["SCAN_PAGE", "ResourceManager", "check", "scan"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hms.errors.catalogue import ResourceUnavailable
-from tpmon.xa.constants import XA_OK, code_name
+from hms.wire.xa_constants import XA_OK, code_name
 from tpmon.xa.kit import DatabaseResource, Driver
 
 __all__ = ["KINDS", "Definition", "close_resources", "make_resource", "open_resource"]

@@ -8,7 +8,7 @@ import contextlib
 import sqlite3
 from typing import Any
 
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     XA_OK,
     XA_RBINTEGRITY,
     XA_RBOTHER,
@@ -16,7 +16,7 @@ from tpmon.xa.constants import (
     XAER_RMERR,
     XAER_RMFAIL,
 )
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 __all__ = ["SQLite"]
 

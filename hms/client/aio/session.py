@@ -23,7 +23,7 @@ from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow
 from hms.client.session_members import Making
 from hms.client.session_state import SessionState
-from tpmon.xa.hms_rm import AsyncHmsResource
+from hms.client.xa_resource import AsyncHmsResource
 
 
 class Session(Opened, Making[Producer, Consumer, Browser]):

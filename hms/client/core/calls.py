@@ -6,6 +6,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from hms.client.core import current_transaction
 from hms.client.core.arguments import check_patience, check_text
 from hms.client.core.conversation_state import Part, Talk
 from hms.client.core.link import State
@@ -29,7 +30,6 @@ from hms.wire.structures import (
 )
 from tpmon.constants import TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC, TPSUCCESS
 from tpmon.context import time_left_s
-from tpmon.tx import current_transaction
 
 _Then = Callable[[Pending], None]
 

@@ -14,7 +14,7 @@ from hms.client.core.requests import Asking
 from hms.errors.catalogue import ConnectionLost, XaError
 from hms.errors.tree import HmsError
 from hms.wire import branch_requests as wire
-from tpmon.xa.constants import (
+from hms.wire.xa_constants import (
     TMENDRSCAN,
     TMNOFLAGS,
     TMONEPHASE,
@@ -29,7 +29,7 @@ from tpmon.xa.constants import (
     code_name,
     is_rolled_back,
 )
-from tpmon.xa.xid import Xid
+from hms.wire.xid import Xid
 
 __all__ = ["HmsSteps", "XaSession"]
 

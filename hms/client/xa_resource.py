@@ -1,15 +1,15 @@
 """HMS as a resource manager: what a session sends and receives in a branch is its work.
 
-The calls themselves stand in hms_steps.py; here are their two shells.
+The calls themselves stand in xa_resource_steps.py; here are their two shells.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from hms.client.core.operations import Steps
-from tpmon.xa.constants import TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, TMSUCCESS
-from tpmon.xa.hms_steps import HmsSteps, XaSession
-from tpmon.xa.xid import Xid
+from hms.client.xa_resource_steps import HmsSteps, XaSession
+from hms.wire.xa_constants import TMENDRSCAN, TMNOFLAGS, TMSTARTRSCAN, TMSUCCESS
+from hms.wire.xid import Xid
 
 __all__ = ["AsyncHmsResource", "HmsResource", "HmsSteps", "XaSession"]
 
