@@ -19,7 +19,7 @@ from boot.entries import Config, Node, Server
 from boot.instances import Instance, Pool
 from boot.restarts import Demand
 from hms.errors.catalogue import InvalidArgument, ServerNotFound
-from tpmon.scheduling.monitor_state import Load
+from hms.server.service_monitor import Load
 
 __all__ = ["Servers"]
 

@@ -10,6 +10,8 @@ Each name is loaded when it is first used, so that importing hms costs next to n
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hms.client.core import current_transaction
+
 if TYPE_CHECKING:
     from hms import aio as aio
     from hms import testing as testing
@@ -62,6 +64,9 @@ _HOMES = {
 _MODULES = ("aio", "testing")
 _WHOLE = ("hms.constants", "hms.errors", "tpmon.hms_functions")
 """Modules whose public names are all public here."""
+
+
+current_transaction.provide(lambda: importlib.import_module("tpmon.tx.blocks"))
 
 
 def _public() -> list[str]:

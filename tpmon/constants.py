@@ -1,5 +1,14 @@
 """Flags and numbers of Tmax's atmi.h and tmaxapi.h, with their values there."""
 
+from hms.wire.service_codes import (
+    TPEV_DISCONIMM,
+    TPEV_SVCERR,
+    TPEV_SVCFAIL,
+    TPEV_SVCSUCC,
+    TPFAIL,
+    TPSUCCESS,
+)
+
 TPNOBLOCK = 0x0001
 TPSIGRSTRT = 0x0002
 TPNOREPLY = 0x0004
@@ -22,7 +31,6 @@ TPUNSOL_HND, TPUNSOL_IGN, TPUNSOL_POLL = 0x01, 0x02, 0x04
 TPUNIQUE, TPONLYONE, TPMULTICONTEXTS = 0x10, 0x20, 0x40
 
 # Events of a conversation.
-TPEV_DISCONIMM, TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC = 0x01, 0x02, 0x04, 0x08
 TPEV_CONVCLOSE, TPEV_SENDONLY = 0x10, 0x20
 
 # How an event reaches its subscriber: by a service, or in the process.
@@ -32,7 +40,7 @@ TPEV_SVC, TPEV_PROC = 1, 2
 UNSOL_TPPOST, UNSOL_TPBROADCAST, UNSOL_TPNOTIFY, UNSOL_TPSENDTOCLI, UNSOL_ANY = 1, 2, 3, 4, 5
 
 # How a service ends.
-TPFAIL, TPSUCCESS, TPEXIT, TPDOWN = 1, 2, 4, 8
+TPEXIT, TPDOWN = 4, 8
 
 # Values of tperrno.
 TPEBADDESC = 2

@@ -1,20 +1,16 @@
 """What the tp functions keep per thread and per task: connection, outstanding calls, tperrno."""
 
-import contextlib
 import contextvars
 import functools
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from hms.client.core.blocking_connection import Connection
+from hms.client.core.conversation_state import Talk
+from hms.client.core.pending_requests import Pending
 from hms.errors.catalogue import NotConnected
 from hms.errors.tree import HmsError
 from tpmon.unsolicited import Unsolicited
-
-if TYPE_CHECKING:
-    from hms.client.core.blocking_connection import Connection
-    from hms.client.core.conversation_state import Talk
-    from hms.client.core.pending_requests import Pending
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -23,7 +19,7 @@ _T = TypeVar("_T")
 class Outstanding(NamedTuple):
     """A call of tpacall(), and the kind of the data that it sent."""
 
-    pending: "Pending"
+    pending: Pending
     kind: int
 
 
@@ -34,7 +30,7 @@ class Context:
     calls. block_time_s 0: a call waits as long as service or node say.
     """
 
-    def __init__(self, connection: "Connection", *, is_server: bool = False) -> None:
+    def __init__(self, connection: Connection, *, is_server: bool = False) -> None:
         self.connection = connection
         self.is_server = is_server
         self.calls: dict[int, Outstanding] = {}
@@ -55,24 +51,6 @@ class Context:
 _context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("tpmon", default=None)
 _tperrno: contextvars.ContextVar[int] = contextvars.ContextVar("tperrno", default=0)
 _tpurcode: contextvars.ContextVar[int] = contextvars.ContextVar("tpurcode", default=0)
-_deadline: contextvars.ContextVar[float | None] = contextvars.ContextVar("deadline", default=None)
-
-
-@contextlib.contextmanager
-def serving(deadline: float | None) -> Iterator[None]:
-    """A service runs until then, in seconds since 1970 UTC; what it calls must end before."""
-    token = _deadline.set(deadline)
-    try:
-        yield
-    finally:
-        _deadline.reset(token)
-
-
-def time_left_s() -> float | None:
-    """How long the caller of the service that runs here still waits; None: for ever, or no service
-    runs here."""
-    deadline = _deadline.get()
-    return None if deadline is None else deadline - time.time()
 
 
 def current(what: str) -> Context:

@@ -13,6 +13,7 @@ import msgspec
 
 from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.service_data import decode_data, encode_data, type_name
+from hms.client.core.service_deadline import serving
 from hms.errors.catalogue import (
     ConversationProtocol,
     ServiceCallFailed,
@@ -22,7 +23,6 @@ from hms.errors.tree import HmsError
 from hms.wire.packed_messages import DELIVERED_ROW, KIND_NONE, DeliveredRow
 from hms.wire.structures import QUEUE, SERVICE_SPEAKS, InvokeHead, ResultHead, wire_fields
 from tpmon.constants import TPCONV, TPEXIT, TPFAIL, TPRECVONLY, TPSENDONLY, TPSUCCESS
-from tpmon.context import serving
 from tpmon.service_functions import Registry, Request, ServiceResult
 
 __all__ = ["Outcome", "Speaker", "invoke"]

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from hms.client.core.blocking_connection import Connection
-from hms.client.core.conversation import speaking
 from hms.client.core.link import State
 from hms.client.core.pending_requests import OnLoss, own_copy
 from hms.errors.catalogue import IllegalState, ServiceModuleError
@@ -26,6 +25,7 @@ from hms.wire.structures import InvokeHead, Unadvertise, Welcome
 from tpmon.context import Context, enter
 from tpmon.invocation import Outcome, invoke
 from tpmon.module_loading import begin, end, load, put_first
+from tpmon.service_conversation import speaking
 from tpmon.service_functions import Handler, Registry, registry
 
 __all__ = ["Server", "tpadvertise", "tpunadvertise"]

@@ -2,18 +2,17 @@
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import BinaryIO, Self
 
 from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener, check_count
 from hms.client.core.blocking_connection import Connection
 from hms.client.file_bodies import FileInfo
+from hms.client.listener_thread import ListeningThread
 from hms.client.message import Message
 from hms.client.prefetch_buffer import Inbox, Stamp
 from hms.client.public_names import public_names
+from hms.client.session_steps import SessionSteps
 from hms.errors.catalogue import ConnectionClosed
-
-if TYPE_CHECKING:
-    from hms.client.session import Session
 
 __all__ = ["Acknowledge", "Consumer"]
 
@@ -23,9 +22,9 @@ class Consumer(ConsumerSteps):
 
     _connection: Connection
 
-    def __init__(self, session: "Session", inbox: Inbox) -> None:
+    def __init__(self, session: SessionSteps, inbox: Inbox, listening: ListeningThread) -> None:
         super().__init__(session, inbox)
-        self._listening = session.listening
+        self._listening = listening
 
     @property
     def _is_in_listener(self) -> bool:

@@ -2,22 +2,19 @@
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from hms.client.consumer_steps import ConsumerSteps, Listener
 from hms.client.core.operations import Steps
+from hms.client.core.thread_driver import Driver
 from hms.client.listener_calls import Listening
-
-if TYPE_CHECKING:
-    from hms.client.consumer import Consumer
-    from hms.client.consumer_steps import Listener
-    from hms.client.session import Session
+from hms.client.session_steps import SessionSteps
 
 
 class ListeningThread:
     """Runs while there are any listeners."""
 
-    def __init__(self, session: "Session") -> None:
-        self._connection = session.connection
+    def __init__(self, connection: Driver, session: SessionSteps) -> None:
+        self._connection = connection
         self._listening: Listening[threading.Thread] = Listening(session)
 
     @property
@@ -25,7 +22,7 @@ class ListeningThread:
         """Whether a listener asks."""
         return self._listening.runner is threading.current_thread()
 
-    def set(self, consumer: "Consumer", listener: "Listener | None") -> None:
+    def set(self, consumer: ConsumerSteps, listener: Listener | None) -> None:
         """From now on, instead of another one; with None no longer, and it returns when the last
         call has ended."""
         connection = self._connection
@@ -38,7 +35,9 @@ class ListeningThread:
             connection.run(self._listening.ended(consumer))
             self._join()
 
-    def close(self, closing: Callable[[], Steps[None]], consumer: "Consumer | None" = None) -> None:
+    def close(
+        self, closing: Callable[[], Steps[None]], consumer: ConsumerSteps | None = None
+    ) -> None:
         """Close a consumer, or the session, when its running listener has ended; behind it when
         that listener asks."""
         self._connection.run(self._listening.ending(closing, threading.current_thread(), consumer))

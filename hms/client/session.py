@@ -37,7 +37,7 @@ class Session(Making[Producer, Consumer, Browser]):
         self, connection: Connection, state: SessionState, *, is_asynchronous: bool
     ) -> None:
         super().__init__(connection, state, is_asynchronous=is_asynchronous)
-        self.listening = ListeningThread(self)
+        self.listening = ListeningThread(connection, self)
         self._resource: HmsResource | None = None
 
     def send(
@@ -153,7 +153,7 @@ class Session(Making[Producer, Consumer, Browser]):
 
     def _consumer(self, inbox: Inbox, opening: Opening) -> Consumer:
         self.connection.run(opening.granted(self.connection))
-        return Consumer(self, inbox)
+        return Consumer(self, inbox, self.listening)
 
     def _browser(self, pages: Pages) -> Browser:
         self.connection.run(pages.granted())

@@ -1,18 +1,18 @@
 """What an XA session does, for threads and for asyncio alike: xa_start and xa_end."""
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hms.client.core.link import State
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.core.requests import Asking
+from hms.client.session_state import SessionState
 from hms.client.xa_state import XaSessionState
 from hms.errors.catalogue import IllegalState
 from hms.errors.tree import HmsError
 from hms.wire.xa_constants import TMFAIL, XA_RBCOMMFAIL
-
-if TYPE_CHECKING:
-    from hms.client.session_steps import SessionSteps
 
 __all__ = ["Code", "xa_ending", "xa_rolled_back", "xa_starting"]
 
@@ -21,7 +21,23 @@ Code = tuple[int, str]
 _LOST: Code = (XA_RBCOMMFAIL, "the connection was lost, and the branch with it")
 
 
-def xa_starting(session: "SessionSteps", xid: bytes, flags: int, timeout_ms: int) -> Steps[Code]:
+class _Session(Protocol):
+    """The session that works in the branch."""
+
+    connection: Asking
+    state: SessionState
+
+    def check_open(self) -> None:
+        """ConnectionClosed when it is not."""
+
+    def sends_settled(self, is_enough: Callable[[], bool] = ...) -> Steps[None]:
+        """Wait for the outcome of its sends."""
+
+    def recovering(self) -> Steps[None]:
+        """Have what was not acknowledged delivered again."""
+
+
+def xa_starting(session: _Session, xid: bytes, flags: int, timeout_ms: int) -> Steps[Code]:
     """Work in a branch from now on."""
     state = _state_of(session)
     session.check_open()
@@ -38,7 +54,7 @@ def xa_starting(session: "SessionSteps", xid: bytes, flags: int, timeout_ms: int
     return code
 
 
-def xa_ending(session: "SessionSteps", xid: bytes, flags: int) -> Steps[Code]:
+def xa_ending(session: _Session, xid: bytes, flags: int) -> Steps[Code]:
     """Work in it no longer; a branch in which a send failed can only be rolled back."""
     state = _state_of(session)
     session.check_open()
@@ -62,7 +78,7 @@ def xa_ending(session: "SessionSteps", xid: bytes, flags: int) -> Steps[Code]:
     return code
 
 
-def xa_rolled_back(session: "SessionSteps", xid: bytes) -> Steps[None]:
+def xa_rolled_back(session: _Session, xid: bytes) -> Steps[None]:
     """What was received in a branch comes again: before what the session has prefetched since."""
     state = _state_of(session)
     is_here = state.last_received == xid and not state.xid and not state.is_closed
@@ -71,13 +87,13 @@ def xa_rolled_back(session: "SessionSteps", xid: bytes) -> Steps[None]:
             yield from session.recovering()
 
 
-def _coded(session: "SessionSteps", pending: Pending) -> Steps[Code]:
+def _coded(session: _Session, pending: Pending) -> Steps[Code]:
     answered = yield from session.connection.answer_to(pending)
     reply = answered.value()
     return int(reply["code"]), str(reply["reason"])
 
 
-def _state_of(session: "SessionSteps") -> XaSessionState:
+def _state_of(session: _Session) -> XaSessionState:
     state = session.state
     if not isinstance(state, XaSessionState):
         raise IllegalState(

@@ -7,6 +7,7 @@ from hms.errors.catalogue import ArchiveError, SparkMissing
 from hms.history.columns import BATCH_ROWS
 from hms.history.events import Event
 from hms.history.scope import WITH_HEAD, Scope
+from hms.history.selection import selector_test
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,8 +100,6 @@ def _condition(scope: Scope, until_offset: int) -> Any:
 
 def _selected(batch: "pa.RecordBatch", scope: Scope) -> "pa.RecordBatch":
     import pyarrow as pa  # noqa: PLC0415 - an optional package
-
-    from hms.history.scan import selector_test  # noqa: PLC0415 - which reads archives too
 
     test = selector_test(scope.selector)
     columns = [_in_ms(batch.column(name)).to_pylist() for name in _SELECTED]

@@ -18,9 +18,10 @@ from hms.history.events import COLUMNS, Event
 from hms.history.faults import as_own
 from hms.history.manifest import Manifest, load_manifest
 from hms.history.planning import check_kinship
-from hms.history.scan import PathName, is_archive, plan, selector_test
+from hms.history.scan import PathName, is_archive, plan
 from hms.history.scope import WITH_HEAD, Scope, parse_scope
 from hms.history.segments import Tail, survey
+from hms.history.selection import selector_test
 from hms.history.spark import register, require_spark
 from hms.history.tables import is_database, tables_for
 

@@ -21,8 +21,9 @@ from hms.history.reading import (
     first_offset,
     spark_faults,
 )
-from hms.history.scan import PathName, plan, selector_test
+from hms.history.scan import PathName, plan
 from hms.history.scope import parse_scope
+from hms.history.selection import selector_test
 from hms.history.spark import borrowed_session
 from hms.history.wanted import Wanted, When, time_text
 from hms.records import Writer

@@ -3,13 +3,10 @@
 What is read was planned before (see planning), part by part.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hms.engine.messages import StoredMessage
-from hms.engine.selector import Selector
-from hms.engine.selector.selector_fields import checked_selector, selector_view
 from hms.errors.catalogue import HistoryGone
 from hms.history.archive_place import local_place
 from hms.history.columns import BATCH_BYTES, BATCH_ROWS, arrow_array, batches_of
@@ -19,6 +16,7 @@ from hms.history.planning import Part, archive_of, is_archive, plan, replace_fir
 from hms.history.runs import Run, RunDecoder
 from hms.history.scope import Scope
 from hms.history.segments import LogRecord, PathName, Tail, records_of
+from hms.history.selection import selector_test
 from hms.history.tables import records_of_table
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ __all__ = [
     "read_batches",
     "read_events",
     "read_part",
-    "selector_test",
     "to_record_batch",
 ]
 
@@ -154,29 +151,6 @@ def _needed(scope: Scope, columns: Iterable[str]) -> set[str]:
     return {*columns, *(["head"] if scope.selector else [])} - (
         set() if scope.includes_body else {"body"}
     )
-
-
-def selector_test(text: str) -> Callable[[Event], bool]:
-    """Whether a sent or forwarded event passes a selector, judged by the broker's own rules."""
-    selector = checked_selector(text) or Selector(text)
-    names = selector.names
-
-    def matches(event: Event) -> bool:
-        head = event.head or b""
-        message = StoredMessage.of(
-            int(event.message_id, 16),
-            event.offset,
-            event.timestamp or 0,
-            event.expiration or 0,
-            event.priority or 0,
-            0,
-            len(head),
-            head,
-            event.persistent,
-        )
-        return selector.matches(selector_view(message, names)) is True
-
-    return matches
 
 
 def to_record_batch(events: Sequence[Event], schema: "pa.Schema") -> "pa.RecordBatch":

@@ -12,8 +12,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from hms.errors.catalogue import HistoryError, SinkError
 from hms.history.events import COLUMNS
 from hms.history.pushed import narrowed
-from hms.history.scan import Part, plan, read_batches, selector_test
+from hms.history.scan import Part, plan, read_batches
 from hms.history.scope import Scope, parse_scope
+from hms.history.selection import selector_test
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ from typing import Any
 from hms.engine.effects import Deliver, Effects, Reply
 from hms.engine.xa.branch_commands import BranchCommands
 from hms.engine.xa.xa_codes import Answer, Code
+from hms.server.service_monitor import ServiceMonitor
 from hms.wire import branch_requests as wire
-from tpmon.scheduling.monitor import Monitor
 
 __all__ = ["Transacting"]
 
@@ -17,7 +17,7 @@ Asked = Callable[[int, Any, int, Effects], Any]
 class Transacting:
     """Applies one request at a time; the caller holds the engine's lock."""
 
-    def __init__(self, branches: BranchCommands, monitor: Monitor) -> None:
+    def __init__(self, branches: BranchCommands, monitor: ServiceMonitor) -> None:
         self._branches = branches
         self._monitor = monitor
         self._answers: dict[type, Asked] = {

@@ -31,6 +31,7 @@ from hms.server.payloads import IN_MEMORY, Bodies
 from hms.server.request_handlers import Requests
 from hms.server.resource_managers import Resources
 from hms.server.segment_roll import sealing
+from hms.server.service_monitor import Load, Origin, ServiceMonitor
 from hms.server.supervision import NoServers, Supervisor
 from hms.store.files import FileStore
 from hms.store.interface import Store
@@ -45,7 +46,6 @@ from hms.wire.frames import (
     decode_send,
     decode_settle,
 )
-from tpmon.scheduling.monitor import Load, Monitor, Origin
 
 __all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
 
@@ -95,7 +95,7 @@ class Broker:
         self,
         engine: Engine,
         store: Store,
-        monitor: Monitor,
+        monitor: ServiceMonitor,
         identity: Identity,
         clock_ms: Callable[[], int],
         files: FileStore | None = None,

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
-from tpmon.scheduling.listener_demand import Listener
-from tpmon.scheduling.monitor import Monitor
+from hms.server.service_monitor import Listener, ServiceMonitor
 
 __all__ = ["Declared", "open_declared"]
 
@@ -26,7 +25,7 @@ class Declared(NamedTuple):
 
 
 def open_declared(
-    engine: Engine, monitor: Monitor, wanted: list[Declared], now_ms: int, fx: Effects
+    engine: Engine, monitor: ServiceMonitor, wanted: list[Declared], now_ms: int, fx: Effects
 ) -> None:
     """Open them; to be called once, when the node has recovered."""
     if not wanted:

@@ -8,10 +8,10 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import HandleUnknown, NodeStopping, ProtocolError
 from hms.server.effect_release import Releases, ToConnection, ToPeer
+from hms.server.service_monitor import ServiceMonitor
 from hms.wire import structures as wire
 from hms.wire.client_identity import SECRET_BYTES, check_identity, uid_of
 from hms.wire.frames import Kind, frame
-from tpmon.scheduling.monitor import Monitor
 
 ONE_CLIENT = 3
 """What of a notice for the client whose number it has."""
@@ -39,7 +39,7 @@ class Doorman:
     """Peers of the gateway and connections of the engine. A routing id is never an identity: who
     somebody is follows from the login, and a login belongs to one peer."""
 
-    def __init__(self, engine: Engine, monitor: Monitor, identity: Identity) -> None:
+    def __init__(self, engine: Engine, monitor: ServiceMonitor, identity: Identity) -> None:
         self.identity = identity
         self.is_stopping = False
         self.members: Callable[[], Sequence[str]] = tuple

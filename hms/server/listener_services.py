@@ -8,17 +8,16 @@ from hms.engine.engine import Engine
 from hms.engine.queue.settlement import Return
 from hms.server.effect_encoding import delivered_rows
 from hms.server.effect_release import ToConnection
+from hms.server.service_monitor import Answer, Invoke, Kill, Origin, Say, ServiceMonitor, Verdict
 from hms.wire import structures as wire
 from hms.wire.frames import Kind, frame
 from hms.wire.packed_messages import KIND_MASK
-from tpmon.scheduling.monitor import Answer, Invoke, Kill, Monitor, Origin, Say
-from tpmon.scheduling.monitor_state import Verdict
+from hms.wire.service_codes import TPSUCCESS
 
-TPSUCCESS = 2
 DELAY_MS_MAX = 1 << 40
 
 
-def drain_monitor(engine: Engine, monitor: Monitor, now_ms: int, fx: Effects) -> list[str]:
+def drain_monitor(engine: Engine, monitor: ServiceMonitor, now_ms: int, fx: Effects) -> list[str]:
     """Turn what the monitor wants done into effects; a listener's result is settled at once, and
     listeners are given what there are free servers for. The server processes to be ended."""
     hung: list[str] = []
@@ -55,7 +54,7 @@ def _grant(
 
 
 def call_listeners(
-    engine: Engine, monitor: Monitor, calls: Sequence[tuple[Deliver, bytes]], now_ms: int
+    engine: Engine, monitor: ServiceMonitor, calls: Sequence[tuple[Deliver, bytes]], now_ms: int
 ) -> None:
     """Messages for listeners, durable now, each with head and body, wait for their service; those
     that were taken back meanwhile are out no more."""

@@ -11,12 +11,11 @@ from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.server.branch_handlers import Transacting
 from hms.server.resource_managers import RESOURCE_VERBS, Resources
 from hms.server.segment_roll import SEAL
+from hms.server.service_monitor import Listener, ServiceMonitor
 from hms.server.service_operations import SERVICE_VERBS, operate
 from hms.server.supervision import Supervisor
 from hms.wire import structures as wire
 from hms.wire.packed_messages import unpack_rows
-from tpmon.scheduling.listener_demand import Listener
-from tpmon.scheduling.monitor import Monitor
 
 
 class Requests:
@@ -25,7 +24,7 @@ class Requests:
     def __init__(
         self,
         engine: Engine,
-        monitor: Monitor,
+        monitor: ServiceMonitor,
         status: Callable[[], dict[str, Any]],
         servers: Callable[[], Supervisor],
         resources: Callable[[], Resources] = Resources,

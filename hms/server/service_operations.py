@@ -4,25 +4,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from hms.errors.catalogue import InvalidArgument
+from hms.server.service_monitor import ServiceMonitor
 from hms.server.supervision import Supervisor
-from tpmon.scheduling.call_statistics import Tally
-from tpmon.scheduling.monitor import Monitor
 
 __all__ = ["SERVICE_VERBS", "operate"]
 
 SERVICE_VERBS = ("service.list", "server.list", "server.restart", "server.scale")
-_UNSEEN = {"connected": 0, "busy": 0, "waiting": 0, **Tally().describe()}
 
 
 def operate(
-    monitor: Monitor, servers: Supervisor, verb: str, arguments: Mapping[str, Any]
+    monitor: ServiceMonitor, servers: Supervisor, verb: str, arguments: Mapping[str, Any]
 ) -> list[dict[str, Any]] | None:
     """Plain data, or None for an order, which is carried out behind the reply."""
     if verb == "service.list":
         return monitor.describe()
     if verb == "server.list":
         counted = monitor.describe_groups()
-        return [one | counted.get(one["name"], _UNSEEN) for one in servers.describe()]
+        absent = monitor.describe_absent()
+        return [one | counted.get(one["name"], absent) for one in servers.describe()]
     name, count = arguments.get("name"), arguments.get("count", 0)
     if not isinstance(name, str) or not isinstance(count, int):
         raise InvalidArgument(what=verb, detail="it takes a name, and scale a count")

@@ -13,7 +13,7 @@ from history_records import (
 )
 
 from hms.errors.catalogue import HistoryError, HistoryGone, SelectorSyntaxError, StoreUnavailable
-from hms.history import scan
+from hms.history import scan, selection
 from hms.history.events import Event
 from hms.history.scope import Scope, parse_scope
 from hms.records import RecordType
@@ -163,7 +163,7 @@ def test_a_selector_never_matches_a_head_that_cannot_be_read():
 def test_a_wrong_selector_is_refused_with_its_position():
     """Before anything is read, let alone sent."""
     with pytest.raises(SelectorSyntaxError) as caught:
-        scan.selector_test("a = = 1")
+        selection.selector_test("a = = 1")
 
     assert caught.value.position == 4
 

@@ -4,9 +4,9 @@ import pytest
 from monitor_rig import CLIENT, OTHER, S1, S2, Rig, answer_of, invoke_of
 
 from hms.errors.catalogue import ServerLost, ServiceNotFound
+from hms.server.service_monitor import Verdict
 from tpmon.scheduling import service_registry
 from tpmon.scheduling.monitor import TPSUCCESS, Invoke
-from tpmon.scheduling.monitor_state import Verdict
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 import pytest
 from monitor_rig import CLIENT, S1, S2, Rig, invoke_of
 
-from tpmon.scheduling.listener_demand import Listener
+from hms.server.service_monitor import Listener, Verdict
 from tpmon.scheduling.monitor import Answer, Invoke
-from tpmon.scheduling.monitor_state import Verdict
 
 
 class Queues:

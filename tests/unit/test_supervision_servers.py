@@ -9,7 +9,7 @@ import pytest
 from boot import instances
 from boot.config import load
 from boot.servers import Servers
-from tpmon.scheduling.monitor_state import Load
+from hms.server.service_monitor import Load
 
 WAIT_S = 30
 CONFIG = """

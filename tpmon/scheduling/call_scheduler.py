@@ -11,21 +11,11 @@ from itertools import islice
 import msgspec
 
 from hms.errors.catalogue import ServiceBusy, ServiceLimit, TooManyRequests
+from hms.server.service_monitor import Answer, Invoke, Kill, Say, Verdict
 from hms.wire.structures import ResultHead
 from tpmon.constants import TPFAIL
 from tpmon.scheduling.call_statistics import Tally
-from tpmon.scheduling.monitor_state import (
-    NO_RULES,
-    Answer,
-    Call,
-    Invoke,
-    Kill,
-    Rules,
-    Say,
-    Server,
-    Service,
-    Verdict,
-)
+from tpmon.scheduling.monitor_state import NO_RULES, Call, Rules, Server, Service
 
 __all__ = ["Turns"]
 

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from hms.errors.catalogue import InvalidArgument
+from hms.server.service_monitor import Say
 from hms.wire.structures import ResultHead, TalkHead
-from tpmon.scheduling.monitor_state import Call, Say
+from tpmon.scheduling.monitor_state import Call
 from tpmon.scheduling.service_registry import Offering
 
 __all__ = ["DATA", "DISCONNECTED", "ROOM", "Relay"]

@@ -7,26 +7,14 @@ to it at once.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-__all__ = ["Appetite", "Grant", "Listener"]
+from hms.server.service_monitor import Grant, Listener
+
+__all__ = ["Appetite"]
 
 Key = tuple[int, int]
 """Connection and consumer."""
-Grant = Callable[[int, int, int], int | None]
-"""Set a consumer's credit; how many messages it is given now, None when it is there no more."""
-
-
-class Listener(NamedTuple):
-    """A consumer whose messages go to a service. place: "queue:NAME" or "topic:NAME"."""
-
-    connection: int
-    consumer: int
-    session: int
-    service: str
-    place: str
 
 
 @dataclass(slots=True)

@@ -3,10 +3,11 @@
 from collections import deque
 from typing import Any
 
+from hms.server.service_monitor import Grant, Listener, Origin
 from hms.wire.structures import InvokeHead
 from tpmon.scheduling.conversation_relay import Relay
-from tpmon.scheduling.listener_demand import Appetite, Grant, Listener
-from tpmon.scheduling.monitor_state import Call, Origin
+from tpmon.scheduling.listener_demand import Appetite
+from tpmon.scheduling.monitor_state import Call
 
 __all__ = ["Feeding"]
 

@@ -29,25 +29,16 @@ from hms.errors.catalogue import (
     ServiceNotFound,
     ServiceTimeout,
 )
+from hms.server.service_monitor import Answer, Invoke, Kill, Load, Origin, Say
+from hms.wire.service_codes import TPFAIL, TPSUCCESS
 from hms.wire.structures import CallHead, InvokeHead, ResultHead
 from tpmon.scheduling.call_statistics import Tally
 from tpmon.scheduling.conversation_relay import MODES
 from tpmon.scheduling.listener_dispatch import Feeding
-from tpmon.scheduling.monitor_state import (
-    Answer,
-    Call,
-    Invoke,
-    Kill,
-    Load,
-    Origin,
-    Rules,
-    Say,
-    Server,
-)
+from tpmon.scheduling.monitor_state import Call, Rules, Server
 
 __all__ = ["Answer", "Invoke", "Kill", "Load", "Monitor", "Origin", "Rules", "Say"]
 
-TPFAIL, TPSUCCESS = 1, 2
 TIMEOUT_MS_MAX = 1 << 40
 FORWARDS_MAX = 16
 

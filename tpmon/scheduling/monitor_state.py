@@ -1,39 +1,24 @@
-"""What the monitor keeps track of: calls, servers, services; and what it wants done."""
+"""What the monitor keeps track of: calls, servers, services."""
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from hms.errors.catalogue import InvalidArgument
-from hms.wire.structures import InvokeHead, ResultHead, TalkHead
+from hms.server.service_monitor import Origin
+from hms.wire.structures import InvokeHead
 from tpmon.scheduling.call_statistics import Tally
 
 __all__ = [
     "NO_RULES",
-    "Answer",
     "Call",
-    "Invoke",
-    "Kill",
-    "Load",
-    "Origin",
     "Rules",
-    "Say",
     "Server",
     "Service",
-    "Verdict",
     "check_service_name",
 ]
 
 SERVICE_NAME_CHARACTERS_MAX = 127
-
-
-class Verdict:
-    """What a result says of a listener's message, besides TPSUCCESS and TPFAIL."""
-
-    NONE = 0
-    REJECTED = 1  # a dead letter at once
-    RETRY = 2  # a failed attempt, tried again after a delay
-    RELEASED = 3  # the node's own: no server ever saw it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +36,6 @@ class Rules:
 
 
 NO_RULES = Rules()
-
-
-class Origin(NamedTuple):
-    """Who asked: a client's CALL, or a listener (then session is set, correlation unused)."""
-
-    connection: int
-    correlation: int = 0
-    session: int = 0
-    token: object = None
-    consumer: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -148,45 +123,6 @@ class Service:
             "waiting": len(self.waiting),
             **self.tally.describe(),
         }
-
-
-class Invoke(NamedTuple):
-    """Effect: run this call on that server."""
-
-    connection: int
-    head: InvokeHead
-    data: bytes
-
-
-class Answer(NamedTuple):
-    """Effect: the call of that origin ended."""
-
-    origin: Origin
-    head: ResultHead
-    data: bytes
-
-
-class Say(NamedTuple):
-    """Effect: a part of a conversation for that connection."""
-
-    connection: int
-    head: TalkHead
-    data: bytes
-
-
-class Kill(NamedTuple):
-    """Effect: end the process of that name, "NAME:pid"; its service ran too long."""
-
-    name: str
-
-
-class Load(NamedTuple):
-    """How busy the connected processes of one [server.NAME] are; waiting counts calls."""
-
-    name: str
-    servers: int
-    busy: int
-    waiting: int
 
 
 def check_service_name(service: str) -> None:

@@ -8,10 +8,11 @@ from hms.errors.catalogue import (
     TooManyRequests,
 )
 from hms.errors.tree import HmsError
+from hms.server.service_monitor import Load, Verdict
 from hms.wire.structures import ResultHead, wire_fields
 from tpmon.scheduling.call_scheduler import Turns
 from tpmon.scheduling.call_statistics import Tally
-from tpmon.scheduling.monitor_state import Call, Load, Server, Service, Verdict, check_service_name
+from tpmon.scheduling.monitor_state import Call, Server, Service, check_service_name
 
 __all__ = ["EXPECTED_MS", "Offering"]
 
@@ -83,6 +84,10 @@ class Offering(Turns):
     def load(self) -> list[Load]:
         """How busy the servers are that the node started, by the name before the colon."""
         return [self._load(name, servers) for name, servers in self._by_group().items()]
+
+    def describe_absent(self) -> dict[str, Any]:
+        """The figures of a group that has no process."""
+        return {"connected": 0, "busy": 0, "waiting": 0, **Tally().describe()}
 
     def describe_groups(self) -> dict[str, dict[str, Any]]:
         """The same for operators, with counts."""

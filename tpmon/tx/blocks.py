@@ -18,7 +18,7 @@ from hms.client.core.arguments import check_seconds, check_word
 from hms.errors.catalogue import InvalidArgument, TxInvalid, TxProtocolError
 from tpmon import context
 from tpmon.tx.connection_place import place_of
-from tpmon.tx.transaction import Transaction
+from tpmon.tx.transaction import Transaction, current
 
 if TYPE_CHECKING:
     from hms.client.core.requests import Asking
@@ -55,7 +55,7 @@ class Block:
 
     def begin(self) -> Transaction:
         """Begin it; whose it is stays open."""
-        if current_transaction.current() is not None:
+        if current() is not None:
             raise TxProtocolError(what="transaction()", detail="one is going on here already")
         made = self._transaction = Transaction(self._place, self._timeout_s)
         made.enlist_all(current_transaction.sessions(self._connection))
@@ -126,7 +126,7 @@ def rm(name: str) -> Any:
 
     TxProtocolError outside a transaction; ResourceUnknown, ResourceUnavailable, XaError.
     """
-    transaction = current_transaction.current()
+    transaction = current()
     if transaction is None:
         raise TxProtocolError(what=f"rm({name!r})", detail="no transaction is going on here")
     return transaction.rm(name)
@@ -152,7 +152,7 @@ def transactional(
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            outer = current_transaction.current()
+            outer = current()
             if not _begins(requires, outer, function.__name__):
                 return function(*args, **kwargs)
             _suspend(outer)
@@ -172,7 +172,7 @@ def _async(
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        outer = current_transaction.current()
+        outer = current()
         if not _begins(requires, outer, function.__name__):
             return await function(*args, **kwargs)
         await asyncio.to_thread(_suspend, outer)

@@ -21,7 +21,7 @@ from tpmon.tx.codes import (
     TransactionState,
 )
 from tpmon.tx.connection_place import place_of
-from tpmon.tx.transaction import Transaction
+from tpmon.tx.transaction import Transaction, current
 
 __all__ = [
     "TXINFO",
@@ -78,7 +78,7 @@ def tx_open() -> int:
 
 def tx_close() -> int:
     """No more transactions until tx_open(); TxProtocolError inside one."""
-    if current_transaction.current() is not None:
+    if current() is not None:
         raise TxProtocolError(what="tx_close()", detail="a transaction is going on")
     _is_closed.set(True)
     return TX_OK
@@ -89,7 +89,7 @@ def tx_begin() -> int:
     connection = context.current("tx_begin()").connection
     if _is_closed.get():
         raise TxProtocolError(what="tx_begin()", detail="tx_close() was called: tx_open() first")
-    if current_transaction.current() is not None:
+    if current() is not None:
         raise TxProtocolError(what="tx_begin()", detail="a transaction is going on already")
     transaction = Transaction(place_of(connection), _timeout_s.get())
     transaction.enlist_all(current_transaction.sessions(connection))
@@ -115,7 +115,7 @@ def tx_rollback() -> int:
 
 
 def _own(what: str) -> Transaction:
-    transaction = current_transaction.current()
+    transaction = current()
     if transaction is None:
         raise TxProtocolError(what=what, detail="no transaction is going on")
     return transaction
@@ -149,7 +149,7 @@ def _begin_next(error: HmsError | None) -> None:
 
 def tx_info() -> TXINFO:
     """The characteristics of this thread or task, and its transaction."""
-    transaction = current_transaction.current()
+    transaction = current()
     is_none = transaction is None
     return TXINFO(
         None if transaction is None else transaction.xid,
@@ -199,7 +199,7 @@ def tpsuspendtx() -> bytes:
 def tpresumetx(tranid: bytes) -> int:
     """Go on with a transaction that any thread of this process suspended; TxProtocolError when one
     is going on here, TxInvalid when none of that name is suspended."""
-    if current_transaction.current() is not None:
+    if current() is not None:
         raise TxProtocolError(what="tpresumetx()", detail="a transaction is going on already")
     transaction = _suspended.pop(tranid, None)
     if transaction is None:

@@ -6,10 +6,12 @@ part.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from hms.client.core import current_transaction
+from hms.client.core.current_transaction import Then
 from hms.client.core.link import Link
 from hms.client.core.pending_requests import OnLoss, Pending
 from hms.errors.catalogue import TransactionRolledBack, TxProtocolError
@@ -19,11 +21,17 @@ from hms.wire.branch_requests import BeginGlobal
 from tpmon.tx.branch_work import Place, Work
 from tpmon.tx.coordinator import Coordinator
 from tpmon.tx.participant_steps import Branch, Outcome
+from tpmon.tx.transactional_calls import CarriedCall
 from tpmon.xa import decisions
 from tpmon.xa.decisions import Participant
 from tpmon.xa.resource import ResourceManager
 
-__all__ = ["Place", "Transaction"]
+__all__ = ["Place", "Transaction", "current"]
+
+
+def current() -> "Transaction | None":
+    """The transaction of this thread or task, if it is in one."""
+    return cast("Transaction | None", current_transaction.current())
 
 
 class Transaction(Work):
@@ -58,8 +66,9 @@ class Transaction(Work):
 
     # ---- services
 
-    def carry(self, link: Link) -> bytes:
-        """Its name, to go with a call over that link, whose lock is held.
+    def carry(self, link: Link, then: Then) -> tuple[bytes, Then]:
+        """Its name, to go with a call over that link, whose lock is held, and who is told of the
+        answer.
 
         The node hears of the transaction before it hears of the call, so nobody has to wait.
         TxProtocolError over another connection than the one that began it.
@@ -72,7 +81,7 @@ class Transaction(Work):
             link.request(self._log_request(), Pending("BeginGlobal", OnLoss.DONE))
             self._is_registered = True
         self._calls += 1
-        return self.gtrid
+        return self.gtrid, CarriedCall(self.answered, then)
 
     def answered(self, branches: Iterable[bytes], veto: str = "") -> None:
         """The reply to such a call: what it left prepared, and whether it says no."""

@@ -1,12 +1,11 @@
 """A service call in a transaction: what its answer brings back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hms.client.core.pending_requests import Pending
 from hms.errors.tree import HmsError
 from hms.wire.structures import ResultHead, decode_with_body, make_error
 from tpmon.constants import TPSUCCESS
-from tpmon.tx.transaction import Transaction
 
 __all__ = ["CarriedCall"]
 
@@ -17,10 +16,14 @@ _NEVER_RAN = frozenset(("TPENOENT", "TPEBLOCK", "TPEINVAL", "TPELIMIT"))
 class CarriedCall:
     """Is called with the answer, whichever way it comes; a call without one is a veto."""
 
-    __slots__ = ("_is_over", "_then", "_transaction")
+    __slots__ = ("_answered", "_is_over", "_then")
 
-    def __init__(self, transaction: Transaction, then: Callable[[Pending], object]) -> None:
-        self._transaction = transaction
+    def __init__(
+        self,
+        answered: Callable[[Iterable[bytes], str], None],
+        then: Callable[[Pending], object],
+    ) -> None:
+        self._answered = answered
         self._then = then
         self._is_over = False
 
@@ -53,4 +56,4 @@ class CarriedCall:
     def _end(self, branches: tuple[bytes, ...], veto: str) -> None:
         if not self._is_over:
             self._is_over = True
-            self._transaction.answered(branches, veto)
+            self._answered(branches, veto)

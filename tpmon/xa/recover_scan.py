@@ -1,6 +1,6 @@
 """A recover scan: where it stands between two pages."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hms.errors.catalogue import XaError
 from hms.wire.xa_constants import (
@@ -12,12 +12,18 @@ from hms.wire.xa_constants import (
 )
 from hms.wire.xid import Xid
 
-if TYPE_CHECKING:
-    from tpmon.xa.kit import DatabaseResource
-
 __all__ = ["Scan"]
 
 _FLAGS = (TMNOFLAGS, TMSTARTRSCAN, TMENDRSCAN, TMSTARTRSCAN | TMENDRSCAN)
+
+
+class _Paged(Protocol):
+    """The resource manager that is scanned."""
+
+    name: str
+
+    def page(self, after: Xid | None, count: int) -> list[Xid]:
+        """Prepared branches behind one, in order."""
 
 
 class Scan:
@@ -27,7 +33,7 @@ class Scan:
         self._is_open = False
         self._after: Xid | None = None
 
-    def page(self, rm: "DatabaseResource", count: int, flags: int) -> list[Xid]:
+    def page(self, rm: _Paged, count: int, flags: int) -> list[Xid]:
         """The next page; XaError."""
         if flags not in _FLAGS or count < 1:
             raise _refused(rm, XAER_INVAL, f"count {count}, flags {flags:#x}")
@@ -40,7 +46,7 @@ class Scan:
         return found
 
 
-def _refused(rm: "DatabaseResource", code: int, reason: str) -> XaError:
+def _refused(rm: _Paged, code: int, reason: str) -> XaError:
     return XaError(
         operation="xa_recover",
         resource=rm.name,

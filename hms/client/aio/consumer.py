@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import AsyncIterator, Awaitable
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
+from hms.client.aio.listener_task import ListeningTask
 from hms.client.aio.opened import Opened
 from hms.client.consumer_steps import ConsumerSteps, Listener, check_count
 from hms.client.core.async_connection import AsyncConnection
@@ -12,10 +13,8 @@ from hms.client.message import Message
 from hms.client.opening_steps import Opening
 from hms.client.prefetch_buffer import Inbox, Stamp
 from hms.client.public_names import public_names
+from hms.client.session_steps import SessionSteps
 from hms.errors.catalogue import ConnectionClosed
-
-if TYPE_CHECKING:
-    from hms.client.aio.session import Session
 
 
 class Consumer(Opened, ConsumerSteps):
@@ -23,9 +22,11 @@ class Consumer(Opened, ConsumerSteps):
 
     _connection: AsyncConnection
 
-    def __init__(self, session: "Session", inbox: Inbox, opening: Opening) -> None:
+    def __init__(
+        self, session: SessionSteps, inbox: Inbox, opening: Opening, listening: ListeningTask
+    ) -> None:
         super().__init__(session, inbox)
-        self._listening = session.listening
+        self._listening = listening
         self._opening = opening
 
     @property

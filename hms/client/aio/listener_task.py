@@ -2,23 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hms.client.core.async_connection import RUNNER, my_runner
+from hms.client.consumer_steps import ConsumerSteps, Listener
+from hms.client.core.async_connection import RUNNER, AsyncConnection, my_runner
 from hms.client.core.operations import Steps
 from hms.client.listener_calls import Listening
-
-if TYPE_CHECKING:
-    from hms.client.aio.consumer import Consumer
-    from hms.client.aio.session import Session
-    from hms.client.consumer_steps import Listener
+from hms.client.session_steps import SessionSteps
 
 
 class ListeningTask:
     """Runs while there are any listeners."""
 
-    def __init__(self, session: "Session") -> None:
-        self._connection = session.connection
+    def __init__(self, connection: AsyncConnection, session: SessionSteps) -> None:
+        self._connection = connection
         self._listening: Listening[asyncio.Task[None]] = Listening(session)
 
     @property
@@ -27,7 +24,7 @@ class ListeningTask:
         task = self._listening.runner
         return task is not None and task is my_runner()
 
-    def set(self, consumer: "Consumer", listener: "Listener | None") -> "asyncio.Future[Any]":
+    def set(self, consumer: ConsumerSteps, listener: Listener | None) -> "asyncio.Future[Any]":
         """From now on, instead of another one; with None no longer, and the future is done when
         the last call has ended."""
         self._listening.set(consumer, listener)
@@ -41,7 +38,7 @@ class ListeningTask:
         return done
 
     async def close(
-        self, closing: Callable[[], Steps[None]], consumer: "Consumer | None" = None
+        self, closing: Callable[[], Steps[None]], consumer: ConsumerSteps | None = None
     ) -> None:
         """Close a consumer, or the session, when its running listener has ended; behind it when
         that listener asks."""

@@ -43,7 +43,7 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
         super().__init__(connection, state, is_asynchronous=is_asynchronous)
         self._connection = connection
         self._opening = opening
-        self.listening = ListeningTask(self)
+        self.listening = ListeningTask(connection, self)
         self._resource: AsyncHmsResource | None = None
 
     async def send(
@@ -155,7 +155,7 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
         return Producer(self, sender, options, opening)
 
     def _consumer(self, inbox: Inbox, opening: Opening) -> Consumer:
-        return Consumer(self, inbox, opening)
+        return Consumer(self, inbox, opening, self.listening)
 
     def _browser(self, pages: Pages) -> Browser:
         return Browser(self.connection, pages)

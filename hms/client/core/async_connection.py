@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from hms.client.core import current_transaction
 from hms.client.core.calls import Calling
 from hms.client.core.link import State
 from hms.client.core.operations import FOREVER, Mark, Outside, Steps, Wait
@@ -24,9 +25,6 @@ from hms.client.core.transport import Transport
 from hms.client.core.transport_loop import guarded
 from hms.errors.catalogue import IllegalState
 from hms.errors.tree import HmsError
-
-if TYPE_CHECKING:
-    from tpmon.tx.blocks import AsyncBlock
 
 _LOGGER = logging.getLogger("hms.client")
 TURNS_OF_A_FUTURE = 2
@@ -107,15 +105,13 @@ class AsyncConnection(Calling):
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> "AsyncBlock":
+    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
         """A block that is one global transaction: it commits at its end, or rolls back by a fault.
 
         timeout_s: after so long it can only be rolled back, 0 never; wait: "completed", or "logged"
         to go on as soon as the decision is durable. TransactionRolledBack, TxMixed, TxHazard.
         """
-        from tpmon.tx.blocks import AsyncBlock  # noqa: PLC0415 - only who has transactions
-
-        return AsyncBlock(self, timeout_s, wait)
+        return current_transaction.blocks().AsyncBlock(self, timeout_s, wait)
 
     async def call(self, service: str, data: Data = None, timeout_s: float | None = None) -> Reply:
         """Run a service and wait for its reply; timeout_s None: as long as the service or the node

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from hms.client.core import current_transaction
 from hms.client.core.arguments import check_seconds, check_text, check_word
 from hms.client.core.background_thread import Background
 from hms.client.core.conversation import Conversation
@@ -22,9 +23,6 @@ from hms.wire.structures import (
     Unadvertise,
     encode_with_body,
 )
-
-if TYPE_CHECKING:
-    from tpmon.tx.blocks import Block
 
 
 class Connection(Background):
@@ -71,15 +69,13 @@ class Connection(Background):
         """
         return self.run(self.administering(verb, arguments))
 
-    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> "Block":
+    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
         """A block that is one global transaction: it commits at its end, or rolls back by a fault.
 
         timeout_s: after so long it can only be rolled back, 0 never; wait: "completed", or "logged"
         to go on as soon as the decision is durable. TransactionRolledBack, TxMixed, TxHazard.
         """
-        from tpmon.tx.blocks import Block  # noqa: PLC0415 - only who has transactions
-
-        return Block(self, timeout_s, wait)
+        return current_transaction.blocks().Block(self, timeout_s, wait)
 
     # ---- services
 

@@ -14,10 +14,12 @@ from hms.client.core.operations import FOREVER, Steps, Wait
 from hms.client.core.pending_requests import Pending, own_copy
 from hms.client.core.requests import Asking
 from hms.client.core.service_data import encode_data
+from hms.client.core.service_deadline import time_left_s
 from hms.client.core.service_reply import Reply, reply_of
 from hms.errors.catalogue import InvalidArgument, MessageTooLarge, RequestTimeout, ServiceTimeout
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import KIND_CARRAY
+from hms.wire.service_codes import TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC, TPSUCCESS
 from hms.wire.structures import (
     CALLER_SPEAKS,
     SERVICE_SPEAKS,
@@ -28,8 +30,6 @@ from hms.wire.structures import (
     encode_with_body,
     make_error,
 )
-from tpmon.constants import TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC, TPSUCCESS
-from tpmon.context import time_left_s
 
 _Then = Callable[[Pending], None]
 
@@ -103,9 +103,7 @@ class Calling(Asking):
         transaction = current_transaction.current()
         if transaction is None:
             return b"", then
-        from tpmon.tx.transactional_calls import CarriedCall  # noqa: PLC0415 - only who has transactions
-
-        return transaction.carry(self.link), CarriedCall(transaction, then)
+        return transaction.carry(self.link, then)
 
     def tell_call(self, service: str, data: bytes, kind: int, timeout_s: float | None) -> None:
         """Call a service whose result nobody wants; not in a transaction."""

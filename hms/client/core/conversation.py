@@ -1,21 +1,15 @@
 """Speaking: one side of a conversation as an object, for clients and for generator services."""
 
-import contextlib
-from collections.abc import Iterator
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from hms.client.core.conversation_state import Part, Talk
 from hms.client.core.pending_requests import own_copy
 from hms.client.core.service_data import Data, decode_data, encode_data
+from hms.client.core.thread_driver import Driver
 from hms.errors.catalogue import ConversationEnded, RequestTimeout
-from hms.wire.structures import InvokeHead
-from tpmon.constants import TPEV_DISCONIMM, TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC
-from tpmon.context import Context
-
-if TYPE_CHECKING:
-    from hms.client.core.blocking_connection import Connection
+from hms.wire.service_codes import TPEV_DISCONIMM, TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC
 
 __all__ = ["Conversation"]
 
@@ -30,32 +24,12 @@ _ENDS = {
 }
 
 
-@contextlib.contextmanager
-def speaking(context: Context, head: InvokeHead) -> "Iterator[Conversation | None]":
-    """The server's side of the conversation that a call is, if it is one."""
-    connection, key = context.connection, (False, head.call)
-    talk = connection.link.talks.get(key) if head.mode else None
-    if talk is None:
-        yield None
-        return
-    cd = context.new_descriptor()
-    context.talks[cd] = talk
-    with connection.lock:
-        talk.begin()
-        connection.flush()
-    try:
-        yield Conversation(connection, talk, head.service, BLOCK_TIME_S, cd)
-    finally:
-        context.talks.pop(cd, None)
-        connection.link.talks.pop(key, None)
-
-
 class Conversation:
     """One side of a conversation as an object: send() and receive() raise when it is over, or
     return what it ended with. See Connection.conversation()."""
 
     def __init__(
-        self, connection: "Connection", talk: Talk, service: str, timeout_s: float, cd: int = 0
+        self, connection: Driver, talk: Talk, service: str, timeout_s: float, cd: int = 0
     ) -> None:
         self._connection = connection
         self._talk = talk

@@ -18,8 +18,8 @@ from hms.errors.catalogue import ConversationProtocol, RequestTimeout
 from hms.errors.tree import HmsError
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import KIND_NONE
+from hms.wire.service_codes import TPEV_DISCONIMM, TPEV_SVCERR
 from hms.wire.structures import TalkHead, encode_with_body
-from tpmon.constants import TPEV_DISCONIMM, TPEV_SVCERR
 
 __all__ = ["DATA", "DISCONNECTED", "ROOM", "Part", "Talk"]
 

@@ -1,17 +1,57 @@
-"""Which transaction the work of this thread or task belongs to; imports nothing, costs nothing."""
+"""Which transaction the work of this thread or task belongs to.
+
+The transaction manager stands above the client (tpmon.tx). It plugs its blocks in with provide(),
+so that connection.transaction() finds them, and only who uses one loads it.
+"""
 
 import contextlib
 import contextvars
 import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from tpmon.tx.transaction import Transaction
+__all__ = ["Blocks", "Transaction", "blocks", "current", "enter", "opened", "outside", "provide"]
 
-__all__ = ["current", "enter", "opened", "outside", "sessions"]
+Then = Callable[[Any], None]
+"""Is called with a Pending that is done."""
 
-_transaction: contextvars.ContextVar["Transaction | None"] = contextvars.ContextVar(
+
+class Transaction(Protocol):
+    """A global transaction, as the client's core needs it."""
+
+    is_ended: bool
+
+    def enlist(self, resource: Any) -> Any:
+        """Let a resource manager, or an XA session, take part."""
+
+    def carry(self, link: Any, then: Then) -> tuple[bytes, Then]:
+        """Its name, to go with a call over that link, and who is told of the answer."""
+
+
+class Blocks(Protocol):
+    """What begins transactions for the length of a block."""
+
+    def Block(self, connection: Any, timeout_s: float, wait: str) -> Any:  # noqa: N802 - a class
+        """For threads."""
+
+    def AsyncBlock(self, connection: Any, timeout_s: float, wait: str) -> Any:  # noqa: N802 - a class
+        """For asyncio."""
+
+
+_providers: list[Callable[[], Blocks]] = []
+
+
+def provide(load: Callable[[], Blocks]) -> None:
+    """Where connection.transaction() finds its blocks; load is called when one is first used."""
+    _providers[:] = [load]
+
+
+def blocks() -> Blocks:
+    """What provide() named."""
+    return _providers[0]()
+
+
+_transaction: contextvars.ContextVar[Transaction | None] = contextvars.ContextVar(
     "transaction", default=None
 )
 
@@ -40,13 +80,13 @@ def sessions(connection: Any) -> list[Any]:
     return [s for s in known if s.connection is connection or not s.resource.is_working]
 
 
-def current() -> "Transaction | None":
+def current() -> Transaction | None:
     """The transaction of this thread or task, if it is in one."""
     transaction = _transaction.get()
     return None if transaction is None or transaction.is_ended else transaction
 
 
-def enter(transaction: "Transaction | None") -> None:
+def enter(transaction: Transaction | None) -> None:
     """Make it the one of this thread or task."""
     _transaction.set(transaction)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from hms.client.core.service_data import decode_data
 from hms.errors.catalogue import ServiceFailedReply
+from hms.wire.service_codes import TPSUCCESS
 from hms.wire.structures import ResultHead, make_error
-from tpmon.constants import TPSUCCESS
 
 __all__ = ["Reply"]
 
