@@ -44,7 +44,7 @@ socket.connect(sys.argv[1])
 while True:
     socket.send(socket.recv())
 """
-CONFIG = '[server.echo]\nmodule = "boot.bench.echo"\n'
+CONFIG = '[server.echo]\nmodule = "hms.boot.bench.echo"\n'
 
 Figures = dict[str, float]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from boot.bench.pairs import Row, compare, rows_markdown, rows_text
-from boot.bench.systems import HMS, NullSystem, System
-from boot.bench.workloads import WORKLOADS, Workload
+from hms.boot.bench.pairs import Row, compare, rows_markdown, rows_text
+from hms.boot.bench.systems import HMS, NullSystem, System
+from hms.boot.bench.workloads import WORKLOADS, Workload
 
 __all__ = ["main", "parser", "said", "show", "workloads"]
 

@@ -14,9 +14,9 @@ from bench.peers.postgres import POSTGRES
 from bench.peers.rabbitmq import RABBITMQ_CLASSIC, RABBITMQ_QUORUM
 from bench.peers.redis import REDIS_ALWAYS, REDIS_EVERY_SECOND, REDIS_MEMORY
 from bench.peers.server import Peer
-from boot.bench.pairs import Row, compare
-from boot.bench.systems import HMS, NullSystem, System
-from boot.bench.workloads import Workload
+from hms.boot.bench.pairs import Row, compare
+from hms.boot.bench.systems import HMS, NullSystem, System
+from hms.boot.bench.workloads import Workload
 
 __all__ = ["PEERS", "main"]
 

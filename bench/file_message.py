@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 import hms
-from boot.bench.machine import peak_rss_bytes
+from hms.boot.bench.machine import peak_rss_bytes
 from hms.testing import TestNode, node
 
 __all__ = ["main", "run"]

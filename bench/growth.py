@@ -21,8 +21,8 @@ import msgspec
 
 import hms
 from bench.plot import plot
-from boot.bench.machine import usage
-from boot.bench.systems import HMS, Needs, Running
+from hms.boot.bench.machine import usage
+from hms.boot.bench.systems import HMS, Needs, Running
 
 __all__ = ["main"]
 

@@ -15,9 +15,9 @@ import tomllib
 from pathlib import Path
 
 from bench.command import said
-from boot.bench.measure import measure
-from boot.bench.systems import HMS, NullSystem, System
-from boot.bench.workloads import WORKLOADS, Workload
+from hms.boot.bench.measure import measure
+from hms.boot.bench.systems import HMS, NullSystem, System
+from hms.boot.bench.workloads import WORKLOADS, Workload
 
 __all__ = ["main"]
 

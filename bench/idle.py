@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hms
-from boot.bench.machine import cpu_s, rss_bytes, switches
-from boot.bench.systems import HMS, Needs
+from hms.boot.bench.machine import cpu_s, rss_bytes, switches
+from hms.boot.bench.systems import HMS, Needs
 
 __all__ = ["main"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hms
-from boot.bench.machine import peak_rss_bytes
+from hms.boot.bench.machine import peak_rss_bytes
 from hms.testing import TestNode, node
 
 MIB = 1 << 20

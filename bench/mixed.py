@@ -25,7 +25,7 @@ from bench.mixed_maximum import find_maximum
 from bench.mixed_meter import Meter
 from bench.mixed_report import HEAD, outcome_lines, pause_line, picture, row
 from bench.mixed_run import Run, mixed_run
-from boot.bench.crew import BenchFailed
+from hms.boot.bench.crew import BenchFailed
 
 __all__ = ["main", "mixed", "parser"]
 

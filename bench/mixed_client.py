@@ -26,7 +26,7 @@ import hms
 import tpmon
 from bench.mixed_tally import Tally
 from bench.mixed_words import KIND_NUMBERS, Leg, Part, Said
-from boot.bench.load import MAGIC, STAMP
+from hms.boot.bench.load import MAGIC, STAMP
 
 __all__ = ["main"]
 

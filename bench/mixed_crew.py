@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from bench.mixed_words import Leg, Part, Said
-from boot.bench.crew import BenchFailed
+from hms.boot.bench.crew import BenchFailed
 
 __all__ = ["READY_S", "Client", "Process", "crew", "probe"]
 

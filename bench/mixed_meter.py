@@ -9,7 +9,7 @@ from bench.mixed_figures import Minute
 from bench.mixed_probe import busy_s
 from bench.mixed_run import QUEUES, Run
 from bench.mixed_words import KINDS
-from boot.bench.machine import cpu_s, rss_bytes, usage
+from hms.boot.bench.machine import cpu_s, rss_bytes, usage
 
 __all__ = ["Meter"]
 

@@ -16,8 +16,8 @@ from bench.mixed_maximum import Kept
 from bench.mixed_pauses import Pause, Pauses
 from bench.mixed_probe import Glance
 from bench.mixed_words import KINDS, Leg, Part, Said, parts
-from boot.bench.crew import BenchFailed
-from boot.bench.machine import process_tree
+from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.machine import process_tree
 from hms.testing import TestNode, node
 
 __all__ = ["CONFIG", "QUEUES", "Run", "mixed_run"]
@@ -162,7 +162,7 @@ def _probes(run: Run, folder: Path, stack: ExitStack) -> list[Process]:
 def mixed_run(folder: Path) -> Iterator[Run]:
     """A node with an empty store in this folder, its clients and the probes, all ready."""
     with ExitStack() as stack:
-        serve = ["boot.bench.echo"]
+        serve = ["hms.boot.bench.echo"]
         running = stack.enter_context(node(store=folder / "store", config=CONFIG, serve=serve))
         run = Run(running)
         wanted = parts(running.address, token_bytes(8))

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from bench.command import parser, said, workloads
 from bench.flame import graph, ranked, read, tree
-from boot.bench.crew import crew
-from boot.bench.systems import HMS
-from boot.bench.workloads import Workload
+from hms.boot.bench.crew import crew
+from hms.boot.bench.systems import HMS
+from hms.boot.bench.workloads import Workload
 
 _PER_S = 400
 _STOP_S = 30

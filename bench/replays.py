@@ -78,7 +78,7 @@ def command(node: TestNode, *more: str) -> list[str]:
     """The replay, as an operator types it."""
     own = ["history", "replay", "--path", str(node.store), "--connect", node.address]
     own += ["--destination", ",".join(f"queue:{name}" for name in NAMES)]
-    return [sys.executable, "-m", "boot", *own, "--into", "re.{destination}", *more]
+    return [sys.executable, "-m", "hms.boot", *own, "--into", "re.{destination}", *more]
 
 
 def under_kills(messages: int, kills: int, seed: int) -> Outcome:
@@ -205,7 +205,7 @@ def rate(messages: int, size: int, runs: int) -> None:
         for i in range(runs):
             arguments = ["bench", "send", "--connect", node.address, "--size", str(size), "--json"]
             told = subprocess.run(
-                [sys.executable, "-m", "boot", *arguments, "--count", str(messages // 4)],
+                [sys.executable, "-m", "hms.boot", *arguments, "--count", str(messages // 4)],
                 cwd=ROOT,
                 capture_output=True,
                 check=True,

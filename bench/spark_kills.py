@@ -132,7 +132,7 @@ def _outside(rng: random.Random) -> Run:
 
 
 def _start(store: Path, where: Path, said: Any) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "boot", "history", "archive"]
+    command = [sys.executable, "-m", "hms.boot", "history", "archive"]
     return subprocess.Popen(
         [*command, "--path", str(store), "--where", str(where)],
         stdout=subprocess.DEVNULL,

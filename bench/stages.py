@@ -19,7 +19,7 @@ from typing import Any
 
 import hms
 from bench.command import said
-from boot import node as node_module
+from hms.boot import node as node_module
 from hms.client.core.transport import Transport
 from hms.server.broker import Broker
 from hms.server.gateway import Gateway
@@ -27,7 +27,7 @@ from hms.server.listening_sockets import Listener
 from hms.store.journal.disk import RealDisk
 from hms.store.journal.journal import Journal
 from hms.testing import node
-from workers.lanes import LanePool
+from hms.workers.lanes import LanePool
 
 __all__ = ["main", "measured", "steps_of"]
 
@@ -73,7 +73,7 @@ def _serve(out: Path, command: Sequence[str]) -> int:
     times: Times = []
     _watch(NODE_STEPS, times)
     try:
-        return node_module.main(command[command.index("boot.node") + 1 :])
+        return node_module.main(command[command.index("hms.boot.node") + 1 :])
     finally:
         out.write_text(json.dumps(times), encoding="utf-8")
 

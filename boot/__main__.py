@@ -1,6 +1,6 @@
-"""python -m boot: the command `hms` without its script."""
+"""python -m hms.boot: the command `hms` without its script."""
 
-from boot.cli import main
+from hms.boot.cli import main
 
 if __name__ == "__main__":
     main()

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from boot import kinds
-from boot.kinds import Refused, did_you_mean
-from boot.locate import Parsed, Path, plain
-from boot.schema import (
+from hms.boot import kinds
+from hms.boot.kinds import Refused, did_you_mean
+from hms.boot.locate import Parsed, Path, plain
+from hms.boot.schema import (
     DOMAIN,
     LATER_SECTIONS,
     QUEUE,

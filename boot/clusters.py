@@ -1,12 +1,12 @@
 """Clusters: what hms.conf says of nodes that act as one, checked and handed to engine and links."""
 
-from boot.check import Found, Report
-from boot.destinations import Homes
-from boot.entries import Config, Group, Node
-from boot.kinds import did_you_mean
-from boot.kinds_cluster import is_loopback
-from boot.schema import DOMAIN, NODE, QUEUE, SVRGROUP, TOPIC
-from boot.sizes import frame_bytes_max
+from hms.boot.check import Found, Report
+from hms.boot.destinations import Homes
+from hms.boot.entries import Config, Group, Node
+from hms.boot.kinds import did_you_mean
+from hms.boot.kinds_cluster import is_loopback
+from hms.boot.schema import DOMAIN, NODE, QUEUE, SVRGROUP, TOPIC
+from hms.boot.sizes import frame_bytes_max
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue, Scope
 from hms.errors.catalogue import LinkKeyError, NotSupported
 from hms.server.links.keys import read_key_file

@@ -4,13 +4,13 @@ import zlib
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from boot.calendar import CronCalendar
-from boot.clock import EvenClock
-from boot.clusters import cluster_settings
-from boot.config import Config, Node, Queue, Subscription, Topic
-from boot.descriptors import connections_max
-from boot.orders import order_of, sort_settings
-from boot.sizes import definitions_bytes_max, frame_bytes_max
+from hms.boot.calendar import CronCalendar
+from hms.boot.clock import EvenClock
+from hms.boot.clusters import cluster_settings
+from hms.boot.config import Config, Node, Queue, Subscription, Topic
+from hms.boot.descriptors import connections_max
+from hms.boot.orders import order_of, sort_settings
+from hms.boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.flow.destination_control import LimitBehavior, Limits
 from hms.engine.settings import (
     REPLAY_QUEUE,

@@ -9,8 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from boot.check import Found, Report, check_sections
-from boot.entries import (
+from hms.boot.check import Found, Report, check_sections
+from hms.boot.entries import (
     Config,
     Domain,
     Group,
@@ -22,10 +22,10 @@ from boot.entries import (
     Subscription,
     Topic,
 )
-from boot.kinds import spell_size
-from boot.locate import parse
-from boot.references import check_references
-from boot.schema import (
+from hms.boot.kinds import spell_size
+from hms.boot.locate import parse
+from hms.boot.references import check_references
+from hms.boot.schema import (
     DOMAIN,
     NODE,
     QUEUE,
@@ -72,7 +72,7 @@ def load(path: str | Path) -> Config:
 
 def sample() -> str:
     """The commented file that `hms config init` writes: every key, its default and why."""
-    return resources.files("boot").joinpath("sample.conf").read_text(encoding="utf-8")
+    return resources.files("hms.boot").joinpath("sample.conf").read_text(encoding="utf-8")
 
 
 def effective(config: Config) -> dict[str, Any]:

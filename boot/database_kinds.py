@@ -4,7 +4,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from boot.kinds import Refused, shown
+from hms.boot.kinds import Refused, shown
 
 POSTGRESQL = ("postgresql://", "postgres://")
 SQLITE = "sqlite:"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from boot.known_topics import Known
+from hms.boot.known_topics import Known
 from hms.errors.catalogue import ConfigError
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from boot.entries import Server
-from boot.restarts import Demand, Restarts
-from boot.supervise import environment
+from hms.boot.entries import Server
+from hms.boot.restarts import Demand, Restarts
+from hms.boot.supervise import environment
 
 __all__ = ["Instance", "Pool"]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any
 
-from boot.kinds import Reader
+from hms.boot.kinds import Reader
 
 ABSENT = "not available in this version"
 

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from typing import Any
 
-from boot.kinds import Refused, shown
+from hms.boot.kinds import Refused, shown
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\Z")
 KEY_CHARACTERS = 40

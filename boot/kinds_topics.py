@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from boot.kinds import Refused, shown
+from hms.boot.kinds import Refused, shown
 from hms.engine.topic import check_topic, is_given
 from hms.errors.catalogue import TopicStringError
 

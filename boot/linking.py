@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from boot import compose
-from boot.clusters import link_settings
-from boot.config import Config, Node
-from boot.descriptors import raise_limit
+from hms.boot import compose
+from hms.boot.clusters import link_settings
+from hms.boot.config import Config, Node
+from hms.boot.descriptors import raise_limit
 from hms.engine.cluster.members import Change, Life
 from hms.engine.engine import Engine
 from hms.server.broker import Broker
@@ -15,7 +15,7 @@ from hms.server.gateway import Gateway
 from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
 from hms.server.links.link_gateway import LinkedGateway
 from hms.server.links.links import Links
-from workers.lanes import LanePool
+from hms.workers.lanes import LanePool
 
 log = logging.getLogger("hms.node")
 

@@ -1,6 +1,6 @@
 """The node process: reads its log, starts its threads, moves frames until it is told to stop.
 
-    python -P -m boot.node --config FILE --node NAME [--warm | --cold] [--ready-fd N]
+    python -P -m hms.boot.node --config FILE --node NAME [--warm | --cold] [--ready-fd N]
 
 SIGTERM drains: what the node has taken is finished, confirmed and said good-bye to. A second one
 stops at once; nothing confirmed is lost either way. A fault of the store or of the engine stops the
@@ -18,15 +18,15 @@ import threading
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from boot import compose
-from boot.config import Config, Node, load
-from boot.linking import make_gateway, make_linking
-from boot.memory import keep_freed_memory
-from boot.ready import tell_failed, tell_progress, tell_ready
-from boot.recovering import recover
-from boot.scheduler import EvenScheduler, after_ms
-from boot.servers import Servers
-from boot.stores import open_store
+from hms.boot import compose
+from hms.boot.config import Config, Node, load
+from hms.boot.linking import make_gateway, make_linking
+from hms.boot.memory import keep_freed_memory
+from hms.boot.ready import tell_failed, tell_progress, tell_ready
+from hms.boot.recovering import recover
+from hms.boot.scheduler import EvenScheduler, after_ms
+from hms.boot.servers import Servers
+from hms.boot.stores import open_store
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeFailed, NodeStopping
@@ -37,8 +37,8 @@ from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
-from workers.lanes import LanePool
-from workers.storage import StoragePool
+from hms.workers.lanes import LanePool
+from hms.workers.storage import StoragePool
 
 log = logging.getLogger("hms.node")
 
@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -P -m boot.node")
+    parser = argparse.ArgumentParser(prog="python -P -m hms.boot.node")
     parser.add_argument("--config", required=True)
     parser.add_argument("--node")
     boot = parser.add_mutually_exclusive_group()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from boot.entries import Queue, Subscription
+from hms.boot.entries import Queue, Subscription
 from hms.engine.groups.message_sort import SortSettings, SortType
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from boot.check import Found, Report
-from boot.clusters import check_clusters
-from boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
-from boot.destinations import Homes, check_destinations
-from boot.kinds import did_you_mean
-from boot.schema import (
+from hms.boot.check import Found, Report
+from hms.boot.clusters import check_clusters
+from hms.boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
+from hms.boot.destinations import Homes, check_destinations
+from hms.boot.kinds import did_you_mean
+from hms.boot.schema import (
     DOMAIN,
     NODE,
     QUEUE,
@@ -20,7 +20,7 @@ from boot.schema import (
     TOPIC,
     Section,
 )
-from boot.sizes import check_sizes
+from hms.boot.sizes import check_sizes
 
 _OF_BROKER = {QUEUE, TOPIC, SUBSCRIPTION}
 _OPENS = {"postgresql": POSTGRESQL, "mariadb": (MARIADB,), "sqlite": (SQLITE,)}

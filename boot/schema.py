@@ -4,14 +4,14 @@ The reader in config.py, the sample file and docs/reference/configuration.md fol
 test holds them together. `later` names words of Tmax, or of what is to come, refused with a reason.
 """
 
-from boot import kinds, kinds_topics
-from boot.keys import ABSENT, Key, Section
-from boot.schema_cluster import QUEUE_CLUSTER, TOPIC_CLUSTER
-from boot.schema_limits import OF_DESTINATION, OF_QUEUE
-from boot.schema_node import DOMAIN, NODE, SVRGROUP, WARM_COLD
-from boot.schema_order import OF_GROUPS, OF_SORT
-from boot.schema_resources import RESOURCE
-from boot.schema_topics import OF_SUBSCRIPTION, OF_TOPIC
+from hms.boot import kinds, kinds_topics
+from hms.boot.keys import ABSENT, Key, Section
+from hms.boot.schema_cluster import QUEUE_CLUSTER, TOPIC_CLUSTER
+from hms.boot.schema_limits import OF_DESTINATION, OF_QUEUE
+from hms.boot.schema_node import DOMAIN, NODE, SVRGROUP, WARM_COLD
+from hms.boot.schema_order import OF_GROUPS, OF_SORT
+from hms.boot.schema_resources import RESOURCE
+from hms.boot.schema_topics import OF_SUBSCRIPTION, OF_TOPIC
 
 __all__ = [
     "DOMAIN",

@@ -1,8 +1,8 @@
 """The keys of hms.conf that make several nodes one: of server groups, queues and topics."""
 
-from boot import kinds
-from boot.keys import Key
-from boot.kinds_cluster import host, public_key
+from hms.boot import kinds
+from hms.boot.keys import Key
+from hms.boot.kinds_cluster import host, public_key
 
 GROUP_CLUSTER = (
     Key(

@@ -1,7 +1,7 @@
 """The keys of hms.conf that limit what waits: of a node, of queues and topics alike, of a queue."""
 
-from boot import kinds, kinds_topics
-from boot.keys import Key
+from hms.boot import kinds, kinds_topics
+from hms.boot.keys import Key
 
 BEHAVIORS = ("FLOW_CONTROL", "REMOVE_OLDEST", "REJECT_NEWEST", "REMOVE_LOW_PRIORITY")
 

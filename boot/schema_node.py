@@ -1,10 +1,10 @@
 """The sections of hms.conf that describe nodes: [domain], [node.NAME] and [svrgroup.NAME]."""
 
-from boot import database_kinds, kinds
-from boot.keys import ABSENT, Key, Section
-from boot.schema_cluster import GROUP_CLUSTER
-from boot.schema_limits import OF_NODE
-from boot.schema_topics import TOPICS
+from hms.boot import database_kinds, kinds
+from hms.boot.keys import ABSENT, Key, Section
+from hms.boot.schema_cluster import GROUP_CLUSTER
+from hms.boot.schema_limits import OF_NODE
+from hms.boot.schema_topics import TOPICS
 
 WARM_COLD = kinds.choice("WARM", "COLD")
 

@@ -1,7 +1,7 @@
 """The keys of hms.conf that say in which order messages go out, and which belong together."""
 
-from boot import kinds, kinds_topics
-from boot.keys import Key
+from hms.boot import kinds, kinds_topics
+from hms.boot.keys import Key
 from hms.engine.groups.message_sort import SortType
 
 OF_SORT = (

@@ -1,7 +1,7 @@
 """The keys of [rm.NAME]: databases that take part in transactions."""
 
-from boot import database_kinds, kinds, kinds_topics
-from boot.keys import Key, Section
+from hms.boot import database_kinds, kinds, kinds_topics
+from hms.boot.keys import Key, Section
 
 __all__ = ["RESOURCE"]
 

@@ -1,7 +1,7 @@
 """The keys of hms.conf that concern topics: of a node, of a topic and of a subscription."""
 
-from boot import kinds, kinds_topics
-from boot.keys import Key
+from hms.boot import kinds, kinds_topics
+from hms.boot.keys import Key
 
 TOPICS = (
     Key(

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from boot.entries import Config, Node, Server
-from boot.instances import Instance, Pool
-from boot.restarts import Demand
+from hms.boot.entries import Config, Node, Server
+from hms.boot.instances import Instance, Pool
+from hms.boot.restarts import Demand
 from hms.errors.catalogue import InvalidArgument, ServerNotFound
 from hms.server.service_monitor import Load
 

@@ -3,9 +3,9 @@
 A record of the log lies in one segment. A frame is one record, and so is a transaction.
 """
 
-from boot.check import Found, Report
-from boot.entries import Node
-from boot.kinds import spell_size
+from hms.boot.check import Found, Report
+from hms.boot.entries import Node
+from hms.boot.kinds import spell_size
 
 FRAME_ROOM_BYTES_MAX = 1 << 20
 """A frame may be so much larger than the largest message: other messages packed with it."""

@@ -4,9 +4,9 @@ import os
 import re
 from pathlib import Path
 
-from boot import compose
-from boot.database_kinds import SQLITE
-from boot.entries import Config, Node
+from hms.boot import compose
+from hms.boot.database_kinds import SQLITE
+from hms.boot.entries import Config, Node
 from hms.engine.settings import EngineSettings
 from hms.errors.catalogue import DatabaseUnavailable
 from hms.store.database import DatabaseSettings, open_database

@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
-from boot.entries import Config, Node
-from boot.ready import Progress, is_told_ready, read_word
+import hms
+from hms.boot.entries import Config, Node
+from hms.boot.ready import Progress, is_told_ready, read_word
 from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
 __all__ = ["Process", "boot_node", "end_node", "find", "run_in_foreground"]
@@ -129,7 +130,7 @@ def environment() -> dict[str, str]:
     users = env.pop("PYTHONPATH", None)
     if users is not None:
         env.setdefault("HMS_USER_PYTHONPATH", users)
-    ours = str(Path(__file__).resolve().parent.parent)
+    ours = str(Path(hms.__file__).resolve().parent.parent)
     if not ours.endswith(("site-packages", "dist-packages")):
         env["PYTHONPATH"] = ours
     return env
@@ -198,7 +199,7 @@ def _spawn(config: Config, node: Node, start: str | None, ready_fd: int) -> int:
 
 def _command(config: Config, node: Node, start: str | None, ready_fd: int | None) -> list[str]:
     """-P keeps the folder of the caller off the path: a user's own `boot` must not be run."""
-    words = [sys.executable, "-P", "-m", "boot.node"]
+    words = [sys.executable, "-P", "-m", "hms.boot.node"]
     words += ["--config", str(config.path), "--node", node.name]
     words += [f"--{start.lower()}"] if start else []
     return words if ready_fd is None else [*words, "--ready-fd", str(ready_fd)]

@@ -1,4 +1,4 @@
-"""Three small services. Offer them with: hms serve services.examples
+"""Three small services. Offer them with: hms serve hms.services.examples
 
 ECHO        answers what it is sent
 TOUPPER     answers a text in capital letters

@@ -7,8 +7,8 @@ outbox.py     Outbox: what many threads hand to one, and how it is woken
 sleepers.py   Sleepers: workers without work, and how one of them is woken
 """
 
-from workers.lanes import LanePool
-from workers.outbox import Doorbell, Outbox
-from workers.storage import StoragePool
+from hms.workers.lanes import LanePool
+from hms.workers.outbox import Doorbell, Outbox
+from hms.workers.storage import StoragePool
 
 __all__ = ["Doorbell", "LanePool", "Outbox", "StoragePool"]

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from workers.sleepers import Sleepers
-from workers.threads import OnFault, join_threads, report_fault, start_threads
+from hms.workers.sleepers import Sleepers
+from hms.workers.threads import OnFault, join_threads, report_fault, start_threads
 
 __all__ = ["Handle", "LanePool"]
 

@@ -7,7 +7,7 @@ before a want() that found the flag up is seen by the call that follows.
 import threading
 from collections.abc import Callable
 
-from workers.threads import join_threads, start_threads
+from hms.workers.threads import join_threads, start_threads
 
 __all__ = ["Linger"]
 

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from workers.lingering import Linger
-from workers.sleepers import Sleepers
-from workers.threads import OnFault, join_threads, report_fault, start_threads
+from hms.workers.lingering import Linger
+from hms.workers.sleepers import Sleepers
+from hms.workers.threads import OnFault, join_threads, report_fault, start_threads
 
 __all__ = ["StoragePool"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers.server import HOST, Peer, free_port, served
-from boot.bench.systems import Needs, Running
+from hms.boot.bench.systems import Needs, Running
 
 __all__ = ["ACTIVEMQ"]
 

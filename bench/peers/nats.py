@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.server import HOST, Peer, free_port, served
-from boot.bench.load import Load, Sink
-from boot.bench.systems import Needs, Running
+from hms.boot.bench.load import Load, Sink
+from hms.boot.bench.systems import Needs, Running
 
 __all__ = ["NATS_CORE", "NATS_JETSTREAM", "NatsDriver"]
 
@@ -21,7 +21,7 @@ _TIMEOUT_S = 30
 
 
 class NatsDriver:
-    """See boot.bench.driver.Driver. Option store "yes": through a JetStream stream."""
+    """See hms.boot.bench.driver.Driver. Option store "yes": through a JetStream stream."""
 
     def __init__(self, address: str, options: dict[str, str]) -> None:
         self._address = address

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.server import HOST, Peer, as_user, free_port, served
-from boot.bench.load import Load, Sink
-from boot.bench.systems import Needs, Running
+from hms.boot.bench.load import Load, Sink
+from hms.boot.bench.systems import Needs, Running
 
 __all__ = ["POSTGRES", "PostgresDriver"]
 
@@ -31,7 +31,7 @@ _START_S = 30.0
 
 
 class PostgresDriver:
-    """See boot.bench.driver.Driver."""
+    """See hms.boot.bench.driver.Driver."""
 
     def __init__(self, address: str, options: dict[str, str]) -> None:  # noqa: ARG002
         self._port = int(address)

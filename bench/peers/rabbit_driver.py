@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.peers.rabbitmq import EXCHANGE, key_arguments
 from bench.peers.server import HOST
-from boot.bench.load import Load, Sink
+from hms.boot.bench.load import Load, Sink
 
 __all__ = ["RabbitDriver"]
 
@@ -87,7 +87,7 @@ def _answer(channel: Any, _: Any, properties: Any, body: bytes) -> None:
 
 
 class RabbitDriver:
-    """See boot.bench.driver.Driver. Option type: of the durable queue."""
+    """See hms.boot.bench.driver.Driver. Option type: of the durable queue."""
 
     def __init__(self, address: str, options: dict[str, str]) -> None:
         import pika  # noqa: PLC0415 - only where it is installed

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.server import HOST, Peer, free_port, served
-from boot.bench.systems import Needs, Running
+from hms.boot.bench.systems import Needs, Running
 
 __all__ = ["EXCHANGE", "RABBITMQ_CLASSIC", "RABBITMQ_QUORUM", "key_arguments"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.server import HOST, Peer, free_port, served
-from boot.bench.load import Load, Sink
-from boot.bench.systems import Needs, Running
+from hms.boot.bench.load import Load, Sink
+from hms.boot.bench.systems import Needs, Running
 
 __all__ = ["REDIS_ALWAYS", "REDIS_EVERY_SECOND", "REDIS_MEMORY", "RedisDriver"]
 
@@ -21,7 +21,7 @@ _READ = 1000
 
 
 class RedisDriver:
-    """See boot.bench.driver.Driver."""
+    """See hms.boot.bench.driver.Driver."""
 
     def __init__(self, address: str, options: dict[str, str]) -> None:  # noqa: ARG002
         import redis  # noqa: PLC0415 - only where it is installed

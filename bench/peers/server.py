@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from boot.bench.systems import Needs, Running
+from hms.boot.bench.systems import Needs, Running
 from hms.testing.ports import free_port
 
 __all__ = ["HOST", "Peer", "free_port", "served"]

@@ -9,7 +9,7 @@ from itertools import count, islice
 from typing import Any
 
 from bench.peers.server import HOST
-from boot.bench.load import Load, Sink
+from hms.boot.bench.load import Load, Sink
 
 __all__ = ["StompDriver"]
 
@@ -60,7 +60,7 @@ class _Listener:
 
 
 class StompDriver:
-    """See boot.bench.driver.Driver."""
+    """See hms.boot.bench.driver.Driver."""
 
     def __init__(self, address: str, options: dict[str, str]) -> None:  # noqa: ARG002
         self._port = int(address)

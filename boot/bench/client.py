@@ -1,4 +1,4 @@
-"""A client process that is measured: `python -m boot.bench.client TASK`, TASK in JSON.
+"""A client process that is measured: `python -m hms.boot.bench.client TASK`, TASK in JSON.
 
 It connects, prints "ready", begins when it reads a line, prints its report as one line of JSON, and
 disconnects when its standard input ends.
@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from boot.bench.driver import Driver
-from boot.bench.load import Load, Sink, bodies, timed_bodies
-from boot.bench.machine import peak_rss_bytes
+from hms.boot.bench.driver import Driver
+from hms.boot.bench.load import Load, Sink, bodies, timed_bodies
+from hms.boot.bench.machine import peak_rss_bytes
 
 __all__ = ["Report", "Task"]
 

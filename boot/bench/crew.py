@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from boot.bench.client import Report, Task
+import hms
+from hms.boot.bench.client import Report, Task
 
 __all__ = ["BenchFailed", "Crew"]
 
@@ -29,7 +30,7 @@ class _Client:
 
     def __init__(self, task: Task, wrapper: Sequence[str]) -> None:
         self.role = task.role
-        command = [*wrapper, sys.executable, "-m", "boot.bench.client"]
+        command = [*wrapper, sys.executable, "-m", "hms.boot.bench.client"]
         command.append(msgspec.json.encode(task).decode())
         self.process = subprocess.Popen(  # noqa: S603 - our own command
             command,
@@ -117,7 +118,7 @@ def crew(tasks: Sequence[Task], wrapper: Sequence[str] = ()) -> Iterator[Crew]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours first, so that a client process finds boot."""
-    root = str(Path(__file__).resolve().parent.parent.parent)
+    """Ours first, so that a client process finds us."""
+    root = str(Path(hms.__file__).resolve().parent.parent)
     before = os.environ.get("PYTHONPATH", "")
     return dict(os.environ, PYTHONPATH=root + (os.pathsep + before if before else ""))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from boot.bench.load import Load, Sink
+from hms.boot.bench.load import Load, Sink
 
 __all__ = ["Driver"]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import hms
 import tpmon
-from boot.bench.load import Load, Sink
+from hms.boot.bench.load import Load, Sink
 from hms.errors.catalogue import RequestTimeout
 
 __all__ = ["HmsDriver"]
 
 
 class HmsDriver:
-    """See boot.bench.driver.Driver.
+    """See hms.boot.bench.driver.Driver.
 
     Options: is_async "yes" pipelines by send_async, with the load's window, instead of send_many.
     """

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from boot.bench.client import Report
-from boot.bench.crew import BenchFailed, crew
-from boot.bench.machine import Usage, probe, usage
-from boot.bench.systems import Running, System
-from boot.bench.workloads import Workload
-from boot.cli.figures import percentiles_ms
+from hms.boot.bench.client import Report
+from hms.boot.bench.crew import BenchFailed, crew
+from hms.boot.bench.machine import Usage, probe, usage
+from hms.boot.bench.systems import Running, System
+from hms.boot.bench.workloads import Workload
+from hms.boot.cli.figures import percentiles_ms
 
 __all__ = ["Figures", "measure"]
 

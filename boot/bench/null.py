@@ -1,8 +1,8 @@
 """The null broker: the least that a broker in Python over ZeroMQ must do, which sets the limit.
 
 It reads all that has come, writes and syncs it at once when it is to be durable, confirms with a
-count or passes on. No queue, credit, order, filter, recovery or check. `python -m boot.bench.null
-LOG` prints its addresses and serves until it is ended; LOG "" stores nothing.
+count or passes on. No queue, credit, order, filter, recovery or check. `python -m
+hms.boot.bench.null LOG` prints its addresses and serves until it is ended; LOG "" stores nothing.
 
 A frame's first byte says what it is: P blocks of messages, C a consumer, F fill with that many
 blocks, A a block is done with, S a server, Q a request for it, Y its reply.

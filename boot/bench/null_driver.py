@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import zmq
 
-from boot.bench.load import Load, Sink
-from boot.bench.null import BLOCK_MESSAGES
+from hms.boot.bench.load import Load, Sink
+from hms.boot.bench.null import BLOCK_MESSAGES
 
 __all__ = ["NullDriver"]
 
@@ -16,7 +16,7 @@ _POLL_MS = 60_000
 
 
 class NullDriver:
-    """See boot.bench.driver.Driver. Options: pack, how many messages stand in a frame; fill
+    """See hms.boot.bench.driver.Driver. Options: pack, how many messages stand in a frame; fill
     "yes", give the broker first what is to be received."""
 
     def __init__(self, address: str, options: dict[str, str]) -> None:

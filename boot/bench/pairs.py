@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from boot.bench.crew import BenchFailed
-from boot.bench.measure import Figures, measure
-from boot.bench.systems import System
-from boot.bench.workloads import Workload
+from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.measure import Figures, measure
+from hms.boot.bench.systems import System
+from hms.boot.bench.workloads import Workload
 
 __all__ = ["Row", "compare", "medians", "rows_markdown", "rows_text"]
 

@@ -67,13 +67,13 @@ class HmsSystem:
     """A node as it boots by itself, with the window given in frames and room for topics."""
 
     name = "hms"
-    driver = "boot.bench.hms_driver:HmsDriver"
+    driver = "hms.boot.bench.hms_driver:HmsDriver"
     durability = "written and synced (fdatasync) before it is confirmed"
 
     @contextmanager
     def run(self, folder: Path, needs: Needs) -> Iterator[Running]:
         """Boot a node; it is killed at the end, as its store goes too."""
-        serve = ["boot.bench.echo"] if needs.has_service else []
+        serve = ["hms.boot.bench.echo"] if needs.has_service else []
         with node(store=folder / "store", config=self.config(needs), serve=serve) as running:
             yield Running(running.address, (running.pid,))
 
@@ -100,14 +100,14 @@ class NullSystem:
     """The null broker, with a log when the workload is durable."""
 
     name = "limit"
-    driver = "boot.bench.null_driver:NullDriver"
+    driver = "hms.boot.bench.null_driver:NullDriver"
     durability = "overwritten and synced (fdatasync) before it is confirmed"
 
     @contextmanager
     def run(self, folder: Path, needs: Needs) -> Iterator[Running]:
         """Start it."""
         log = str(folder / "null.log") if needs.is_durable else ""
-        command = [sys.executable, "-m", "boot.bench.null", log]
+        command = [sys.executable, "-m", "hms.boot.bench.null", log]
         command += ["echo"] if needs.has_service else []
         process = subprocess.Popen(  # noqa: S603 - our own command
             command, stdout=subprocess.PIPE, text=True, start_new_session=True

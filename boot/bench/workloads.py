@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import structs
 
-from boot.bench.client import Task
-from boot.bench.load import Load
-from boot.bench.systems import Needs, Running, System
+from hms.boot.bench.client import Task
+from hms.boot.bench.load import Load
+from hms.boot.bench.systems import Needs, Running, System
 
 __all__ = ["WORKLOADS", "Workload"]
 

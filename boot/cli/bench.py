@@ -10,11 +10,11 @@ from typing import Any
 import click
 from msgspec import structs
 
-from boot.bench.crew import BenchFailed
-from boot.bench.load import STAMP, Load
-from boot.cli.bench_report import report
-from boot.cli.load import Received, Sent, receive_all, receive_beside, send_all
-from boot.cli.target import Target, target_options
+from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.load import STAMP, Load
+from hms.boot.cli.bench_report import report
+from hms.boot.cli.load import Received, Sent, receive_all, receive_beside, send_all
+from hms.boot.cli.target import Target, target_options
 
 __all__ = ["bench"]
 

@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from boot.bench.load import Load
-from boot.cli.figures import QUANTILES, measure_disk, percentiles_ms
-from boot.cli.load import Received, Sent
-from boot.cli.target import Target
+from hms.boot.bench.load import Load
+from hms.boot.cli.figures import QUANTILES, measure_disk, percentiles_ms
+from hms.boot.cli.load import Received, Sent
+from hms.boot.cli.target import Target
 
 __all__ = ["report"]
 

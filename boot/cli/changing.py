@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from boot.cli.target import Target, target_options
+from hms.boot.cli.target import Target, target_options
 
 __all__ = ["add_changes"]
 
@@ -110,7 +110,7 @@ def _attributes(given: tuple[str, ...]) -> dict[str, Any]:
 def _value(key: str, text: str) -> Any:
     """A number where it looks like one, bytes where the key says so, else text."""
     if key.endswith("bytes"):
-        from boot.kinds import Refused, size  # noqa: PLC0415 - the help loads no messaging
+        from hms.boot.kinds import Refused, size  # noqa: PLC0415 - the help loads no messaging
 
         try:
             return size(0, 1 << 50)(int(text) if text.isdigit() else text)

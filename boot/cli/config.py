@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from boot.cli.target import Target, target_options
-from boot.config import effective, sample
+from hms.boot.cli.target import Target, target_options
+from hms.boot.config import effective, sample
 from hms.errors.catalogue import ConfigError
 
 __all__ = ["config"]

@@ -12,5 +12,5 @@ __all__ = ["demo"]
 def demo(nodes: int) -> None:
     """Boot a node, load real flights, use every part of it, and tell what happens. With several
     nodes: global queues, messages that move, and one node that is killed."""
-    code = importlib.import_module("boot.demo").run(nodes)
+    code = importlib.import_module("hms.boot.demo").run(nodes)
     click.get_current_context().exit(code or 0)

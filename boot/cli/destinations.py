@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import click
 
-from boot.cli.changing import add_changes
-from boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.changing import add_changes
+from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["group", "queue", "session"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from boot.kinds import did_you_mean
+from hms.boot.kinds import did_you_mean
 from hms.errors.catalogue import BY_NUMBER
 
 __all__ = ["errors"]

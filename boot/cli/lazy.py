@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Names the nearest command when there is none of that name."""
         if args and args[0] not in self._entries and not args[0].startswith("-"):
-            from boot.kinds import did_you_mean  # noqa: PLC0415 - only for this
+            from hms.boot.kinds import did_you_mean  # noqa: PLC0415 - only for this
 
             hint = did_you_mean(args[0], tuple(self._entries))
             ctx.fail(f"there is no command {args[0]!r}{hint}")

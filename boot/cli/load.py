@@ -10,16 +10,16 @@ from typing import Any
 
 from msgspec import structs
 
-from boot.bench.client import Report, Task
-from boot.bench.crew import crew
-from boot.bench.hms_driver import HmsDriver
-from boot.bench.load import WARM_UP, Load, Sink, bodies, timed_bodies
+from hms.boot.bench.client import Report, Task
+from hms.boot.bench.crew import crew
+from hms.boot.bench.hms_driver import HmsDriver
+from hms.boot.bench.load import WARM_UP, Load, Sink, bodies, timed_bodies
 
 __all__ = ["Received", "Sent", "receive_all", "receive_beside", "send_all"]
 
 Progress = Callable[[int], None]
 _PROGRESS_EVERY = 256
-_DRIVER = "boot.bench.hms_driver:HmsDriver"
+_DRIVER = "hms.boot.bench.hms_driver:HmsDriver"
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from typing import Any, Self
 
 import click
 
-from boot.cli.target import Target, show_values, target_options
-from boot.entries import Config, Node
-from boot.supervise import boot_node, end_node, find, run_in_foreground
+from hms.boot.cli.target import Target, show_values, target_options
+from hms.boot.entries import Config, Node
+from hms.boot.supervise import boot_node, end_node, find, run_in_foreground
 
 __all__ = ["boot", "down", "status"]
 

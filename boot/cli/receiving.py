@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from boot.cli.sending import named
-from boot.cli.target import Target, target_options
+from hms.boot.cli.sending import named
+from hms.boot.cli.target import Target, target_options
 
 __all__ = ["browse", "plain", "receive", "subscribe"]
 

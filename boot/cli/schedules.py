@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["schedule"]
 
@@ -63,7 +63,7 @@ def cancel(target: Target, name: str, yes: bool) -> None:
 def create(target: Target, name: str, destination: str, body: str, **recurrence: Any) -> None:
     """Have the node send BODY to DESTINATION (a queue's name, queue:NAME, topic:NAME) again and
     again; --missed: what becomes of those that are due while the node is down."""
-    from boot.cli.sending import named  # noqa: PLC0415 - not for --help
+    from hms.boot.cli.sending import named  # noqa: PLC0415 - not for --help
 
     with target.connection() as connection, connection.session() as session:
         producer = session.producer(named(destination))

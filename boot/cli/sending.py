@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from boot.cli.target import Target, target_options
+from hms.boot.cli.target import Target, target_options
 
 __all__ = ["publish", "send"]
 

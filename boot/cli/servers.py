@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from boot.cli.target import Target, show_table, target_options
+from hms.boot.cli.target import Target, show_table, target_options
 from hms.errors.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed
 
 __all__ = ["server", "service"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from boot.cli.receiving import plain
-from boot.cli.target import Target, target_options
-from boot.supervise import environment
+from hms.boot.cli.receiving import plain
+from hms.boot.cli.target import Target, target_options
+from hms.boot.supervise import environment
 from hms.client.bodies import decode_body
 from hms.errors.catalogue import ServiceCallFailed
 from hms.errors.tree import HmsError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from boot.cli.store_words import damage_lines, dropped_line, examination_line, next_steps
-from boot.cli.target import Target, target_options
+from hms.boot.cli.store_words import damage_lines, dropped_line, examination_line, next_steps
+from hms.boot.cli.target import Target, target_options
 
 if TYPE_CHECKING:
     from hms.store.journal.salvage import Salvaged

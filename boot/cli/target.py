@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from boot.entries import Config, Node
+    from hms.boot.entries import Config, Node
 
 __all__ = ["Target", "address_and_store", "show_table", "show_values", "target_options"]
 
@@ -26,7 +26,7 @@ class Target:
 
     def config(self) -> "Config":
         """The configuration, checked."""
-        from boot.config import load  # noqa: PLC0415 - not with --connect
+        from hms.boot.config import load  # noqa: PLC0415 - not with --connect
 
         return load(self.path)
 
@@ -59,7 +59,7 @@ class Target:
 
 def address_and_store(path: Path) -> tuple[str, Path]:
     """Of the first node of a configuration: what commands over the history are given."""
-    from boot.config import load  # noqa: PLC0415 - only for these
+    from hms.boot.config import load  # noqa: PLC0415 - only for these
     from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the help loads no messaging
 
     node = load(path).node()

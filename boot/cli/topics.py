@@ -2,9 +2,9 @@
 
 import click
 
-from boot.cli.changing import add_changes
-from boot.cli.destinations import group
-from boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.changing import add_changes
+from hms.boot.cli.destinations import group
+from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["subscription", "topic"]
 

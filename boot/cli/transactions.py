@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["transaction"]
 

@@ -6,7 +6,7 @@ spark.py    the history read, reported and replayed
 nodes.py    the same flights on several nodes, one of which is killed
 """
 
-from boot.demo import nodes, story
+from hms.boot.demo import nodes, story
 
 
 def run(count: int = 1) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 import hms
-from boot.demo.workers import Seen
+from hms.boot.demo.workers import Seen
 from hms.client.connection import Connection
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import click
 
 import hms
-from boot.config import sample
-from boot.demo.books import balance, print_table
-from boot.demo.flights import ORIGINS, as_message, by_day, read_month
-from boot.demo.workers import Worker, client_acknowledged, transacted
+from hms.boot.config import sample
+from hms.boot.demo.books import balance, print_table
+from hms.boot.demo.flights import ORIGINS, as_message, by_day, read_month
+from hms.boot.demo.workers import Worker, client_acknowledged, transacted
 from hms.client.connection import Connection
 from hms.client.producer import Producer
 from hms.errors.catalogue import InvalidArgument

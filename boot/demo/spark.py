@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import click
 
 import hms
-from boot.demo.flights import as_message
+from hms.boot.demo.flights import as_message
 from hms.client.connection import Connection
 from hms.history import register, replay, session
 from hms.testing import TestNode

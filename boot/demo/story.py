@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 import hms
-from boot.config import sample
-from boot.demo import spark
-from boot.demo.books import balance, print_table
-from boot.demo.flights import ORIGINS, as_message, by_day, is_long_delay, read_month
-from boot.demo.workers import (
+from hms.boot.config import sample
+from hms.boot.demo import spark
+from hms.boot.demo.books import balance, print_table
+from hms.boot.demo.flights import ORIGINS, as_message, by_day, is_long_delay, read_month
+from hms.boot.demo.workers import (
     Worker,
     client_acknowledged,
     durable,
@@ -23,8 +23,8 @@ from boot.demo.workers import (
     transacted,
 )
 from hms.client.connection import Connection
+from hms.services.flights import FILE_VARIABLE
 from hms.testing import TestNode, node
-from services.flights import FILE_VARIABLE
 
 CRASH_ON_DAY = 16
 WORST_MINUTES = 180
@@ -57,7 +57,7 @@ def _configuration() -> dict[str, Any]:
     hms_section = shipped.setdefault("hms", {})
     hms_section.setdefault("queue", {}).update({name: {} for name in queues})
     hms_section.setdefault("topic", {})["DELAYS"] = {}
-    shipped["server"] = {"CARRIERS": {"module": "services.flights", "MIN": 1, "MAX": 1}}
+    shipped["server"] = {"CARRIERS": {"module": "hms.services.flights", "MIN": 1, "MAX": 1}}
     return shipped
 
 

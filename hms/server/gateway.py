@@ -31,7 +31,7 @@ from hms.server.listening_sockets import (
 )
 from hms.server.peers import OnLost, Peer, PeerKey, PeerTable
 from hms.wire.frames import Envelope, Kind, decode_envelope
-from workers.outbox import Doorbell, Outbox
+from hms.workers.outbox import Doorbell, Outbox
 
 __all__ = ["Gateway", "GatewayLimits", "PeerKey"]
 

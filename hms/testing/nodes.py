@@ -78,7 +78,7 @@ class TestNode:
                 reason=f"it runs already as process {self.pid}", log=str(self.log_file)
             )
         reader, writer = os.pipe()
-        command = [*self._prefix, sys.executable, "-P", "-m", "boot.node"]
+        command = [*self._prefix, sys.executable, "-P", "-m", "hms.boot.node"]
         command += ["--config", str(self.config_file), "--node", self._name]
         command += ["--ready-fd", str(writer)]
         command += [] if warm is None else ["--warm" if warm else "--cold"]
@@ -231,7 +231,7 @@ _SMALL = {
 
 def _read(config: ConfigSource) -> dict[str, Any]:
     if config is None:
-        text = resources.files("boot").joinpath("sample.conf").read_text(encoding="utf-8")
+        text = resources.files("hms.boot").joinpath("sample.conf").read_text(encoding="utf-8")
         data = tomllib.loads(text)
         return {"hms": data.get("hms", {})}
     if isinstance(config, Mapping):
@@ -299,7 +299,7 @@ def _node_pid(parent: int) -> int:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         except OSError:
             continue
-        if b"boot.node" in words and b"python" in Path(words[0].decode()).name.encode():
+        if b"hms.boot.node" in words and b"python" in Path(words[0].decode()).name.encode():
             return pid
         waiting += [int(child) for child in children]
     return parent

@@ -215,7 +215,7 @@ class Load:
 
 def hms_command(*words):
     """A command of the command line, in a process of its own."""
-    command = [sys.executable, "-m", "boot", *words]
+    command = [sys.executable, "-m", "hms.boot", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
 
 

@@ -2,7 +2,7 @@
 
 What the log writes stays in this process until it is synced, so kill -9 takes with it what a power
 cut would take with the system's cache. As a system does, it writes some of it back of its own
-accord, in no order. As a program's prefix: PYTHON lossy_node.py PYTHON -P -m boot.node OPTIONS…
+accord, in no order. As a program's prefix: PYTHON lossy_node.py PYTHON -P -m hms.boot.node OPTIONS…
 From when the file LOSSY_LIES is there a sync keeps nothing: that is how a test is tested.
 """
 
@@ -87,7 +87,7 @@ class PowerlessDisk(RealDisk):
 
 def main(words):
     """Boot a node on such a disk."""
-    from boot import node
+    from hms.boot import node
 
     REAL_DISK.__class__ = PowerlessDisk
     REAL_DISK.prepare()
@@ -97,4 +97,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    main(sys.argv[sys.argv.index("boot.node") + 1 :])
+    main(sys.argv[sys.argv.index("hms.boot.node") + 1 :])

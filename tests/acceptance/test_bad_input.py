@@ -150,7 +150,7 @@ def test_three_faults_of_a_configuration_are_reported_at_once(tmp_path):
     """Nobody wants to boot three times to find three typos."""
     file = tmp_path / "hms.conf"
     file.write_text(FAULTY)
-    command = [sys.executable, "-m", "boot", "config", "check", "--config", str(file)]
+    command = [sys.executable, "-m", "hms.boot", "config", "check", "--config", str(file)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1
     said = result.stdout + result.stderr

@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from boot.bench.crew import BenchFailed
-from boot.bench.measure import measure
-from boot.bench.systems import HMS, NullSystem
-from boot.bench.workloads import WORKLOADS
-from boot.cli import main
+from hms.boot.bench.crew import BenchFailed
+from hms.boot.bench.measure import measure
+from hms.boot.bench.systems import HMS, NullSystem
+from hms.boot.bench.workloads import WORKLOADS
+from hms.boot.cli import main
 from hms.testing import node
 
 CONFIG = """
@@ -112,7 +112,7 @@ def test_a_workload_measures_the_node_and_its_limit(name, tmp_path):
 
 def test_a_client_that_fails_is_told_with_its_fault(tmp_path, monkeypatch):
     """A measurement that waits for a dead client would look like a slow system."""
-    monkeypatch.setattr(type(HMS), "driver", "boot.bench.nowhere:Driver")
+    monkeypatch.setattr(type(HMS), "driver", "hms.boot.bench.nowhere:Driver")
     before = threading.active_count()
 
     with pytest.raises(BenchFailed, match="nowhere"):

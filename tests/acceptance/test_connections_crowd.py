@@ -9,7 +9,7 @@ import os
 import pytest
 
 import hms
-from boot.descriptors import raise_limit
+from hms.boot.descriptors import raise_limit
 from hms.testing import node
 
 CONNECTIONS = int(os.environ.get("HMS_CONNECTIONS", "300"))

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from boot.cli.demo import demo
-from boot.demo.nodes import run
+from hms.boot.cli.demo import demo
+from hms.boot.demo.nodes import run
 from hms.errors.catalogue import InvalidArgument
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from boot.cli import main
+from hms.boot.cli import main
 from hms.testing import node
 
 CONFIG = (

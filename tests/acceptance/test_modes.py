@@ -65,7 +65,7 @@ def test_the_files_of_a_booted_process_have_rights_of_their_own(tmp_path):
     config = tmp_path / "hms.conf"
     text = f'[node.NODE1]\nlisten = ["ipc://{tmp_path}/hms.sock"]\n[hms.queue.orders]\n'
     config.write_text(text)
-    words = [*ANY_UMASK, sys.executable, "-m", "boot"]
+    words = [*ANY_UMASK, sys.executable, "-m", "hms.boot"]
     own = {"env": os.environ | {"HMS_CONFIG": str(config)}, "cwd": tmp_path, "timeout": 60}
     subprocess.run([*words, "boot", "--config", str(config)], check=True, **own)
     try:

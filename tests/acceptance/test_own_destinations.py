@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from boot.cli import main
+from hms.boot.cli import main
 from hms.testing import node as booted
 
 WAIT_S = 20

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from boot.cli import main
+from hms.boot.cli import main
 from hms.testing import node
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(9)) + "[hms.topic.news]\n"

@@ -49,7 +49,7 @@ def write_shop(folder, number, takes="", text=None):
 
 def hms_command(started, *words):
     """The hms command against a running node."""
-    command = [sys.executable, "-m", "boot", *words, "--connect", started.address]
+    command = [sys.executable, "-m", "hms.boot", *words, "--connect", started.address]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
 
 
@@ -179,7 +179,7 @@ def test_two_servers_that_take_different_things_are_told_so(shop, tmp_path):
     """One name, one signature: a caller must not get one or the other by chance."""
     started, _, conn = shop
     write_shop(tmp_path / "other", 9, takes=', takes="STRING"')
-    command = [sys.executable, "-m", "boot", "serve", "shop", "--path", str(tmp_path / "other")]
+    command = [sys.executable, "-m", "hms.boot", "serve", "shop", "--path", str(tmp_path / "other")]
     command += ["--connect", started.address]
 
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -23,7 +23,7 @@ def node(tmp_path):
 def command(node):
     def run(*words, is_refused=False):
         """The data that a command prints."""
-        line = [sys.executable, "-m", "boot", *words, "--connect", node.address, "--json"]
+        line = [sys.executable, "-m", "hms.boot", *words, "--connect", node.address, "--json"]
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == int(is_refused), done.stderr
         return done.stderr if is_refused else json.loads(done.stdout or "null")

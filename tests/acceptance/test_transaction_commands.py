@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from boot.cli import main
+from hms.boot.cli import main
 from hms.testing import node
 from hms.wire import branch_requests as wire
 from hms.wire.xa_constants import XA_HEURCOM, XA_HEURRB, XA_OK

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.peers.server import Peer
-from boot.bench.systems import Needs, Running
+from hms.boot.bench.systems import Needs, Running
 
 _DRIVER = """
 import pathlib, threading

@@ -19,8 +19,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from boot import scheduler
-from boot.calendar import CronCalendar
+from hms.boot import scheduler
+from hms.boot.calendar import CronCalendar
 from hms.engine.cluster.cluster_messages import Moving, Offer, Word, encode_word
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Change, Life

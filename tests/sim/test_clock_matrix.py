@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from boot.clock import EvenClock
+from hms.boot.clock import EvenClock
 from hms.engine.cluster.cluster_settings import ClusterSettings
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine, Return

@@ -12,7 +12,7 @@ import time
 import msgspec
 import pytest
 
-from boot import scheduler
+from hms.boot import scheduler
 from hms.engine.schedule import schedule_plans
 from hms.engine.session import deduplication
 from hms.records import Definition

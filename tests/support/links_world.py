@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import zmq
 
-from boot.linking import Linking
+from hms.boot.linking import Linking
 from hms.engine.cluster.members import NOBODY, Change, Life
 from hms.server.links.link_frames import LinkKind, decode_link
 from hms.server.links.link_settings import LinkPeer, LinkSettings

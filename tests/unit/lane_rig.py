@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from workers import LanePool
+from hms.workers import LanePool
 
 WAIT_S = 10
 

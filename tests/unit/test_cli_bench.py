@@ -4,11 +4,11 @@ from array import array
 
 import pytest
 
-from boot.bench.load import MAGIC, STAMP, WARM_UP, Load, Sink, bodies, timed_bodies
-from boot.bench.measure import Figures
-from boot.bench.pairs import medians, rows_text
-from boot.bench.workloads import WORKLOADS
-from boot.cli.figures import measure_disk, percentiles_ms
+from hms.boot.bench.load import MAGIC, STAMP, WARM_UP, Load, Sink, bodies, timed_bodies
+from hms.boot.bench.measure import Figures
+from hms.boot.bench.pairs import medians, rows_text
+from hms.boot.bench.workloads import WORKLOADS
+from hms.boot.cli.figures import measure_disk, percentiles_ms
 
 
 @pytest.fixture

@@ -9,15 +9,16 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from boot.cli import main
-from boot.config import sample
+from hms.boot.cli import main
+from hms.boot.config import sample
 from hms.errors.catalogue import BY_NUMBER
 
 LOADED_BY_HELP = """
 import sys
-from boot.cli import main
+from hms.boot.cli import main
 main(["--help"], standalone_mode=False)
-print(sorted(set(sys.modules) & {"zmq", "msgspec", "hms", "tpmon", "apscheduler", "pyspark"}))
+heavy = {"zmq", "msgspec", "hms.client.connection", "tpmon", "apscheduler", "pyspark"}
+print(sorted(set(sys.modules) & heavy))
 """
 
 

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 import hms
-from boot.cli import main
-from boot.cli.target import Target
 from field_buffer.types import Int
+from hms.boot.cli import main
+from hms.boot.cli.target import Target
 from hms.wire.packed_messages import DeliveredRow
 
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from journal_support import booted, contents, flip, opened, recovered, segments
 
-from boot.cli import main
+from hms.boot.cli import main
 from hms.records import Placement, Sent, sent
 
 KIND_OF_NO_MESSAGE = 203

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from boot import supervise
-from boot.config import load
-from boot.ready import is_told_ready, read_word, tell_failed, tell_progress, tell_ready
+from hms.boot import supervise
+from hms.boot.config import load
+from hms.boot.ready import is_told_ready, read_word, tell_failed, tell_progress, tell_ready
 from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
 WAITS = """

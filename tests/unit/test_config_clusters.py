@@ -2,8 +2,8 @@
 
 import pytest
 
-from boot.clusters import cluster_settings, link_settings
-from boot.config import load
+from hms.boot.clusters import cluster_settings, link_settings
+from hms.boot.config import load
 from hms.engine.cluster.cluster_settings import GlobalQueue, Scope
 from hms.errors.catalogue import ConfigError, LinkKeyError, NotSupported
 from hms.server.links.keys import make_key_file

@@ -2,8 +2,8 @@
 
 import pytest
 
-from boot import compose
-from boot.config import effective, load
+from hms.boot import compose
+from hms.boot.config import effective, load
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.settings import SubscriptionSettings

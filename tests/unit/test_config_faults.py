@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from boot.config import load
+from hms.boot.config import load
 from hms.errors.catalogue import ConfigError
 
 NODE = "[node.N1]\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from boot.config import effective, load
+from hms.boot.config import effective, load
 from hms.errors.catalogue import ConfigError
 
 NODE = "[node.N1]\n"

@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boot.locate import parse, plain, statements
+from hms.boot.locate import parse, plain, statements
 
 TEXT = '''# a comment
 [a.b]   # another

@@ -2,8 +2,8 @@
 
 import pytest
 
-from boot.clusters import cluster_settings
-from boot.config import load
+from hms.boot.clusters import cluster_settings
+from hms.boot.config import load
 from hms.errors.catalogue import ConfigError, DestinationNotFound, NotConfigMaster
 from tests.support.cluster_rig import World
 

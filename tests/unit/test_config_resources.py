@@ -2,7 +2,7 @@
 
 import pytest
 
-from boot.config import effective, load
+from hms.boot.config import effective, load
 from hms.errors.catalogue import ConfigError
 
 NODE = '[node.one]\nlisten = ["tcp://127.0.0.1:7700"]\n'

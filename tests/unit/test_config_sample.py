@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from boot.config import load, sample
-from boot.schema import SECTIONS
+from hms.boot.config import load, sample
+from hms.boot.schema import SECTIONS
 
 PAGE = "docs/reference/configuration.md"
 KEYS = [(section, key) for section in SECTIONS for key in section.keys]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boot import compose
-from boot.config import load
-from boot.sizes import RECORD_ROOM_BYTES, frame_bytes_max
+from hms.boot import compose
+from hms.boot.config import load
+from hms.boot.sizes import RECORD_ROOM_BYTES, frame_bytes_max
 from hms.client import send_buffer
 from hms.errors.catalogue import ConfigError
 from hms.records import Definition, Dictionary, Placement, Sent, dictionary, sent

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boot.config import load
-from boot.stores import open_store, table_prefix
+from hms.boot.config import load
+from hms.boot.stores import open_store, table_prefix
 from hms.errors.catalogue import (
     ConfigError,
     DatabaseDriverMissing,
@@ -208,7 +208,9 @@ def test_a_password_that_cannot_be_found_is_named(tmp_path, reference):
 def test_the_password_of_a_file_is_used_without_its_line_end(tmp_path, monkeypatch):
     """Editors end a file with a new line."""
     given = []
-    monkeypatch.setattr("boot.stores.open_database", lambda *_, **options: given.append(options))
+    monkeypatch.setattr(
+        "hms.boot.stores.open_database", lambda *_, **options: given.append(options)
+    )
     (tmp_path / "secret").write_text("s3cret\n")
 
     open_store(
@@ -230,7 +232,7 @@ def test_a_missing_driver_says_what_to_install(monkeypatch):
 
 def test_a_node_on_sqlite_loads_no_psycopg(project_root):
     """Who has no PostgreSQL needs nothing of it."""
-    code = "import boot.stores, sys; sys.exit('psycopg' in sys.modules)"
+    code = "import hms.boot.stores, sys; sys.exit('psycopg' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=project_root, timeout=60, check=False)
 
     assert ended.returncode == 0
@@ -238,7 +240,7 @@ def test_a_node_on_sqlite_loads_no_psycopg(project_root):
 
 def test_the_history_of_a_database_is_refused_with_the_way_to_read_it(tmp_path):
     """F-I4: Spark reads segments; what stands in a table is read with SQL in this version."""
-    from boot.cli.target import address_and_store
+    from hms.boot.cli.target import address_and_store
 
     config, _ = node_of(tmp_path, 'database = "sqlite:x.db"')
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from boot.descriptors import connections_max, raise_limit
+from hms.boot.descriptors import connections_max, raise_limit
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_limit_is_raised_as_far_as_the_system_allows(hard, expected):
     """Shells start programs with 1,024."""
     program = f"""
 import resource
-from boot.descriptors import raise_limit
+from hms.boot.descriptors import raise_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, {hard}))
 print(raise_limit(2000), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """

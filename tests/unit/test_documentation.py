@@ -86,8 +86,8 @@ def _shell_commands() -> list[tuple[str, list[str]]]:
 
 def _command_line() -> click.Group:
     """The real command line, which boot.cli calls main."""
-    group = importlib.import_module("boot.cli").main
-    assert isinstance(group, click.Group), "boot.cli:main is expected to be a click group"
+    group = importlib.import_module("hms.boot.cli").main
+    assert isinstance(group, click.Group), "hms.boot.cli:main is expected to be a click group"
     return group
 
 

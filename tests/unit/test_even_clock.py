@@ -3,7 +3,7 @@
 import random
 import time
 
-from boot.clock import EvenClock, awake_and_asleep_ns
+from hms.boot.clock import EvenClock, awake_and_asleep_ns
 
 S = 1_000_000_000
 HOUR = 3600 * S

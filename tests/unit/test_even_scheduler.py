@@ -3,7 +3,7 @@
 import threading
 from datetime import UTC, datetime, timedelta
 
-from boot import scheduler as scheduling
+from hms.boot import scheduler as scheduling
 
 
 def test_a_job_runs_although_the_clock_was_set_back_by_an_hour(monkeypatch):

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from history_records import append, message, open_journal, sent_record
 from pyspark.sql import datasource as ds
 
-from boot.cli import main
-from boot.compose import log_limits
-from boot.config import load
+from hms.boot.cli import main
+from hms.boot.compose import log_limits
+from hms.boot.config import load
 from hms.errors import catalogue
 from hms.errors.catalogue import ArchiveBusy, ArchiveError, HistoryError, HistoryGone, SinkError
 from hms.history import count_events

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 TRIED = """
-from boot.memory import keep_freed_memory
+from hms.boot.memory import keep_freed_memory
 print(keep_freed_memory())
 blocks = [bytes(1 << 20) for _ in range(16)]
 before = [line for line in open("/proc/self/status") if line.startswith("VmRSS")][0].split()[1]

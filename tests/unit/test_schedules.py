@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from boot.calendar import CronCalendar
+from hms.boot.calendar import CronCalendar
 from hms.engine.effects import Effects
 from hms.engine.messages import OF_COMMIT
 from hms.engine.schedule import schedule_plans

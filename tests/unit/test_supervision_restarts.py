@@ -1,6 +1,6 @@
 """Restarts and demand: when a server process is started again, and when there are more or fewer."""
 
-from boot.restarts import IDLE_S, Demand, Restarts
+from hms.boot.restarts import IDLE_S, Demand, Restarts
 
 
 def test_a_process_is_started_again_after_its_delay():

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from boot import instances
-from boot.config import load
-from boot.servers import Servers
+from hms.boot import instances
+from hms.boot.config import load
+from hms.boot.servers import Servers
 from hms.server.service_monitor import Load
 
 WAIT_S = 30

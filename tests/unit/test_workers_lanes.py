@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lane_rig import WAIT_S, Recorder, gate, hasty_threads, pools, recorder
 
-from workers import LanePool
+from hms.workers import LanePool
 
 __all__ = ["gate", "hasty_threads", "pools", "recorder"]  # the fixtures
 

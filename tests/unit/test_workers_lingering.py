@@ -4,8 +4,8 @@ import queue
 import sys
 import threading
 
-from workers import StoragePool
-from workers.lingering import Linger
+from hms.workers import StoragePool
+from hms.workers.lingering import Linger
 
 WAIT_S = 10
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from workers import StoragePool
+from hms.workers import StoragePool
 
 WAIT_S = 10
 

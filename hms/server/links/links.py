@@ -29,7 +29,7 @@ from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.link_status import describe_link
 from hms.server.links.receiver import Hearing
 from hms.server.links.sender import Speaker
-from workers.outbox import Outbox
+from hms.workers.outbox import Outbox
 
 log = logging.getLogger("hms.links")
 
