@@ -12,7 +12,7 @@ from hms.wire import branch_requests as tx
 from hms.wire import structures as wire
 from hms.wire.frames import Envelope, Kind
 
-__all__ = ["PORTION_WEIGHT", "Command", "Payload", "portions"]
+__all__ = ["PORTION_WEIGHT", "Command", "Payload", "name_of", "portions"]
 
 Payload = bytes | memoryview
 """A view when it is a large SEND, whose messages are copied out of it."""
@@ -43,6 +43,12 @@ def portions(commands: list[Command]) -> Iterator[list[Command]]:
             portion, weight = [], 0
     if portion:
         yield portion
+
+
+def name_of(command: Command) -> str:
+    """What it is, for whoever asks why others waited."""
+    envelope, head, _ = command
+    return type(head).__name__ if envelope.kind is Kind.REQUEST else envelope.kind.name
 
 
 def _weight(command: Command) -> int:

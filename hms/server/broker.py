@@ -17,7 +17,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.state import InLimbo
 from hms.errors.catalogue import ProtocolError, StoreFull
 from hms.errors.tree import HmsError
-from hms.server.batch_portions import Command, Payload, portions
+from hms.server.batch_portions import Command, Payload, name_of, portions
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import Doorman, Identity
 from hms.server.effect_encoding import encode_effect
@@ -183,19 +183,21 @@ class Broker:
                 self._apply_one(peer, command, now_ms, refused, fx)
 
         are_settled = all(envelope.kind is Kind.SETTLE for envelope, _, _ in commands)
-        self._change(change, is_in_hand=is_last, may_linger=are_settled)
+        by = name_of(commands[-1])
+        self._change(change, is_in_hand=is_last, may_linger=are_settled, by=by)
 
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
     ) -> None:
-        """One command; a refusal is an effect like any other."""
+        """One command; a refusal is an effect like any other. No variable of this frame keeps an
+        error: its traceback keeps the frame, and the garbage collector alone would end that."""
         envelope, head, _ = command
         number = self.doorman.numbers.get(peer)
         try:
             if isinstance(head, HmsError):
                 self._unreadable(number, envelope, now_ms, fx)
-                raise head
-            if envelope.kind is Kind.HELLO:
+                fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))
+            elif envelope.kind is Kind.HELLO:
                 self.doorman.hello(peer, envelope.correlation, head, now_ms, fx)
             elif number is None:
                 return  # it was closed by a takeover or a fault before this frame came
@@ -213,8 +215,7 @@ class Broker:
             else:
                 self._serve(number, envelope, head, now_ms, fx)
         except HmsError as error:
-            refusal = Refusal(0, envelope.correlation, error)
-            fx.out.append(ToPeer(peer, encode_effect(refusal)))
+            fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, error))))
 
     def _unreadable(self, number: int | None, envelope: Envelope, now_ms: int, fx: Effects) -> None:
         """Who waits for a result that cannot be read must not wait for more: the server goes."""
@@ -296,7 +297,7 @@ class Broker:
     def _lose(self, peer: Hashable) -> None:
         number = self.doorman.numbers.get(peer)
         if number is not None:
-            self._change(lambda fx, now_ms: self.doorman.close(number, now_ms, fx))
+            self._change(lambda fx, now_ms: self.doorman.close(number, now_ms, fx), by="LOST")
 
     def _newly_due(self) -> int | None:
         """When delayed messages or calls are due, if that is sooner than what was asked for."""
@@ -313,7 +314,7 @@ class Broker:
             self.monitor.tick(now_ms)
             self._spool.tick(now_ms)
 
-        self._change(change)
+        self._change(change, by="TICK")
         self.releases.tick()
         if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
             self.storage.submit(self._housekeeping.run)
@@ -345,6 +346,7 @@ class Broker:
         *,
         is_in_hand: bool = False,
         may_linger: bool = False,
+        by: str = "the node",
     ) -> None:
         """Apply a change, hand its records to the log and its other effects to the releases.
 
@@ -363,7 +365,7 @@ class Broker:
             append_records(self._store, fx.records)
             is_held = self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
-            self._holds.end()
+            self._holds.end(by)
         for name in hung:
             self.servers.kill(name)
         if due_ms is not None:
@@ -391,7 +393,7 @@ class Broker:
 
     def command(self, change: Callable[[Effects, int], None]) -> None:
         """What comes over the links of the cluster."""
-        self._change(change)
+        self._change(change, by="a link")
 
     # storage workers
 
@@ -471,9 +473,16 @@ def _decode(envelope: Envelope, payload: Payload) -> Command:
     try:
         return envelope, _DECODERS[envelope.kind](payload), payload
     except HmsError as error:
-        return envelope, error, payload
+        return envelope, _alone(error), payload
     except KeyError:
         return envelope, ProtocolError(detail=f"a client does not send {envelope.kind.name}"), b""
+
+
+def _alone(error: HmsError) -> HmsError:
+    """The error without the frames that it came through: they hold the error again, and what many
+    bad frames leave behind is then collected all at once."""
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    return error
 
 
 _DECODERS: dict[Kind, Callable[[Any], Any]] = {

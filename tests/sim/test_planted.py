@@ -8,13 +8,13 @@ from tests.sim.world import World
 RUNS_MAX = 400
 LIKELY = {
     "acknowledgement_dropped": 7_036,
-    "attempts_not_counted": 7_054,
+    "attempts_not_counted": 7_125,
     "commit_not_remembered": 7_006,
     "confirmation_before_sync": 7_002,
     "expiry_without_record": 7_002,
     "older_epoch_accepted": 7_002,
     "receipts_of_branches_forgotten": 8_244,
-    "returned_to_the_end": 7_064,
+    "returned_to_the_end": 7_112,
     "transaction_split": 7_012,
     "vote_not_recorded": 7_003,
 }

@@ -65,3 +65,13 @@ def test_the_lock_is_given_back_between_portions_and_their_order_is_kept():
     assert node.broker._holds.describe()["lock_holds"] == holds + 4
     confirmed = [e.correlation for e, _ in node.outlet.take("peer") if e.kind is Kind.CONFIRM]
     assert confirmed == [1, 2, 3, 4]
+
+
+def test_the_status_tells_whose_hold_was_the_longest():
+    """Whoever finds others waiting asks for what."""
+    node = MemoryNode()
+    node.send("peer", Kind.HELLO, wire.encode(hello_of(1)))
+    said = node.broker._holds.describe()
+    assert said["lock_holds"] == 1
+    assert said["lock_held_max_by"] == "HELLO"
+    assert said["lock_held_max_ms"] >= 0 <= said["lock_held_max_cpu_ms"]
