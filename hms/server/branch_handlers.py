@@ -24,11 +24,13 @@ class Transacting:
             wire.XaStart: self._start,
             wire.XaEnd: self._end,
             wire.XaTake: self._take,
-            wire.XaPrepare: lambda _, r, now, fx: branches.prepare(
-                r.xid, now, fx, is_again=r.is_again
+            wire.XaPrepare: lambda number, r, now, fx: branches.prepare(
+                r.xid, now, fx, is_again=r.is_again, by=number
             ),
             wire.XaCommit: self._commit,
-            wire.XaRollback: lambda _, r, now, fx: branches.rollback(r.xid, now, fx),
+            wire.XaRollback: lambda number, r, now, fx: branches.rollback(
+                r.xid, now, fx, by=number
+            ),
             wire.XaForget: lambda _, r, now, fx: branches.forget(r.xid, now, fx),
             wire.XaRecover: lambda _, r, __, fx: branches.recover(r.after, r.count_max, fx),
             wire.BeginGlobal: self._begin_global,
@@ -70,13 +72,14 @@ class Transacting:
         listener = (deliver.connection, deliver.consumer)
         return self._branches.take(connection, request.session, listener, deliver.messages)
 
-    def _commit(self, _: int, request: wire.XaCommit, now_ms: int, fx: Effects) -> Answer:
+    def _commit(self, connection: int, request: wire.XaCommit, now_ms: int, fx: Effects) -> Answer:
         return self._branches.commit(
             request.xid,
             now_ms,
             fx,
             is_one_phase=request.is_one_phase,
             is_again=request.is_again,
+            by=connection,
         )
 
     def _begin_global(

@@ -79,6 +79,7 @@ def _resume(session: Session, branch: Branch) -> Answer:
 
 def _attach(session: Session, branch: Branch) -> None:
     branch.sessions[session] = None
+    branch.uids.add(session.connection.uid)
     branch.state = BranchState.ACTIVE
     session.xid, session.work, session.is_transacted = branch.xid, branch.work, True
 

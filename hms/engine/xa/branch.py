@@ -68,7 +68,8 @@ _TABLE: dict[BranchState, dict[Call, Code]] = {
 
 class Branch:
     """See the module. owner: the connection that began it; why: what it answers once it can only be
-    rolled back; serial: its place among all that were prepared."""
+    rolled back; serial: its place among all that were prepared; uids: the clients that have worked
+    in it, who alone may prepare or end it until it is prepared."""
 
     __slots__ = (
         "began_ms",
@@ -80,6 +81,7 @@ class Branch:
         "size_bytes",
         "state",
         "suspended",
+        "uids",
         "why",
         "work",
         "xid",
@@ -94,6 +96,7 @@ class Branch:
         self.work = Work()
         self.sessions: dict[Session, None] = {}
         self.suspended: dict[Session, None] = {}
+        self.uids: set[int] = set()
         self.why = Code.RBROLLBACK
         self.serial = 0
         self.prepared_at_ms = 0
@@ -108,6 +111,10 @@ class Branch:
     def is_recorded(self) -> bool:
         """Whether the log has it."""
         return bool(self.serial)
+
+    def is_hidden_from(self, uid: int) -> bool:
+        """Whether that client has no part in it, and it is not in doubt."""
+        return not self.is_recorded and uid not in self.uids
 
     def may(self, call: Call) -> Code:
         """OK when the call is allowed now, else what it is answered."""

@@ -10,7 +10,8 @@ from hms.engine.queue.settlement import take_out
 from hms.engine.state import State
 from hms.engine.xa import association, completion, decision_requests, retained_state
 from hms.engine.xa.retained_state import Key
-from hms.engine.xa.xa_codes import DONE, Answer, Code
+from hms.engine.xa.xa_codes import DONE, UNKNOWN, Answer, Code
+from hms.errors.catalogue import DecisionRefused
 
 XID_HEAD_BYTES, XID_PART_BYTES_MAX = 6, 64
 """A format id and two lengths come first; then gtrid and bqual, each of so many bytes at most."""
@@ -65,21 +66,43 @@ class BranchCommands:
         owner.work.acknowledged += [(consumer.place, message) for message in taken]
         return DONE
 
-    def prepare(self, xid: bytes, now_ms: int, fx: Effects, *, is_again: bool = False) -> Answer:
-        """xa_prepare."""
+    def _is_stranger(self, by: int, xid: bytes) -> bool:
+        """Whether a connection may know nothing of that branch; 0 stands for the node itself."""
+        branch = self._state.branches.by_xid.get(xid)
+        if not by or branch is None:
+            return False
+        return branch.is_hidden_from(self._state.connection(by).uid)
+
+    def prepare(
+        self, xid: bytes, now_ms: int, fx: Effects, *, is_again: bool = False, by: int = 0
+    ) -> Answer:
+        """xa_prepare; by: the connection that asks."""
         self._state.at(now_ms)
+        if self._is_stranger(by, xid):
+            return UNKNOWN
         return completion.prepare(self._state, xid, fx, is_again=is_again)
 
     def commit(
-        self, xid: bytes, now_ms: int, fx: Effects, *, is_one_phase: bool, is_again: bool
+        self,
+        xid: bytes,
+        now_ms: int,
+        fx: Effects,
+        *,
+        is_one_phase: bool,
+        is_again: bool,
+        by: int = 0,
     ) -> Answer:
-        """xa_commit."""
+        """xa_commit; by: the connection that asks."""
         self._state.at(now_ms)
+        if self._is_stranger(by, xid):
+            return UNKNOWN
         return completion.commit(self._state, xid, fx, is_one_phase=is_one_phase, is_again=is_again)
 
-    def rollback(self, xid: bytes, now_ms: int, fx: Effects) -> Answer:
-        """xa_rollback."""
+    def rollback(self, xid: bytes, now_ms: int, fx: Effects, *, by: int = 0) -> Answer:
+        """xa_rollback; by: the connection that asks."""
         self._state.at(now_ms)
+        if self._is_stranger(by, xid):
+            return UNKNOWN
         return completion.rollback(self._state, xid, fx)
 
     def forget(self, xid: bytes, now_ms: int, fx: Effects) -> Answer:
@@ -111,6 +134,10 @@ class BranchCommands:
     ) -> Plain:
         """Commit a global transaction and its branches here."""
         self._state.at(now_ms)
+        for xid in xids:  # those of services that it has called are named after it
+            if _gtrid_of(xid) != gtrid and self._is_stranger(connection, xid):
+                reason = f"branch {xid.hex()} is not known here"
+                raise DecisionRefused(gtrid=gtrid.hex(), reason=reason)
         return decision_requests.decide(self._state, connection, gtrid, participants, xids, fx)
 
     def end_global(self, connection: int, gtrid: bytes) -> None:
@@ -124,10 +151,12 @@ class BranchCommands:
     def note(self, gtrid: bytes, participants: bytes, now_ms: int, fx: Effects) -> None:
         """What its decision says of its participants from now on."""
         self._state.at(now_ms)
+        decision_requests.check_may_change(gtrid)
         decision_requests.note(self._state, gtrid, participants, fx)
 
     def forget_decision(self, gtrid: bytes, fx: Effects) -> None:
         """Its decision is not needed any more."""
+        decision_requests.check_may_change(gtrid)
         decision_requests.forget(self._state, gtrid, fx)
 
     def decisions(self, after: int, count_max: int, fx: Effects) -> Plain:
@@ -147,6 +176,10 @@ class BranchCommands:
     def restate(self, keys: list[Key], fx: Effects) -> None:
         """Tell the log again what is still there of these."""
         retained_state.restate(self._state, keys, fx)
+
+
+def _gtrid_of(xid: bytes) -> bytes:
+    return xid[XID_HEAD_BYTES : XID_HEAD_BYTES + xid[4]] if _is_xid(xid) else b""
 
 
 def _is_xid(xid: bytes) -> bool:

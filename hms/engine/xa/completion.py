@@ -20,7 +20,7 @@ from hms.engine.session.transactions import take_effect, undo
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState, Call
 from hms.engine.xa.branch_records import Outcome, ended_record, prepared_record, stand_in
-from hms.engine.xa.xa_codes import DONE, Answer, Code
+from hms.engine.xa.xa_codes import DONE, UNKNOWN, Answer, Code
 from hms.errors.tree import HmsError
 from hms.records import Record, group
 
@@ -74,7 +74,7 @@ def _vote(state: State, branch: Branch, fx: Effects) -> Answer:
 def _refusal(branch: Branch | None, call: Call) -> Answer | None:
     """Why the branch may not do this; None when it may."""
     if branch is None:
-        return Answer(Code.NOTA, "there is no such branch")
+        return UNKNOWN
     code = branch.may(call)
     if code is Code.OK:
         return None

@@ -8,10 +8,11 @@ from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
 from hms.engine.xa.completion import finish, obstacle_of, take_all
-from hms.engine.xa.decisions import Active
+from hms.engine.xa.decisions import IDENTITY, Active
 from hms.errors.catalogue import (
     DecisionNotFound,
     DecisionRefused,
+    IllegalState,
     InvalidArgument,
     TransactionTooLarge,
 )
@@ -126,6 +127,14 @@ def ask(state: State, gtrid: bytes, fx: Effects) -> dict[str, Any]:
         }
     word = "active" if gtrid in state.decisions.active else "unknown"
     return {"state": word, "participants": b"", "decided_at_ms": 0}
+
+
+def check_may_change(gtrid: bytes) -> None:
+    """Nobody notes or forgets what the node is known by: with another identity it would take its
+    own branches in databases for those of others."""
+    if gtrid == IDENTITY:
+        detail = "it is what this node is known by in distributed transactions"
+        raise IllegalState(what=f"the decision {gtrid.hex()}", detail=detail)
 
 
 def note(state: State, gtrid: bytes, participants: bytes, fx: Effects) -> None:

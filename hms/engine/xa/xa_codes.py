@@ -36,6 +36,7 @@ class Answer(NamedTuple):
 
 
 DONE = Answer(Code.OK)
+UNKNOWN = Answer(Code.NOTA, "there is no such branch")
 
 TMJOIN, TMRESUME = 0x00200000, 0x08000000
 TMSUCCESS, TMSUSPEND, TMFAIL = 0x04000000, 0x02000000, 0x20000000
