@@ -10,6 +10,7 @@ receipt every 5 ms, from a process of its own.
 import argparse
 import itertools
 import json
+import select
 import subprocess
 import sys
 import time
@@ -95,7 +96,7 @@ def light(address: str) -> None:
         producer, consumer = session.producer("light"), session.consumer("light")
         times: list[tuple[float, float]] = []
         print("ready", flush=True)
-        while not zmq.select([sys.stdin.fileno()], [], [], 0.005)[0]:
+        while not select.select([sys.stdin], [], [], 0.005)[0]:
             began = time.monotonic()
             producer.send(b"light")
             consumer.receive(60)
@@ -141,6 +142,7 @@ def main() -> None:
                 for _ in range(options.times):
                     spans.setdefault(name, [])
                     took[name] = measure(node.address, name, options.waiting, spans[name])
+                    print(f"{name} {took[name]:.3f}", file=sys.stderr, flush=True)
                     _empty(node.address)
             said, _ = load.communicate("")
         with hms.connect(node.address) as conn:
