@@ -146,6 +146,7 @@ class NodeProcess:
         self._broker.servers = self._servers
         self._broker.resources = compose.resources(self._config, self._node)
         self._broker.arm = self._arm
+        self._broker.go_on = self._go_on
         linking = self._linking
         handle = self._broker.handle if linking is None else linking.handle
         self._lanes = LanePool(group.hmsmaxthr, handle, on_fault=self._on_fault)
@@ -169,11 +170,7 @@ class NodeProcess:
             log.warning("nobody receives what waits for the durable subscription %s", name)
 
     def _arm(self, due_ms: int) -> None:
-        """A TICK at that time; an earlier wish replaces a later one. What is due already goes to
-        the end of the lanes: the scheduler takes up to 100 ms for it."""
-        if due_ms <= compose.clock_ms():
-            self._lanes.put_many(INTERNAL, [TICK])
-            return
+        """A TICK at that time; an earlier wish replaces a later one."""
         at = after_ms(due_ms - compose.clock_ms())
         self._scheduler.add_job(
             self._tick,
@@ -183,6 +180,10 @@ class NodeProcess:
             replace_existing=True,
             misfire_grace_time=None,
         )
+
+    def _go_on(self) -> None:
+        """A TICK behind what waits for the workers now."""
+        self._lanes.put_many(INTERNAL, [TICK])
 
     def _tick(self) -> None:
         self._lanes.put_many(INTERNAL, [TICK])

@@ -548,13 +548,19 @@ class Engine:
         """Messages that named files are gone; the files too if they were the last."""
         drop_unnamed(self.state, self.state.files.count(self.state.now_ms), fx)
 
-    def due_ms(self) -> int | None:
-        """When tick() has something to do; None: not before something happens."""
+    @property
+    def is_behind(self) -> bool:
+        """Whether tick() has more to look at for selectors, as soon as others had their turn."""
+        return self.state.looking.is_any
+
+    def due_ms(self, *, is_prompt: bool = False) -> int | None:
+        """When tick() has something to do; None: not before something happens. is_prompt: whoever
+        asks looks at is_behind."""
         due = [self.state.due[0][0]] if self.state.due else []
         soonest = [self.state.blocked.due_ms, self.state.branches.soonest_ms]
         if self.state.schedules is not None:
             soonest.append(self.state.schedules.due_ms())
-        if self.state.looking.is_any:
+        if self.state.looking.is_any and not is_prompt:
             soonest.append(self.state.now_ms)
         return min([*due, *(ms for ms in soonest if ms is not None)], default=None)
 

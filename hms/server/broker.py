@@ -109,7 +109,11 @@ class Broker:
         """Told the time, in milliseconds since 1970, when a TICK is wanted."""
         self.may_lead: Callable[[], bool] = lambda: False
         """Whether a general worker may sync the log itself: nothing else waits for one."""
+        self.go_on: Callable[[], None] | None = None
+        """Has a TICK handled behind what waits now; None: arm() is told. A scheduler may take
+        100 ms for a timer that is due, in which 20 slices could have been looked at."""
         self._armed_ms: int | None = None
+        self._goes_on = False
         self.servers: Supervisor = NoServers()
         self._store = store
         self._clock_ms = clock_ms
@@ -301,7 +305,8 @@ class Broker:
 
     def _newly_due(self) -> int | None:
         """When delayed messages or calls are due, if that is sooner than what was asked for."""
-        due_ms = min(filter(None, (self.engine.due_ms(), self.monitor.due_ms)), default=None)
+        own_ms = self.engine.due_ms(is_prompt=self.go_on is not None)
+        due_ms = min(filter(None, (own_ms, self.monitor.due_ms)), default=None)
         if due_ms is None or (self._armed_ms is not None and self._armed_ms <= due_ms):
             return None
         self._armed_ms = due_ms
@@ -309,7 +314,7 @@ class Broker:
 
     def _tick(self) -> None:
         def change(fx: Effects, now_ms: int) -> None:
-            self._armed_ms = None
+            self._armed_ms, self._goes_on = None, False
             self.engine.tick(now_ms, fx, self._store.sends_refused())
             self.monitor.tick(now_ms)
             self._spool.tick(now_ms)
@@ -365,11 +370,15 @@ class Broker:
             append_records(self._store, fx.records)
             is_held = self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
+            is_behind = self.engine.is_behind and not self._goes_on
+            self._goes_on = self._goes_on or is_behind
             self._holds.end(by)
         for name in hung:
             self.servers.kill(name)
         if due_ms is not None:
             self.arm(due_ms)
+        if is_behind and self.go_on is not None:
+            self.go_on()
         if may_linger and fx.records and not (fx.out or self.engine.state.limbo):
             self.storage.notify_later()
         elif fx.records or self.engine.state.limbo or (is_held and self._store.backlog_bytes):

@@ -1,5 +1,6 @@
 """A batch of a connection is applied in portions, between which the engine's lock is free (P8)."""
 
+from hms.engine.groups import scan_slices
 from hms.server.batch_portions import PORTION_WEIGHT, portions
 from hms.wire import frames
 from hms.wire import structures as wire
@@ -75,3 +76,32 @@ def test_the_status_tells_whose_hold_was_the_longest():
     assert said["lock_holds"] == 1
     assert said["lock_held_max_by"] == "HELLO"
     assert said["lock_held_max_ms"] >= 0 <= said["lock_held_max_cpu_ms"]
+
+
+def test_what_selectors_have_yet_to_look_at_goes_on_behind_what_waits(monkeypatch):
+    """One TICK at a time: a second one would only hold the lock for nothing."""
+    node, asked = MemoryNode(), []
+    node.broker.go_on = lambda: asked.append(1)
+    node.send("peer", Kind.HELLO, wire.encode(hello_of(1)))
+    for request in (wire.OpenSession(1), wire.OpenProducer(1, 1, "queue", "orders")):
+        node.send("peer", Kind.REQUEST, wire.encode(request))
+    monkeypatch.setattr(scan_slices, "LOOK_STEPS", 10)
+    payload = frames.encode_send(SendHead(1, 20, 1, is_persistent=False), row_of() * 20)
+    node.send("peer", Kind.SEND, payload)
+    node.engine.state.looking.refill()
+
+    consumer = wire.OpenConsumer(1, 1, "queue", "orders", 9, selector="a IS NULL")
+    node.send("peer", Kind.REQUEST, wire.encode(consumer))
+    node.send("peer", Kind.REQUEST, wire.encode(wire.OpenSession(2)))
+    assert len(asked) == 1
+    ticks = 0
+    while node.engine.is_behind:
+        node.broker._tick()
+        ticks += 1
+
+    assert len(asked) == ticks > 1
+
+
+def row_of():
+    """A message without head and body."""
+    return ROW.pack(0, 0, 0, 0, 4, 0, 0, 0)
