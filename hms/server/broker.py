@@ -219,7 +219,9 @@ class Broker:
             else:
                 self._serve(number, envelope, head, now_ms, fx)
         except HmsError as error:
-            fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, error))))
+            # Its traceback leads back to itself and to the payload: 16 MiB until the collector runs
+            refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
+            fx.out.append(ToPeer(peer, encode_effect(refusal)))
 
     def _unreadable(self, number: int | None, envelope: Envelope, now_ms: int, fx: Effects) -> None:
         """Who waits for a result that cannot be read must not wait for more: the server goes."""
