@@ -1,6 +1,7 @@
 """From a checked configuration to what the parts of a node are told."""
 
 import zlib
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,11 +20,13 @@ from hms.engine.settings import (
     SubscriptionSettings,
 )
 from hms.server.broker import Identity
+from hms.server.byte_ledger import Ledger
 from hms.server.configured_listeners import Declared
 from hms.server.gateway import GatewayLimits
 from hms.server.resource_managers import Resources
 from hms.store.journal.segment_manager import LogLimits
 from hms.wire import structures as wire
+from tpmon.scheduling.call_scheduler import CALL_BYTES_WAITING_MAX
 from tpmon.scheduling.monitor import Monitor, Rules
 
 PENDING_BYTES_PER_PEER = 64 << 20
@@ -160,7 +163,9 @@ def monitor(config: Config, node: Node) -> Monitor:
         )
         for one in config.services.values()
     }
-    return Monitor(1, rules, round(node.blocktime * 1000))
+    calls_bytes_max = min(CALL_BYTES_WAITING_MAX, node.max_memory_bytes // 4)
+    calls_bytes_max = max(node.max_message_bytes, calls_bytes_max)
+    return Monitor(1, rules, round(node.blocktime * 1000), calls_bytes_max)
 
 
 def first_call(boot: bytes) -> int:
@@ -206,6 +211,17 @@ def gateway_limits(node: Node, descriptors: int = 1 << 20) -> GatewayLimits:
         heartbeat_s=node.heartbeat_s,
         pending_bytes_per_peer=PENDING_BYTES_PER_PEER + node.max_message_bytes,
         ipc_mode=int(node.ipc_mode, 8),
+    )
+
+
+def ledger(node: Node, engine_bytes: Callable[[], int]) -> Ledger:
+    """What peers may have together."""
+    limits = gateway_limits(node)
+    return Ledger(
+        limits.frame_bytes_max,
+        node.max_memory_bytes,
+        limits.pending_bytes_per_peer + limits.unread_bytes_per_peer,
+        engine_bytes,
     )
 
 

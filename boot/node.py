@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from hms.boot import compose
@@ -32,17 +32,20 @@ from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeFailed, NodeStopping
 from hms.errors.tree import HmsError
 from hms.server.broker import INTERNAL, TICK, Broker, Lost
+from hms.server.byte_ledger import take_part
 from hms.server.effect_encoding import Frame
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
-from hms.workers.lanes import LanePool
+from hms.workers.lanes import Handle, LanePool
 from hms.workers.storage import StoragePool
 
 log = logging.getLogger("hms.node")
 
 TICK_S = 1.0
+BATCH_BYTES = 8 << 20
+"""Decoded at a time: until they are applied, messages are there twice."""
 WARN_S = 3600
 DRAIN_TIMEOUT_S = 30.0
 PROMPT_TIMEOUT_S = 2.0
@@ -71,7 +74,13 @@ class NodeProcess:
             self._files,
         )
         self._linking = make_linking(config, node, self._engine, self._broker)
-        handlers = {"on_frames": self._on_frames, "on_lost": self._on_lost}
+        self._ledger = compose.ledger(node, self._engine_bytes)
+        handlers = {
+            "on_frames": self._on_frames,
+            "on_lost": self._on_lost,
+            "on_dropped": self._on_dropped,
+            "ledger": self._ledger,
+        }
         self._gateway = make_gateway(node, self._linking, **handlers)
         self._scheduler = EvenScheduler(timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
@@ -148,13 +157,32 @@ class NodeProcess:
         self._broker.arm = self._arm
         self._broker.go_on = self._go_on
         linking = self._linking
+        self._broker.releases.greedy = self._ledger.greedy
         handle = self._broker.handle if linking is None else linking.handle
-        self._lanes = LanePool(group.hmsmaxthr, handle, on_fault=self._on_fault)
+        self._lanes = LanePool(group.hmsmaxthr, self._handler(handle), on_fault=self._on_fault)
         if group.hmsmaxthr > 1 and isinstance(self._journal, Journal):
             # A database may be away for minutes, and a pool of one has other things to do.
             self._broker.may_lead = lambda: self._lanes.is_quiet
         if linking is not None:
             linking.lanes = self._lanes
+
+    def _engine_bytes(self) -> int:
+        return self._engine.state.held_bytes + self._broker.monitor.bytes_waiting
+
+    def _handler(self, handle: Callable[[Hashable, list[Any]], None]) -> Handle:
+        """The same for so many bytes at a time, and the ledger knows what is done."""
+        handled = self._ledger.handled
+
+        def in_parts(peer: Hashable, items: list[Any]) -> None:
+            while items:
+                part, size = take_part(items, BATCH_BYTES)
+                try:
+                    handle(peer, part)
+                finally:
+                    if size:
+                        handled(peer, size)
+
+        return in_parts
 
     def _schedule(self) -> None:
         """Periodic work of the node; a job only hands a command to the workers."""
@@ -195,7 +223,7 @@ class NodeProcess:
 
     def put(self, items: Sequence[tuple[Any, Frame]]) -> None:
         """Frames for peers."""
-        self._gateway.outbox.put_many(items)
+        self._gateway.put(items)
 
     def accept(self, peer: Any) -> None:
         """A peer was let in."""
@@ -215,6 +243,12 @@ class NodeProcess:
         if not self._lanes.put_many(lost, [Lost(reason)]):
             self._lanes.discard(lost)
             self._lanes.put_many(lost, [Lost(reason)])
+
+    def _on_dropped(self, peer: PeerKey) -> None:
+        """A peer was closed for what it had on its lane: that it is lost is all that counts now."""
+        self._lanes.discard(peer)
+        self._ledger.dropped(peer)
+        self._lanes.put_many(peer, [Lost("too many bytes were held for it")])
 
     # stop
 

@@ -61,7 +61,16 @@ class Pack:
 class SendFrame:
     """A SEND on its way."""
 
-    __slots__ = ("frame", "handed_over_at", "is_bound", "is_done", "log", "sender", "tickets")
+    __slots__ = (
+        "frame",
+        "handed_over_at",
+        "is_bound",
+        "is_done",
+        "log",
+        "sender",
+        "size_bytes",
+        "tickets",
+    )
 
     def __init__(self, sender: "Sender", tickets: list[Ticket]) -> None:
         self.sender = sender
@@ -71,6 +80,7 @@ class SendFrame:
         self.log: bytes | None = None
         self.handed_over_at = 0.0
         self.is_done = False
+        self.size_bytes = 0
 
     def answered(self, kind: Kind, payload: bytes) -> None:
         """CONFIRM or ERROR: the tickets get what it says."""
@@ -137,7 +147,9 @@ class Sender:
     def has_room(self) -> bool:
         """Whether the window lets another frame out."""
         link = self.link
+        bytes_max = link.limits.bytes_in_flight_max
         is_open = link.sends_in_flight < link.limits.frames_in_flight_max
+        is_open = is_open and not 0 < bytes_max <= link.send_bytes_in_flight
         is_open = is_open or not self._window  # others may wait for room at their destinations
         return (is_open and self.is_granted) or link.state is State.ENDED
 
@@ -214,6 +226,8 @@ class Sender:
         self.unconfirmed += 1
         self._window.append(frame)
         self.link.sends_in_flight += 1
+        frame.size_bytes = sum(map(len, parts))
+        self.link.send_bytes_in_flight += frame.size_bytes
         self.link.unattended += sum(1 for ticket in tickets if ticket.is_unattended)
         for ticket in tickets:
             ticket.is_sent = True
@@ -295,7 +309,7 @@ class Sender:
         frame.is_done = True
         link, window = self.link, self._window
         while window and window[0].is_done:
-            window.popleft()
+            link.send_bytes_in_flight -= window.popleft().size_bytes
             link.sends_in_flight -= 1
         link.woken.append(link)
         for push in list(link.on_room.values()):

@@ -14,6 +14,7 @@ from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.relaying import forget_strangers
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.flow import limits
+from hms.engine.flow.open_transactions import open_bytes
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES
@@ -579,6 +580,7 @@ class Engine:
         """Release what is due, remove what has expired (F-C9, F-D2, F-D4); refused: why the store
         takes nothing new now."""
         self.state.at(now_ms)
+        self.state.open_work_bytes = open_bytes(self.state)
         if refused is None:
             self.state.blocked.retry(self.state, fx)
         self.state.blocked.expire(self.state, fx)

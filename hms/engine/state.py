@@ -83,6 +83,8 @@ class State:
         self.sessions_open = 0
         self.definitions_bytes = 0
         self.waiting_bytes = 0
+        self.open_work_bytes = 0
+        """What open transactions held when it was counted last (open_transactions.py)."""
         self.temporaries_made = 0
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""
@@ -149,6 +151,12 @@ class State:
     def resident_bytes(self) -> int:
         """What waiting messages, and those of prepared branches, take in memory."""
         return self.waiting_bytes - self.blocks.paged_bytes + self.branches.held_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """The same, with open transactions, decisions and what waits for room."""
+        others = self.open_work_bytes + self.decisions.size_bytes + self.blocked.size_bytes
+        return self.resident_bytes + others
 
     def check_memory(self, size: int) -> None:
         """Refuse what would not fit."""

@@ -25,8 +25,11 @@ _TCP_INFO_BYTES = 136
 _TCP_BYTES = struct.Struct("=QQ")
 _TCP_BYTES_AT = 120
 """tcpi_bytes_acked and tcpi_bytes_received of struct tcp_info, linux/tcp.h."""
-BYTES_BEFORE_LOGIN = 64 << 10
-"""A HELLO is far shorter."""
+BYTES_BEFORE_LOGIN = 16 << 10
+"""A HELLO is shorter: five names of 255 characters at most."""
+BYTES_OF_HANDSHAKE = 4096
+BYTES_OF_PING = 24
+"""A ping and an answer to one, with room to spare."""
 NEVER = -1.0
 
 
@@ -39,6 +42,9 @@ class Caller:
     inode: int
     has_peer: bool = False
     idle_at: float | None = None
+    greeted_at: float | None = None
+    taken_bytes: int = 0
+    """Of the frames that were taken out of libzmq, as they crossed the wire."""
     _heard_at: float = NEVER
     _received: int = 0
 
@@ -56,6 +62,15 @@ class Caller:
         if self._received < 0:
             self._received = known[1]
         return known[1] - self._received > bytes_max
+
+    def unfinished_bytes(self, age_s: float, ping_s: float) -> int:
+        """How much has come and not been taken out, as its frame is not complete; what libzmq says
+        to libzmq is taken off."""
+        known = self.tcp_bytes()
+        if known is None:
+            return 0
+        own = BYTES_OF_HANDSHAKE + int(BYTES_OF_PING * age_s / ping_s)
+        return max(0, known[1] - self.taken_bytes - own)
 
     def tcp_bytes(self) -> tuple[int, int] | None:
         """Bytes that the other side has acknowledged, and bytes that came; None where TCP is not
@@ -136,6 +151,12 @@ class Callers:
         caller = self._callers.get(descriptor) or Caller(-1, -1)
         caller.has_peer, caller.idle_at = True, None
         return caller
+
+    def cut_large(self, descriptor: int, size: int) -> None:
+        """A connection that never had a peer has sent so many bytes: cut it, if that is much."""
+        caller = self._callers.get(descriptor)
+        if size > BYTES_BEFORE_LOGIN and caller is not None and caller.greeted_at is None:
+            caller.cut()
 
     def tend(self, now: float) -> None:
         """Cut those that have had no peer for login_s."""

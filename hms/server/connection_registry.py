@@ -4,9 +4,12 @@ import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import HandleUnknown, NodeStopping, ProtocolError
+from hms.server.byte_ledger import window
 from hms.server.effect_release import Releases, ToConnection, ToPeer
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire import structures as wire
@@ -75,8 +78,10 @@ class Doorman:
         else:
             self._names[number] = hello.user, hello.client_name
         me, members = self.identity, self.members()
+        window_bytes = window(len(self.peers), me.limits.frame_bytes_max)
+        limits = structs.replace(me.limits, bytes_in_flight_max=window_bytes)
         welcome = wire.Welcome(
-            number, me.node, me.node_uid, me.limits, me.version, now_ms, members, engine.log
+            number, me.node, me.node_uid, limits, me.version, now_ms, members, engine.log
         )
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 

@@ -6,13 +6,15 @@ durable up to the batch's last record. Those that need no record go at once, in 
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
 from hms.server.effect_encoding import Frame, PayloadsOf
 from hms.server.outgoing_frames import Outgoing, Packs
+
+PUT_BYTES = 4 << 20
 
 
 class Outlet(Protocol):
@@ -55,6 +57,8 @@ class Releases:
         """Removes a file that no message names any more."""
         self.payloads_of: PayloadsOf | None = None
         """Reads bodies that are in the log only."""
+        self.greedy: Container[Any] = ()
+        """Peers that are about to be closed, because they read less than they ask for."""
         self._peers = peers
         self._packs = Packs()
         self._lock = threading.Lock()
@@ -97,17 +101,22 @@ class Releases:
             outgoing = Outgoing(self.payloads_of, self._packs)
             done = 0
             while self._at_once:
-                self._sort(self._at_once.popleft(), outgoing, listeners)
+                outgoing = self._sort(self._at_once.popleft(), outgoing, listeners)
             while self._waiting and self._waiting[0][0] <= durable_lsn:
-                self._sort(self._waiting.popleft()[1], outgoing, listeners)
+                outgoing = self._sort(self._waiting.popleft()[1], outgoing, listeners)
                 done += 1
             if outgoing:
                 self.outlet.put(outgoing.frames())
             self._released += done
         return listeners
 
-    def _sort(self, effects: list[Any], outgoing: Outgoing, listeners: list[Deliver]) -> None:
+    def _sort(self, effects: list[Any], outgoing: Outgoing, listeners: list[Deliver]) -> Outgoing:
+        """Put effects behind what is going out, and a good part of it on its way: what a batch
+        asks for may be far more than its peer will read. What is going out now."""
         for effect in effects:
+            if outgoing.size_bytes > PUT_BYTES:
+                self.outlet.put(outgoing.frames())
+                outgoing = Outgoing(self.payloads_of, self._packs)
             if isinstance(effect, ToPeer):
                 outgoing.say(effect.peer, effect.frame)
                 continue
@@ -118,15 +127,21 @@ class Releases:
                 continue
             peer = self._peers.get(effect.connection)
             if peer is None:
-                if isinstance(effect, FileDropped):
-                    self.drop_file(effect.file)
-                elif isinstance(effect, ToNode):
-                    self.to_node(effect, self.payloads_of)
-                continue  # it is gone; what it had out was given back
-            if isinstance(effect, ToConnection):
+                self._do(effect)
+            elif peer in self.greedy:
+                continue
+            elif isinstance(effect, ToConnection):
                 outgoing.say(peer, effect.frame)
             elif not isinstance(effect, Reply | Confirm) or effect.correlation:
                 outgoing.tell(peer, effect)
+        return outgoing
+
+    def _do(self, effect: Any) -> None:
+        """It is not for a connection, or for one that is gone: what that had out was given back."""
+        if isinstance(effect, FileDropped):
+            self.drop_file(effect.file)
+        elif isinstance(effect, ToNode):
+            self.to_node(effect, self.payloads_of)
 
 
 def _is_bound(effect: Any) -> bool:

@@ -33,6 +33,8 @@ log = logging.getLogger("hms.spool")
 WAITING_MAX = 64
 """So many commands may wait for one file."""
 WAITING_BYTES_MAX = 8 << 20
+ALL_WAITING_BYTES_MAX = 64 << 20
+"""What waits to be written of all files together."""
 COMING_MAX = 256
 """So many files may be coming at once."""
 COMING_OF_ONE_MAX = 64
@@ -78,6 +80,7 @@ class Spool:
         self._jobs = SpoolJobs(submit)
         self._reads: Counter[int] = Counter()
         self._swept_ms = 0
+        self._waiting_bytes = 0
         self.handlers: dict[type, Callable[..., None]] = {
             wire.OpenFile: self._open,
             wire.CloseFile: self._close,
@@ -206,6 +209,10 @@ class Spool:
             count, size = len(line.waiting), line.size_bytes + item[2]
             if count >= WAITING_MAX or size > WAITING_BYTES_MAX:
                 raise TooManyRequests(what="blocks of a file", count=count, limit=WAITING_MAX)
+            if item[2] and self._waiting_bytes + item[2] > ALL_WAITING_BYTES_MAX:
+                what, limit = "bytes of blocks of files", ALL_WAITING_BYTES_MAX
+                raise TooManyRequests(what=what, count=self._waiting_bytes, limit=limit)
+            self._waiting_bytes += item[2]
             line.waiting.append(item)
             line.size_bytes, line.used_ms = size, now_ms
             is_idle, line.is_worked_on = not line.is_worked_on, True
@@ -229,6 +236,7 @@ class Spool:
                     return
                 connection, correlation, size, work = line.waiting.popleft()
                 line.size_bytes -= size
+                self._waiting_bytes -= size
             self._answer(connection, correlation, work)
 
     def _answer(self, connection: int, correlation: int, work: Work) -> None:
@@ -237,9 +245,9 @@ class Spool:
             answer = Reply(connection, correlation, work())
         except (SpoolFull, SpoolFailed) as error:
             log.warning("%s", error)
-            answer = Refusal(connection, correlation, error)
+            answer = Refusal(connection, correlation, error.with_traceback(None))
         except HmsError as error:
-            answer = Refusal(connection, correlation, error)
+            answer = Refusal(connection, correlation, error.with_traceback(None))
         self._change(lambda fx, _now_ms: fx.out.append(answer))
 
     def _opened(self, line: _Line, name: str, size_bytes: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ into the outbox; now and then look who is silent. Whatever a peer sends costs at
 
     no HELLO first, own routing id, table full     ERROR, not remembered
     bad envelope, kind of the node's, lane full    ERROR, forgotten, on_lost
+    too many bytes held for it (byte_ledger.py)         ERROR, forgotten, on_lost, cut
     does not read, silent, gone, no login in time  forgotten, on_lost
 
 accept() and forget() travel through the outbox, so that they take place between the frames that
@@ -21,6 +22,7 @@ import zmq
 
 from hms.errors.catalogue import ProtocolError, TooManyRequests
 from hms.errors.tree import HmsError
+from hms.server.byte_ledger import FRAME_BYTES, Ledger
 from hms.server.listening_sockets import (
     LINGER_MS,
     FrameParts,
@@ -29,6 +31,7 @@ from hms.server.listening_sockets import (
     check_zeromq,
     is_chosen_by_peer,
 )
+from hms.server.memory_pressure import Pressure
 from hms.server.peers import OnLost, Peer, PeerKey, PeerTable
 from hms.wire.frames import Envelope, Kind, decode_envelope
 from hms.workers.outbox import Doorbell, Outbox
@@ -38,6 +41,11 @@ __all__ = ["Gateway", "GatewayLimits", "PeerKey"]
 OnFrames = Callable[[PeerKey, list[tuple[Envelope, bytes | memoryview]]], bool]
 
 SENDS_PER_TURN = 1024
+TURN_BYTES_MAX = 8 << 20  # then see first whether there is room for more
+PART_BYTES = 256
+FRAME_HEADERS = 2 + 16 + 2
+LONG_HEADERS = 2 + 16 + 9
+"""What ZeroMQ sends with a payload, the envelope included; 9 instead of 2 from PART_BYTES on."""
 SLEEP_MS_MAX = 1000  # a signal that came just before the poll is noticed after it
 
 
@@ -46,6 +54,7 @@ class _Mark(enum.Enum):
 
     ACCEPT = enum.auto()
     FORGET = enum.auto()
+    CLOSE = enum.auto()
 
 
 class Gateway:
@@ -53,7 +62,8 @@ class Gateway:
 
     on_frames(peer, frames) takes a batch to the peer's lane, False when the lane is full; HEARTBEAT
     is not passed on. on_lost(peer, reason) is called once for a peer that the gateway gives up,
-    never for one that forget() named. Both are called in the thread that runs run().
+    never for one that forget() named; on_dropped(peer) when its lane is to be emptied, behind that.
+    All are called in the thread that runs run().
     """
 
     def __init__(
@@ -63,6 +73,8 @@ class Gateway:
         on_frames: OnFrames,
         on_lost: OnLost,
         limits: GatewayLimits,
+        ledger: Ledger | None = None,
+        on_dropped: Callable[[PeerKey], None] = lambda _peer: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._addresses = list(addresses)
@@ -78,6 +90,8 @@ class Gateway:
         self._deaf_poller = zmq.Poller()
         self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
         self._peers = PeerTable(limits, on_lost)
+        self.ledger = ledger or Ledger(limits.frame_bytes_max)
+        self._pressure = Pressure(self._peers, self.ledger, on_dropped, limits.ping_s)
         self._is_reading = True
         self._is_running = True
 
@@ -110,6 +124,12 @@ class Gateway:
             self._send_rest()
         finally:
             self._close()
+
+    def put(self, items: Sequence[tuple[PeerKey, FrameParts]]) -> None:
+        """Frames for peers, in order; whoever has too many unread is closed. From any thread."""
+        greedy = self.ledger.put(items)
+        self.outbox.put_many(items)
+        self.outbox.put_many([(peer, _Mark.CLOSE) for peer in greedy])
 
     def accept(self, peer_key: PeerKey) -> None:
         """The peer has logged in: it gets heartbeats from now on. From any thread."""
@@ -149,20 +169,23 @@ class Gateway:
                 self._doorbell.silence()
         self._send_outbox(now, SENDS_PER_TURN)
         self._peers.tend(now, self._is_reading)
+        self._pressure.tend(now)
 
     def _sleep_ms(self) -> int:
         """How long the poll may sleep: not at all while the outbox holds something."""
         if not self.outbox.rest():
             return 0
-        left_ms = int((self._peers.due_at() - self._clock()) * 1000) + 1
+        due_at = min(self._peers.due_at(), self._pressure.due_at())
+        left_ms = int((due_at - self._clock()) * 1000) + 1
         return min(SLEEP_MS_MAX, max(0, left_ms))
 
     def _read(self, listener: Listener, now: float) -> None:
         """Read a bounded number of frames and hand on each peer's batch."""
         receive, find = listener.receive, self._peers.behind(listener).get
         touched: list[Peer] = []
+        room = TURN_BYTES_MAX
         for nth in range(self._reads_per_listener):
-            if nth and not listener.has_input():
+            if nth and (room < 0 or not listener.has_input()):
                 break
             try:
                 routing_id, parts = receive()
@@ -176,9 +199,14 @@ class Gateway:
                     correlation = envelope.correlation
                     peer = self._greet(listener, routing_id, envelope, now)
             except HmsError as fault:
-                self._refuse(listener, routing_id, peer, fault, correlation)
+                size = len(parts[1]) if parts is not None else 0
+                self._refuse(listener, routing_id, peer, fault, correlation, size)
+                room -= size
                 continue
             peer.heard_at = now
+            size = len(payload)
+            room -= size
+            peer.caller.taken_bytes += size + (FRAME_HEADERS if size < PART_BYTES else LONG_HEADERS)
             if envelope.kind is not Kind.HEARTBEAT:
                 touched.append(peer)
                 peer.inbox.append((envelope, payload))
@@ -211,6 +239,7 @@ class Gateway:
         peer: Peer | None,
         fault: HmsError,
         correlation: int,
+        size: int,
     ) -> None:
         """Answer a bad frame; a peer that was known is lost, after what it sent before."""
         if peer is not None:
@@ -218,20 +247,30 @@ class Gateway:
         listener.refuse(routing_id, fault, correlation)
         if peer is not None:
             self._peers.lose(peer, str(fault))
+        else:
+            listener.callers.cut_large(listener.descriptor(), size)
 
     def _pass_on(self, peer: Peer) -> None:
         if batch := peer.inbox:
             peer.inbox = []
-            if not self._on_frames(peer.key, batch):
+            size = sum([len(payload) for _, payload in batch]) + FRAME_BYTES * len(batch)
+            if not self.ledger.came(peer.key, size):
+                self._pressure.close(peer)
+            elif not self._on_frames(peer.key, batch):
+                self.ledger.handled(peer.key, size)
                 fault = TooManyRequests(
                     what="frames of one connection", count=len(batch), limit="told in the WELCOME"
                 )
                 peer.listener.refuse(peer.routing_id, fault)
                 self._peers.lose(peer, str(fault))
+            elif self.ledger.total > self.ledger.bytes_max:
+                self._pressure.relieve()
 
     def _send_outbox(self, now: float, items_max: int) -> None:
         peers = self._peers
-        for key, parts in self.outbox.drain(items_max):
+        items = self.outbox.drain(items_max)
+        self._take_off(items)
+        for key, parts in items:
             peer = peers.find(key)
             if peer is None:  # forgotten since a worker put this
                 continue
@@ -239,9 +278,20 @@ class Gateway:
                 peers.send(peer, parts, now)
             elif parts is _Mark.ACCEPT:
                 peer.is_accepted = True
+            elif parts is _Mark.CLOSE:
+                self._pressure.close(peer)
             else:
                 peers.send_pending(peer, now)
                 peers.remove(peer)
+
+    def _take_off(self, items: list[tuple[PeerKey, FrameParts | _Mark]]) -> None:
+        """The outbox holds them no more."""
+        sizes: dict[PeerKey, int] = {}
+        for key, parts in items:
+            if not isinstance(parts, _Mark):
+                sizes[key] = sizes.get(key, 0) + len(parts[1]) + FRAME_BYTES
+        if sizes:
+            self.ledger.taken(sizes)
 
     def _send_rest(self) -> None:
         """The last frames: all that the workers have put, and a little time for the congested."""

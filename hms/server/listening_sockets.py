@@ -14,7 +14,7 @@ import zmq
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.errors.tree import HmsError
 from hms.server.accepted_sockets import Callers, descriptor_of
-from hms.wire.frames import KIND_AT, Kind, frame
+from hms.wire.frames import Kind, frame
 from hms.wire.structures import encode_error
 
 __all__ = [
@@ -43,7 +43,6 @@ VIEW_BYTES_MIN = 4 * 1024
 PINGS_PER_PERIOD = 3
 """How often libzmq asks a peer's libzmq whether it is there, in each heartbeat_s."""
 
-_SEND = bytes([Kind.SEND])
 _LAST = zmq.NOBLOCK
 _MORE = zmq.NOBLOCK | zmq.SNDMORE
 
@@ -62,6 +61,11 @@ class GatewayLimits:
     pending_bytes_per_peer: int
     frames_per_turn: int = 512
     ipc_mode: int = 0o600
+
+    @property
+    def ping_s(self) -> float:
+        """How often libzmq asks a peer's libzmq whether it is there."""
+        return max(0.001, self.heartbeat_s / PINGS_PER_PERIOD)
 
     @property
     def unread_bytes_per_peer(self) -> int:
@@ -109,7 +113,7 @@ class Listener:
 
         The parts are None when there are not two of them. Frame objects are used because they tell
         without another call whether more follows: 1.4 instead of 2.9 microseconds for 1 KiB. What
-        is sent is not copied here, as each message is copied out of it later.
+        is large is not copied here: a worker copies out of it what it needs.
         """
         receive = self._receive
         routing_id = receive(zmq.NOBLOCK)
@@ -118,9 +122,8 @@ class Listener:
             return routing_id, None
         payload = receive(copy=False)
         if not payload.more:
-            envelope = head.bytes
-            is_send = len(payload) > VIEW_BYTES_MIN and envelope[KIND_AT : KIND_AT + 1] == _SEND
-            return routing_id, (envelope, payload.buffer if is_send else payload.bytes)
+            is_large = len(payload) > VIEW_BYTES_MIN
+            return routing_id, (head.bytes, payload.buffer if is_large else payload.bytes)
         while payload.more:  # drop them one by one: how many a peer sends is its own choice
             payload = receive(copy=False)
         return routing_id, None
@@ -206,7 +209,7 @@ def _configure(socket: "zmq.Socket[bytes]", limits: GatewayLimits) -> None:
     # Whether a peer is there is asked of its libzmq, whose I/O thread answers without the peer's
     # interpreter: a handler may hold that for longer than heartbeat_s.
     heartbeat_ms = max(1, int(limits.heartbeat_s * 1000))
-    socket.setsockopt(zmq.HEARTBEAT_IVL, max(1, heartbeat_ms // PINGS_PER_PERIOD))
+    socket.setsockopt(zmq.HEARTBEAT_IVL, int(limits.ping_s * 1000))
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, heartbeat_ms)
     # A ping cannot leave a full socket: there the kernel knows that nobody takes anything out.
     socket.setsockopt(zmq.TCP_MAXRT, heartbeat_ms)

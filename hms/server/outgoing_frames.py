@@ -88,6 +88,8 @@ class Outgoing:
     def __init__(self, payloads_of: PayloadsOf | None = None, packs: Packs | None = None) -> None:
         self._payloads_of = payloads_of
         self._packs = Packs() if packs is None else packs
+        self.size_bytes = 0
+        """What the frames so far will take, about."""
         self._out: list[tuple[Hashable, Frame | _Delivery]] = []
         self._last: dict[Hashable, list[_Delivery]] = {}
         """The last words for a peer, as far as they are deliveries, which others may share."""
@@ -99,6 +101,7 @@ class Outgoing:
         """A frame that is made already."""
         self._last.pop(peer, None)
         self._out.append((peer, words))
+        self.size_bytes += len(words[1])
 
     def tell(self, peer: Hashable, effect: Effect) -> None:
         """What a peer is to be told."""
@@ -111,6 +114,7 @@ class Outgoing:
             shared.receivers.append((effect.consumer, effect.epoch))
             return
         made = _Delivery(effect)
+        self.size_bytes += sum([message.length for message in effect.messages])
         self._out.append((peer, made))
         last.append(made)
 

@@ -85,6 +85,13 @@ class Peer:
         self._read_bytes = read
         return self._sent_bytes - read <= self.unread_max
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits to be read by it, here and in libzmq."""
+        if self._sent_bytes > self._read_bytes:
+            self._has_room()
+        return self.pending_bytes + self._sent_bytes - self._read_bytes
+
     def hold(self, parts: FrameParts) -> int:
         """Keep a frame until there is room, and tell how many bytes wait."""
         self.pending.append(parts)
@@ -106,6 +113,8 @@ class PeerTable:
     def __init__(self, limits: GatewayLimits, on_lost: OnLost) -> None:
         self._limits = limits
         self._on_lost = on_lost
+        self.on_gone: Callable[[PeerKey], None] = lambda _key: None
+        """Told of every peer that is known no more."""
         self._keys = count(1)
         self._by_key: dict[PeerKey, Peer] = {}
         self._by_pipe: dict[Listener, dict[bytes, Peer]] = {}
@@ -115,6 +124,19 @@ class PeerTable:
         self._scan_at = 0.0
         self._look_at = 0.0
         self._looking: Iterator[PeerKey] = iter(())
+
+    def __iter__(self) -> Iterator[Peer]:
+        """All peers."""
+        return iter(list(self._by_key.values()))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._by_key)
+
+    @property
+    def pending_bytes(self) -> int:
+        """What is kept for peers that have no room."""
+        return sum([peer.pending_bytes for peer in self._congested.values()])
 
     def find(self, key: PeerKey) -> Peer | None:
         """The peer of that key, None when it is known no more."""
@@ -129,6 +151,8 @@ class PeerTable:
         if len(self._by_key) >= self._limits.peers_max:
             raise TooManyConnections(count=len(self._by_key), limit=self._limits.peers_max)
         caller = listener.callers.greeted(listener.descriptor())
+        if caller.greeted_at is None:
+            caller.greeted_at = now
         peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
         peer.unread_max = self._limits.unread_bytes_per_peer
         self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
@@ -142,6 +166,7 @@ class PeerTable:
         del self._by_pipe[peer.listener][peer.routing_id]
         self._congested.pop(peer.key, None)
         peer.pending.clear()
+        self.on_gone(peer.key)
         return True
 
     def lose(self, peer: Peer, reason: str) -> None:
@@ -159,6 +184,7 @@ class PeerTable:
         if is_sent:
             peer.sent_at = now
         elif peer.hold(parts) > self._limits.pending_bytes_per_peer:
+            peer.caller.cut()  # else libzmq keeps what it has for it
             self.lose(peer, f"it does not read: {peer.pending_bytes} bytes wait for it")
         else:
             self._await_room(peer, now)

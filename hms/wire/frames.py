@@ -14,8 +14,6 @@ MAGIC = b"HM"
 VERSION = 1
 ENVELOPE = struct.Struct("<2sBBIII")
 """magic, version, kind, correlation (0 none), count, payload_bytes."""
-KIND_AT = 3
-"""Where an envelope tells its kind."""
 
 SEND_HEAD = struct.Struct("<IIQB3xI")
 """producer, count, first_sequence, flags (SEND_PERSISTENT), spare; then a pack of messages."""

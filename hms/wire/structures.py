@@ -31,6 +31,7 @@ REQUEST, CALLER_SPEAKS, SERVICE_SPEAKS = 0, 1, 2
 class Limits(_Wire, frozen=True):
     """What the node accepts; sent in the WELCOME. Sizes in bytes. prefetch_bytes: a consumer's
     window unless it wants another, prefetch_bytes_max at most; 0: the node counts messages alone.
+    bytes_in_flight_max: of SENDs that are not answered, or one SEND; 0: not said.
     """
 
     message_bytes_max: int
@@ -40,6 +41,7 @@ class Limits(_Wire, frozen=True):
     heartbeat_s: float
     prefetch_bytes: int = 0
     prefetch_bytes_max: int = 0
+    bytes_in_flight_max: int = 0
 
 
 class Hello(_Wire, frozen=True):

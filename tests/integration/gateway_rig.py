@@ -38,8 +38,10 @@ class Rig:
             "heartbeat_s": 12,
             "pending_bytes_per_peer": 1 << 20,
         }
+        more = {name: limits.pop(name) for name in ("ledger", "on_dropped") if name in limits}
         self.gateway = Gateway(
             addresses,
+            **more,
             on_frames=self._take,
             on_lost=self._lose,
             limits=GatewayLimits(**{**every, **limits}),

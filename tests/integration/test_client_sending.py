@@ -2,6 +2,7 @@
 
 import threading
 
+import msgspec
 import pytest
 from client_rig import LIMITS, WAIT_S, FakeNode, fake_node
 
@@ -67,6 +68,21 @@ def test_no_more_frames_are_in_flight_than_the_node_allows(node):
             producer.send_many(b"x" * 100_000 for _ in range(100))
 
     assert len(in_flight) == LIMITS.frames_in_flight_max
+
+
+@pytest.mark.parametrize(("size", "expected"), [(100_000, 3), (900_000, 1)])
+def test_no_more_bytes_are_in_flight_than_the_node_allows(size, expected):
+    """P8: of large messages far fewer frames fill the node; one is always allowed."""
+    limits = msgspec.structs.replace(LIMITS, bytes_in_flight_max=500_000)
+    in_flight: list[bytes] = []
+    with fake_node(limits) as node:
+        node.on[Kind.SEND] = in_flight.append  # never confirms
+        with hms.connect(node.address, request_timeout_s=0.2) as connection:
+            producer = connection.session().producer("orders")
+            with pytest.raises(hms.RequestTimeout):
+                producer.send_many(b"x" * size for _ in range(20))
+
+    assert len(in_flight) == expected
 
 
 def test_a_message_above_the_limit_is_refused_before_it_is_sent(session, node):

@@ -125,6 +125,7 @@ def test_forgetting_sends_first_what_was_put_before(rig, client):
 
     assert receive(client)[1] == 7
     assert receive(client)[2] == b"last"
+    rig.turn()
     client.send_multipart(frame(Kind.SEND, b""))
     assert "HELLO" in str(receive_error(client))
     assert rig.lost.empty()

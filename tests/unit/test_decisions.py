@@ -3,6 +3,7 @@
 import pytest
 
 from hms.engine.effects import Effects
+from hms.engine.xa import decision_requests
 from hms.engine.xa.decisions import IDENTITY
 from hms.engine.xa.xa_codes import Code
 from hms.errors.catalogue import DecisionNotFound, DecisionRefused
@@ -51,6 +52,24 @@ def test_what_was_not_begun_cannot_be_decided(rig):
 
     with pytest.raises(DecisionRefused):
         _decide(rig)
+
+
+def test_decisions_that_nobody_forgets_are_refused_beyond_their_bytes(rig, monkeypatch):
+    """They are in memory: 8,000 of 48 KiB had 390 MiB, and nothing counted them. One that is
+    refused can be rolled back; what there is goes on, and one that is forgotten makes room."""
+    monkeypatch.setattr(decision_requests, "DECISIONS_BYTES_MAX", 500)
+    for number in range(3):
+        _begin(rig, b"%d" % number)
+        _decide(rig, b"%d" % number)
+    _begin(rig)
+    with pytest.raises(DecisionRefused, match="not forgotten"):
+        _decide(rig)
+    with pytest.raises(DecisionRefused, match="not forgotten"):
+        rig.run(lambda fx: rig.branches.note(b"0", bytes(20), rig.now_ms, fx))
+    rig.run(lambda fx: rig.branches.note(b"0", b"w", rig.now_ms, fx))
+
+    rig.run(lambda fx: rig.branches.forget_decision(b"0", fx))
+    _decide(rig)
 
 
 def test_the_end_of_its_connection_ends_an_active_transaction(rig):

@@ -124,9 +124,9 @@ def test_calls_beyond_the_limit_are_refused(rig, monkeypatch):
         rig.call("SLOW")
 
 
-def test_the_bytes_of_waiting_calls_are_limited(rig, monkeypatch):
+def test_the_bytes_of_waiting_calls_are_limited():
     """P8: ten thousand calls of 16 MiB each would be within the limit of calls."""
-    monkeypatch.setattr(call_scheduler, "CALL_BYTES_WAITING_MAX", 10)
+    rig = Rig(bytes_waiting_max=10)
     rig.serve(S1, "SLOW")
     rig.call("SLOW", b"running" * 100)
     running = invoke_of(rig.effects())

@@ -33,7 +33,13 @@ Effect = Invoke | Answer | Say | Kill
 class Turns:
     """Calls, and the servers that take them one at a time."""
 
-    def __init__(self, first_call: int, rules: Mapping[str, Rules]) -> None:
+    def __init__(
+        self,
+        first_call: int,
+        rules: Mapping[str, Rules],
+        bytes_waiting_max: int = CALL_BYTES_WAITING_MAX,
+    ) -> None:
+        self._bytes_waiting_max = bytes_waiting_max
         self.effects: list[Effect] = []
         self.now_ms = 0
         self.changed: set[str] = set()
@@ -91,6 +97,11 @@ class Turns:
         self.changed.add(service.name)
         self._forget_if_unused(service)
 
+    @property
+    def bytes_waiting(self) -> int:
+        """Data of calls that wait for a server."""
+        return self._bytes_waiting
+
     def _now_idle(self, server: Server) -> None:
         """Give an idle server the call whose turn it is, or note that it is idle."""
         offered = [self._services[name] for name in server.services]
@@ -122,8 +133,8 @@ class Turns:
             raise ServiceBusy(service=service.name)
         if count >= CALLS_WAITING_MAX:
             raise ServiceLimit(service=service.name, count=count, limit=CALLS_WAITING_MAX)
-        if self._bytes_waiting + data_bytes > CALL_BYTES_WAITING_MAX:
-            count, limit = self._bytes_waiting, CALL_BYTES_WAITING_MAX
+        if self._bytes_waiting + data_bytes > self._bytes_waiting_max:
+            count, limit = self._bytes_waiting, self._bytes_waiting_max
             raise TooManyRequests(what="bytes of calls", count=count, limit=limit)
 
     def _start(self, call: Call) -> None:

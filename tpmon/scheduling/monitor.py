@@ -32,6 +32,7 @@ from hms.errors.catalogue import (
 from hms.server.service_monitor import Answer, Invoke, Kill, Load, Origin, Say
 from hms.wire.service_codes import TPFAIL, TPSUCCESS
 from hms.wire.structures import CallHead, InvokeHead, ResultHead
+from tpmon.scheduling.call_scheduler import CALL_BYTES_WAITING_MAX
 from tpmon.scheduling.call_statistics import Tally
 from tpmon.scheduling.conversation_relay import MODES
 from tpmon.scheduling.listener_dispatch import Feeding
@@ -52,9 +53,13 @@ class Monitor(Feeding):
     """
 
     def __init__(
-        self, first_call: int = 1, rules: Mapping[str, Rules] | None = None, block_ms: int = 0
+        self,
+        first_call: int = 1,
+        rules: Mapping[str, Rules] | None = None,
+        block_ms: int = 0,
+        bytes_waiting_max: int = CALL_BYTES_WAITING_MAX,
     ) -> None:
-        super().__init__(first_call, rules or {})
+        super().__init__(first_call, rules or {}, bytes_waiting_max)
         self._block_ms = block_ms
 
     # calls

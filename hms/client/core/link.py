@@ -73,6 +73,7 @@ class Link(Serving):
         self.callers: list[Caller] = []
         """Listeners of sessions, while there are any."""
         self.sends_in_flight = 0
+        self.send_bytes_in_flight = 0
         self.unattended = 0  # answers for which no thread waits; the background thread reads them
         self.on_room: dict[int, Callable[[], None]] = {}
         self.on_error: Callable[[HmsError], object] | None = None

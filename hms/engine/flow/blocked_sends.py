@@ -169,7 +169,7 @@ class Blocked:
         waiting.give_up()
         if error is not None:
             number, correlation = waiting.session.connection.number, waiting.correlation
-            fx.out.append(Refusal(number, correlation, error))
+            fx.out.append(Refusal(number, correlation, error.with_traceback(None)))
 
     def _remove(self, waiting: Waiting) -> None:
         if waiting.is_over:

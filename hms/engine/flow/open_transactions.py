@@ -25,6 +25,7 @@ def check_open_work(state: State, work: Work, size: int) -> None:
     """NodeFull when a transaction that grows by so many bytes would not fit with all the others."""
     if (work.size_bytes + size) // STEP_BYTES == work.size_bytes // STEP_BYTES:
         return
-    used, limit = open_bytes(state) + state.resident_bytes, state.settings.memory_bytes_max
+    state.open_work_bytes = open_bytes(state)
+    used, limit = state.open_work_bytes + state.resident_bytes, state.settings.memory_bytes_max
     if used + size > limit:
         raise NodeFull(used=used, limit=limit, key="max_memory_bytes")

@@ -8,7 +8,7 @@ from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
 from hms.engine.xa.completion import finish, obstacle_of, take_all
-from hms.engine.xa.decisions import IDENTITY, Active
+from hms.engine.xa.decisions import DECIDED_BYTES, IDENTITY, Active
 from hms.errors.catalogue import (
     DecisionNotFound,
     DecisionRefused,
@@ -21,6 +21,7 @@ from hms.records import Decided, decided, forgotten
 GTRID_BYTES_MAX = 64
 PARTICIPANTS_BYTES_MAX = 48 << 10
 ACTIVE_MAX = 100_000
+DECISIONS_BYTES_MAX = 32 << 20
 PAGE_MAX = 200
 TIMEOUT_MS_MAX = 1 << 40
 
@@ -58,7 +59,7 @@ def decide(
         return {"at_ms": known.at_ms}
     _check_active(state, connection, gtrid)
     branches = [_branch(state, gtrid, xid) for xid in dict.fromkeys(xids)]
-    _check_size(state, participants, branches)
+    _check_size(state, gtrid, participants, branches)
     content = Decided(gtrid, decisions.next_serial, state.now_ms, participants)
     effects = [take_all(state, branch, fx) for branch in branches]
     decisions.keep(content)
@@ -67,13 +68,25 @@ def decide(
     return {"at_ms": content.at_ms}
 
 
-def _check_size(state: State, participants: bytes, branches: Sequence[Branch]) -> None:
+def _check_size(
+    state: State, gtrid: bytes, participants: bytes, branches: Sequence[Branch]
+) -> None:
     """All of it is one record."""
     if len(participants) > PARTICIPANTS_BYTES_MAX:
         raise InvalidArgument(what="participants", detail=f"{len(participants)} bytes")
     size = len(participants) + sum(transaction_bytes(state, b.work) for b in branches)
     if size > state.settings.transaction_bytes_max:
         raise TransactionTooLarge(size=size, limit=state.settings.transaction_bytes_max)
+    _check_room(state, gtrid, DECIDED_BYTES + len(participants))
+
+
+def _check_room(state: State, gtrid: bytes, size: int) -> None:
+    """Decisions are in memory until they are forgotten. Messages that fill the memory must not
+    keep a transaction from consuming them, so decisions have a limit of their own."""
+    used = state.decisions.size_bytes
+    if size > 0 and used + size > DECISIONS_BYTES_MAX:
+        reason = f"decisions that are not forgotten have {used} of {DECISIONS_BYTES_MAX} bytes"
+        raise DecisionRefused(gtrid=gtrid.hex(), reason=reason)
 
 
 def _check_active(state: State, connection: int, gtrid: bytes) -> None:
@@ -144,6 +157,7 @@ def note(state: State, gtrid: bytes, participants: bytes, fx: Effects) -> None:
         raise DecisionNotFound(gtrid=gtrid.hex())
     if len(participants) > PARTICIPANTS_BYTES_MAX:
         raise InvalidArgument(what="participants", detail=f"{len(participants)} bytes")
+    _check_room(state, gtrid, len(participants) - len(known.participants))
     content = Decided(gtrid, known.serial, known.at_ms, participants)
     state.decisions.keep(content)
     fx.must_wait = True
