@@ -38,7 +38,7 @@ from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
-from hms.workers.lanes import Handle, LanePool
+from hms.workers.lanes import PARK, Handle, LanePool
 from hms.workers.storage import StoragePool
 
 log = logging.getLogger("hms.node")
@@ -160,6 +160,7 @@ class NodeProcess:
         self._broker.releases.greedy = self._ledger.greedy
         handle = self._broker.handle if linking is None else linking.handle
         self._lanes = LanePool(group.hmsmaxthr, self._handler(handle), on_fault=self._on_fault)
+        self._broker.on_progress = self._lanes.go_on
         if group.hmsmaxthr > 1 and isinstance(self._journal, Journal):
             # A database may be away for minutes, and a pool of one has other things to do.
             self._broker.may_lead = lambda: self._lanes.is_quiet
@@ -173,14 +174,19 @@ class NodeProcess:
         """The same for so many bytes at a time, and the ledger knows what is done."""
         handled = self._ledger.handled
 
-        def in_parts(peer: Hashable, items: list[Any]) -> None:
+        must_wait = self._broker.must_wait
+
+        def in_parts(peer: Hashable, items: list[Any]) -> object:
             while items:
+                if isinstance(peer, int) and must_wait(peer, items):
+                    return PARK
                 part, size = take_part(items, BATCH_BYTES)
                 try:
                     handle(peer, part)
                 finally:
                     if size:
                         handled(peer, size)
+            return None
 
         return in_parts
 
@@ -215,6 +221,7 @@ class NodeProcess:
 
     def _tick(self) -> None:
         self._lanes.put_many(INTERNAL, [TICK])
+        self._lanes.go_on()
         self._servers.adjust(self._broker.load())
         if self._journal.needs_maintenance:
             self._storage.submit(self._broker.maintain)

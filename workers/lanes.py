@@ -5,6 +5,9 @@ that is ready longest, with all that waits in it up to batch_max, and runs it; a
 goes to the back of the ready ones if something waits, else it is gone. So one busy lane holds up
 no other, and a lane is never with two workers.
 
+A batch that has to wait for something is given back, and its lane is *parked* until go_on(): a
+worker that waited would hold up the other lanes.
+
 No wake-up is lost, though a put wakes one worker at most: while a worker sleeps that nobody has
 woken, there are at least as many woken workers as ready lanes, because each put that made a lane
 ready has woken one, and a worker lies down only when no lane is ready.
@@ -18,9 +21,11 @@ from typing import Any
 from hms.workers.sleepers import Sleepers
 from hms.workers.threads import OnFault, join_threads, report_fault, start_threads
 
-__all__ = ["Handle", "LanePool"]
+__all__ = ["PARK", "Handle", "LanePool"]
 
-Handle = Callable[[Hashable, list[Any]], None]
+PARK = object()
+"""Returned by a handle that has to wait: what is left in its list comes again, before the rest."""
+Handle = Callable[[Hashable, list[Any]], object]
 
 
 class _Lane:
@@ -68,6 +73,7 @@ class LanePool:
         self._lane_max = lane_max
         self._lanes: dict[Hashable, _Lane] = {}
         self._ready: deque[_Lane] = deque()
+        self._parked: list[_Lane] = []
         self._is_closing = False
         self._lock = threading.Lock()
         self._sleepers = Sleepers()
@@ -93,6 +99,16 @@ class LanePool:
         with self._lock:
             return not any(lane.waiting for lane in self._lanes.values())
 
+    def go_on(self) -> None:
+        """What parked lanes wait for may be there."""
+        if not self._parked:
+            return
+        with self._lock:
+            self._ready += self._parked
+            self._parked.clear()
+            chosen = self._sleepers.choose_all()
+        self._sleepers.wake(chosen)
+
     def discard(self, key: Hashable) -> None:
         """Drop what waits in a lane; a batch that a worker has in hand is still finished."""
         with self._lock:
@@ -107,6 +123,8 @@ class LanePool:
         """
         with self._lock:
             self._is_closing = True
+            self._ready += self._parked
+            self._parked.clear()
             if not drain:
                 for lane in self._lanes.values():
                     lane.waiting.clear()
@@ -128,21 +146,24 @@ class LanePool:
 
     def _run(self) -> None:
         lane: _Lane | None = None
-        while (taken := self._take_turn(lane)) is not None:
+        rest: list[Any] = []
+        while (taken := self._take_turn(lane, rest)) is not None:
             lane, batch = taken
+            rest = []
             try:
-                self._handle(lane.key, batch)
+                if self._handle(lane.key, batch) is PARK:
+                    rest = batch
             except BaseException as fault:  # noqa: BLE001 - reported, and the pool lives
                 report_fault(self._on_fault, fault, f"lane {lane.key!r}")
             del batch, taken  # a sleeping worker keeps no message alive
 
-    def _take_turn(self, done: _Lane | None) -> tuple[_Lane, list[Any]] | None:
+    def _take_turn(self, done: _Lane | None, rest: list[Any]) -> tuple[_Lane, list[Any]] | None:
         """Give one lane back and take the next, under one hold of the lock; None at the end."""
         while True:
             with self._lock:
                 if done is not None:
-                    self._give_back(done)
-                    done = None
+                    self._give_back(done, rest)
+                    done, rest = None, []
                 if (lane := self._next_lane()) is not None:
                     return lane, lane.take(self._batch_max)
                 if self._is_closing:
@@ -158,8 +179,11 @@ class LanePool:
             del self._lanes[lane.key]  # it was discarded while it was ready
         return None
 
-    def _give_back(self, lane: _Lane) -> None:
-        if lane.waiting:
+    def _give_back(self, lane: _Lane, rest: list[Any]) -> None:
+        lane.waiting.extendleft(reversed(rest))
+        if rest and not self._is_closing:
+            self._parked.append(lane)
+        elif lane.waiting:
             self._ready.append(lane)
         else:
             del self._lanes[lane.key]

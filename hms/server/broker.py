@@ -7,6 +7,7 @@ the storage worker that leads lets them go. Nobody waits for anything while hold
 """
 
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -120,6 +121,10 @@ class Broker:
         self._lock = threading.Lock()
         self._holds = Holds()
         self._progress = threading.Condition()
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called when the log has come on: lanes that wait for it may go on."""
+        self._waits: dict[Hashable, float] = {}
+        """Since when lanes have been waiting, in seconds of the monotonic clock."""
         self._bodies = Bodies(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
         self._housekeeping = Housekeeping(engine, store, self._change, self._bodies)
@@ -147,21 +152,31 @@ class Broker:
             return
         commands = [_decode(*item) for item in items if not isinstance(item, Lost)]
         if commands:
-            self._await_room(commands)
             self._apply(peer, commands)
         if any(isinstance(item, Lost) for item in items):
+            self._waits.pop(peer, None)
             self._lose(peer)
 
-    def _await_room(self, commands: list[Command]) -> None:
-        """Slow senders down while the log is behind or its next segment not ready."""
-        if not any(envelope.kind is Kind.SEND for envelope, _, _ in commands):
-            return
+    def must_wait(self, peer: Hashable, items: Sequence[Any]) -> bool:
+        """Whether a lane's batch has to wait, because the log is behind or its next segment not
+        ready. That slows its sender down. No worker waits here: two senders would occupy both, and
+        the acknowledgements of all others would be stuck behind them (P10)."""
         store = self._store
-        self._await_log()
-        with self._progress:
-            if store.is_waiting_for_space:
-                self.storage.submit(self.maintain)
-                self._progress.wait_for(lambda: not store.is_waiting_for_space, SPACE_WAIT_S)
+        is_behind = store.backlog_bytes > BACKLOG_BYTES_MAX
+        if not (is_behind or store.is_waiting_for_space):
+            if self._waits:
+                self._waits.pop(peer, None)
+            return False
+        if self.doorman.is_stopping or not any(_is_send(item) for item in items):
+            return False
+        now = time.monotonic()
+        since = self._waits.setdefault(peer, now)
+        if store.is_waiting_for_space:
+            self.storage.submit(self.maintain)
+        if now - since < (BACKLOG_WAIT_S if is_behind else SPACE_WAIT_S):
+            return True
+        self._waits.pop(peer, None)
+        return False
 
     def _await_log(self) -> None:
         """Wait while more than BACKLOG_BYTES_MAX are not synced yet."""
@@ -416,6 +431,7 @@ class Broker:
         durable_lsn = self._store.commit()
         with self._progress:
             self._progress.notify_all()
+        self.on_progress()
         self.release(durable_lsn)
         if limbo:
             payloads = self._bodies.of_all([waiting.message for waiting in limbo])
@@ -446,6 +462,7 @@ class Broker:
         self._store.maintain()
         with self._progress:
             self._progress.notify_all()
+        self.on_progress()
 
     # the node's own
 
@@ -477,6 +494,10 @@ class Broker:
             **self.resources.describe(),
             **store.describe(),
         }
+
+
+def _is_send(item: Any) -> bool:
+    return not isinstance(item, Lost) and item[0].kind is Kind.SEND
 
 
 def _decode(envelope: Envelope, payload: Payload) -> Command:

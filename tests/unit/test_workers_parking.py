@@ -1,0 +1,86 @@
+"""Lanes that have to wait: they wait without a worker."""
+
+import queue
+import threading
+
+import pytest
+
+from hms.server import broker
+from hms.wire import structures as wire
+from hms.wire.frames import Envelope, Kind
+from hms.workers.lanes import PARK, LanePool
+from tests.support.hello import hello_of
+from tests.support.memory import MemoryNode
+
+WAIT_S = 10
+
+
+@pytest.fixture
+def pool():
+    """Two workers; a lane is told to wait as long as its name is in `full`."""
+
+    class Rig:
+        full, done, asked = set(), queue.Queue(), queue.Queue()
+
+        def handle(self, key, items):
+            self.asked.put(key)
+            while items:
+                if key in self.full and items[0] > 0:
+                    return PARK
+                self.done.put((key, items.pop(0)))
+            return None
+
+    rig = Rig()
+    rig.lanes = LanePool(2, rig.handle, on_fault=pytest.fail)
+    yield rig
+    rig.full.clear()
+    assert rig.lanes.close(drain=True, timeout_s=WAIT_S)
+
+
+def test_lanes_that_wait_hold_up_no_other_and_keep_their_order(pool):
+    """Two senders that waited for the log's next segment occupied both workers for five seconds,
+    and the acknowledgements of all others stood behind them (P10)."""
+    pool.full |= {"a", "b"}
+    for key in ("a", "b"):
+        pool.lanes.put_many(key, [0, 1, 2])
+        assert pool.done.get(timeout=WAIT_S) == (key, 0)
+    pool.lanes.put_many("c", [0, 1])
+    assert [pool.done.get(timeout=WAIT_S) for _ in range(2)] == [("c", 0), ("c", 1)]
+    pool.lanes.put_many("a", [3])
+
+    pool.full.clear()
+    found = set()
+    while len(found) < 5:
+        pool.lanes.go_on()
+        found |= {pool.done.get(timeout=WAIT_S)}
+    assert found == {("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)}
+
+
+def test_what_is_parked_is_finished_when_the_pool_closes(pool):
+    """A drain finishes all that was taken."""
+    pool.full.add("a")
+    pool.lanes.put_many("a", [1])
+    assert pool.asked.get(timeout=WAIT_S) == "a"
+    pool.full.clear()
+    closer = threading.Thread(target=pool.lanes.close, args=(True, WAIT_S))
+    closer.start()
+    assert pool.done.get(timeout=WAIT_S) == ("a", 1)
+    closer.join(WAIT_S)
+
+
+def test_sends_alone_wait_for_the_log_and_not_for_ever(monkeypatch):
+    """An acknowledgement makes room; a send that found none is refused in the end."""
+    now = [0.0]
+    monkeypatch.setattr(broker.time, "monotonic", lambda: now[0])
+    node = MemoryNode()
+    node.send("peer", Kind.HELLO, wire.encode(hello_of(1)))
+    sent, settled = ([(Envelope(kind, 0, 1, 0), b"")] for kind in (Kind.SEND, Kind.SETTLE))
+    assert not node.broker.must_wait("peer", sent)
+    node.store.is_waiting_for_space = True
+    assert not node.broker.must_wait("peer", settled)
+    assert node.broker.must_wait("peer", sent)
+    now[0] = broker.SPACE_WAIT_S + 1
+    assert not node.broker.must_wait("peer", sent)
+    assert node.broker.must_wait("other", sent)
+    node.store.is_waiting_for_space = False
+    assert not node.broker.must_wait("other", sent)
