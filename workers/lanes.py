@@ -29,17 +29,19 @@ Handle = Callable[[Hashable, list[Any]], object]
 
 
 class _Lane:
-    """What waits under one key. is_scheduled: the lane is ready or running."""
+    """What waits under one key. is_scheduled: the lane is ready, running or parked. is_emptied: it
+    was emptied while it ran."""
 
-    __slots__ = ("is_scheduled", "key", "waiting")
+    __slots__ = ("is_emptied", "is_scheduled", "key", "waiting")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.waiting: deque[Any] = deque()
-        self.is_scheduled = False
+        self.is_scheduled = self.is_emptied = False
 
     def take(self, batch_max: int) -> list[Any]:
         """The next batch."""
+        self.is_emptied = False
         waiting = self.waiting
         if len(waiting) <= batch_max:
             batch = list(waiting)
@@ -110,11 +112,13 @@ class LanePool:
         self._sleepers.wake(chosen)
 
     def discard(self, key: Hashable) -> None:
-        """Drop what waits in a lane; a batch that a worker has in hand is still finished."""
+        """Drop what waits in a lane; a batch that a worker has in hand is still finished, or does
+        not come again."""
         with self._lock:
             lane = self._lanes.get(key)
             if lane is not None:
                 lane.waiting.clear()
+                lane.is_emptied = True
 
     def close(self, drain: bool, timeout_s: float) -> bool:
         """Take no more, finish all that waits (drain) or only what is in hand, end the workers.
@@ -180,7 +184,8 @@ class LanePool:
         return None
 
     def _give_back(self, lane: _Lane, rest: list[Any]) -> None:
-        lane.waiting.extendleft(reversed(rest))
+        if not lane.is_emptied:
+            lane.waiting.extendleft(reversed(rest))
         if rest and not self._is_closing:
             self._parked.append(lane)
         elif lane.waiting:

@@ -56,6 +56,29 @@ def test_lanes_that_wait_hold_up_no_other_and_keep_their_order(pool):
     assert found == {("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)}
 
 
+def test_what_was_dropped_while_its_lane_was_told_to_wait_does_not_come_again(pool):
+    """It would be held for as long as the lane waits, and nobody would know."""
+    pool.full.add("a")
+    lanes, handle = pool.lanes, pool.lanes._handle
+
+    def drop(key, items):
+        if key == "a" and items != [9]:
+            lanes.discard("a")
+            lanes.put_many("a", [9])
+        return handle(key, items)
+
+    lanes._handle = drop
+    lanes.put_many("a", [1, 2])
+    assert pool.asked.get(timeout=WAIT_S) == "a"
+    pool.full.clear()
+    lanes.put_many("b", [0])
+    found = set()
+    while len(found) < 2:
+        lanes.go_on()
+        found |= {pool.done.get(timeout=WAIT_S)}
+    assert found == {("b", 0), ("a", 9)}
+
+
 def test_what_is_parked_is_finished_when_the_pool_closes(pool):
     """A drain finishes all that was taken."""
     pool.full.add("a")
