@@ -98,6 +98,10 @@ class ServiceMonitor(Protocol):
     def number_from(self, first_call: int) -> None:
         """At boot: the number of the first call."""
 
+    @property
+    def bytes_waiting(self) -> int:
+        """What calls hold that nobody runs yet."""
+
     # servers
 
     def introduce(self, connection: int, name: str) -> None:
