@@ -390,8 +390,8 @@ class ConsumerSteps:
             raise AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
         if stamp != now:
             raise IllegalState(what="message.ack()", detail="recover() has given it back")
-        if self.is_over:
-            detail = "its consumer is closed; it comes again"
+        if self._state.is_closed:
+            detail = "its session is closed; it comes again"
             raise IllegalState(what="message.ack()", detail=detail)
         session = self._session
         yield from session.acknowledging(self._inbox, message_id, is_upthrough=is_upthrough)
@@ -466,6 +466,7 @@ class ConsumerSteps:
     # ---- its end
 
     def closing(self) -> Steps[None]:
-        """Close; what was seen and not acknowledged comes again."""
+        """Close; what was seen can be acknowledged until the session closes, and comes again then,
+        which is no failed attempt."""
         if not self._state.is_closed:
             yield from close_inbox(self._connection, self._state, self._inbox)

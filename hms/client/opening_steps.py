@@ -157,8 +157,10 @@ def open_inbox(
 def close_inbox(connection: Asking, state: SessionState, inbox: Inbox) -> Steps[None]:
     """Settle and close a consumer; unknown to the node if that closed it."""
     state.settle()
-    state.give_back(inbox)
-    _forget_inbox(connection.link, state, inbox)
+    state.give_back(inbox, is_session_open=True)
+    connection.link.receivers.pop(inbox.number, None)
+    if not inbox.has_left:
+        _forget_inbox(connection.link, state, inbox)
     if inbox.error is None:
         yield from _closed(connection, CloseConsumer(inbox.number))
 

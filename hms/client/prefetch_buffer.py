@@ -58,6 +58,8 @@ class Inbox:
         self.number = opening.consumer
         self.destination = destination
         self.is_open = False
+        self.has_left = False
+        """Closed, with messages that its application may still acknowledge."""
         self.buffer: deque[Delivered] = deque()
         self.seen: dict[int, None] = {}
         self.acknowledged: list[int] = []
@@ -179,6 +181,10 @@ class Inbox:
         self.seen.clear()
         return items
 
+    def say_seen(self) -> list[Settlement]:
+        """Tell, before it closes, what the application has: that is no failed attempt."""
+        return self._items(Action.SEEN, self.seen)
+
     def fail(self, message_id: int) -> list[Settlement]:
         """Give one message back as a failed attempt."""
         self.seen.pop(message_id, None)
@@ -208,9 +214,14 @@ class Inbox:
         self.link.woken += (self, self._notify)
         return unsaid
 
-    def discard(self) -> None:
-        """The consumer is closed: the node takes back what the application did not see."""
+    def discard(self, *, is_seen_kept: bool = False) -> None:
+        """The consumer is closed: the node takes back what the application did not see. What it has
+        seen it may acknowledge while the session is open."""
+        seen = dict(self.seen) if is_seen_kept else {}
         self._forget()
+        self.seen.update(seen)
+        self.has_left = bool(seen)
+        self.is_open = False
         self.link.woken += (self, self._notify)
 
     def _forget(self) -> None:

@@ -160,6 +160,7 @@ class SessionState(Settling):
         for inbox in list(self.inboxes.values()):
             self._lost_id = max(inbox.seen, default=self._lost_id)
             self._report_lost(inbox.lost(), "before")
+        self.forget_left()
 
     def _ended(self, doubtful: "_Commit | None", error: HmsError) -> None:
         if doubtful is not None:
@@ -278,6 +279,7 @@ class SessionState(Settling):
         self.file_held = None
         for inbox in self.inboxes.values():
             inbox.next_epoch()
+        self.forget_left()
         return self.link.request(request, Pending(type(request).__name__, OnLoss.DONE))
 
     def _withdraw_sends(self) -> None:

@@ -212,10 +212,18 @@ class Settling(Participant):
         if error is not None:
             raise error
 
-    def give_back(self, inbox: Inbox) -> None:
-        """The consumer closes: what was seen and not acknowledged has failed."""
-        self.say(inbox.fail_seen())
-        inbox.discard()
+    def give_back(self, inbox: Inbox, *, is_session_open: bool = False) -> None:
+        """The consumer closes. What was seen and not acknowledged comes again when the session
+        closes; until then it may be acknowledged (CLIENT)."""
+        self.say(inbox.say_seen())
+        is_usable = self.link.state is State.UP and inbox.error is None
+        is_client = self.ack_mode is AckMode.CLIENT
+        inbox.discard(is_seen_kept=is_session_open and is_client and is_usable)
+
+    def forget_left(self) -> None:
+        """Closed consumers of which nothing is to be acknowledged any more."""
+        for inbox in [one for one in self.inboxes.values() if one.has_left and not one.seen]:
+            del self.inboxes[inbox.number]
 
     def check_nothing_lost(self) -> None:
         """AcknowledgeLost, once, when consumed messages were lost before they were acknowledged:
@@ -239,6 +247,7 @@ class Settling(Participant):
             inbox.acknowledged += known
             items += inbox.settlements(with_credit=False)
             last = max(known, default=last)
+        self.forget_left()
         if not is_awaited:
             self._leave_unsure(items)
             return None

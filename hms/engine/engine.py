@@ -21,6 +21,7 @@ from hms.engine.log.live_index import SETTLING_BYTES
 from hms.engine.messages import StoredMessage
 from hms.engine.queue import queue_send, scan_continuation, settlement
 from hms.engine.queue.dead_letters import body_came
+from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
 from hms.engine.queue.file_references import drop_overdue, drop_unnamed
@@ -264,7 +265,7 @@ class Engine:
         """Close a consumer in order."""
         self.state.at(now_ms)
         consumer = self.state.consumer(self.state.connection(connection), handle)
-        opening.remove_consumer(self.state, consumer, Return.RELEASED, fx)
+        opening.close_consumer(self.state, consumer, fx)
 
     def unsubscribe(
         self,
@@ -346,7 +347,9 @@ class Engine:
         if consumer is None or consumer.epoch != epoch:
             return 0
         self.state.at(now_ms)
-        return settlement.acknowledge_out(self.state, consumer, spans, fx)
+        count = settlement.acknowledge_out(self.state, consumer, spans, fx)
+        forget_if_done(consumer)
+        return count
 
     def give_back(
         self,
@@ -374,13 +377,16 @@ class Engine:
             delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
         settlement.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
         dispatch(self.state, consumer.place, fx)
+        forget_if_done(consumer)
         return len(messages)
 
-    def seen(self, connection: int, handle: int, epoch: int, message_ids: Iterable[int]) -> None:
+    def seen(
+        self, connection: int, handle: int, epoch: int, spans: Iterable[tuple[int, int]]
+    ) -> None:
         """The application has these; its session is about to begin again, or it to be closed."""
         consumer = self.state.connection(connection).consumers.get(handle)
         if consumer is not None and consumer.epoch == epoch:
-            consumer.seen.update(dict.fromkeys(message_ids))
+            settlement.note_seen(consumer, spans)
 
     def credit(
         self,

@@ -304,7 +304,9 @@ class Broker:
                 engine.credit(number, consumer, epoch, 0, now_ms, fx, credit)
                 continue
             ranges = list(spans)
-            if action is Action.ACKNOWLEDGE:
+            if action is Action.SEEN:
+                engine.seen(number, consumer, epoch, ranges)
+            elif action is Action.ACKNOWLEDGE:
                 settled += engine.acknowledge(number, consumer, epoch, ranges, now_ms, fx)
             else:
                 how, delay_ms = _RETURNS[action], credit if action is Action.RETRY else None

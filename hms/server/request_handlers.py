@@ -241,8 +241,8 @@ class Requests:
         back: they were seen, those that wait for their turn were not."""
         for deliver in self._monitor.running_of(connection, session, consumer):
             assert isinstance(deliver, Deliver)
-            ids = [message.id for message in deliver.messages]
-            self._engine.seen(connection, deliver.consumer, deliver.epoch, ids)
+            spans = [(message.id, message.id) for message in deliver.messages]
+            self._engine.seen(connection, deliver.consumer, deliver.epoch, spans)
 
     def _browse(
         self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects

@@ -80,6 +80,7 @@ class Action(enum.IntEnum):
     CREDIT_BYTES = 5  # n more bytes of them; a CREDIT may follow
     REJECT = 6  # the application will never take it: a dead letter at once
     RETRY = 7  # back to the queue after a delay of its own; counts as an attempt
+    SEEN = 8  # the application has it; said before its consumer, or its session, closes
 
 
 class Envelope(NamedTuple):

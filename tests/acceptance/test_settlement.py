@@ -24,7 +24,11 @@ restart_delay_s = 0
 DOORS = ("receive", "listener", "service", "aio receive", "aio listener", "aio service")
 ACKNOWLEDGING = ("ack one", "ack all")
 CLOSING = ("close consumer", "close session", "close connection")
-EVENTS = ("recover", "raise", "commit", "rollback", "ack one", "ack all", *CLOSING)
+LATER = ("close consumer, ack one", "close consumer, ack all", "close consumer, commit")
+EVENTS = (
+    "recover", "raise", "commit", "rollback", "ack one", "ack all", "timeout", "return",
+    *CLOSING, *LATER,
+)  # fmt: skip
 
 DONE, FAILED, RETURNED = "done with", "a failed attempt", "given back, not an attempt"
 
@@ -36,8 +40,8 @@ def makes_sense(event, door, mode):
         (
             # an asynchronous session acknowledges by itself
             where != "service" or mode not in ("CLIENT", "transacted"),
-            event not in CLOSING or not (where == "service" or mode in ("CLIENT", "transacted")),
-            event not in ("commit", "rollback") or is_local,
+            event not in CLOSING or where != "service",
+            not event.endswith(("commit", "rollback")) or is_local,
             event != "recover" or not is_local,
             not event.endswith(ACKNOWLEDGING) or (mode == "CLIENT" and where != "service"),
             event != "raise" or where != "receive",
@@ -49,7 +53,7 @@ def makes_sense(event, door, mode):
 def outcome(event, door, mode):
     """What becomes of the message."""
     is_received = door.endswith("receive")
-    if mode == "NONE" or event == "commit" or event.endswith(ACKNOWLEDGING):
+    if mode == "NONE" or event.endswith(("commit", *ACKNOWLEDGING)):
         return DONE
     if event in ("recover", "raise", "rollback"):
         is_done = is_received and mode in ("AUTO", "DUPS_OK")  # as receive() returned it

@@ -150,15 +150,18 @@ class Inbound:
         return [receipt for then, receipt in self._said if then == incarnation]
 
     def close(self) -> "Iterator[Condition]":
-        """As Consumer.close(); once the node has answered, what was acknowledged is safe."""
+        """As Consumer.close(); once the node has answered, what was acknowledged is safe. What was
+        seen in CLIENT may be acknowledged still; else it comes again when the session closes, and
+        has not failed."""
         unit, login, said = self.unit, self.unit.login, self.said()
-        self.give_back()
         unit.inbounds.remove(self)
         is_open = self.inbox.error is None
         yield from unit.shell.drive(self.consumer.closing())
         if is_open and login is not None and unit.login is login:
             for receipt in said:
                 unit.books.acknowledged(receipt)
+        if self._counts.random() < 0.5:
+            yield from self.acknowledge(len(self.inbox.seen))
 
 
 def letter_place(place: str, head: bytes) -> str:

@@ -222,7 +222,7 @@ class Invariants:
 def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
     line, name = place.line, place.name
     waiting = list(line.in_order())
-    out = [message for consumer in place.consumers for message in consumer.out.values()]
+    out = [message for consumer in place.holders for message in consumer.out.values()]
     every = [*waiting, *out, *line.delayed]
     ids = {message.id for message in every}
     if len(ids | set(held)) != len(every) + len(held):
@@ -236,6 +236,6 @@ def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:
         yield f"{name}: size_bytes is {line.size_bytes}"
     if not line.history.keys() <= ids | set(held):
         yield f"{name}: history of messages that are not there"
-    for consumer in place.consumers:
+    for consumer in place.holders:
         if consumer.out_bytes != sum([m.length for m in consumer.out.values()]):
             yield f"{name}: out_bytes of a consumer"

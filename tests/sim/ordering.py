@@ -50,7 +50,7 @@ def overlaps(
     gathers = tracks.gathering is not None
     holders: dict[Mark, set[int]] = {}
     counts: dict[Mark, int] = {}
-    out = [(id(c.session.work), m) for c in place.consumers for m in c.out.values()]
+    out = [(id(c.session.work), m) for c in place.holders for m in c.out.values()]
     for holder, message in (*out, *in_transactions):
         mark = mark_of(message, gathers=gathers) if message.head_bytes else None
         if mark is not None:

@@ -112,11 +112,8 @@ class Unit:
         self.inbounds.append(Inbound(self, consumer, place))
 
     def close(self) -> Steps:
-        """Close the session; a transaction is rolled back."""
+        """Close the session; a transaction is rolled back, and what it received has not failed."""
         yield from self.wait_for_sends()
-        for inbound in self.inbounds:
-            inbound.give_back()
-        self.fail()
         self.end(FAIL)
         login, said = self.login, [one for inbound in self.inbounds for one in inbound.said()]
         yield from self.shell.drive(self.session.closing())

@@ -57,7 +57,8 @@ def test_a_message_that_its_listener_had_is_flagged_when_the_listener_closes():
     rig.consume(9, session=3, listener="WORK")
     rig.run(lambda fx: rig.engine.listener_credit(1, 9, 1, rig.now_ms, fx))
 
-    rig.engine.seen(1, 9, 0, list(rig.engine.state.connections[1].consumers[9].out))
+    out = rig.engine.state.connections[1].consumers[9].out
+    rig.engine.seen(1, 9, 0, [(one, one) for one in out])
     rig.run(lambda fx: rig.engine.close_consumer(1, 9, rig.now_ms, fx))
 
     assert rig.engine.state.queues["orders"].line.deliveries(rig.consume(10)[0]) == 1

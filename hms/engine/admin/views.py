@@ -163,7 +163,7 @@ def _session_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any
             "is_xa": session.is_xa,
             "is_asynchronous": session.is_asynchronous,
             "ack_mode": session.ack_mode,
-            "consumers": len(session.consumers),
+            "consumers": sum(not c.has_left for c in session.consumers),
             "in_flight": sum(len(c.out) for c in session.consumers),
         }
         for connection in state.connections.values()

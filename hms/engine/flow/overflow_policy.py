@@ -34,7 +34,7 @@ def _is_over(place: Place) -> bool:
         return True
     if not limits.bytes_max or not line.waiting_count:
         return False
-    out = sum(consumer.out_bytes for consumer in place.consumers)
+    out = sum(consumer.out_bytes for consumer in place.holders)
     return held_bytes(line) - out > limits.bytes_max
 
 

@@ -114,7 +114,7 @@ def _ids_out(state: State, place: Queue | Subscription) -> set[int]:
     """Ids of what a place has out: at its consumers, or in a transaction that is not ended."""
     if not place.line.out_count:
         return set()
-    ids = {id_ for consumer in place.consumers for id_ in consumer.out}
+    ids = {id_ for consumer in place.holders for id_ in consumer.out}
     for work in open_works(state):
         ids.update(m.id for where, m in work.acknowledged if where is place)
     return ids

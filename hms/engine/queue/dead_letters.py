@@ -175,9 +175,9 @@ def _may_have(target: Queue, message_id: int) -> bool:
     line = target.line
     if message_id in line.open_index() or line.delayed.find(message_id) is not None:
         return True
-    if any(message_id in consumer.out for consumer in target.consumers):
+    if any(message_id in consumer.out for consumer in target.holders):
         return True
-    return line.out_count > sum(len(consumer.out) for consumer in target.consumers)
+    return line.out_count > sum(len(consumer.out) for consumer in target.holders)
 
 
 def _story(

@@ -33,6 +33,8 @@ class Place:
         self.number = number
         self.line = Line(number, name)
         self.consumers: list[Consumer] = []
+        self.left: list[Consumer] = []
+        """Closed ones whose applications still have messages; see departures.py."""
         self.control = Control()
         self.redelivery_delay_ms = 0
         self.dead_letter = DEAD_LETTER_QUEUE
@@ -51,6 +53,11 @@ class Place:
     def is_durable(self) -> bool:
         """Its persistent messages, deliveries and acknowledgements are in the log."""
         return self.number > 0
+
+    @property
+    def holders(self) -> list[Consumer]:
+        """Who may have messages that are not settled, besides open transactions."""
+        return [*self.consumers, *self.left]
 
     @property
     def has_selectors(self) -> bool:

@@ -69,7 +69,7 @@ def _limit_passing(state: State, place: Queue | Subscription, fx: Effects) -> No
     """A subscriber that is not durable and does not keep up loses its oldest messages, counted; the
     topic and its other subscribers go on (F-E8)."""
     line = place.line
-    out = sum(c.out_bytes + OVERHEAD_BYTES * len(c.out) for c in place.consumers)
+    out = sum(c.out_bytes + OVERHEAD_BYTES * len(c.out) for c in place.holders)
     dropped: list[StoredMessage] = []
     expired: list[StoredMessage] = []
     while line.waiting_count and line.size_bytes - out > state.settings.passing_bytes_max:

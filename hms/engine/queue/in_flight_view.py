@@ -17,7 +17,7 @@ _NOBODY = {"connection": 0, "client_id": "", "session": 0, "consumer": 0, "name"
 
 def in_flight(state: State, queue: Queue) -> dict[int, StoredMessage]:
     """By id, what consumers of the queue were sent, and what open transactions have received."""
-    found = {m.id: m for consumer in queue.consumers for m in consumer.out.values()}
+    found = {m.id: m for consumer in queue.holders for m in consumer.out.values()}
     for work in open_works(state):
         found.update((m.id, m) for place, m in work.acknowledged if place is queue)
     return found
@@ -29,7 +29,7 @@ def held_by(state: State, queue: Queue) -> list[dict[str, Any]]:
     branches that are in no session now."""
     rows = [
         _row(consumer.session, consumer.handle, consumer.name, len(consumer.out))
-        for consumer in queue.consumers
+        for consumer in queue.holders
     ]
     for connection in state.connections.values():
         for session in connection.sessions.values():

@@ -68,6 +68,16 @@ def _ids_within(out: Iterable[int], spans: list[tuple[int, int]]) -> list[tuple[
     return [(i, i) for i in out if i in wanted]
 
 
+def note_seen(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> None:
+    """The application has those of the ids that are out to the consumer; of a list, all of it."""
+    out, known = consumer.out, [(one, one) for one in consumer.seen]
+    ids = [one for one, _ in _ids_within(out, [*known, *spans])]
+    tracks = consumer.place.line.tracks
+    if tracks is not None and tracks.gathering is not None:
+        ids = [i for one in ids for i in (tracks.whole(out[one]) or (one,)) if i in out]
+    consumer.seen = dict.fromkeys(ids)
+
+
 def take_from_work(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[StoredMessage]:
     """Those of the ids that the open transaction of the consumer's session holds; it holds them no
     more."""

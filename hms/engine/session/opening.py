@@ -6,6 +6,7 @@ from hms.engine.effects import Effects
 from hms.engine.flow.limits import check_consumers, check_producers
 from hms.engine.groups.group_view import is_gathering
 from hms.engine.queue import scan_continuation
+from hms.engine.queue.departures import depart, forget, keeps_messages
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.settlement import Return, give_back_all
@@ -75,12 +76,13 @@ def open_session(
 def close_session(
     state: State, connection: Connection, handle: int, how: Return, fx: Effects
 ) -> None:
-    """Close a session; an open transaction is rolled back."""
+    """Close a session; an open transaction is rolled back. What the application has comes again,
+    flagged; that is no failed attempt, in order or not."""
     session = state.session(connection, handle)
     error = None if how is Return.LOST else ConnectionClosed(what="session")
     state.blocked.drop(error, fx, session)
     _no_more_for(session.consumers)
-    places = leave(state, session, Return.LOST if how is Return.LOST else Return.FAILED, fx)
+    places = leave(state, session, Return.LOST, fx)
     for consumer in list(session.consumers):
         remove_consumer(state, consumer, how, fx)
     for producer in [p for p in connection.producers.values() if p.session is session]:
@@ -198,16 +200,35 @@ def _window(state: State, request: ConsumerRequest) -> int:
     return min(request.credit_bytes, state.settings.prefetch_bytes_max)
 
 
+def close_consumer(state: State, consumer: Consumer, fx: Effects) -> None:
+    """Close a consumer in order."""
+    if not keeps_messages(consumer):
+        remove_consumer(state, consumer, Return.RELEASED, fx)
+        return
+    place = consumer.place
+    depart(state, consumer, fx)
+    scan_continuation.answer_all(consumer, fx)
+    place.detach(consumer)
+    consumer_watch.went(state, place, fx)
+    dispatch(state, place, fx)
+
+
 def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) -> None:
     """Close a consumer; what is out to it comes back, a subscription that is not durable ends."""
     place = consumer.place
     give_back_all(state, consumer, how, fx)
     scan_continuation.answer_all(consumer, fx)
+    if consumer.has_left:
+        forget(consumer)
+        dispatch(state, place, fx)
+        return
     place.detach(consumer)
     consumer_watch.went(state, place, fx)
     consumer.session.consumers.remove(consumer)
     del consumer.connection.consumers[consumer.handle]
     if isinstance(place, Subscription) and not place.is_durable and not place.consumers:
+        for other in list(place.left):
+            remove_consumer(state, other, how, fx)
         end_passing(state, place)
     else:
         dispatch(state, place, fx)

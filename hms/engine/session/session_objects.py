@@ -129,6 +129,8 @@ class Consumer:
         self.out_bytes = 0
         self.seen: dict[int, None] = {}
         """Ids that the application has seen, told just before they come back with all the rest."""
+        self.has_left = False
+        """Closed, and here only for what its application may still acknowledge (departures.py)."""
 
     @property
     def connection(self) -> Connection:

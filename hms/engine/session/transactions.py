@@ -11,6 +11,7 @@ from hms.engine.flow.overflow_policy import make_room
 from hms.engine.flow.room_wait import Obstacle, Waiting
 from hms.engine.log.paging import page_out_new
 from hms.engine.messages import StoredMessage, sizes_of
+from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.pending_list import ids_of
@@ -192,12 +193,14 @@ def recover(state: State, session: Session, correlation: int, fx: Effects) -> No
 def restart(state: State, session: Session, fx: Effects) -> list[Queue | Subscription]:
     """Release what is out to the session's consumers and begin a new epoch for each; what is known
     to have been seen has failed."""
-    for consumer in session.consumers:
+    consumers = list(session.consumers)
+    for consumer in consumers:
         give_back_all(state, consumer, Return.RELEASED, fx, seen=Return.FAILED)
         consumer.epoch += 1
         consumer.credit = consumer.credit_at_open
         consumer.room_bytes = consumer.window_bytes
-    return [consumer.place for consumer in session.consumers]
+        forget_if_done(consumer)
+    return [consumer.place for consumer in consumers]
 
 
 def require_transacted(session: Session, what: str) -> None:
