@@ -50,6 +50,7 @@ from hms.wire.packed_messages import (
 
 _BODY, _PROPERTIES = 1, 2
 _UNREAD: Any = object()
+_CHANGEABLE = (dict, list)
 _Given = Mapping[str, Any] | None
 _pack_row = ROW.pack
 
@@ -257,14 +258,15 @@ class Message(Headers, Getters, FilePart):
 
     @property
     def body(self) -> Any:
-        """The body by its kind: bytes, str, dict, list, plain data or None."""
+        """The body by its kind: bytes, str, dict, list, plain data or None. A dict or list is a
+        copy each time: assign a new body to change what is sent."""
         if self._value is _UNREAD:
             if self._kind == KIND_CARRAY:
                 return self._body
             if self._kind & KIND_COMPRESSED:
                 return self.inflate()
-            self._value = decode_body(self._kind, self._body)
-        return self._value
+            return self._decoded(self._kind, self._body)
+        return self._shown()
 
     @body.setter
     def body(self, value: Any) -> None:
@@ -274,13 +276,26 @@ class Message(Headers, Getters, FilePart):
         self._body = encode_body(self._kind, value)
         self._value = _UNREAD
 
+    def _decoded(self, kind: int, data: bytes) -> Any:
+        """The value of these bytes, kept if nobody can change it."""
+        value = decode_body(kind, data)
+        if value.__class__ not in _CHANGEABLE:
+            self._value = value
+        return value
+
+    def _shown(self) -> Any:
+        """What is kept: a value, the messages of a list, or inflated bytes with their kind."""
+        value = self._value
+        if value.__class__ is tuple:
+            return decode_body(*value)
+        return list(value) if value.__class__ is list else value
+
     def inflate(self, bytes_max: int = INFLATED_BYTES_MAX, ratio_max: float = RATIO_MAX) -> Any:
         """The body; of a compressed one at most so many bytes, and so many times what came.
         InflatedTooLarge; `body` does the same with these limits."""
         if self._value is _UNREAD:
-            kind, body = inflate(self._kind, self._body, bytes_max, ratio_max)
-            self._value = decode_body(kind, body)
-        return self._value
+            self._value = inflate(self._kind, self._body, bytes_max, ratio_max)
+        return self._shown()
 
     @property
     def compression(self) -> str:

@@ -21,7 +21,7 @@ from hms.errors.catalogue import (
     MessageReadOnly,
     PropertyTypeError,
 )
-from hms.wire.packed_messages import DeliveredRow
+from hms.wire.packed_messages import ROW, DeliveredRow
 
 _PLAIN = st.recursive(
     st.one_of(
@@ -264,3 +264,31 @@ def test_setting_any_body_raises_only_errors_of_ours(value):
             build(value)
         except HmsError:
             continue
+
+
+@pytest.mark.parametrize("codec", ["", "zlib"])
+@pytest.mark.parametrize(
+    ("make", "value", "change"),
+    [
+        (Message.map, {"a": 1, "b": ["x" * 1000]}, lambda body: body.update(a=2)),
+        (Message.map, {"a": 1, "b": ["x" * 1000]}, lambda body: body["b"].append(2)),
+        (Message.stream, [1, "x" * 1000], lambda body: body.append(3)),
+        (Message.object, {"x": ["x" * 1000]}, lambda body: body["x"].append(2)),
+    ],
+)
+def test_who_changes_what_body_returned_changes_a_copy(make, value, change, codec):
+    """m.body["a"] = 2 showed 2 and sent 1."""
+    message = make(value)
+    own = message.body
+    change(own)
+
+    assert own != value
+    assert message.body == value
+    row, head, body = message.encode(codec=codec)
+    kind = ROW.unpack(row)[5]
+    arrived = Message.received(
+        DeliveredRow(1, 0, 0, 1, len(head), len(body), 4, kind, 0), head, body, Queue("q")
+    )
+    assert arrived.compression == codec
+    change(arrived.body)
+    assert arrived.body == value
