@@ -136,7 +136,8 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
     ) -> _C:
         """A subscriber; durable: the name of a subscription that outlives it; shared: others may
         share that one, or with `name` one that is not durable (F-E6); no_local: not what this
-        connection publishes; scheme: TOPIC with wildcards + and #, or CHARACTER with * and ?;
+        connection publishes, for a durable one also while it is closed, nor others of its client
+        id; scheme: TOPIC with wildcards + and #, or CHARACTER with * and ?;
         retained: ALL, only NEW publications, or by REQUEST; life_s: of a durable subscription, 0
         for ever; into: a queue that gets what it takes, with correlation_id, instead of this
         subscriber. The rest as of consumer(). DurableNameInUse, TopicStringError."""

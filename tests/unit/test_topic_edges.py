@@ -7,7 +7,7 @@ from hms.client.destinations import watched_name
 from hms.engine.effects import Effects, Ready
 from hms.engine.engine import ConsumerRequest, Return
 from hms.engine.settings import DEAD_LETTER_QUEUE
-from hms.wire.packed_messages import HEAD_BYTES_MAX, decode_head
+from hms.wire.packed_messages import HEAD_BYTES_MAX, ROW, decode_head, pack_messages
 from tests.support.engine_rig import EngineRig
 from tests.support.order_rig import OrderRig
 from tests.support.topic_rig import TopicRig
@@ -117,3 +117,38 @@ def test_a_client_watches_a_topic_by_its_whole_string():
     for topic in (hms.Topic("a", "b"), hms.Topic(string="x" * 300)):
         with pytest.raises(hms.InvalidArgument, match="whole topic string"):
             watched_name(topic)
+
+
+def _publishes(rig, number, body):
+    """A publication by another connection than the rig's own, on topic "a"."""
+    rig.engine.open_session(number, 1, 0, "")
+    rig.run(lambda fx: rig.engine.open_producer(number, 1, 1, "topic", "a", "", fx))
+    data, persistent = body.encode(), True
+    pack = memoryview(pack_messages([(ROW.pack(0, len(data), 0, 0, 4, 0, 0, 0), b"", data)]))
+    rig.run(lambda fx: rig.engine.send(number, 1, 1, 1, 1, persistent, pack, rig.now_ms, fx))
+
+
+def test_a_durable_subscription_gets_nothing_later_that_its_own_connection_published():
+    """F-E7: while its subscriber was closed, the connection's own words came in as news."""
+    rig = TopicRig()
+    rig.close(rig.subscribe("a", is_no_local=True, durable="d"))
+    rig.publish("a", "mine")
+    rig.engine.open_connection(2, 99, "", "")
+    _publishes(rig, 2, "theirs")
+
+    assert rig.subscribe("a", is_no_local=True, durable="d").bodies == ["theirs"]
+
+
+def test_a_client_id_is_the_same_client_on_its_next_connection():
+    """Also after a crash: the subscription keeps the id of the client that made it."""
+    rig = TopicRig()
+    rig.engine.open_connection(2, 99, "me", "")
+    rig.engine.open_session(2, 1, 0, "")
+    request = ConsumerRequest(1, 1, "topic", "a", 1, durable="d", is_no_local=True)
+    rig.run(lambda fx: rig.engine.open_consumer(2, request, 1, rig.now_ms, fx))
+    rig.boot()
+    rig.engine.open_connection(3, 100, "me", "")
+    _publishes(rig, 3, "mine")
+    rig.publish("a", "theirs")
+
+    assert rig.subscribe("a", is_no_local=True, durable="d").bodies == ["theirs"]

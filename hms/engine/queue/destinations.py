@@ -13,7 +13,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue.pending_list import Line
 from hms.engine.selector import KEPT_LIMITS, Selector
 from hms.engine.selector.selector_fields import selector_view
-from hms.engine.session.session_objects import Consumer
+from hms.engine.session.session_objects import Connection, Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.topic import NO_LIMITS, Delivery, Pattern, Scheme, Wants
 from hms.records import Definition
@@ -22,6 +22,8 @@ PROXY_PREFIX, RELAY_PREFIX = "HMS.FOR.", "HMS.TO."
 """What the names of subscriptions and queues that stand for other nodes begin with."""
 SCHEDULED = "scheduled"
 """The kind of the place where recurring messages wait for their next time."""
+NOBODY = -1
+"""No client has that number; 0 is the node itself."""
 
 
 class Place:
@@ -245,6 +247,7 @@ class Subscription(Place):
         self.is_proxy = definition.name.startswith(PROXY_PREFIX)
         """It stands for subscriptions of another node of the cluster."""
         self._is_durable = is_durable
+        self._last_client = (NOBODY, definition.client_id)
 
     def take_over(self) -> None:
         """Have what its topic object has now."""
@@ -285,9 +288,17 @@ class Subscription(Place):
         """Whether it waits in the log too."""
         return self._is_durable
 
-    def is_local(self, client_uid: int) -> bool:
-        """Whether it does not want what this client publishes (F-E7)."""
-        return self.is_no_local and any(c.connection.uid == client_uid for c in self.consumers)
+    def is_local(self, publisher: Connection) -> bool:
+        """Whether it does not want what this client publishes (F-E7): that of a consumer's own
+        connection or, while it has no consumer, of the last one; a client id names a client over
+        all of its connections, and the one that made it over a crash too."""
+        if not self.is_no_local:
+            return False
+        clients = [(c.connection.uid, c.connection.client_id) for c in self.consumers]
+        return any(
+            publisher.uid == uid or (client_id and publisher.client_id == client_id)
+            for uid, client_id in clients or [self._last_client]
+        )
 
     def chooses(self, messages: list[StoredMessage]) -> list[bool] | None:
         """Which of the messages its selector lets through; None for all of them."""
@@ -300,6 +311,7 @@ class Subscription(Place):
     def attach(self, consumer: Consumer) -> None:
         """The subscriber comes."""
         self.consumers.append(consumer)
+        self._last_client = consumer.connection.uid, consumer.connection.client_id
 
     def detach(self, consumer: Consumer) -> None:
         """The subscriber goes; a durable subscription stays."""

@@ -138,7 +138,7 @@ class _FanOut:
     ) -> None:
         self._state = state
         self._due = due
-        self._uid = batch.producer.session.connection.uid
+        self._publisher = batch.producer.session.connection
         self._topic = batch.producer.topic
         self._is_persistent = batch.is_persistent
         self._delivery = state.space.delivery(self._topic, is_persistent=batch.is_persistent)
@@ -153,7 +153,7 @@ class _FanOut:
 
     def give(self, subscription: Subscription, chosen: list[StoredMessage]) -> None:
         """What it chose, to it or into its queue."""
-        if subscription.is_local(self._uid):
+        if subscription.is_local(self._publisher):
             return
         if subscription.is_proxy:
             self._relay(subscription, chosen)
