@@ -49,6 +49,7 @@ from hms.engine.xa.branch_commands import BranchCommands
 from hms.errors.catalogue import IllegalState
 from hms.errors.tree import FieldValue
 from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, identity, node_event
+from hms.wire.commands import Order, order
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
@@ -496,13 +497,18 @@ class Engine:
     def administer(
         self, verb: str, arguments: Mapping[str, FieldValue], now_ms: int, fx: Effects
     ) -> Any:
-        """An operator's command and its answer, as plain data."""
+        """An operation by its verb and plain arguments, and its answer, as plain data."""
+        return self.operate(order(verb, arguments), now_ms, fx)
+
+    def operate(self, asked: Order, now_ms: int, fx: Effects) -> Any:
+        """What an operator asks or orders of the engine, and its answer, as plain data."""
         self.state.at(now_ms)
+        verb, arguments = asked.command.name, asked.arguments
         if verb.startswith(cluster_commands.PREFIX):
-            return cluster_commands.administer(self.state, self.cluster, verb, arguments)
+            return cluster_commands.operate(self.state, self.cluster, verb, arguments)
         if self.cluster is not None:
             self.cluster.check_command(verb, arguments)
-        answer = views.administer(self.state, verb, arguments, fx)
+        answer = views.operate(self.state, verb, arguments, fx)
         if self.cluster is not None:
             self.cluster.administered(verb, arguments, fx)
         return answer

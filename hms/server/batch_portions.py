@@ -10,6 +10,7 @@ from typing import Any
 
 from hms.wire import branch_requests as tx
 from hms.wire import structures as wire
+from hms.wire.commands import Order
 from hms.wire.frames import Envelope, Kind
 
 __all__ = ["PORTION_WEIGHT", "Command", "Payload", "name_of", "portions"]
@@ -24,7 +25,7 @@ PORTION_WEIGHT = 1024
 _PLAIN_WEIGHT = 8
 _HEAVY = (
     *(wire.Browse, wire.OpenConsumer, wire.CloseConsumer, wire.CloseSession, wire.Unsubscribe),
-    *(wire.Commit, wire.Rollback, wire.Recover, wire.Administer),
+    *(wire.Commit, wire.Rollback, wire.Recover, Order),
     *(tx.XaPrepare, tx.XaCommit, tx.XaRollback, tx.Decide),
 )
 """What one of these does grows with what waits or what was done before: it is a portion's last."""
@@ -48,6 +49,8 @@ def portions(commands: list[Command]) -> Iterator[list[Command]]:
 def name_of(command: Command) -> str:
     """What it is, for whoever asks why others waited."""
     envelope, head, _ = command
+    if isinstance(head, Order):
+        return head.command.name
     return type(head).__name__ if envelope.kind is Kind.REQUEST else envelope.kind.name
 
 

@@ -29,6 +29,7 @@ from hms.server.lock_statistics import Holds
 from hms.server.log_append import append_records
 from hms.server.log_cleaning import Housekeeping
 from hms.server.payloads import IN_MEMORY, Bodies
+from hms.server.permissions import Permit, permit_all
 from hms.server.request_handlers import Requests
 from hms.server.resource_managers import Resources
 from hms.server.segment_roll import sealing
@@ -37,6 +38,7 @@ from hms.server.supervision import NoServers, Supervisor
 from hms.store.files import FileStore
 from hms.store.interface import Store
 from hms.wire import structures as wire
+from hms.wire.commands import command_of, decode_request
 from hms.wire.frames import (
     SEND_HEAD,
     Action,
@@ -100,6 +102,7 @@ class Broker:
         identity: Identity,
         clock_ms: Callable[[], int],
         files: FileStore | None = None,
+        permit: Permit = permit_all,
     ) -> None:
         self.engine = engine
         self.monitor = monitor
@@ -116,6 +119,7 @@ class Broker:
         self._armed_ms: int | None = None
         self._goes_on = False
         self.servers: Supervisor = NoServers()
+        self._permit = permit
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
@@ -216,7 +220,9 @@ class Broker:
             if isinstance(head, HmsError):
                 self._unreadable(number, envelope, now_ms, fx)
                 fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))
-            elif envelope.kind is Kind.HELLO:
+                return
+            self._permit(command_of(envelope.kind, head), head, number)
+            if envelope.kind is Kind.HELLO:
                 self.doorman.hello(peer, envelope.correlation, head, now_ms, fx)
             elif number is None:
                 return  # it was closed by a takeover or a fault before this frame came
@@ -521,7 +527,7 @@ def _alone(error: HmsError) -> HmsError:
 
 _DECODERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.HELLO: lambda payload: wire.decode(payload, wire.Hello),
-    Kind.REQUEST: wire.decode_request,
+    Kind.REQUEST: decode_request,
     Kind.SEND: decode_send,
     Kind.SETTLE: decode_settle,
     Kind.GOODBYE: lambda _: None,

@@ -9,12 +9,13 @@ from hms.engine.queue.destinations import Queue
 from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.server.branch_handlers import Transacting
-from hms.server.resource_managers import RESOURCE_VERBS, Resources
+from hms.server.resource_managers import RESOURCE_OPERATIONS, Resources
 from hms.server.segment_roll import SEAL
 from hms.server.service_monitor import Listener, ServiceMonitor
-from hms.server.service_operations import SERVICE_VERBS, operate
+from hms.server.service_operations import SERVICE_OPERATIONS, operate
 from hms.server.supervision import Supervisor
 from hms.wire import structures as wire
+from hms.wire.commands import Order
 from hms.wire.packed_messages import unpack_rows
 
 
@@ -54,7 +55,7 @@ class Requests:
             wire.Advertise: self._advertise,
             wire.Unadvertise: self._unadvertise,
             wire.Watch: self._watch,
-            wire.Administer: self._administer,
+            Order: self._operate,
             **Transacting(engine.branches, monitor).handlers,
         }
 
@@ -323,20 +324,20 @@ class Requests:
             refused=refused,
         )
 
-    def _administer(
-        self, connection: int, correlation: int, request: wire.Administer, now_ms: int, fx: Effects
+    def _operate(
+        self, connection: int, correlation: int, request: Order, now_ms: int, fx: Effects
     ) -> None:
+        verb, arguments = request.command.name, request.arguments
         value: Any
-        if request.verb in SERVICE_VERBS:
-            verb, arguments = request.verb, request.arguments
+        if verb in SERVICE_OPERATIONS:
             value = operate(self._monitor, self._servers(), verb, arguments)
-        elif request.verb == SEAL and self.seal is not None:
+        elif verb == SEAL and self.seal is not None:
             value = self.seal(fx)
-        elif request.verb in RESOURCE_VERBS:
-            value = self._resources().operate(request.verb, request.arguments)
+        elif verb in RESOURCE_OPERATIONS:
+            value = self._resources().operate(verb, arguments)
         else:
-            value = self._engine.administer(request.verb, request.arguments, now_ms, fx)
-        if request.verb == "status":
+            value = self._engine.operate(request, now_ms, fx)
+        if verb == "status":
             value |= self._status()
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, value))

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from hms.errors.catalogue import InvalidArgument
+from hms.wire import operations as ops
 
-__all__ = ["RESOURCE_VERBS", "Resources"]
+__all__ = ["RESOURCE_OPERATIONS", "Resources"]
 
-RESOURCE_VERBS = ("resource.list", "resource.report")
-REPORT_BYTES_MAX = 48 << 10
+RESOURCE_OPERATIONS = ("resource.list", "resource.report")
 
 
 class Resources:
@@ -27,14 +27,14 @@ class Resources:
         self._interval_s = interval_s
         self._report: dict[str, Any] = {}
 
-    def operate(self, verb: str, arguments: Mapping[str, Any]) -> Any:
+    def operate(self, verb: str, asked: ops.Operation) -> Any:
         """Plain data; InvalidArgument for a report that cannot be read."""
         if verb == "resource.list":
             return {"resources": self._definitions, "interval_s": self._interval_s}
-        text = arguments.get("report")
-        if not isinstance(text, str) or len(text) > REPORT_BYTES_MAX:
+        assert isinstance(asked, ops.ReportResources)
+        if len(asked.report) > ops.REPORT_BYTES_MAX:
             raise InvalidArgument(what=verb, detail="it takes a report, as JSON")
-        self._report = _read_report(verb, text)
+        self._report = _read_report(verb, asked.report)
         return None
 
     def describe(self) -> dict[str, Any]:
@@ -46,8 +46,10 @@ def _read_report(verb: str, text: str) -> dict[str, Any]:
     """A report that every status can carry: large integers, NaN and deep nesting cannot be told."""
     try:
         report = msgspec.json.decode(text, type=dict[str, Any])
-        if len(msgspec.msgpack.encode(report)) > REPORT_BYTES_MAX:
-            raise InvalidArgument(what=verb, detail=f"it takes {REPORT_BYTES_MAX} bytes at most")
+        if len(msgspec.msgpack.encode(report)) > ops.REPORT_BYTES_MAX:
+            raise InvalidArgument(
+                what=verb, detail=f"it takes {ops.REPORT_BYTES_MAX} bytes at most"
+            )
     except (msgspec.MsgspecError, OverflowError, RecursionError, UnicodeError) as fault:
         raise InvalidArgument(what=verb, detail=f"the report cannot be read: {fault}") from fault
     return report

@@ -9,15 +9,10 @@ import sys
 
 import pytest
 
-from hms.engine.settings import DestinationSettings, EngineSettings
-from hms.store.files import FileStore
-from hms.wire import structures as wire
-from hms.wire.frames import Kind, decode_delivery
-from hms.wire.packed_messages import unpack_delivered
+from hms.wire.frames import Kind
 from tests.support import largest
-from tests.support.hello import hello_of
 from tests.support.largest import LARGEST, commands_of_the_protocol
-from tests.support.memory import MemoryNode
+from tests.support.memory_peer import Node, Peer
 
 FEW, MANY = 300, 1200
 GROWTH_MAX = 1.3
@@ -28,15 +23,6 @@ GROWING = {
     "DeleteTemporary": "what waits in a temporary queue ends with it",
     "Unsubscribe": "what waits for a subscription ends with it",
 }
-SETTINGS = EngineSettings(
-    message_bytes_max=1 << 20,
-    transaction_bytes_max=2 << 20,
-    destinations=(
-        DestinationSettings("queue", "long"),
-        DestinationSettings("queue", "work"),
-        DestinationSettings("topic", "news"),
-    ),
-)
 
 
 class Counted:
@@ -56,52 +42,6 @@ class Counted:
     def end(self, _by):
         sys.setprofile(None)
         self.most = max(self.most, self.calls)
-
-
-class Node(MemoryNode):
-    """Its storage workers do their jobs when step() is called."""
-
-    def __init__(self, folder):
-        self.jobs = []
-        super().__init__(SETTINGS, files=FileStore(folder, 1 << 30))
-
-    def submit(self, job):
-        self.jobs.append(job)
-        return True
-
-    def step(self):
-        while self.jobs:
-            self.jobs.pop(0)()
-        super().step()
-
-
-class Peer:
-    """A client of a node in memory."""
-
-    def __init__(self, node, number):
-        self.node, self.name = node, f"peer{number}"
-        self.delivered = []
-        self.ask(Kind.HELLO, wire.encode(hello_of(number)))
-        self.request(wire.OpenSession(1, 2))
-
-    def ask(self, kind, payload):
-        answers = self.node.send(self.name, kind, payload)
-        found = None
-        for envelope, data in answers:
-            if envelope.kind is Kind.DELIVER:
-                _, count, at = decode_delivery(data)
-                self.delivered += [row.message_id for row, *_ in unpack_delivered(data, count, at)]
-            elif envelope.kind is Kind.REPLY:
-                found = wire.decode_reply(data)
-        return found
-
-    def request(self, request):
-        return self.ask(Kind.REQUEST, wire.encode(request))
-
-    def wait_for(self, messages):
-        assert len(self.delivered) >= messages
-        found, self.delivered = self.delivered[-messages:], []
-        return found
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,9 @@
 import pytest
 
 import hms
-from hms.server.resource_managers import REPORT_BYTES_MAX, Resources
+from hms.server.resource_managers import Resources
+from hms.wire.commands import order
+from hms.wire.operations import REPORT_BYTES_MAX
 
 BAD = [
     None,
@@ -18,13 +20,17 @@ BAD = [
 ]
 
 
+def _report(text):
+    return "resource.report", order("resource.report", {"report": text}).arguments
+
+
 @pytest.mark.parametrize("report", BAD)
 def test_a_report_that_no_status_could_carry_is_refused(report):
     """A large integer stopped the node with the next status."""
     resources = Resources([{"name": "pg"}])
-    resources.operate("resource.report", {"report": '{"waiting": 1}'})
+    resources.operate(*_report('{"waiting": 1}'))
 
     with pytest.raises(hms.InvalidArgument):
-        resources.operate("resource.report", {"report": report})
+        resources.operate(*_report(report))
 
     assert resources.describe() == {"recovery": {"waiting": 1}}

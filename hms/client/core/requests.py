@@ -27,6 +27,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.wire.client_identity import SECRET_BYTES, uid_of
+from hms.wire.commands import OPERATIONS, Repeat
 from hms.wire.frames import Kind
 from hms.wire.structures import Administer, Advertise, Hello, Request, Unadvertise
 
@@ -37,7 +38,6 @@ _LEAVE_S = 5.0
 _TIMEOUT_MS_MAX = 1 << 40
 _ADDRESS_CHARACTERS_MAX = 1024
 """How long a node may take to answer that a connection closes."""
-_READING = (".list", ".show", ".status")
 
 
 class Asking(Pulse):
@@ -159,7 +159,9 @@ class Asking(Pulse):
         """An operator's command; one that changes something is not repeated after a loss."""
         check_text("verb", verb)
         check_values("arguments", arguments)
-        on_loss = OnLoss.REPEAT if verb.endswith(_READING) else OnLoss.FAIL
+        known = OPERATIONS.get(verb)  # a newer node may know more
+        is_read = known is not None and known.repeat is Repeat.READ
+        on_loss = OnLoss.REPEAT if is_read else OnLoss.FAIL
         return self.asking(Administer(verb, arguments or {}), on_loss=on_loss)
 
     def watching(self, kind: str, name: str) -> Steps[None]:

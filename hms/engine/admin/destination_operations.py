@@ -1,6 +1,6 @@
 """What operators do to destinations: create, delete, alter, pause and resume them (F-M2, F-M4)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,64 +11,54 @@ from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.queue.dispatch import discard
 from hms.engine.state import State
 from hms.errors.catalogue import DestinationInUse, InvalidArgument
-from hms.errors.tree import FieldValue
 from hms.records import Cause
+from hms.wire import operations as ops
 
-Arguments = Mapping[str, FieldValue]
 _LIVES = {"": Life.CREATED, "CREATED": Life.CREATED, "DYNAMIC": Life.DYNAMIC}
 
 
-def _name(arguments: Arguments) -> str:
-    name = arguments.get("name")
-    if not isinstance(name, str) or not name:
+def _named(name: str) -> str:
+    if not name:
         raise InvalidArgument(what="name", detail="the name of a destination is needed")
     return name
 
 
-def _rest(arguments: Arguments, *without: str) -> dict[str, object]:
-    return {key: value for key, value in arguments.items() if key not in ("name", *without)}
-
-
-def _create(kind: str, state: State, arguments: Arguments, fx: Effects) -> dict[str, Any]:
-    life = str(arguments.get("life") or "")
+def _create(kind: str, state: State, asked: ops.CreateDestination, fx: Effects) -> dict[str, Any]:
+    life = asked.life
     if life not in _LIVES:
         raise InvalidArgument(what="life", detail=f"{life!r} is neither CREATED nor DYNAMIC")
-    given = {k: v for k, v in _rest(arguments, "life").items() if v is not None}
-    made = destination_lifecycle.create(state, kind, _name(arguments), given, fx, _LIVES[life])
+    given = {key: value for key, value in asked.attributes.items() if value is not None}
+    made = destination_lifecycle.create(state, kind, _named(asked.name), given, fx, _LIVES[life])
     return {"name": made.name, "kind": kind}
 
 
-def _alter(kind: str, state: State, arguments: Arguments, fx: Effects) -> None:
-    target = destination_lifecycle.destination_of(state, kind, _name(arguments))
-    destination_lifecycle.alter(state, target, _rest(arguments), fx)
+def _alter(kind: str, state: State, asked: ops.AlterDestination, fx: Effects) -> None:
+    target = destination_lifecycle.destination_of(state, kind, _named(asked.name))
+    destination_lifecycle.alter(state, target, asked.attributes, fx)
 
 
-def _delete(kind: str, state: State, arguments: Arguments, fx: Effects) -> int:
-    target = destination_lifecycle.destination_of(state, kind, _name(arguments))
+def _delete(kind: str, state: State, asked: ops.DeleteDestination, fx: Effects) -> int:
+    target = destination_lifecycle.destination_of(state, kind, _named(asked.name))
     waiting = len(target.line.everything()) if isinstance(target, Queue) else 0
-    if (
-        waiting
-        and arguments.get("force") is not True
-        and not destination_lifecycle.reason_to_stay(state, target)
-    ):
+    if waiting and not asked.force and not destination_lifecycle.reason_to_stay(state, target):
         detail = f"{waiting} messages wait in it; receive or move them, or delete it with --force"
         raise DestinationInUse(kind=kind, destination=target.name, detail=detail)
     return destination_lifecycle.delete(state, target, fx)
 
 
-def _pause(kind: str, state: State, arguments: Arguments, fx: Effects) -> None:
-    target = destination_lifecycle.destination_of(state, kind, _name(arguments))
-    destination_lifecycle.pause(state, target, str(arguments.get("what") or "BOTH"), fx)
+def _pause(kind: str, state: State, asked: ops.PauseDestination, fx: Effects) -> None:
+    target = destination_lifecycle.destination_of(state, kind, _named(asked.name))
+    destination_lifecycle.pause(state, target, asked.what or "BOTH", fx)
 
 
-def _resume(kind: str, state: State, arguments: Arguments, fx: Effects) -> None:
-    target = destination_lifecycle.destination_of(state, kind, _name(arguments))
-    destination_lifecycle.resume(state, target, str(arguments.get("what") or "BOTH"), fx)
+def _resume(kind: str, state: State, asked: ops.PauseDestination, fx: Effects) -> None:
+    target = destination_lifecycle.destination_of(state, kind, _named(asked.name))
+    destination_lifecycle.resume(state, target, asked.what or "BOTH", fx)
 
 
-def _purge_topic(state: State, arguments: Arguments, fx: Effects) -> int:
+def _purge_topic(state: State, asked: ops.NameOne, fx: Effects) -> int:
     """Discard what waits for a topic's subscribers; what is out stays."""
-    target = destination_lifecycle.destination_of(state, "topic", _name(arguments))
+    target = destination_lifecycle.destination_of(state, "topic", _named(asked.name))
     assert isinstance(target, Topic)
     count = 0
     for subscription in target.subscriptions:
@@ -80,12 +70,12 @@ def _purge_topic(state: State, arguments: Arguments, fx: Effects) -> int:
     return count
 
 
-def _lookup(state: State, arguments: Arguments, _: Effects) -> dict[str, str]:
-    found = destination_lifecycle.lookup(state, _name(arguments))
+def _lookup(state: State, asked: ops.NameOne, _: Effects) -> dict[str, str]:
+    found = destination_lifecycle.lookup(state, _named(asked.name))
     return {"name": found.name, "kind": found.kind}
 
 
-LIFECYCLE_COMMANDS: dict[str, Callable[[State, Arguments, Effects], Any]] = {
+LIFECYCLE_COMMANDS: dict[str, Callable[[State, Any, Effects], Any]] = {
     **{
         f"{kind}.{verb}": partial(handler, kind)
         for kind in ("queue", "topic")

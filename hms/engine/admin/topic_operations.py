@@ -1,6 +1,6 @@
 """What operators see of topics and do to them: the tree, retained publications, subscriptions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hms.engine.admin.counter_views import describe_topic
@@ -19,22 +19,21 @@ from hms.errors.catalogue import (
     InvalidArgument,
     SubscriptionNotFound,
 )
-from hms.errors.tree import FieldValue
 from hms.records import Cause
+from hms.wire import operations as ops
 
-Arguments = Mapping[str, FieldValue]
 LISTED_MAX = 10_000
 
 
-def topic_tree(state: State, arguments: Arguments, _: Effects) -> list[dict[str, Any]]:
+def topic_tree(state: State, asked: ops.ShowTopics, _: Effects) -> list[dict[str, Any]]:
     """The topics that a pattern matches, all of them without one (TT-09)."""
-    pattern = _pattern(arguments, "#")
+    pattern = _pattern(asked.pattern or "#", asked.scheme)
     return [_describe_node(node) for node in state.space.tree.select(pattern)[:LISTED_MAX]]
 
 
-def topic_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+def topic_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
     """One topic, with who publishes, who subscribes and what is retained."""
-    name = _text(arguments, "name")
+    name = _said(asked.name, "name")
     topic_object = state.topics.get(name)
     string = topic_object.string if topic_object is not None else name
     node = state.space.tree.find(string)
@@ -56,27 +55,25 @@ def topic_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]
     )
 
 
-def clear_retained(state: State, arguments: Arguments, fx: Effects) -> int:
+def clear_retained(state: State, asked: ops.ClearRetained, fx: Effects) -> int:
     """Drop what is retained on one topic, or on those a pattern matches; how many."""
-    if arguments.get("pattern") is not None:
-        return clear(state, _pattern(arguments, ""), Cause.CLEARED, fx)
-    name = _text(arguments, "name")
+    if asked.pattern:
+        return clear(state, _pattern(asked.pattern, asked.scheme), Cause.CLEARED, fx)
+    name = _said(asked.name, "name")
     found = state.topics.get(name)
     string = found.string if found is not None else name
     return take_away(state, [string], Cause.CLEARED, fx)
 
 
-def subscription_create(state: State, arguments: Arguments, fx: Effects) -> None:
+def subscription_create(state: State, asked: ops.CreateSubscription, fx: Effects) -> None:
     """An administrative subscription: what it takes is put into a queue, until it is deleted
     (SU-02)."""
-    name, queue = _text(arguments, "name"), state.queue(_text(arguments, "queue"))
-    topic, pattern = state.space.wanted(
-        _text(arguments, "topic"), "", str(arguments.get("scheme") or "")
-    )
+    name, queue = _said(asked.name, "name"), state.queue(_said(asked.queue, "queue"))
+    topic, pattern = state.space.wanted(_said(asked.topic, "topic"), "", asked.scheme)
     if state.space.named(pattern, name, is_durable=True) is not None:
         raise DurableNameInUse(name=name, destination=pattern.text)
-    retained = _retained(arguments)
-    selector = str(arguments.get("selector") or "").strip()
+    retained = _retained(asked)
+    selector = asked.selector.strip()
     checked_selector(selector)
     wanted = definition_of(
         topic,
@@ -86,21 +83,21 @@ def subscription_create(state: State, arguments: Arguments, fx: Effects) -> None
         selector=selector,
         is_shared=True,
         queue=queue.number,
-        correlation_id=str(arguments.get("correlation_id") or ""),
+        correlation_id=asked.correlation_id,
     )
     define_durable(state, topic, wanted, fx)
 
 
-def _retained(arguments: Arguments) -> str:
-    retained = str(arguments.get("retained") or Wants.ALL.value)
+def _retained(asked: ops.CreateSubscription) -> str:
+    retained = asked.retained or Wants.ALL.value
     if retained not in (Wants.ALL, Wants.NEW):
         raise InvalidArgument(what="retained", detail=f"{retained!r} is neither ALL nor NEW")
     return retained
 
 
-def subscription_delete(state: State, arguments: Arguments, fx: Effects) -> int:
+def subscription_delete(state: State, asked: ops.DeleteSubscription, fx: Effects) -> int:
     """End a durable subscription; how many messages waited for it."""
-    found = _subscription(state, arguments)
+    found = _subscription(state, asked)
     if is_in_use(found):
         raise DurableNameInUse(name=found.name, destination=found.said_topic)
     count = len(found.line.everything())
@@ -108,15 +105,15 @@ def subscription_delete(state: State, arguments: Arguments, fx: Effects) -> int:
     return count
 
 
-def _subscription(state: State, arguments: Arguments) -> Subscription:
-    name, topic = _text(arguments, "name"), arguments.get("topic")
+def _subscription(state: State, asked: ops.DeleteSubscription) -> Subscription:
+    name, topic = _said(asked.name, "name"), asked.topic
     found = [
         s
         for s in state.space.subscriptions.values()
-        if s.is_durable and s.name == name and topic in (None, "", s.said_topic)
+        if s.is_durable and s.name == name and topic in ("", s.said_topic)
     ]
     if not found:
-        raise SubscriptionNotFound(name=name, destination=str(topic or "any topic"))
+        raise SubscriptionNotFound(name=name, destination=topic or "any topic")
     if len(found) > 1:
         topics = ", ".join(s.said_topic for s in found)
         raise InvalidArgument(what="name", detail=f"{name} is on {topics}; say which topic")
@@ -154,22 +151,20 @@ def _describe_retained(message: StoredMessage | None) -> dict[str, Any] | None:
     }
 
 
-def _pattern(arguments: Arguments, default: str) -> Pattern:
-    text = str(arguments.get("pattern") or default)
-    word = str(arguments.get("scheme") or Scheme.TOPIC.value)
+def _pattern(text: str, scheme: str) -> Pattern:
+    word = scheme or Scheme.TOPIC.value
     if word not in Scheme.__members__:
         raise InvalidArgument(what="scheme", detail=f"{word!r} is neither TOPIC nor CHARACTER")
     return Pattern(text, Scheme(word), NO_LIMITS)
 
 
-def _text(arguments: Arguments, key: str) -> str:
-    value = arguments.get(key)
-    if not isinstance(value, str) or not value:
-        raise InvalidArgument(what=key, detail="a name is needed")
+def _said(value: str, what: str) -> str:
+    if not value:
+        raise InvalidArgument(what=what, detail="a name is needed")
     return value
 
 
-COMMANDS: dict[str, Callable[[State, Arguments, Effects], Any]] = {
+COMMANDS: dict[str, Callable[[State, Any, Effects], Any]] = {
     "topic.tree": topic_tree,
     "topic.show": topic_show,
     "topic.clear_retained": clear_retained,

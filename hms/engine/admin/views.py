@@ -1,6 +1,6 @@
 """What operators see, as plain data, and the few commands that change a destination."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hms.engine.admin.counter_views import counters_of, describe_limits
@@ -16,19 +16,13 @@ from hms.engine.session.session_objects import Consumer
 from hms.engine.state import State
 from hms.engine.xa.branch_operations import COMMANDS as BRANCH_COMMANDS
 from hms.engine.xa.branch_operations import count_in_doubt
-from hms.errors.catalogue import InvalidArgument, NotSupported
-from hms.errors.tree import FieldValue
 from hms.records import Cause
+from hms.wire import operations as ops
 
-Arguments = Mapping[str, FieldValue]
 
-
-def administer(state: State, verb: str, arguments: Arguments, fx: Effects) -> Any:
-    """The answer to an operator's command; an unknown verb is refused."""
-    handler = _VERBS.get(verb)
-    if handler is None:
-        raise NotSupported(feature=f"the command {verb}", instead=f"Known: {', '.join(_VERBS)}.")
-    return handler(state, arguments, fx)
+def operate(state: State, verb: str, asked: ops.Operation, fx: Effects) -> Any:
+    """The answer to an operation, as plain data."""
+    return _OPERATIONS[verb](state, asked, fx)
 
 
 def describe_queue(queue: Queue) -> dict[str, Any]:
@@ -117,7 +111,7 @@ def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
     } | _describe_line(subscription)
 
 
-def _status(state: State, _: Arguments, __: Effects) -> dict[str, Any]:
+def _status(state: State, _: ops.Nothing, __: Effects) -> dict[str, Any]:
     places = [p for p in state.places.values() if p.kind not in ("retained", SCHEDULED)]
     return {
         "connections": len(state.connections),
@@ -133,26 +127,26 @@ def _status(state: State, _: Arguments, __: Effects) -> dict[str, Any]:
     }
 
 
-def _queue_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+def _queue_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
     return [describe_queue(queue) for _, queue in sorted(state.queues.items())]
 
 
-def _queue_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
-    queue = _queue(state, arguments)
+def _queue_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
+    queue = _queue(state, asked)
     shown = describe_queue(queue) | describe_limits(state, queue) | counters_of([queue.line])
     return shown | {"held_by": held_by(state, queue)}
 
 
-def _topic_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+def _topic_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
     return [_describe_topic(topic) for _, topic in sorted(state.topics.items())]
 
 
-def _subscription_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+def _subscription_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
     found = state.space.subscriptions.values()
     return [_describe_subscription(s) for s in found]
 
 
-def _session_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+def _session_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
     return [
         {
             "connection": connection.number,
@@ -171,9 +165,9 @@ def _session_list(state: State, _: Arguments, __: Effects) -> list[dict[str, Any
     ]
 
 
-def _queue_purge(state: State, arguments: Arguments, fx: Effects) -> int:
+def _queue_purge(state: State, asked: ops.NameOne, fx: Effects) -> int:
     """Discard what waits in a queue; messages that are out stay."""
-    queue = _queue(state, arguments)
+    queue = _queue(state, asked)
     waiting = queue.line.everything()
     for message in waiting:
         queue.line.remove(message)
@@ -181,16 +175,13 @@ def _queue_purge(state: State, arguments: Arguments, fx: Effects) -> int:
     return len(waiting)
 
 
-def _queue(state: State, arguments: Arguments) -> Queue:
-    name = arguments.get("name")
-    if not isinstance(name, str):
-        raise InvalidArgument(what="name", detail="the name of a queue is needed")
-    queue = state.destination("queue", name)
+def _queue(state: State, asked: ops.NameOne) -> Queue:
+    queue = state.destination("queue", asked.name)
     assert isinstance(queue, Queue)
     return queue
 
 
-_VERBS = {
+_OPERATIONS: dict[str, Callable[[State, Any, Effects], Any]] = {
     "status": _status,
     "queue.list": _queue_list,
     "queue.show": _queue_show,

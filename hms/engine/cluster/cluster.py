@@ -25,6 +25,7 @@ from hms.engine.cluster.target import arrive
 from hms.engine.effects import Effects, ToNode
 from hms.engine.state import State
 from hms.errors.catalogue import ProtocolError
+from hms.wire.operations import Operation
 
 ASK_LIFE = 3
 """An ask is forgotten after so many intervals."""
@@ -217,11 +218,11 @@ class Cluster:
         """The node at which destinations are changed; "" for any."""
         return self._settings.config_master
 
-    def check_command(self, verb: str, arguments: Mapping[str, Any]) -> None:
+    def check_command(self, verb: str, arguments: Operation) -> None:
         """NotConfigMaster for what is only done at another node."""
         check_master(self._state, self._settings, verb, arguments)
 
-    def administered(self, verb: str, arguments: Mapping[str, Any], fx: Effects) -> None:
+    def administered(self, verb: str, arguments: Operation, fx: Effects) -> None:
         """An operator's command was done here: others hear of what it changed."""
         entry = self.directory.changed(verb, arguments, fx) if verb in VERBS else None
         if entry is not None:

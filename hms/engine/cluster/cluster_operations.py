@@ -1,31 +1,26 @@
 """What operators ask of the cluster: its status, and to drain a node."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.demand import figures_of
 from hms.engine.state import State
-from hms.errors.catalogue import IllegalState, InvalidArgument, NotSupported
-from hms.errors.tree import FieldValue
+from hms.errors.catalogue import IllegalState
+from hms.wire import operations as ops
 
 PREFIX = "cluster."
 
 
-def administer(
-    state: State, cluster: Cluster | None, verb: str, arguments: Mapping[str, FieldValue]
-) -> Any:
-    """The answer to a command; an unknown verb is refused."""
+def operate(state: State, cluster: Cluster | None, verb: str, asked: ops.Operation) -> Any:
+    """The answer to an operation, as plain data."""
     if cluster is None:
         detail = "the node is in no cluster: its server group has no HMSPORT"
         raise IllegalState(what=verb.replace(".", " "), detail=detail)
-    handler = _VERBS.get(verb)
-    if handler is None:
-        raise NotSupported(feature=f"the command {verb}", instead=f"Known: {', '.join(_VERBS)}.")
-    return handler(state, cluster, arguments)
+    return _OPERATIONS[verb](state, cluster, asked)
 
 
-def _status(state: State, cluster: Cluster, _: Mapping[str, FieldValue]) -> dict[str, Any]:
+def _status(state: State, cluster: Cluster, _: ops.Nothing) -> dict[str, Any]:
     moves = state.moves
     return {
         "index": state.settings.node_index,
@@ -83,14 +78,14 @@ def _queue(state: State, cluster: Cluster, name: str) -> dict[str, Any]:
     return found
 
 
-def _drain(_: State, cluster: Cluster, arguments: Mapping[str, FieldValue]) -> dict[str, Any]:
-    is_on = arguments.get("is_on", True)
-    if not isinstance(is_on, bool):
-        raise InvalidArgument(what="is_on", detail="true drains the node, false ends that")
-    if not is_on:
+def _drain(_: State, cluster: Cluster, asked: ops.DrainNode) -> dict[str, Any]:
+    if not asked.is_on:
         cluster.resume()
         return {"is_drained": False, "left": cluster.left()}
     return {"is_drained": True, "left": cluster.drain()}
 
 
-_VERBS = {"cluster.status": _status, "cluster.drain": _drain}
+_OPERATIONS: dict[str, Callable[[State, Cluster, Any], Any]] = {
+    "cluster.status": _status,
+    "cluster.drain": _drain,
+}

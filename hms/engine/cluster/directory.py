@@ -12,8 +12,7 @@ and nothing waits there, and is gone then. What cannot be done here is told in t
 again.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from hms.engine.admin import destination_lifecycle
 from hms.engine.effects import Effects
@@ -23,6 +22,7 @@ from hms.engine.state import State
 from hms.errors.catalogue import DestinationNotFound
 from hms.errors.tree import HmsError
 from hms.records import Entry, entries
+from hms.wire.operations import Operation
 
 VERBS = frozenset(
     f"{kind}.{verb}"
@@ -56,9 +56,9 @@ class Directory:
             if not entry.is_deleted and self._find(key) is None:
                 self._made(*key, fx)
 
-    def changed(self, verb: str, arguments: Mapping[str, Any], fx: Effects) -> Entry | None:
+    def changed(self, verb: str, arguments: Operation, fx: Effects) -> Entry | None:
         """An operator's command was done; what other nodes are told of it."""
-        kind, name = verb.partition(".")[0], str(arguments.get("name") or "")
+        kind, name = verb.partition(".")[0], getattr(arguments, "name", "")
         target = self._find((kind, name))
         if target is not None and target.control.life not in (Life.CREATED, Life.CONFIGURED):
             return None  # a client's own

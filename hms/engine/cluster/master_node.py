@@ -5,13 +5,12 @@ It decides who may give a command, not what becomes of it: the change travels as
 itself, and pausing, which is operation, do not need the master; no message does.
 """
 
-from collections.abc import Mapping
-
 from hms.engine.cluster.cluster_settings import ClusterSettings
 from hms.engine.flow.destination_control import Life
 from hms.engine.state import State
 from hms.errors.catalogue import NotConfigMaster
-from hms.errors.tree import FieldValue, HmsError
+from hms.errors.tree import HmsError
+from hms.wire.operations import Operation
 
 CHANGES = frozenset(
     f"{kind}.{verb}" for kind in ("queue", "topic") for verb in ("create", "alter", "delete")
@@ -19,24 +18,20 @@ CHANGES = frozenset(
 _SHARED = (Life.CREATED, Life.CONFIGURED)
 
 
-def check_master(
-    state: State, settings: ClusterSettings, verb: str, arguments: Mapping[str, FieldValue]
-) -> None:
+def check_master(state: State, settings: ClusterSettings, verb: str, arguments: Operation) -> None:
     """NotConfigMaster for a change that only another node may make."""
     if settings.is_config_master or verb not in CHANGES:
         return
     kind, _, what = verb.partition(".")
-    name = str(arguments.get("name") or "")
+    name = getattr(arguments, "name", "")
     if not _is_own(state, kind, what, name, arguments):
         raise NotConfigMaster(kind=kind, destination=name, what=what, master=settings.config_master)
 
 
-def _is_own(
-    state: State, kind: str, what: str, name: str, arguments: Mapping[str, FieldValue]
-) -> bool:
+def _is_own(state: State, kind: str, what: str, name: str, arguments: Operation) -> bool:
     """Whether it concerns a client's own destination, of which other nodes hear nothing."""
     if what == "create":
-        return arguments.get("life") == Life.DYNAMIC.value
+        return getattr(arguments, "life", "") == Life.DYNAMIC.value
     try:
         return state.destination(kind, name).control.life not in _SHARED
     except HmsError:

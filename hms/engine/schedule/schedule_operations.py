@@ -1,6 +1,6 @@
 """What operators and applications see of schedules and delayed messages, and how they end them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hms.engine.effects import Effects
@@ -11,24 +11,22 @@ from hms.engine.schedule import schedule_changes
 from hms.engine.schedule.schedules import describe
 from hms.engine.state import State
 from hms.errors.catalogue import InvalidArgument, ScheduleNotFound
-from hms.errors.tree import FieldValue
 from hms.records import Cause
+from hms.wire import operations as ops
 
-Arguments = Mapping[str, FieldValue]
-LISTED = 1000
-LISTED_MAX = 10_000
 ID_DIGITS = 12
 
 
-def schedule_list(state: State, arguments: Arguments, _: Effects) -> list[dict[str, Any]]:
+def schedule_list(state: State, asked: ops.ListSchedules, _: Effects) -> list[dict[str, Any]]:
     """Schedules and delayed messages, the next one due first; kind: "schedule" or "delayed" for
     those only, destination: of one queue or topic, limit: so many."""
-    kind, destination = _text(arguments, "kind", ""), _text(arguments, "destination", "")
-    limit = arguments.get("limit", LISTED)
+    kind, destination, limit = asked.kind, asked.destination, asked.limit
     if kind not in ("", "schedule", "delayed"):
         raise InvalidArgument(what="kind", detail=f"{kind!r} is neither schedule nor delayed")
-    if not isinstance(limit, int) or not 0 < limit <= LISTED_MAX:
-        raise InvalidArgument(what="limit", detail=f"it is not a number from 1 to {LISTED_MAX}")
+    if not 0 < limit <= ops.SCHEDULES_LISTED_MAX:
+        raise InvalidArgument(
+            what="limit", detail=f"it is not a number from 1 to {ops.SCHEDULES_LISTED_MAX}"
+        )
     found = list(_scheduled(state)) if kind != "delayed" else []
     found += _delayed(state) if kind != "schedule" else []
     chosen = [one for one in found if destination in ("", one["destination"])]
@@ -36,9 +34,9 @@ def schedule_list(state: State, arguments: Arguments, _: Effects) -> list[dict[s
     return chosen[:limit]
 
 
-def schedule_show(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+def schedule_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
     """One schedule by its name, or one delayed message by its id."""
-    name = _text(arguments, "name")
+    name = asked.name
     known = None if state.schedules is None else state.schedules.by_name.get(name)
     if known is not None:
         return describe(state, known.plan, known)
@@ -47,9 +45,9 @@ def schedule_show(state: State, arguments: Arguments, _: Effects) -> dict[str, A
     raise ScheduleNotFound(name=name)
 
 
-def schedule_cancel(state: State, arguments: Arguments, fx: Effects) -> dict[str, Any]:
+def schedule_cancel(state: State, asked: ops.NameOne, fx: Effects) -> dict[str, Any]:
     """End a schedule, or take a delayed message back from wherever it waits for its time."""
-    name = _text(arguments, "name")
+    name = asked.name
     if state.schedules is not None and name in state.schedules.by_name:
         schedule_changes.cancel(state, name, fx)
         return {"name": name, "kind": "schedule"}
@@ -105,14 +103,7 @@ def _describe_delayed(place: Queue | Subscription, message: StoredMessage) -> di
     }
 
 
-def _text(arguments: Arguments, key: str, default: str | None = None) -> str:
-    found = arguments.get(key, default)
-    if not isinstance(found, str):
-        raise InvalidArgument(what=key, detail="a text is needed")
-    return found
-
-
-SCHEDULE_COMMANDS = {
+SCHEDULE_COMMANDS: dict[str, Callable[[State, Any, Effects], Any]] = {
     "schedule.list": schedule_list,
     "schedule.show": schedule_show,
     "schedule.cancel": schedule_cancel,

@@ -5,7 +5,7 @@ decision): it is recorded, the transaction manager hears of it when it comes wit
 kept until that one, or an operator, forgets it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hms.engine.effects import Effects
@@ -20,12 +20,10 @@ from hms.engine.xa.completion import effect_of, finish, forget
 from hms.engine.xa.decisions import IDENTITY
 from hms.engine.xa.xa_codes import Code
 from hms.errors.catalogue import BranchNotFound, BranchStateWrong, InvalidArgument
-from hms.errors.tree import FieldValue
-
-Arguments = Mapping[str, FieldValue]
+from hms.wire import operations as ops
 
 
-def list_branches(state: State, _: Arguments, __: Effects) -> list[dict[str, Any]]:
+def list_branches(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
     """All branches, those in doubt first."""
     found = [*state.branches.in_doubt(), *state.branches.live.values()]
     return [_describe(state, branch) for branch in found]
@@ -42,9 +40,9 @@ def count_in_doubt(state: State) -> dict[str, Any]:
     }
 
 
-def show_branch(state: State, arguments: Arguments, _: Effects) -> dict[str, Any]:
+def show_branch(state: State, asked: ops.NameBranch, _: Effects) -> dict[str, Any]:
     """One branch, and what it did where."""
-    branch = _named(state, arguments)
+    branch = _named(state, asked)
     sends: dict[str, int] = {}
     for batch in branch.work.sends:
         producer = batch.producer
@@ -69,9 +67,9 @@ def _describe(state: State, branch: Branch) -> dict[str, Any]:
     }
 
 
-def commit_branch(state: State, arguments: Arguments, fx: Effects) -> None:
+def commit_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
     """Commit a prepared branch in its transaction manager's stead."""
-    branch = _prepared(state, arguments)
+    branch = _prepared(state, asked)
     size, limit = transaction_bytes(state, branch.work), state.settings.transaction_bytes_max
     if size > limit:
         detail = f"it would take {size} bytes, max_transaction_bytes is {limit}"
@@ -81,9 +79,9 @@ def commit_branch(state: State, arguments: Arguments, fx: Effects) -> None:
     finish(state, [effect], fx, first=[heuristic_record(branch, events=0)])
 
 
-def rollback_branch(state: State, arguments: Arguments, fx: Effects) -> None:
+def rollback_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
     """Roll a prepared branch back in its transaction manager's stead."""
-    branch = _prepared(state, arguments)
+    branch = _prepared(state, asked)
     _completed(state, branch, BranchState.ROLLED_BACK)
     fx.records.append(heuristic_record(branch))
     for place in undo(state, branch.work, Return.FAILED, fx):
@@ -95,29 +93,29 @@ def _completed(state: State, branch: Branch, outcome: BranchState) -> None:
     state.branches.let_go(branch)
 
 
-def forget_branch(state: State, arguments: Arguments, fx: Effects) -> None:
+def forget_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
     """Drop the record of a heuristic outcome."""
-    branch = _named(state, arguments)
+    branch = _named(state, asked)
     if forget(state, branch.xid, fx).code is not Code.OK:
         raise _wrong(branch, "only a heuristic outcome can be forgotten")
 
 
-def _prepared(state: State, arguments: Arguments) -> Branch:
-    branch = _named(state, arguments)
+def _prepared(state: State, asked: ops.NameBranch) -> Branch:
+    branch = _named(state, asked)
     if branch.state is not BranchState.PREPARED:
         raise _wrong(branch, "only a prepared branch waits for a decision")
     return branch
 
 
-def _named(state: State, arguments: Arguments) -> Branch:
-    text = arguments.get("xid")
+def _named(state: State, asked: ops.NameBranch) -> Branch:
+    text = asked.xid
     try:
-        xid = bytes.fromhex(text) if isinstance(text, str) else b""
+        xid = bytes.fromhex(text)
     except ValueError as fault:
         raise InvalidArgument(what="xid", detail=f"{text!r} is no packed xid: {fault}") from fault
     branch = state.branches.by_xid.get(xid)
     if branch is None:
-        raise BranchNotFound(xid=str(text))
+        raise BranchNotFound(xid=text)
     return branch
 
 
@@ -125,7 +123,7 @@ def _wrong(branch: Branch, detail: str) -> BranchStateWrong:
     return BranchStateWrong(xid=branch.xid.hex(), state=branch.state.value, detail=detail)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[[State, Any, Effects], Any]] = {
     "transaction.list": list_branches,
     "transaction.show": show_branch,
     "transaction.commit": commit_branch,

@@ -1,0 +1,182 @@
+"""What operators ask and order: the arguments of each operation, typed.
+
+An operation crosses the wire as Administer(verb, arguments), arguments being a map of plain values.
+The table that says which verb takes which of these stands in commands.py.
+"""
+
+from typing import Any
+
+import msgspec
+
+from hms.errors.catalogue import InvalidArgument
+from hms.wire.structure_base import Name, Text
+
+__all__ = [
+    "AlterDestination",
+    "ClearRetained",
+    "CreateDestination",
+    "CreateSubscription",
+    "DeleteDestination",
+    "DeleteSubscription",
+    "DrainNode",
+    "ListSchedules",
+    "NameBranch",
+    "NameOne",
+    "Nothing",
+    "Operation",
+    "PauseDestination",
+    "ReportResources",
+    "ScaleServer",
+    "ShowTopics",
+    "decode_operation",
+    "plain_arguments",
+]
+
+SCHEDULES_LISTED, SCHEDULES_LISTED_MAX = 1000, 10_000
+REPORT_BYTES_MAX = 48 << 10
+
+
+class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The arguments of an operation."""
+
+
+class Nothing(Operation, frozen=True):
+    """It takes none."""
+
+
+class NameOne(Operation, frozen=True):
+    """name: of a queue, topic, service, server or schedule."""
+
+    name: Text
+
+
+class CreateDestination(Operation, frozen=True):
+    """life: CREATED, until it is deleted, or DYNAMIC, while the node runs; attributes: the keys of
+    [hms.queue.NAME] or [hms.topic.NAME] that may be set at run time."""
+
+    name: Text
+    life: str = ""
+    attributes: dict[str, Any] = {}
+
+
+class AlterDestination(Operation, frozen=True):
+    """attributes: as above; None sets one back to what the configuration says."""
+
+    name: Text
+    attributes: dict[str, Any] = {}
+
+
+class DeleteDestination(Operation, frozen=True):
+    """force: also when messages wait, which are discarded."""
+
+    name: Text
+    force: bool = False
+
+
+class PauseDestination(Operation, frozen=True):
+    """what: PRODUCTION, CONSUMPTION or BOTH."""
+
+    name: Text
+    what: str = "BOTH"
+
+
+class ShowTopics(Operation, frozen=True):
+    """The topics that a pattern matches, in a scheme of wildcards."""
+
+    pattern: Text = "#"
+    scheme: Name = "TOPIC"
+
+
+class ClearRetained(Operation, frozen=True):
+    """On the topic of that name, or on those that a pattern matches."""
+
+    name: Text = ""
+    pattern: Text = ""
+    scheme: Name = "TOPIC"
+
+
+class CreateSubscription(Operation, frozen=True):
+    """A subscription that puts what it takes into a queue; retained: ALL or NEW."""
+
+    name: Text
+    topic: Text
+    queue: Text
+    scheme: Name = ""
+    selector: Text = ""
+    retained: Name = "ALL"
+    correlation_id: Text = ""
+
+
+class DeleteSubscription(Operation, frozen=True):
+    """topic: where, when several have that name."""
+
+    name: Text
+    topic: Text = ""
+
+
+class ListSchedules(Operation, frozen=True):
+    """kind: schedule or delayed, both without; destination: such as queue:orders."""
+
+    kind: str = ""
+    destination: Text = ""
+    limit: int = SCHEDULES_LISTED
+
+
+class NameBranch(Operation, frozen=True):
+    """xid: packed, in hexadecimal."""
+
+    xid: Text
+
+
+class DrainNode(Operation, frozen=True):
+    """is_on: whether the node is to be emptied, or no longer."""
+
+    is_on: bool = True
+
+
+class ScaleServer(Operation, frozen=True):
+    """count: how many processes a [server.NAME] is to have."""
+
+    name: Text
+    count: int
+
+
+class ReportResources(Operation, frozen=True):
+    """report: what recovery found, as JSON."""
+
+    report: str
+
+
+def decode_operation(verb: str, kind: type[Operation], arguments: dict[str, Any]) -> Operation:
+    """The arguments of an operation, or InvalidArgument that names the one that is wrong.
+
+    An argument that is None is one that was not given; keys that the operation does not know are
+    the attributes of a destination, where it takes some.
+    """
+    known = {field.name for field in msgspec.structs.fields(kind)}
+    given = {key: value for key, value in arguments.items() if key in known and value is not None}
+    rest = {key: value for key, value in arguments.items() if key not in known}
+    if "attributes" in known:
+        given["attributes"] = rest
+    elif rest:
+        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes no arguments"
+        raise InvalidArgument(what=f"{min(rest)} of {verb}", detail=takes)
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as fault:
+        raise _invalid(str(fault)) from fault
+
+
+def _invalid(said: str) -> InvalidArgument:
+    """From "Expected `str`, got `int` - at `$.name`" and "Object missing required field `name`"."""
+    text, _, where = said.replace("`", "").partition(" - at $.")
+    if where:
+        return InvalidArgument(what=where, detail=text[0].lower() + text[1:])
+    return InvalidArgument(what=text.rpartition(" ")[2], detail="it is needed")
+
+
+def plain_arguments(operation: Operation) -> dict[str, Any]:
+    """The same as a map for the wire."""
+    plain: dict[str, Any] = msgspec.to_builtins(operation)
+    plain.update(plain.pop("attributes", {}))
+    return plain
