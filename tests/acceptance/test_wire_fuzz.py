@@ -35,6 +35,7 @@ MIB = 1 << 20
 MEMORY_BYTES_MAX = 64 * MIB
 BEYOND_BYTES = 256 * MIB
 HONEST = 2
+IMPATIENT = {"reconnect": False, "request_timeout_s": SERVED_S}
 LOCK_MS_MAX = 50
 
 
@@ -60,6 +61,9 @@ class Scene:
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as attacker:
             try:
                 self._watch(attacker)
+            except BaseException:
+                self.node.kill()  # nobody waits for it any more
+                raise
             finally:
                 attacker.kill()
                 for one in self.honest:
@@ -70,7 +74,7 @@ class Scene:
                 raise UnservedError(f"an honest client was not served: {one.error!r}")
 
     def _watch(self, attacker):
-        with hms.connect(self.node.address) as conn:
+        with hms.connect(self.node.address, **IMPATIENT) as conn:
             janitor = Janitor(conn)
             while attacker.poll() is None:
                 self._check()
@@ -109,7 +113,7 @@ class Honest(Thread):
     def run(self):
         """Until it is over."""
         try:
-            with hms.connect(self._address) as conn:
+            with hms.connect(self._address, **IMPATIENT) as conn:
                 self._work(conn)
         except BaseException as fault:  # noqa: BLE001 - the test tells of it
             self.error = fault
