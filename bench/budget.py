@@ -1,6 +1,6 @@
 """The largest legal instance of each command beside a light load on a real node.
 
-    python bench/budget.py [--waiting 100000] [--times 3]
+    python bench/budget.py [--waiting 100000] [--times 3] [--command NAME]
 
 A table: how long the engine's lock was held at most during the command, and the slowest of the
 others' requests. Below it the 99th percentile of all of them. Those are a persistent send and its
@@ -125,6 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--waiting", type=int, default=100_000)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--command", action="append", help="this one alone; may be repeated")
     parser.add_argument("--light", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.light:
@@ -138,7 +139,7 @@ def main() -> None:
             load.stdout.readline()
             spans: dict[str, list[tuple[float, float]]] = {}
             took = {}
-            for name in sorted(LARGEST):
+            for name in options.command or sorted(LARGEST):
                 for _ in range(options.times):
                     spans.setdefault(name, [])
                     took[name] = measure(node.address, name, options.waiting, spans[name])

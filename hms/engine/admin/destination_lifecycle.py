@@ -262,10 +262,8 @@ def feeding(state: State, queue: Queue) -> list[Subscription]:
 
 def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:
     """A destination is gone, and what waits in it with it."""
-    waiting = target.line.everything() if isinstance(target, Queue) else []
+    waiting = target.line.remove_everything() if isinstance(target, Queue) else []
     if isinstance(target, Queue):
-        for message in waiting:
-            target.line.remove(message)
         discard(state, target, waiting, cause, fx)
         state.temporaries.pop(target.name, None)
     else:

@@ -62,9 +62,7 @@ def _purge_topic(state: State, asked: ops.NameOne, fx: Effects) -> int:
     assert isinstance(target, Topic)
     count = 0
     for subscription in target.subscriptions:
-        waiting = subscription.line.everything()
-        for message in waiting:
-            subscription.line.remove(message)
+        waiting = subscription.line.remove_everything()
         discard(state, subscription, waiting, Cause.PURGED, fx)
         count += len(waiting)
     return count

@@ -168,9 +168,7 @@ def _session_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, A
 def _queue_purge(state: State, asked: ops.NameOne, fx: Effects) -> int:
     """Discard what waits in a queue; messages that are out stay."""
     queue = _queue(state, asked)
-    waiting = queue.line.everything()
-    for message in waiting:
-        queue.line.remove(message)
+    waiting = queue.line.remove_everything()
     discard(state, queue, waiting, Cause.PURGED, fx)
     return len(waiting)
 

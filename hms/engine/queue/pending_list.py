@@ -211,6 +211,24 @@ class Line:
         self._forget_waiting(message)
         self._leave(message)
 
+    def remove_everything(self) -> list[StoredMessage]:
+        """All that waits or is delayed leaves for good; one by one it took ten times as long."""
+        messages = self.everything()
+        has_tracked = self.tracks is not None and self.tracks.waiting_count > 0
+        if self._delayed or self.history or has_tracked or StoredMessage.has_files:
+            for message in messages:
+                self.remove(message)
+            return messages
+        self.waiting_count -= len(messages)
+        self.size_bytes -= sizes_of(messages)
+        self._standing.clear()
+        self._mortal = Mortal()
+        if self._index is not None:
+            self._index.clear()
+        if self.number:
+            left_by(messages, self.number)
+        return messages
+
     def remove_held(self) -> StoredMessage:
         """Some message that its group holds up leaves for good; there is one."""
         assert self.tracks is not None, f"{self.name} has no groups"

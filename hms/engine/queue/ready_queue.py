@@ -143,6 +143,13 @@ class Standing:
             fresh = [m for m in level if m.seq not in gone] if gone else level
             yield from heapq.merge(back, fresh, key=lambda m: m.seq) if back else fresh
 
+    def clear(self) -> None:
+        """Nobody stands here any more."""
+        self._levels = [deque() for _ in range(10)]
+        self._top = -1
+        self._heap = []
+        self._gone.clear()
+
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest, without looking at those behind it; not of a sorted line."""
         found: dict[int, StoredMessage] = {}

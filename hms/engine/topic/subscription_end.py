@@ -1,6 +1,7 @@
 """Unsubscribing: the ways in which a subscription ends (PUBSUB SU-05, SU-11 … SU-13)."""
 
 from hms.engine.effects import Effects
+from hms.engine.messages import sizes_of
 from hms.engine.queue.destinations import Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.state import State
@@ -12,9 +13,7 @@ def end_passing(state: State, subscription: Subscription) -> None:
     """A subscription that is not durable ends; a transaction may still hold some of it."""
     subscription.is_removed = True
     state.space.remove(subscription, state.now_ms)
-    for message in subscription.line.everything():
-        subscription.line.remove(message)
-        state.waiting_bytes -= message.size_bytes
+    state.waiting_bytes -= sizes_of(subscription.line.remove_everything())
 
 
 def unsubscribe(
@@ -43,9 +42,7 @@ def remove_subscription(
     """A durable subscription ends, and what waits for it with it; what its queue has stays there
     (SU-13)."""
     line = subscription.line
-    waiting = line.everything()
-    for message in waiting:
-        line.remove(message)
+    waiting = line.remove_everything()
     discard(state, subscription, waiting, cause, fx)
     state.undefine(subscription)
     fx.records.append(undefined(subscription.number))
