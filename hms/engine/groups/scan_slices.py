@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOK_STEPS", "Looking"]
 
-LOOK_STEPS = 20_000
-"""About 10 ms; see hms/engine/selector/selector_cost.py."""
+LOOK_STEPS = 10_000
+"""2 to 20 ms; see hms/engine/selector/selector_cost.py."""
 TURN_STEPS = LOOK_STEPS // 10
 """After so many it is the turn of the next one that is behind."""
 
