@@ -12,6 +12,8 @@ from typing import Any
 from hms.boot.entries import Server
 from hms.boot.restarts import Demand, Restarts
 from hms.boot.supervise import environment
+from hms.wire.client_identity import SECRET_BYTES
+from tpmon.environment import SECRET_VARIABLE
 
 __all__ = ["Instance", "Pool"]
 
@@ -39,10 +41,14 @@ class Instance:
     is_serving: bool = False
     fault: str = ""
     last_end: str = ""
+    secret: bytes = field(default=b"", repr=False)
+    """By which the node knows its present process, whatever others call themselves."""
 
     def spawn(self, command: Sequence[str], folder: os.PathLike[str], now: float) -> None:
         """Start a process."""
         self.start_at, self.is_serving = None, False
+        self.secret = os.urandom(SECRET_BYTES)
+        own = {SECRET_VARIABLE: self.secret.hex()}
         self.ready_fd, writer = os.pipe()
         try:
             process = subprocess.Popen(  # noqa: S603 - our own command
@@ -50,7 +56,7 @@ class Instance:
                 stdin=subprocess.PIPE,
                 pass_fds=[writer],
                 cwd=folder,
-                env=environment() | dict(v.split("=", 1) for v in self.server.environment),
+                env=environment() | dict(v.split("=", 1) for v in self.server.environment) | own,
                 # A terminal's Ctrl-C is for the node, which then ends it and what it forked.
                 start_new_session=True,
             )

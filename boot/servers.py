@@ -20,6 +20,7 @@ from hms.boot.instances import Instance, Pool
 from hms.boot.restarts import Demand
 from hms.errors.catalogue import InvalidArgument, ServerNotFound
 from hms.server.service_monitor import Load
+from hms.wire.client_identity import uid_of
 
 __all__ = ["Servers"]
 
@@ -113,6 +114,12 @@ class Servers:
     def describe(self) -> list[dict[str, Any]]:
         """The servers for operators; fault: why a process is not started again."""
         return self._shown
+
+    def is_own(self, name: str, uid: int) -> bool:
+        """Whether the client of that uid is the process "NAME:pid" that was started here."""
+        server = name.rpartition(":")[0]
+        secrets = [one.secret for one in self._instances() if one.server.name == server]
+        return any(secret and uid_of(secret) == uid for secret in secrets)
 
     def kill(self, name: str) -> None:
         """End the process "NAME:pid" at once: its service hangs."""

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from hms.errors.catalogue import InvalidArgument
 
+SECRET_VARIABLE = "HMS_SERVER_SECRET"  # noqa: S105 - the name of a variable
+"""Where a server process finds the secret by which its node knows it."""
 ADDRESS = "tcp://127.0.0.1:7700"
 
 

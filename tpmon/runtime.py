@@ -23,6 +23,7 @@ from hms.errors.catalogue import IllegalState, ServiceModuleError
 from hms.errors.tree import HmsError
 from hms.wire.structures import InvokeHead, Unadvertise, Welcome
 from tpmon.context import Context, enter
+from tpmon.environment import SECRET_VARIABLE
 from tpmon.invocation import Outcome, invoke
 from tpmon.module_loading import begin, end, load, put_first
 from tpmon.service_conversation import speaking
@@ -91,8 +92,10 @@ class Server:
         """
         put_first(self._python_path)
         loaded = load(self._modules)
+        secret = bytes.fromhex(os.environ.pop(SECRET_VARIABLE, ""))
         self._connection = self._connect(
             self._address,
+            client_secret=secret,
             client_name=f"{self._name}:{os.getpid()}" if self._name else ",".join(self._modules),
             is_server=True,
             exception_listener=self._on_error,

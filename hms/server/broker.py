@@ -107,6 +107,7 @@ class Broker:
         self.engine = engine
         self.monitor = monitor
         self.doorman = Doorman(engine, monitor, identity)
+        self.doorman.is_own = self._is_own
         self.releases = self.doorman.releases
         self.storage: StorageWorkers
         self.arm: Callable[[int], None] = lambda _due_ms: None
@@ -141,6 +142,10 @@ class Broker:
         )
         self._requests.add(self._spool.handlers)
         self._requests.seal = sealing(engine, store)
+
+    def _is_own(self, name: str, uid: int) -> bool:
+        """Whether a server is a process that the node has started."""
+        return self.servers.is_own(name, uid)
 
     def _submit(self, job: Callable[[], None]) -> bool:
         """A job for the storage workers, which are there only when the node begins to work."""

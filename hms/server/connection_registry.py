@@ -47,6 +47,8 @@ class Doorman:
         self.is_stopping = False
         self.members: Callable[[], Sequence[str]] = tuple
         """Addresses of other nodes that a client may use."""
+        self.is_own: Callable[[str, int], bool] = lambda _name, _uid: False
+        """Whether a server is the process of that name that the node has started."""
         self.numbers: dict[Hashable, int] = {}
         self.peers: dict[int, Hashable] = {}
         self.releases = Releases(self.peers)
@@ -74,7 +76,8 @@ class Doorman:
         self.numbers[peer], self.peers[number] = number, peer
         self.releases.outlet.accept(peer)
         if hello.is_server:
-            self._monitor.introduce(number, hello.client_name)
+            is_own = self.is_own(hello.client_name, who[0])
+            self._monitor.introduce(number, hello.client_name if is_own else "")
         else:
             self._names[number] = hello.user, hello.client_name
         me, members = self.identity, self.members()

@@ -13,6 +13,9 @@ class Supervisor(Protocol):
     def describe(self) -> list[dict[str, Any]]:
         """The servers of the configuration, with name, pids, restarts and fault."""
 
+    def is_own(self, name: str, uid: int) -> bool:
+        """Whether the client of that uid is the process "NAME:pid" that the node started."""
+
     def kill(self, name: str) -> None:
         """End the process "NAME:pid" at once."""
 
@@ -32,6 +35,10 @@ class NoServers:
     def describe(self) -> list[dict[str, Any]]:
         """None."""
         return []
+
+    def is_own(self, name: str, uid: int) -> bool:  # noqa: ARG002 - the protocol's
+        """Nobody's."""
+        return False
 
     def kill(self, name: str) -> None:
         """Nothing to end."""
