@@ -7,6 +7,7 @@ set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 VENV="$ROOT/.venv"
 STAMP="$VENV/.installed"
+LOCKED="$ROOT/scripts/locked.txt"
 
 say() { printf 'hms: %s\n' "$*"; }
 fail() { printf 'hms: %s\n' "$*" >&2; exit 1; }
@@ -26,7 +27,7 @@ prepare() {
 
 # What the environment depends on: the project file, what it compiles, and the folder, which pip
 # writes down.
-fingerprint() { { cat "$ROOT/pyproject.toml" "$ROOT/hms/wire/_native.c"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
+fingerprint() { { cat "$ROOT/pyproject.toml" "$ROOT/hms/wire/_native.c" "$LOCKED"; printf '%s' "$ROOT"; } | sha256sum | cut -c1-64; }
 
 is_prepared() {
     [[ -x "$VENV/bin/hms" && -r "$STAMP" ]] || return 1
@@ -51,9 +52,35 @@ install() {
     announce $extras
     rm -f "$STAMP"
     python="$VENV/bin/python"
-    "$python" -m pip --quiet --quiet --disable-pip-version-check install --use-pep517 \
-        --editable "$ROOT[${extras// /,}]" || fail "pip could not install; see its message above"
+    if is_locked; then
+        say "  the exact files of scripts/locked.txt"
+        pip install --require-hashes --requirement <(locked_for $extras) || fail_pip
+        pip install --no-build-isolation --no-deps --use-pep517 --editable "$ROOT" || fail_pip
+    else
+        pip install --use-pep517 --editable "$ROOT[${extras// /,}]" || fail_pip
+    fi
     printf '%s\n%s\n' "$(fingerprint)" "$extras" >"$STAMP"
+}
+
+pip() { "$VENV/bin/python" -m pip --quiet --quiet --disable-pip-version-check "$@"; }
+fail_pip() { fail "pip could not install; see its message above"; }
+
+# With CI or HMS_LOCKED set, and where the lock was made for, nothing but the files whose digests it
+# has is installed. Elsewhere, and with HMS_LOCKED=0, the bounds of pyproject.toml hold.
+is_locked() {
+    local wanted="${HMS_LOCKED-${CI:-}}"
+    [[ -n "$wanted" && "$wanted" != 0 && -r "$LOCKED" ]] || return 1
+    [[ "$(sed -n '1s/^# //p' "$LOCKED")" == "$("$VENV/bin/python" "$ROOT/scripts/lock" --here)" ]]
+}
+
+# The lines of the lock that the base and these extras need.
+locked_for() {
+    awk -v wanted=" base build $* " '!/^#/ {
+        comment = $0
+        sub(/.*# /, "", comment)
+        count = split(comment, extras, " ")
+        for (n = 1; n <= count; n++) if (index(wanted, " " extras[n] " ")) { print; next }
+    }' "$LOCKED"
 }
 
 # Extras that are already there stay there when another script asks for fewer.
