@@ -1,5 +1,6 @@
 """Fetching: bytes of records by position, for messages whose bodies are not in memory."""
 
+import errno
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -61,12 +62,23 @@ class Fetch:
     def _file(self, number: int) -> int:
         fd = self._files.get(number)
         if fd is None:
-            fd = self._files[number] = self._open(number)
+            fd = self._files[number] = self._open_somehow(number)
             if len(self._files) > FILES_MAX:
                 self._disk.close(self._files.popitem(last=False)[1])
         else:
             self._files.move_to_end(number)
         return fd
+
+    def _open_somehow(self, number: int) -> int:
+        """The others are open for speed only: without a descriptor left they are closed."""
+        try:
+            return self._open(number)
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE} or not self._files:
+                raise
+        while self._files:
+            self._disk.close(self._files.popitem(last=False)[1])
+        return self._open(number)
 
     def _open(self, number: int) -> int:
         """A segment that is let go meanwhile is still the history's, or gone."""
