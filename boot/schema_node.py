@@ -103,7 +103,7 @@ NODE = Section(
             "MAXSESSION",
             kinds.integer(1, 65_535),
             None,
-            "The most sessions open at once, so that a leaking client cannot fill the node.",
+            "The most sessions open at once; one connection may have three quarters of them.",
             otherwise="MAXSESSION of [domain]",
         ),
         Key(

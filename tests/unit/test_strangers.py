@@ -2,7 +2,9 @@
 
 import pytest
 
-from hms.errors.catalogue import DecisionRefused, IllegalState
+from hms.engine.settings import EngineSettings
+from hms.errors.catalogue import ConsumerLimit, DecisionRefused, IllegalState
+from hms.errors.tree import HmsError
 from hms.server.broker import Lost
 from hms.wire import branch_requests as tx
 from hms.wire import structures as wire
@@ -102,3 +104,15 @@ def test_nobody_takes_the_node_s_identity_away(node):
     ask(node, "stranger", tx.BeginGlobal(IDENTITY))
     ask(node, "stranger", tx.Decide(IDENTITY, b"another"))
     assert ask(node, "stranger", tx.AskDecision(IDENTITY))["participants"] == b"12345678"
+
+
+def test_one_connection_leaves_sessions_to_others():
+    """One client that never closes them kept everybody else out."""
+    node = MemoryNode(EngineSettings(sessions_max=8))
+    for number, name in enumerate(("greedy", "honest"), 1):
+        node.send(name, Kind.HELLO, wire.encode(hello_of(number)))
+
+    answers = [ask(node, "greedy", wire.OpenSession(handle)) for handle in range(1, 9)]
+
+    assert [type(one) for one in answers if isinstance(one, HmsError)] == [ConsumerLimit] * 2
+    assert ask(node, "honest", wire.OpenSession(1)) == {"last_commit": 0}

@@ -59,6 +59,9 @@ def open_session(
     limit = state.settings.sessions_max
     if state.sessions_open >= limit:
         raise SessionLimit(count=state.sessions_open, limit=limit)
+    own = len(connection.sessions)
+    if own >= limit - limit // 4:
+        raise ConsumerLimit(what="sessions of a connection", count=own, limit=limit - limit // 4)
     if ack_mode not in ACK_MODES:
         raise InvalidArgument(what="ack_mode", detail=f"{ack_mode} is not between 0 and 3")
     _check_new(connection.sessions, "session", handle)
