@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hms.client.core.link import Link, State
-from hms.client.core.pending_requests import Frame
+from hms.client.core.pending_requests import Frame, reason_of
 from hms.client.destinations import Destination
 from hms.client.message import Message
 from hms.client.pending_sends import Encoded, SendOptions, Ticket
@@ -66,6 +66,7 @@ class SendFrame:
         "handed_over_at",
         "is_bound",
         "is_done",
+        "is_written",
         "log",
         "sender",
         "size_bytes",
@@ -78,6 +79,7 @@ class SendFrame:
         self.frame: Frame = ()
         self.is_bound = True
         self.log: bytes | None = None
+        self.is_written = False
         self.handed_over_at = 0.0
         self.is_done = False
         self.size_bytes = 0
@@ -93,8 +95,7 @@ class SendFrame:
         """Sent again, unless it belonged to a transaction: that one is gone."""
         if not self.sender.is_transacted:
             return True
-        reason = f"the connection was lost ({error.fields.get('reason', error.symbol)})"
-        self.failed(TransactionRolledBack(reason=reason))
+        self.failed(TransactionRolledBack(reason=f"the connection was lost ({reason_of(error)})"))
         return False
 
     def failed(self, error: HmsError) -> None:
@@ -103,7 +104,16 @@ class SendFrame:
 
     def estranged(self) -> None:
         """The node that may have stored them does not answer, another one does."""
-        self.failed(self.sender.in_doubt(sum(ticket.count for ticket in self.tickets)))
+        self.failed(self.sender.in_doubt(self._count))
+
+    def unanswered(self, error: HmsError) -> None:
+        """Stored or not; those of a transaction are gone with it."""
+        if self.lost(error):
+            self.failed(self.sender.in_doubt(self._count, reason_of(error)))
+
+    @property
+    def _count(self) -> int:
+        return sum(ticket.count for ticket in self.tickets)
 
 
 class Sender:
@@ -233,9 +243,9 @@ class Sender:
             ticket.is_sent = True
         self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
 
-    def in_doubt(self, count: int) -> SendInDoubt:
-        """So many may be stored in the log of the node before."""
-        return SendInDoubt(destination=str(self.destination), count=count, reason=OTHER_LOG)
+    def in_doubt(self, count: int, reason: str = OTHER_LOG) -> SendInDoubt:
+        """So many may be stored, by default in the log of the node before."""
+        return SendInDoubt(destination=str(self.destination), count=count, reason=reason)
 
     def late(self, ticket: Ticket) -> HmsError | None:
         """The error for one whose wait ends while the log that may hold it is looked for."""

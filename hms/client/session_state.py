@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hms.client.core.link import Link, State
-from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.core.pending_requests import OnLoss, Pending, reason_of
 from hms.client.prefetch_buffer import Inbox
 from hms.client.send_buffer import Sender, SendFrame
 from hms.client.settlement import Settling
@@ -140,7 +140,7 @@ class SessionState(Settling):
             self.senders.pop(number)[0].granted(pending.error)
             self.link.report(pending.error)
 
-    def lost(self, error: HmsError) -> None:
+    def lost(self, error: HmsError) -> None:  # noqa: ARG002 - whatever the reason
         """The connection took all with it that was not settled."""
         doubtful, self._in_doubt = self._in_doubt, None
         self.file_held = None
@@ -155,17 +155,14 @@ class SessionState(Settling):
             if doubtful is not None:
                 self.link.doubts[doubtful] = None
         else:
-            self._ended(doubtful, error)
+            self._ended()
         self._report_lost(self.in_doubt(), "during")
         for inbox in list(self.inboxes.values()):
             self._lost_id = max(inbox.seen, default=self._lost_id)
             self._report_lost(inbox.lost(), "before")
         self.forget_left()
 
-    def _ended(self, doubtful: "_Commit | None", error: HmsError) -> None:
-        if doubtful is not None:
-            self.link.doubts.pop(doubtful, None)
-            doubtful.failed(error)
+    def _ended(self) -> None:
         if self.on_end is not None:
             self.link.calls.append(self.on_end)
 
@@ -229,7 +226,7 @@ class SessionState(Settling):
         self.settle()
         self.has_work = False
         self._commits += 1
-        self._commit = _Commit(self._commits)
+        self._commit = _Commit(self._commits, self)
         self.link.request(Commit(self.number, self._commits), self._commit)
         return self._commit
 
@@ -300,11 +297,12 @@ def batch_of(pending: Pending) -> Sequence[int]:
 class _Commit(Pending):
     """A Commit; when the connection is lost the session finds out whether it took effect."""
 
-    __slots__ = ("number",)
+    __slots__ = ("_session", "number")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, session: SessionState) -> None:
         super().__init__("Commit")
         self.number = number
+        self._session = session
         self.is_bound = True
 
     def in_doubt(self, reason: str) -> CommitInDoubt:
@@ -315,9 +313,16 @@ class _Commit(Pending):
         """The node that may have done it does not answer, another one does."""
         self.failed(self.in_doubt("its answer was lost, and only another log answers"))
 
-    def lost(self, error: HmsError) -> bool:  # noqa: ARG002 - the session decides, see there
-        """Neither repeated nor ended here."""
+    def lost(self, error: HmsError) -> bool:
+        """Neither repeated nor ended here: the session decides, unless it is closed meanwhile."""
+        if self._session.is_closed:
+            self.unanswered(error)
         return False
+
+    def unanswered(self, error: HmsError) -> None:
+        """All of it took effect, or nothing."""
+        if not self.is_done:
+            self.failed(self.in_doubt(f"its answer was lost ({reason_of(error)})"))
 
 
 def _inbox_back(inbox: Inbox, pending: Pending) -> None:

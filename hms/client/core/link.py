@@ -19,7 +19,7 @@ from hms.client.core.events import Event, EventKind
 from hms.client.core.incoming_calls import Serving
 from hms.client.core.link_participants import Caller, Participant, Receiver
 from hms.client.core.pending_requests import Asked, Frame, OnLoss, Pending
-from hms.errors.catalogue import ConnectionLost, ProtocolError
+from hms.errors.catalogue import ConnectionClosed, ConnectionLost, ProtocolError
 from hms.errors.tree import HmsError
 from hms.wire import frames, structures
 from hms.wire.frames import Kind
@@ -114,6 +114,7 @@ class Link(Serving):
 
     def _bind(self, asked: Asked) -> None:
         """It is written to this node now, whose log may hold it from then on."""
+        asked.is_written = True
         if asked.is_bound:
             asked.log = self.log
 
@@ -182,20 +183,33 @@ class Link(Serving):
         self.state = State.ENDED if is_final else State.OFF
         self.error = error
         self.outbox.clear()
-        if was_up:
+        if is_final:
+            self._leave_unanswered(error)
+        elif was_up:
             asked, self.asked = self.asked, {}
             again = {number: one for number, one in asked.items() if one.lost(error)}
             self.asked = again | self.asked  # a pack that waited for room may be asked meanwhile
+        if was_up:
             for participant in list(self.participants):
                 participant.lost(error)
             self.lose_talks(error)
         if is_final:
-            asked, self.asked = self.asked, {}
-            for one in asked.values():
-                one.failed(error)
             for room in list(self.on_room.values()):
                 room()
         self.woken.append(None)
+
+    def _leave_unanswered(self, error: HmsError) -> None:
+        """End all that waits for an answer; of what a node may have, only the node knows more."""
+        lost = error
+        if isinstance(error, ConnectionClosed):
+            reason = "the connection was closed before the answer came"
+            lost = ConnectionLost(address=self.address, reason=reason)
+        both, self.asked, self.doubts = [*self.asked.values(), *self.doubts], {}, {}
+        for one in both:
+            if one.is_written:
+                one.unanswered(lost)
+            else:
+                one.failed(error)
 
     # ---- what comes in
 

@@ -21,6 +21,11 @@ def own_copy(error: HmsError) -> HmsError:
     return type(error)(**error.fields)
 
 
+def reason_of(error: HmsError) -> str:
+    """Why a connection was lost, in short."""
+    return str(error.fields.get("reason", error.symbol))
+
+
 class Asked(Protocol):
     """A frame that expects an answer."""
 
@@ -29,6 +34,8 @@ class Asked(Protocol):
     """Whether it must not be repeated at another log than the one that may hold it."""
     log: bytes | None
     """The log that may hold it; None for none yet, or when it does not matter."""
+    is_written: bool
+    """Whether a node may have it; what was never written to a socket is known not to be sent."""
 
     def answered(self, kind: Kind, payload: bytes) -> None:
         """The answer is here; ERROR is one too."""
@@ -41,6 +48,10 @@ class Asked(Protocol):
 
     def estranged(self) -> None:
         """Only another log answers: whether it took effect will not be known."""
+
+    def unanswered(self, error: HmsError) -> None:
+        """The connection has ended for good, and the answer will not come: what may have taken
+        effect is in doubt (P11)."""
 
 
 class OnLoss(enum.Enum):
@@ -69,6 +80,7 @@ class Pending:
         "is_answered",
         "is_bound",
         "is_done",
+        "is_written",
         "kind",
         "log",
         "on_loss",
@@ -92,6 +104,7 @@ class Pending:
         self.error_if_strange = error_if_strange
         self.is_bound = error_if_strange is not None
         self.log: bytes | None = None
+        self.is_written = False
         self.then = then
         self.frame: Frame = ()
         self.kind = Kind.REPLY
@@ -129,6 +142,13 @@ class Pending:
     def estranged(self) -> None:
         """End it with what it says for that case."""
         self._end(self.error_if_strange)
+
+    def unanswered(self, error: HmsError) -> None:
+        """It fails as by a loss, and is not repeated."""
+        if self.on_loss is OnLoss.REPEAT:
+            self._end(self.error_if_strange or error)
+        else:
+            self.lost(error)
 
     def done(self) -> None:
         """End it well, without an answer from the node."""
