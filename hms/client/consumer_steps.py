@@ -239,7 +239,8 @@ class ConsumerSteps:
         inbox, state = self._inbox, self._state
         if state.interruption is not None:
             state.check_interrupted()
-        if self._listener is not None or self._is_closed or state.is_closed or not inbox.buffer:
+        is_ending = self._is_closed or state.is_closing or self._connection.link.is_closing
+        if is_ending or self._listener is not None or not inbox.buffer:
             self._check_receiving()
         if state.file_held is not None:
             state.file_done()
@@ -300,7 +301,7 @@ class ConsumerSteps:
             self._state.want_more(inbox)
             connection.flush()  # where the loss of the connection may show
             patience = connection.outage_ends_by(connection.request_timeout_s)
-            may_go_on = partial(self._has_news, link.state)
+            may_go_on = partial(self._has_news, link.state, connection.me())
             is_due = yield Wait(inbox, may_go_on, min(deadline, patience))
             delivered = self._next()
             if delivered is not None:
@@ -330,15 +331,18 @@ class ConsumerSteps:
             self._check_receiving()
         return delivered
 
-    def _has_news(self, state: State) -> bool:
+    def _has_news(self, state: State, me: object) -> bool:
         """Whether there is something to do but to wait while the link is in that state."""
         inbox = self._inbox
         is_new = bool(inbox.buffer) or inbox.error is not None
-        return is_new or self.is_over or self._connection.link.state is not state
+        is_over = self.is_over or self._session.is_leaving(me)
+        return is_new or is_over or self._connection.link.state is not state
 
     def _check_receiving(self) -> None:
         if self.is_over:
             raise ConnectionClosed(what="consumer" if self._is_closed else "session")
+        if self._connection.link.state is not State.ENDED:
+            self._session.check_staying()
         if self._inbox.buffer and self._listener is None:
             return
         if self._inbox.error is not None:

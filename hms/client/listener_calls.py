@@ -75,6 +75,10 @@ class Listening(Caller, Generic[_Runner]):
         """Whether the running one asks."""
         return self._current is not None and self.runner is me
 
+    def serves(self, session: object) -> bool:
+        """Whether they are the listeners of that session."""
+        return session is self._session
+
     def afterwards(self, closing: Callable[[], Steps[None]]) -> None:
         """Do that when the running one has ended and its message is settled."""
         self._afterwards.append(closing)
@@ -89,6 +93,7 @@ class Listening(Caller, Generic[_Runner]):
     ) -> Steps[None]:
         """Close a consumer, or with None the session, behind its running listener."""
         if consumer is None:
+            self._session.state.begin_close()
             self.hush()
         else:
             self.set(consumer, None)

@@ -178,18 +178,24 @@ class ProducerSteps(MoreSends):
             raise ConnectionClosed(what="producer" if self._is_closed else "session")
         if self._sender.error is not None:
             raise own_copy(self._sender.error)
-        if self._connection.link.state is State.ENDED:
-            raise own_copy(self._connection.link.error)
+        link = self._connection.link
+        if link.state is State.ENDED:
+            raise own_copy(link.error)
+        if link.is_closing or self._session.state.is_closing:
+            self._session.check_staying()
 
     def _room(self, may_send: Callable[[], bool]) -> Steps[None]:
-        """Until the window is open; RequestTimeout, ConnectionLost."""
+        """Until the window is open; RequestTimeout, ConnectionLost, ConnectionClosed."""
         self.check_open()
         if may_send():
             return
-        connection = self._connection
+        connection, session, me = self._connection, self._session, self._connection.me()
         deadline = monotonic() + connection.request_timeout_s
-        if not (yield Wait(connection.link, may_send, deadline)):
+        if not (
+            yield Wait(connection.link, lambda: may_send() or session.is_leaving(me), deadline)
+        ):
             raise connection.too_late("send", connection.request_timeout_s)
+        self.check_open()
 
     def _outcome(self, ticket: Ticket) -> Steps[None]:
         """Until its outcome is known. Whoever is cancelled here has sent the message or not; what
@@ -295,7 +301,8 @@ class ProducerSteps(MoreSends):
             return
         self._is_closed = True
         connection, state = self._connection, self._session.state
-        yield from self._session.sends_settled(is_enough=lambda: connection.is_ended)
+        is_ended = partial(getattr, connection, "is_ended")
+        yield from self._session.sends_settled(is_ended, only=self._sender)
         if not state.is_closed:
             yield from close_sender(connection, state, self._sender)
 

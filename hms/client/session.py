@@ -173,6 +173,7 @@ def open_session(
 ) -> Session:
     """A session on any connection, also on the one of tpstart(); IllegalState, NotSupported."""
     with connection.lock:
+        connection.check_open()
         state, opening = new_session(
             connection.link,
             ack,

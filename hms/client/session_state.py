@@ -177,6 +177,13 @@ class SessionState(Settling):
         if not pending.is_answered:
             self._report_lost(self.in_doubt(), "during")
 
+    def begin_close(self) -> None:
+        """Take nothing new from now on."""
+        self.is_closing = True
+        for inbox in self.inboxes.values():
+            inbox.allowance = 0
+        self.link.woken.append(None)
+
     def close(self) -> Pending:
         """Settle what was seen, and close; a transaction is rolled back."""
         self.is_closed = True

@@ -10,6 +10,7 @@ from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.client.core.requests import Asking
 from hms.client.destinations import Topic, topic_of
 from hms.client.prefetch_buffer import Inbox
+from hms.client.send_buffer import Sender
 from hms.client.session_state import SessionState
 from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
 from hms.constants import AckMode
@@ -49,8 +50,24 @@ class SessionSteps:
         """ConnectionClosed when it is not, or what the node refused it with."""
         if self.state.is_closed:
             raise ConnectionClosed(what="session")
+        self.check_staying()
         if self.state.error is not None:
             raise own_copy(self.state.error)
+
+    def is_leaving(self, me: object) -> bool:
+        """Whether its close() or its connection's has begun, for that thread or task: a running
+        listener is waited for, and what it does until it ends is part of that."""
+        is_closing = self.state.is_closing
+        if not (is_closing or self.connection.link.is_closing):
+            return False
+        caller = self.connection.caller_of(me)
+        return caller is None or (is_closing and not caller.serves(self))
+
+    def check_staying(self) -> None:
+        """ConnectionClosed when it takes nothing new."""
+        state, link = self.state, self.connection.link
+        if (state.is_closing or link.is_closing) and self.is_leaving(self.connection.me()):
+            raise ConnectionClosed(what="session" if state.is_closing else "connection")
 
     # ---- transactions
 
@@ -62,6 +79,8 @@ class SessionSteps:
         self.state.check_interrupted()
         state.must_be_transacted("commit()")
         yield from self.sends_settled()
+        if state.is_closed:
+            raise TransactionRolledBack(reason="the session was closed before the commit")
         if state.is_doomed:
             yield from self._roll_back()
             raise TransactionRolledBack(reason="the connection was lost while it was open")
@@ -90,7 +109,7 @@ class SessionSteps:
 
     def _roll_back(self) -> Steps[None]:
         yield from self.sends_settled(is_enough=lambda: not self.connection.is_connected)
-        pending = self.state.rollback()
+        pending = None if self.state.is_closed else self.state.rollback()
         if pending is not None:
             yield from self.connection.answer_to(pending)
 
@@ -167,6 +186,7 @@ class SessionSteps:
         connection, state = self.connection, self.state
         if state.is_closed:
             return
+        state.begin_close()
         try:
             yield from self.sends_settled(is_enough=lambda: connection.link.state is State.ENDED)
         finally:
@@ -174,11 +194,13 @@ class SessionSteps:
         if pending is not None:
             yield from connection.answer_to(pending)
 
-    def sends_settled(self, is_enough: Callable[[], bool] = bool) -> Steps[None]:
-        """Wait until all of its sends have their outcome, and the futures and callbacks of those
-        that were sent with send_async() have heard it."""
+    def sends_settled(
+        self, is_enough: Callable[[], bool] = bool, only: Sender | None = None
+    ) -> Steps[None]:
+        """Wait until all of its sends, or those of one producer, have their outcome, and the
+        futures and callbacks of those that were sent with send_async() have heard it."""
         connection = self.connection
-        senders = self.state.all_senders
+        senders = [only] if only is not None else self.state.all_senders
         for sender in senders:
             sender.push()
         deadline = monotonic() + connection.request_timeout_s

@@ -44,6 +44,8 @@ class Settling(Participant):
         """Those from which something was taken since the last word; a session may have thousands
         of consumers, and to ask each of them cost 30 us a message with 1,000."""
         self.has_work = False
+        self.is_closing = False
+        """Whether close() has begun: nothing new is taken then."""
         self.interruption: ListenerInterrupted | None = None
         is_lazy = ack_mode is AckMode.DUPS_OK
         self.tick_s = LAZY_TICK_S if is_lazy else TICK_S
@@ -113,7 +115,7 @@ class Settling(Participant):
         """Let the application take what is here without a look at anything else, until anything
         that is said, in AUTO a tick too, ends it: two thirds of the cost of a message is looking.
         """
-        if self.file_held is not None or inbox not in self._unsaid:
+        if self.file_held is not None or inbox not in self._unsaid or self.is_closing:
             return
         room = inbox.credit_left
         if self._is_auto:

@@ -106,3 +106,125 @@ def test_a_cancelled_close_leaves_what_other_tasks_began_in_doubt(node, what, ki
         return (await asyncio.gather(task, return_exceptions=True))[0]
 
     assert isinstance(asyncio.run(asyncio.wait_for(run(), WAIT_S)), error)
+
+
+class Gate:
+    """The node answers a kind of frame only when it is opened."""
+
+    def __init__(self, node: FakeNode, kind: Kind) -> None:
+        self.reached, self._opened = threading.Event(), threading.Event()
+        self._node, self._kind = node, kind
+        node.on[kind] = self._answer
+
+    def _answer(self, payload: bytes):
+        self.reached.set()
+        assert self._opened.wait(WAIT_S)
+        return self._node._usual(self._kind, None, payload)
+
+    def open(self) -> None:
+        """Answer from now on."""
+        self._opened.set()
+
+
+def closing_of(session: hms.Session, whole: str):
+    """What is closed: the session, or its connection."""
+    return session if whole == "session" else session.connection
+
+
+@pytest.mark.parametrize("whole", ["session", "connection"])
+def test_nothing_new_is_taken_while_close_waits(node, whole):
+    """Previously close() waited for what others went on to send, for as long as they did."""
+    connection = hms.connect(node.address, request_timeout_s=WAIT_S)
+    session = connection.session()
+    producer, consumer = session.producer("q"), session.consumer("q")
+    gate = Gate(node, Kind.SEND)
+    before = in_thread(lambda: producer.send(b"x"))
+    assert gate.reached.wait(WAIT_S)
+    waiting = in_thread(consumer.receive)
+    closed = in_thread(closing_of(session, whole).close)
+
+    assert isinstance(waiting.get(timeout=WAIT_S), hms.ConnectionClosed)
+    others = [
+        lambda: producer.send(b"late"),
+        lambda: producer.send_async(b"late"),
+        lambda: producer.send_many([b"late"]),
+        lambda: consumer.receive(0),
+        lambda: session.producer("q"),
+        lambda: session.send("q", b"late"),
+    ]
+    for other in [*others, connection.session] if whole == "connection" else others:
+        with pytest.raises(hms.ConnectionClosed, match=whole):
+            other()
+
+    gate.open()
+    assert isinstance(before.get(timeout=WAIT_S), hms.Receipt)
+    assert closed.get(timeout=WAIT_S) is None
+    assert len(node.kinds(Kind.SEND)) == 1
+    connection.close()
+
+
+@pytest.mark.parametrize("whole", ["session", "connection"])
+def test_a_running_listener_may_finish_while_close_waits_for_it(node, whole):
+    """Its message is half done: what it sends is part of what close() waits for."""
+    connection = hms.connect(node.address, request_timeout_s=WAIT_S)
+    session = connection.session(transacted=True)
+    producer, consumer = session.producer("out"), session.consumer("q")
+    running, may_end = threading.Event(), threading.Event()
+
+    def listener(_message: hms.Message) -> None:
+        running.set()
+        assert may_end.wait(WAIT_S)
+        producer.send(b"out")
+        session.commit()
+
+    consumer.listen(listener)
+    node.deliver((1, b"in"))
+    assert running.wait(WAIT_S)
+    waiting = in_thread(session.consumer("other").receive)
+    closed = in_thread(closing_of(session, whole).close)
+    assert isinstance(waiting.get(timeout=WAIT_S), hms.ConnectionClosed)
+    with pytest.raises(hms.ConnectionClosed):
+        producer.send(b"of another thread")
+
+    may_end.set()
+
+    assert closed.get(timeout=WAIT_S) is None
+    assert len(node.kinds(Kind.SEND)) == len(node.requests(Commit)) == 1
+    connection.close()
+
+
+@pytest.mark.parametrize("whole", ["session", "connection"])
+def test_nothing_new_is_taken_while_close_waits_in_asyncio(node, whole):
+    """The same for tasks, and a listener that runs."""
+
+    async def run() -> None:
+        connection = await hms.aio.connect(node.address, request_timeout_s=WAIT_S)
+        session = await connection.session(transacted=True)
+        producer, consumer = await session.producer("out"), await session.consumer("q")
+        other = await session.consumer("other")
+        running, may_end = asyncio.Event(), asyncio.Event()
+
+        async def listener(_message: hms.Message) -> None:
+            running.set()
+            await may_end.wait()
+            await producer.send(b"out")
+            await session.commit()
+
+        consumer.listen(listener)
+        number = min(node.consumers)
+        await asyncio.to_thread(node.deliver, (1, b"in"), consumer=number)
+        await running.wait()
+        waiting = asyncio.create_task(other.receive())
+        await asyncio.sleep(0)
+        closed = asyncio.create_task(closing_of(session, whole).close())
+        with pytest.raises(hms.ConnectionClosed):
+            await waiting
+        for late in [producer.send, lambda _: session.commit(), lambda _: other.receive(0)]:
+            with pytest.raises(hms.ConnectionClosed):
+                await late(b"late")
+        may_end.set()
+        await closed
+        assert len(node.kinds(Kind.SEND)) == len(node.requests(Commit)) == 1
+        await connection.close()
+
+    asyncio.run(asyncio.wait_for(run(), WAIT_S))

@@ -35,11 +35,16 @@ class Shell:
     answer_to = Asking.answer_to
     asking = Asking.asking
     too_late = Asking.too_late
+    caller_of = Asking.caller_of
 
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.link = client.link
         self.flush = client.flush
+
+    def me(self) -> object:
+        """An application of the simulation has no thread of its own, and no listener."""
+        return self
 
     @property
     def is_connected(self) -> bool:

@@ -32,6 +32,7 @@ class Connection(AsyncConnection):
         asynchronous: its consumers have a service called for every message.
         """
         self.check_awaited()
+        self.check_open()
         state, opening = new_session(
             self.link, ack, is_transacted=transacted, is_xa=xa, is_asynchronous=asynchronous
         )

@@ -64,6 +64,8 @@ class Link(Serving):
         self.looks_until = 0.0
         """As long as another log is turned away, while something may be in the one before."""
         self.is_looking = False
+        self.is_closing = False
+        """Whether close() of the connection has begun."""
         self.doubts: dict[Asked, None] = {}
         """What may have taken effect, and is asked about rather than repeated: commits."""
         self.asked: dict[int, Asked] = {}

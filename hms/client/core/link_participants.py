@@ -54,6 +54,9 @@ class Caller(Protocol):
     def is_within(self, me: object) -> bool:
         """Whether this thread or task is the one that runs it."""
 
+    def serves(self, session: object) -> bool:
+        """Whether its functions are the listeners of that session."""
+
     def hush(self) -> None:
         """Call none any more."""
 

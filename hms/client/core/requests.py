@@ -17,6 +17,7 @@ from hms.client.core.connection_options import Options
 from hms.client.core.destination_watch import Watching
 from hms.client.core.heartbeat import Pulse
 from hms.client.core.link import Link, State
+from hms.client.core.link_participants import Caller
 from hms.client.core.operations import FOREVER, Steps, Wait
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.errors.catalogue import (
@@ -99,13 +100,25 @@ class Asking(Pulse):
         address = ", ".join(self.addresses)
         return ConnectionRefused(address=address, timeout_s=self._connect_timeout_s)
 
+    def check_open(self) -> None:
+        """ConnectionClosed when close() has begun; not for a listener, which it waits for."""
+        if self.link.is_closing and self.caller_of(self.me()) is None:
+            raise ConnectionClosed(what="connection")
+
+    def caller_of(self, me: object) -> Caller | None:
+        """Who runs a listener of this connection in that thread or task."""
+        return next((caller for caller in self.link.callers if caller.is_within(me)), None)
+
     def closing(self) -> Steps[None]:
         """Wait for running listeners and for the confirmation of what was sent, settle what was
-        received, and disconnect; behind a listener that asks for it."""
+        received, and disconnect; behind a listener that asks for it. From its beginning on nothing
+        new is taken, but from the running listeners that it waits for."""
         link, me = self.link, self.me()
+        link.is_closing = True
+        link.woken.append(None)
         for caller in list(link.callers):
             caller.hush()
-        within = next((caller for caller in link.callers if caller.is_within(me)), None)
+        within = self.caller_of(me)
         if within is not None:
             within.afterwards(self.closing)
             return
