@@ -31,6 +31,8 @@ from hms.wire.packed_messages import FLAG_PART, FLAG_PERSISTENT, KIND_FILE
 from hms.wire.structures import Poll, RequestRetained
 
 _COUNT_MAX = 1 << 32
+POLL_S = 1.0
+"""So long beyond its time a receive waits for a node to say whether it has anything."""
 Listener = Callable[[Message], object]
 
 
@@ -315,17 +317,22 @@ class ConsumerSteps:
     def _polled(self) -> Steps[Delivered | None]:
         """The time is over and nothing is here: what the node has for it comes before its answer. A
         message that was confirmed to anybody may still be on its way. While the connection is lost
-        there is nobody to be asked; a node that knows no windows of bytes knows no Poll."""
+        there is nobody to be asked; a node that knows no windows of bytes knows no Poll. One that
+        is silent is not waited for: what comes after all is there for the next receive."""
         connection, link, inbox = self._connection, self._connection.link, self._inbox
         if link.state is not State.UP or not link.limits.prefetch_bytes_max:
             return None
         pending = Pending("Poll", OnLoss.DONE)
         link.request(Poll(inbox.number), pending)
+        deadline = monotonic() + min(POLL_S, connection.request_timeout_s)
         try:
-            yield from connection.answer_to(pending)
-        except HmsError:
+            yield Wait(pending, lambda: pending.is_done, deadline)
+        finally:
+            if not pending.is_done:
+                link.abandon(pending)
+        if pending.error is not None:
             self._check_receiving()  # it was closed meanwhile, and says so itself
-            raise
+            raise own_copy(pending.error)
         delivered = self._next()
         if delivered is None:
             self._check_receiving()

@@ -5,14 +5,15 @@ import sys
 import threading
 import time
 
+import msgspec
 import pytest
 from client_frames import browsed
-from client_rig import WAIT_S, FakeNode, fake_node
+from client_rig import LIMITS, WAIT_S, FakeNode, fake_node, in_thread
 
 import hms
 from hms.wire.frames import Action, Kind
 from hms.wire.packed_messages import KIND_FILE
-from hms.wire.structures import Browse, OpenConsumer, Recover
+from hms.wire.structures import Browse, OpenConsumer, OpenSession, Poll, Recover
 
 
 @pytest.fixture
@@ -432,3 +433,32 @@ def test_calls_that_do_not_fit_the_session_are_illegal(connection, node):
         session.consumer("orders", listener="SVC")
     with pytest.raises(hms.IllegalState):
         connection.session(transacted=True).recover()
+
+
+@pytest.mark.parametrize("receive", ["receive", "receive_many", "receive_nowait"])
+def test_a_silent_node_does_not_hold_a_receive_beyond_its_time(receive):
+    """Whoever gives a time wants to go on; previously it waited for up to request_timeout_s, and
+    raised RequestTimeout "no answer to Poll"."""
+    windows = msgspec.structs.replace(LIMITS, prefetch_bytes_max=1 << 20, prefetch_bytes=1 << 20)
+    with fake_node(windows) as node:
+        node.on[Poll] = lambda _: None
+        with hms.connect(node.address, request_timeout_s=10 * WAIT_S) as connection:
+            consumer = connection.session().consumer("orders")
+            arguments = {"receive": [0.01], "receive_many": [5, 0.01], "receive_nowait": []}
+
+            ended = in_thread(lambda: getattr(consumer, receive)(*arguments[receive]))
+
+            assert not ended.get(timeout=WAIT_S)
+            assert len(node.requests(Poll)) == 1
+            node.deliver((1, b"late"))
+            assert consumer.receive(WAIT_S).body == b"late"
+
+
+def test_a_timeout_names_what_was_called(node):
+    """OpenSession is a word of the protocol."""
+    node.on[OpenSession] = lambda _: None
+    with (
+        hms.connect(node.address, request_timeout_s=0.01) as connection,
+        pytest.raises(hms.RequestTimeout, match=r"no answer to session\(\) within"),
+    ):
+        connection.session()

@@ -39,6 +39,26 @@ _LEAVE_S = 5.0
 _TIMEOUT_MS_MAX = 1 << 40
 _ADDRESS_CHARACTERS_MAX = 1024
 """How long a node may take to answer that a connection closes."""
+_CALLS = {
+    "Administer": "administer()",
+    "Advertise": "advertise()",
+    "Browse": "browser()",
+    "CloseConsumer": "consumer.close()",
+    "CloseProducer": "producer.close()",
+    "CloseSession": "session.close()",
+    "Commit": "commit()",
+    "OpenConsumer": "consumer()",
+    "OpenProducer": "producer()",
+    "OpenSession": "session()",
+    "Recover": "recover()",
+    "RequestRetained": "request_retained()",
+    "Rollback": "rollback()",
+    "Schedule": "schedule()",
+    "Unadvertise": "unadvertise()",
+    "Unsubscribe": "unsubscribe()",
+    "send": "send()",
+}
+"""What an application calls for what is asked of the node."""
 
 
 class Asking(Pulse):
@@ -199,7 +219,7 @@ class Asking(Pulse):
         """The error for a wait that took too long."""
         if self.link.state is not State.UP:
             return own_copy(self.link.error)
-        return RequestTimeout(what=what, timeout_s=timeout_s)
+        return RequestTimeout(what=_CALLS.get(what, what), timeout_s=timeout_s)
 
 
 def _hello(options: Options) -> Hello:
