@@ -1,6 +1,6 @@
 """Tickets: what stands for messages until the node has said what became of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from hms.client.core.pending_requests import own_copy
@@ -50,6 +50,7 @@ class Ticket:
     """
 
     __slots__ = (
+        "begun_at",
         "count",
         "error",
         "future",
@@ -75,6 +76,7 @@ class Ticket:
         self.options = options
         self.future = future
         self.is_unattended = is_unattended or future is not None
+        self.begun_at = 0.0
         self.is_sent = False
         self.is_done = False
         self.run: Run | None = None
@@ -95,6 +97,16 @@ class Ticket:
             self.future.set_exception(own_copy(self.error))
         else:
             self.future.set_result(self.receipts[0])
+
+    def tell_late(self, error: HmsError) -> Callable[[], None]:
+        """The same, before the outcome is known; later nobody is left who could be told."""
+        future, self.future = self.future, None
+
+        def tell() -> None:
+            if future is not None and not future.done():
+                future.set_exception(own_copy(error))
+
+        return tell
 
     def failure(self, destination: Destination) -> SendFailed:
         """What the exception listener is told; its attribute `messages` has the application's own

@@ -206,10 +206,9 @@ class ProducerSteps(MoreSends):
             is_done = yield Wait(ticket, lambda: ticket.is_done, monotonic() + patience_s)
         finally:
             if not is_done:
-                late = self._sender.late(ticket) or connection.too_late("send", patience_s)
-                self._sender.withdraw(ticket)
-                ticket.error = late
-                self._session.state.send_failed(late)
+                late = connection.too_late("send", patience_s)
+                ticket.error = self._sender.give_up(ticket, late)
+                self._session.state.send_failed(ticket.error)
 
     # ---- many
 

@@ -7,8 +7,9 @@ again, and the node recognises the numbers in it (F-D9).
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from hms.client.core.link import Link, State
@@ -17,7 +18,8 @@ from hms.client.destinations import Destination
 from hms.client.message import Message
 from hms.client.pending_sends import Encoded, SendOptions, Ticket
 from hms.client.receipt import Run
-from hms.errors.catalogue import SendInDoubt, TransactionRolledBack
+from hms.client.send_deadlines import Deadlines
+from hms.errors.catalogue import RequestTimeout, SendInDoubt, TransactionRolledBack
 from hms.errors.tree import HmsError
 from hms.wire.frames import Kind, SendHead, decode_confirm, encode_send
 from hms.wire.packed_messages import message_parts
@@ -145,6 +147,7 @@ class Sender:
         self.error: HmsError | None = None
         self._clock = clock
         self._sequence = 1
+        self._deadlines = Deadlines(link, self, clock)
         self._packs: deque[Pack] = deque()
         self._window: deque[SendFrame] = deque()
 
@@ -186,6 +189,8 @@ class Sender:
     def add(self, message: Encoded, ticket: Ticket, *, is_persistent: bool) -> None:
         """Put a message into the last pack; one that is full leaves if there is room."""
         size = len(message[1]) + len(message[2])
+        if ticket.future is not None:
+            self._deadlines.watch(ticket)
         packs = self._packs
         pack = packs[-1] if packs else None
         if pack is not None and not pack.fits(size, is_persistent=is_persistent):
@@ -247,10 +252,58 @@ class Sender:
         """So many may be stored, by default in the log of the node before."""
         return SendInDoubt(destination=str(self.destination), count=count, reason=reason)
 
-    def late(self, ticket: Ticket) -> HmsError | None:
-        """The error for one whose wait ends while the log that may hold it is looked for."""
-        is_doubtful = ticket.is_sent and self.link.is_looking
-        return self.in_doubt(ticket.count) if is_doubtful else None
+    def give_up(self, ticket: Ticket, late: HmsError) -> HmsError:
+        """Nobody waits for it any longer. What has not left is taken back, and `late` says why; of
+        what has left nobody knows whether it is stored, unless its transaction takes it along."""
+        if self._take_back(ticket):
+            return late
+        is_written = any(frame.is_written for frame in self._window if ticket in frame.tickets)
+        is_back = self.withdraw(ticket) and not is_written
+        if self.link.is_looking:
+            return self.in_doubt(ticket.count)
+        if is_back or self.is_transacted:
+            return late
+        reason = f"no answer within {late.fields.get('timeout_s', 0):g} s"
+        if not isinstance(late, RequestTimeout):
+            reason = f"the connection was lost ({reason_of(late)})"
+        return self.in_doubt(ticket.count, reason)
+
+    def _take_back(self, ticket: Ticket) -> bool:
+        """Whether it was still waiting to be sent, and will not be."""
+        for pack in self._packs:
+            if ticket in pack.tickets:
+                break
+        else:
+            return False
+        at = pack.tickets.index(ticket)
+        message = pack.messages.pop(at)
+        del pack.tickets[at]
+        pack.size_bytes -= len(message[1]) + len(message[2])
+        if not pack.tickets:
+            self._packs.remove(pack)
+        if not self._packs:
+            self.link.on_room.pop(self.number, None)
+        ticket.is_done = True
+        self.link.woken.append(self.link)
+        return True
+
+    def open_futures(self) -> Iterator[Ticket]:
+        """Those that were told nothing yet, the oldest first."""
+        frames = (frame.tickets for frame in self._window if not frame.is_done)
+        packs = (pack.tickets for pack in self._packs)
+        both = chain.from_iterable(chain(frames, packs))
+        return (ticket for ticket in both if ticket.future is not None)
+
+    def overdue(self, ticket: Ticket, patience_s: float) -> None:
+        """Tell a future that its time is over, and the listener as of any that failed."""
+        is_up = self.link.state is State.UP
+        late = RequestTimeout(what="send()", timeout_s=patience_s) if is_up else self.link.error
+        tell = ticket.tell_late(error := self.give_up(ticket, late))
+        self.link.calls.append(tell)
+        self._on_refused(error)
+        is_reported, ticket.error = ticket.error is not None, error
+        if not is_reported:
+            self.link.report(ticket.failure(self.destination))
 
     def drop_packs(self, error: HmsError) -> None:
         """What waits to be sent is not sent."""
@@ -259,15 +312,19 @@ class Sender:
             for ticket in self._packs.popleft().tickets:
                 self._end(ticket, error)
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def withdraw(self, ticket: Ticket) -> bool:
         """Nobody waits for it any longer: while there is no connection, do not send it later,
-        unless it shares its frame with others. If its outcome is bad, the listener will hear."""
+        unless it shares its frame with others. If its outcome is bad, the listener will hear.
+        Whether it will not be sent."""
+        is_taken_back = False
         for asked in list(self.link.asked.values()):
             if isinstance(asked, SendFrame) and asked.tickets == [ticket]:
                 self.link.abandon(asked)
+                is_taken_back = asked.is_done
         if not ticket.is_done and not ticket.is_unattended:
             ticket.is_unattended = True
             self.link.unattended += ticket.is_sent
+        return is_taken_back
 
     def confirmed(self, frame: SendFrame, payload: bytes) -> None:
         """The node has the messages of this frame."""

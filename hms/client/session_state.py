@@ -34,6 +34,7 @@ from hms.wire.structures import (
     Rollback,
 )
 
+OTHER_LOG = "its answer was lost, and only another log answers"
 FORGOTTEN = "the node has forgotten this session: too many others have worked since"
 
 
@@ -318,7 +319,7 @@ class _Commit(Pending):
 
     def estranged(self) -> None:
         """The node that may have done it does not answer, another one does."""
-        self.failed(self.in_doubt("its answer was lost, and only another log answers"))
+        self.failed(self.in_doubt(OTHER_LOG))
 
     def lost(self, error: HmsError) -> bool:
         """Neither repeated nor ended here: the session decides, unless it is closed meanwhile."""

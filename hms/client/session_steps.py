@@ -6,17 +6,18 @@ from time import monotonic
 from hms.client.core.arguments import check_flag, check_text, check_word
 from hms.client.core.link import State
 from hms.client.core.operations import Steps, Wait
-from hms.client.core.pending_requests import OnLoss, Pending, own_copy
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy, reason_of
 from hms.client.core.requests import Asking
 from hms.client.destinations import Topic, topic_of
 from hms.client.prefetch_buffer import Inbox
 from hms.client.send_buffer import Sender
-from hms.client.session_state import SessionState
+from hms.client.session_state import OTHER_LOG, SessionState
 from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
 from hms.constants import AckMode
 from hms.errors.catalogue import (
     ConnectionClosed,
     IllegalState,
+    RequestTimeout,
     SubscriptionNotFound,
     TransactionRolledBack,
 )
@@ -92,14 +93,20 @@ class SessionSteps:
             return
         try:
             yield from self.connection.answer_to(pending)
-        except HmsError:
-            if not pending.is_done and self.connection.link.is_looking:
-                raise pending.in_doubt(
-                    "its answer was lost, and only another log answers"
-                ) from None
-            raise
+        except HmsError as late:
+            if pending.is_done or not pending.is_written:
+                raise
+            raise pending.in_doubt(self._why_late(late)) from None
         finally:
             state.forget_commit()
+
+    def _why_late(self, late: HmsError) -> str:
+        """Why the answer to what was sent is not waited for any longer."""
+        if self.connection.link.is_looking:
+            return OTHER_LOG
+        if isinstance(late, RequestTimeout):
+            return f"no answer within {self.connection.request_timeout_s:g} s"
+        return f"its answer was lost ({reason_of(late)})"
 
     def rolling_back(self) -> Steps[None]:
         """Drop the transaction's sends and give back what it received; always completes."""

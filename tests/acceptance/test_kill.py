@@ -76,7 +76,7 @@ class Load:
                         books.invoke([body])
                         out.send(body.encode())
                         books.ok([body])
-            except (hms.TpConnectionClosed, hms.RequestTimeout):
+            except (hms.TpConnectionClosed, hms.RequestTimeout, hms.SendInDoubt):
                 continue
 
     def transfer(self):

@@ -228,3 +228,39 @@ def test_nothing_new_is_taken_while_close_waits_in_asyncio(node, whole):
         await connection.close()
 
     asyncio.run(asyncio.wait_for(run(), WAIT_S))
+
+
+def test_what_a_silent_node_does_not_answer_in_time_is_in_doubt(node):
+    """The future of send_async() has a time too; previously it stayed open until close(), which
+    told it that the connection was closed, though the message is stored."""
+    connection = hms.connect(node.address, request_timeout_s=0.1)
+    producer = connection.session().producer("q")
+    transacted = connection.session(transacted=True)
+    transacted.producer("q").send(b"x")
+    keep_silent(node, Kind.SEND)
+    keep_silent(node, Commit)
+
+    future = producer.send_async(b"x")
+
+    with pytest.raises(hms.SendInDoubt):
+        future.result(WAIT_S)
+    with pytest.raises(hms.SendInDoubt):
+        producer.send(b"x")
+    with pytest.raises(hms.CommitInDoubt):
+        transacted.commit()
+    connection.close()
+
+
+def test_what_a_silent_node_does_not_answer_in_time_is_in_doubt_in_asyncio(node):
+    """The same of an event loop's futures."""
+
+    async def run() -> None:
+        connection = await hms.aio.connect(node.address, request_timeout_s=0.1)
+        producer = await connection.session().producer("q")
+        keep_silent(node, Kind.SEND)
+        for begun in [producer.send_async(b"x"), producer.send(b"x")]:
+            with pytest.raises(hms.SendInDoubt):
+                await begun
+        await connection.close()
+
+    asyncio.run(asyncio.wait_for(run(), WAIT_S))

@@ -1,5 +1,7 @@
 """Sender, sans-IO: the pack, the window, what a lost connection does to both."""
 
+from concurrent.futures import Future
+
 import pytest
 from client_link import LOST, answer, confirm, new_link, sent, up
 
@@ -9,7 +11,7 @@ from hms.client.pack_building import frames_of
 from hms.client.send_buffer import FRAME_MESSAGES_MAX, Sender, SendOptions, Ticket
 from hms.wire import frames
 from hms.wire.frames import Kind
-from hms.wire.structures import encode_error
+from hms.wire.structures import Hello, encode_error
 
 
 @pytest.fixture
@@ -175,3 +177,102 @@ def test_the_listener_hears_of_a_send_that_its_caller_gave_up(link):
 
     assert isinstance(told[0].__cause__, hms.StoreFull)
     assert link.unattended == 0
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def timed():
+    """A link whose requests have 10 s, and a sender on it with its clock."""
+    link = Link(Hello(1, request_timeout_ms=10_000))
+    up(link)
+    clock = Clock()
+    return link, clock, Sender(link, 9, hms.Queue("q"), clock, is_transacted=False)
+
+
+def promise(link: Link, sender: Sender) -> Future:
+    """The future of a message that is sent."""
+    future: Future = Future()
+    ticket = Ticket(1, [], SendOptions(), future)
+    sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
+    sender.push()
+    return future
+
+
+def tick(link: Link) -> list[float]:
+    """What is due; after how long it wants to be asked again."""
+    due, link.ticking = link.ticking, []
+    for one in due:
+        one.tick()
+    for call in link.calls:
+        call()
+    link.calls.clear()
+    return [one.tick_s for one in link.ticking]
+
+
+def test_each_future_is_told_by_its_own_deadline(timed):
+    """request_timeout_s begins with the send; one tick is planned for all of a producer."""
+    link, clock, sender = timed
+    told = []
+    link.on_error = told.append
+    first = promise(link, sender)
+    clock.now_s = 4.0
+    second = promise(link, sender)
+    assert [one.tick_s for one in link.ticking] == [10.0]
+
+    clock.now_s = 10.0
+    assert tick(link) == [4.0]
+    assert isinstance(first.exception(0), hms.SendInDoubt)
+    assert not second.done()
+    assert len(told) == 1
+
+    confirm(link, 1, 5, 1)
+    clock.now_s = 14.0
+    assert tick(link) == []
+    assert second.result(0).message_id == "000000000005"
+    confirm(link, 0, 4, 1)
+    assert link.unattended == 0
+    assert sender.is_idle
+
+
+def test_a_future_that_never_left_is_taken_back(timed):
+    """It is known not to be sent, and must not be sent later."""
+    link, clock, sender = timed
+    futures = [promise(link, sender) for _ in range(3)]  # the window has room for two frames
+    clock.now_s = 10.0
+    tick(link)
+
+    assert [type(one.exception(0)) for one in futures] == [
+        hms.SendInDoubt,
+        hms.SendInDoubt,
+        hms.RequestTimeout,
+    ]
+    assert not sender.has_pack
+    confirm(link, 0, 1, 1)
+    assert len(sent(link, Kind.SEND)) == 2
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_future_of_an_outage_is_in_doubt_only_when_it_had_left(timed, is_written):
+    """P11; in both cases it is not sent later, as nobody else is in its frame."""
+    link, clock, sender = timed
+    told = []
+    link.on_error = told.append
+    if not is_written:
+        link.lose(LOST, is_final=False)
+    future = promise(link, sender)
+    link.lose(LOST, is_final=False)
+
+    clock.now_s = 10.0
+    tick(link)
+
+    assert isinstance(future.exception(0), hms.SendInDoubt if is_written else hms.ConnectionLost)
+    assert link.asked == {}
+    assert len(told) == 1

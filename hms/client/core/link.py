@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 from hms.client.core.events import Event, EventKind
 from hms.client.core.incoming_calls import Serving
-from hms.client.core.link_participants import Caller, Participant, Receiver
+from hms.client.core.link_participants import Caller, Participant, Receiver, Ticking
 from hms.client.core.pending_requests import Asked, Frame, OnLoss, Pending
 from hms.errors.catalogue import ConnectionClosed, ConnectionLost, ProtocolError
 from hms.errors.tree import HmsError
@@ -71,7 +71,7 @@ class Link(Serving):
         self.asked: dict[int, Asked] = {}
         self.receivers: dict[int, Receiver] = {}
         self.participants: list[Participant] = []
-        self.ticking: list[Participant] = []
+        self.ticking: list[Ticking] = []
         self.callers: list[Caller] = []
         """Listeners of sessions, while there are any."""
         self.sends_in_flight = 0

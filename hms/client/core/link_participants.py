@@ -25,11 +25,18 @@ class Receiver(Protocol):
         """The node closed it."""
 
 
-class Participant(Protocol):
-    """A session, or whatever else has to be opened again on a new connection."""
+class Ticking(Protocol):
+    """What asks, in link.ticking, to be ticked."""
 
     tick_s: float
-    """How long after it asked for it, in link.ticking, it is ticked."""
+    """How long after it asked for it."""
+
+    def tick(self) -> None:
+        """Do what is due."""
+
+
+class Participant(Ticking, Protocol):
+    """A session, or whatever else has to be opened again on a new connection."""
 
     def restore(self) -> None:
         """Ask the node to open all that was open."""

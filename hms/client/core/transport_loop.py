@@ -15,7 +15,7 @@ from hms.client.core.addresses import arranged
 from hms.client.core.connection_options import Options
 from hms.client.core.events import EventKind
 from hms.client.core.link import Link, State
-from hms.client.core.link_participants import Participant
+from hms.client.core.link_participants import Ticking
 from hms.client.core.operations import FOREVER
 from hms.client.core.reconnection import Attempts
 from hms.client.core.transport import Transport, contexts
@@ -58,7 +58,7 @@ class Carrier:
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._was_up = False
         self._greeting_until = FOREVER
-        self._ticks: list[tuple[float, Participant]] = []
+        self._ticks: list[tuple[float, Ticking]] = []
 
     # ---- what a shell has to provide
 
