@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import hms
 from hms.client.pending_sends import Ticket
 from hms.errors.catalogue import (
+    CommitInDoubt,
     ConnectionLost,
     ProtocolError,
     ReplayTakenOver,
@@ -23,8 +24,8 @@ PRODUCERS_MAX = 256
 """So many targets keep their producer from one chunk to the next."""
 
 
-_LOST = (TransactionRolledBack, ConnectionLost, ProtocolError)
-"""What is said when the transaction is gone with its connection; the last by a node that does not
+_LOST = (TransactionRolledBack, CommitInDoubt, ConnectionLost, ProtocolError)
+"""What is said when the transaction is gone with its connection, or may be; the last by a node that does not
 know the connection any more, because another process has taken it over."""
 
 

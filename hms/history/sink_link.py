@@ -23,7 +23,7 @@ from hms.client.opening_steps import Opening
 from hms.client.session import Session
 from hms.client.session_state import SessionState
 from hms.constants import AckMode
-from hms.errors.catalogue import ConnectionLost, SinkError, TransactionRolledBack
+from hms.errors.catalogue import CommitInDoubt, ConnectionLost, SinkError, TransactionRolledBack
 from hms.errors.tree import HmsError
 from hms.wire.structures import CloseSession, OpenSession
 
@@ -132,7 +132,7 @@ class ExactSender:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 return self._try(index, number, chunk)
-            except (TransactionRolledBack, ConnectionLost):
+            except (TransactionRolledBack, ConnectionLost, CommitInDoubt):
                 if attempt == ATTEMPTS_MAX:
                     raise
                 self._close(is_good=False)
