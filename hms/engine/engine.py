@@ -24,7 +24,7 @@ from hms.engine.queue.dead_letters import body_came
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
-from hms.engine.queue.file_references import drop_overdue, drop_unnamed
+from hms.engine.queue.file_rules import drop_overdue, drop_unnamed
 from hms.engine.queue.in_flight_view import in_flight
 from hms.engine.queue.settlement import Return
 from hms.engine.schedule import schedule_changes
@@ -586,7 +586,7 @@ class Engine:
     def retry_blocked(self, now_ms: int, fx: Effects) -> None:
         """Let the sends go that waited for room, and for which there is room now."""
         self.state.at(now_ms)
-        self.state.blocked.retry(self.state, fx)
+        self.state.blocked.retry(fx)
 
     def tick(self, now_ms: int, fx: Effects, refused: str | None = None) -> None:
         """Release what is due, remove what has expired (F-C9, F-D2, F-D4); refused: why the store
@@ -594,8 +594,8 @@ class Engine:
         self.state.at(now_ms)
         self.state.open_work_bytes = open_bytes(self.state)
         if refused is None:
-            self.state.blocked.retry(self.state, fx)
-        self.state.blocked.expire(self.state, fx)
+            self.state.blocked.retry(fx)
+        self.state.blocked.expire(self.state.now_ms, fx)
         scan_continuation.go_on(self.state, fx)
         dispatch_due(self.state, fx)
         send_due(self.state, refused, fx)

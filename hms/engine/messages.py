@@ -1,21 +1,40 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from hms.errors.catalogue import MessageFormatError
 from hms.wire.packed_messages import Head, Row, decode_head
 
-if TYPE_CHECKING:
-    from hms.engine.log.live_index import Block
-
 OF_COMMIT = -1
 """The slot of a message that is in memory only and may not be seen before the log is durable: it
 came by a transaction, or its id was reserved just now."""
 OVERHEAD_BYTES = 250
 """What a waiting message costs beside its payload; measured in bench/, counted in the quota."""
+
+
+class LogBlock(Protocol):
+    """The messages of the log that a message lies among; see log/live_index.py."""
+
+    def left(self, message: "StoredMessage", number: int) -> None:
+        """A place does not hold the message any more."""
+
+    def left_by(self, messages: "Sequence[StoredMessage]", number: int) -> None:
+        """A place does not hold these any more, all of this block."""
+
+    def free(self, message: "StoredMessage") -> None:
+        """Nobody needs the message here."""
+
+    def keep(self, message: "StoredMessage", number: int) -> None:
+        """A place that let go of the message holds it again."""
+
+    def position(self, slot: int) -> int:
+        """Where the head and body of the message in this slot begin."""
+
+    def has(self, message: "StoredMessage") -> bool:
+        """The log has to keep the message here."""
 
 
 class StoredMessage(msgspec.Struct, gc=False, eq=False):
@@ -40,7 +59,7 @@ class StoredMessage(msgspec.Struct, gc=False, eq=False):
     payload: bytes
     is_persistent: bool
     length: int
-    block: "Block | None" = None
+    block: LogBlock | None = None
     slot: int = 0
     holders: int | set[int] = 0
 

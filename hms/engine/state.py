@@ -1,13 +1,14 @@
 """All that the engine knows, and how it is found."""
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
 from hms.engine.flow.blocked_sends import Blocked
 from hms.engine.flow.destination_control import NO_LIMITS, Life
+from hms.engine.groups.candidates import Candidates
 from hms.engine.groups.scan_slices import Looking
 from hms.engine.log.live_index import Blocks
 from hms.engine.messages import StoredMessage
@@ -21,6 +22,7 @@ from hms.engine.queue.destinations import (
     Topic,
 )
 from hms.engine.queue.file_references import Files
+from hms.engine.schedule.schedules import Schedules
 from hms.engine.session.deduplication import Memories, MessageIds
 from hms.engine.session.session_objects import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
@@ -35,9 +37,6 @@ from hms.errors.catalogue import (
     NodeFull,
 )
 from hms.records import Definition, Identity, defined, reserved
-
-if TYPE_CHECKING:
-    from hms.engine.schedule.schedules import Schedules
 
 SCHEDULED_PLACE = "HMS.SCHEDULES"
 
@@ -70,7 +69,7 @@ class State:
         self.identity = Identity()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
-        self.looking = Looking()
+        self.looking = Looking[Candidates]()
         self.space = TopicSpace(settings, self.queues)
         self.topics = self.space.topics
         self.places: dict[int, Queue | Subscription] = {}
@@ -88,7 +87,7 @@ class State:
         self.temporaries_made = 0
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""
-        self.blocked = Blocked()
+        self.blocked = Blocked(settings.blocked_bytes_max, settings.blocked_ms_max)
         self.is_guarded = settings.limits != NO_LIMITS
         """Whether a send has to look for limits and pauses: some destination has, or had, one."""
         self.paged_like = b"", 0

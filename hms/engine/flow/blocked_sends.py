@@ -13,25 +13,26 @@ client sends again, or is told.
 import heapq
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from hms.engine.effects import Effects, Refusal
 from hms.engine.flow.room_wait import Key, Obstacle, Waiting
+from hms.engine.session.session_objects import Producer, Session
 from hms.errors.catalogue import FlowControlTimeout
 from hms.errors.tree import HmsError
-
-if TYPE_CHECKING:
-    from hms.engine.session.session_objects import Producer, Session
-    from hms.engine.state import State
 
 TRIED_AT_ONCE = 256
 """So many destinations are looked at after each change."""
 
 
 class Blocked:
-    """All that waits. lines: by destination, each in the order in which they came."""
+    """All that waits. lines: by destination, each in the order in which they came.
 
-    def __init__(self) -> None:
+    bytes_max: what may be kept; ms_max: how long, if the client does not give up sooner.
+    """
+
+    def __init__(self, bytes_max: int, ms_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._ms_max = ms_max
         self.lines: dict[Key, deque[Waiting]] = {}
         self.size_bytes = 0
         self._deadlines: list[tuple[int, int, Waiting]] = []
@@ -46,24 +47,24 @@ class Blocked:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def must_wait(self, state: "State", waiting: Waiting) -> bool:
+    def must_wait(self, waiting: Waiting, now_ms: int) -> bool:
         """Whether it stands in line now; raises what it is refused with instead."""
         is_behind = bool(self.lines) and any(key in self.lines for key in waiting.keys)
-        obstacle = waiting.obstacle(state)
+        obstacle = waiting.obstacle()
         if obstacle is None and not is_behind:
             return False
         if obstacle is not None and not obstacle.may_wait:
             raise obstacle.refusal
-        if self.size_bytes + waiting.size > state.settings.blocked_bytes_max:
-            raise (obstacle or self._first_obstacle(state, waiting)).error_after(0, self._count)
-        self._add(state, waiting)
+        if self.size_bytes + waiting.size > self._bytes_max:
+            raise (obstacle or self._first_obstacle(waiting)).error_after(0, self._count)
+        self._add(waiting, now_ms)
         return True
 
-    def _first_obstacle(self, state: "State", waiting: Waiting) -> Obstacle:
+    def _first_obstacle(self, waiting: Waiting) -> Obstacle:
         """What is in the way of those that stand before it."""
         for key in waiting.keys:
             for ahead in self.lines.get(key, ()):
-                found = ahead.obstacle(state)
+                found = ahead.obstacle()
                 if found is not None:
                     return found
         kind, name = waiting.keys[0]
@@ -78,11 +79,11 @@ class Blocked:
         )
         return Obstacle(full, may_wait=True, late=FlowControlTimeout, fields=full.fields)
 
-    def _add(self, state: "State", waiting: Waiting) -> None:
-        limit_ms = state.settings.blocked_ms_max
+    def _add(self, waiting: Waiting, now_ms: int) -> None:
+        limit_ms = self._ms_max
         own_ms = waiting.session.connection.request_timeout_ms
-        waiting.since_ms = state.now_ms
-        waiting.until_ms = state.now_ms + min(limit_ms, _before(own_ms) if own_ms else limit_ms)
+        waiting.since_ms = now_ms
+        waiting.until_ms = now_ms + min(limit_ms, _before(own_ms) if own_ms else limit_ms)
         self.size_bytes += waiting.size
         self._added += 1
         for key in waiting.keys:
@@ -95,20 +96,20 @@ class Blocked:
 
     # ---- trying again
 
-    def retry(self, state: "State", fx: Effects) -> None:
+    def retry(self, fx: Effects) -> None:
         """Let those go for which there is room now; of many destinations some at a time."""
         goes_on = True
         while goes_on:
             goes_on = False
             for key in list(islice(self.lines, TRIED_AT_ONCE)):
-                goes_on = self._retried(state, key, fx) or goes_on
+                goes_on = self._retried(key, fx) or goes_on
             goes_on = goes_on and len(self.lines) <= TRIED_AT_ONCE
 
-    def _retried(self, state: "State", key: Key, fx: Effects) -> bool:
+    def _retried(self, key: Key, fx: Effects) -> bool:
         """Whether somebody went from a line; if others are left there, it is tried last now."""
         goes = False
         while (line := self.lines.get(key)) and self._is_first(line[0]):
-            if not self._tried(state, line[0], fx):
+            if not self._tried(line[0], fx):
                 break
             goes = True
         if len(self.lines) > TRIED_AT_ONCE and key in self.lines:
@@ -118,33 +119,33 @@ class Blocked:
     def _is_first(self, waiting: Waiting) -> bool:
         return all(self.lines[key][0] is waiting for key in waiting.keys)
 
-    def _tried(self, state: "State", waiting: Waiting, fx: Effects) -> bool:
+    def _tried(self, waiting: Waiting, fx: Effects) -> bool:
         """Whether it stands there no more."""
         try:
-            obstacle = waiting.obstacle(state)
+            obstacle = waiting.obstacle()
             if obstacle is not None and obstacle.may_wait:
                 return False
             self._remove(waiting)
             if obstacle is not None:
                 raise obstacle.refusal
-            waiting.take(state, fx)
+            waiting.take(fx)
         except HmsError as error:
             self._give_up(waiting, error, fx)
         return True
 
-    def expire(self, state: "State", fx: Effects) -> None:
+    def expire(self, now_ms: int, fx: Effects) -> None:
         """Refuse those that have waited long enough."""
-        while self._deadlines and self._deadlines[0][0] <= state.now_ms:
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
             waiting = heapq.heappop(self._deadlines)[2]
             if not waiting.is_over:
-                self._give_up(waiting, self._late(state, waiting), fx)
+                self._give_up(waiting, self._late(waiting, now_ms), fx)
 
-    def _late(self, state: "State", waiting: Waiting) -> HmsError:
+    def _late(self, waiting: Waiting, now_ms: int) -> HmsError:
         try:
-            obstacle = waiting.obstacle(state) or self._first_obstacle(state, waiting)
+            obstacle = waiting.obstacle() or self._first_obstacle(waiting)
         except HmsError as error:
             return error
-        return obstacle.error_after(state.now_ms - waiting.since_ms, self._count)
+        return obstacle.error_after(now_ms - waiting.since_ms, self._count)
 
     # ---- leaving
 
@@ -152,8 +153,8 @@ class Blocked:
         self,
         error: HmsError | None,
         fx: Effects,
-        session: "Session",
-        producer: "Producer | None" = None,
+        session: Session,
+        producer: Producer | None = None,
     ) -> None:
         """A session or one of its producers ends. error: what those who wait are told; None when
         there is nobody to tell."""

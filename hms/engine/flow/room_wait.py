@@ -1,14 +1,11 @@
 """Waiting: a send or a commit for which there is no room yet, and what is in its way (F-C11)."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hms.engine.effects import Effects
+from hms.engine.session.session_objects import Producer, Session
 from hms.errors.tree import FieldValue, HmsError
-
-if TYPE_CHECKING:
-    from hms.engine.session.session_objects import Producer, Session
-    from hms.engine.state import State
 
 WAITING_BYTES = 512
 """What it costs beside its messages that a send waits."""
@@ -46,8 +43,8 @@ class Waiting:
 
     def __init__(
         self,
-        session: "Session",
-        producer: "Producer | None",
+        session: Session,
+        producer: Producer | None,
         correlation: int,
         keys: tuple[Key, ...],
         size: int,
@@ -61,7 +58,7 @@ class Waiting:
         self.until_ms = 0
         self.is_over = False
 
-    def obstacle(self, state: "State") -> Obstacle | None:
+    def obstacle(self) -> Obstacle | None:
         """What is still in its way; an error that no waiting can cure is raised."""
         raise NotImplementedError
 
@@ -69,7 +66,7 @@ class Waiting:
         """What it would store, each pack with its count of messages."""
         raise NotImplementedError
 
-    def take(self, state: "State", fx: Effects) -> None:
+    def take(self, fx: Effects) -> None:
         """There is room: do it, and answer."""
         raise NotImplementedError
 

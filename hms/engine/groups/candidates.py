@@ -8,17 +8,15 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hms.engine.effects import Reply
-from hms.engine.groups.message_sort import Entry
+from hms.engine.groups.message_groups import Tracks
+from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.groups.scan_slices import Looking
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.selector.selector_cost import Price
-
-if TYPE_CHECKING:
-    from hms.engine.queue.destinations import Queue
-    from hms.engine.session.session_objects import Consumer
 
 _STALE_MAX = 1024
 _AT_ONCE = 256
@@ -26,10 +24,37 @@ _AT_ONCE = 256
 _seq = attrgetter("seq")
 
 
+class SelectedLine(Protocol):
+    """The messages that selectors choose from; see queue/pending_list.py."""
+
+    waiting_count: int
+    tracks: Tracks | None
+
+    @property
+    def sort(self) -> MessageSort | None:
+        """What orders the messages beside their arrival."""
+
+    def entry(self, message: StoredMessage) -> Entry:
+        """Where a message has its place."""
+
+    def open_index(self) -> dict[int, StoredMessage]:
+        """Waiting messages by id."""
+
+
+class SelectedQueue(Protocol):
+    """The queue of these messages."""
+
+    @property
+    def line(self) -> SelectedLine:
+        """What waits in it."""
+
+
 class Candidates:
     """Of one consumer; every step costs O(log n)."""
 
-    def __init__(self, queue: "Queue", consumer: "Consumer", looking: Looking) -> None:
+    def __init__(
+        self, queue: SelectedQueue, consumer: ConsumerView, looking: "Looking[Candidates]"
+    ) -> None:
         self.queue = queue
         self._line = queue.line
         self._wants = consumer.wants

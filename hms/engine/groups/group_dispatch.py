@@ -6,14 +6,11 @@ of what waits for it alone.
 """
 
 import heapq
-from typing import TYPE_CHECKING
 
 from hms.engine.groups.message_sort import Entry
 from hms.engine.messages import StoredMessage
-
-if TYPE_CHECKING:
-    from hms.engine.queue.destinations import Place
-    from hms.engine.session.session_objects import Consumer
+from hms.engine.queue.consumer_view import ConsumerView
+from hms.engine.queue.destinations import Place
 
 TURN_MESSAGES = 64
 
@@ -21,14 +18,14 @@ TURN_MESSAGES = 64
 class HandOut:
     """One hand-out; batches: what each consumer takes. The caller delivers it."""
 
-    def __init__(self, place: "Place", now_ms: int) -> None:
+    def __init__(self, place: Place, now_ms: int) -> None:
         assert place.line.tracks is not None, f"{place.name} has no groups"
         self._place, self._line, self._tracks = place, place.line, place.line.tracks
         self._now_ms = now_ms
-        self.batches: dict[Consumer, list[StoredMessage]] = {}
+        self.batches: dict[ConsumerView, list[StoredMessage]] = {}
         self.expired: list[StoredMessage] = []
-        self._credit: dict[Consumer, int] = {}
-        self._room: dict[Consumer, int] = {}
+        self._credit: dict[ConsumerView, int] = {}
+        self._room: dict[ConsumerView, int] = {}
 
     def run(self) -> None:
         """Until nobody takes anything more."""
@@ -39,7 +36,7 @@ class HandOut:
                 break
             ready = [c for c in ready if self._has_room(c)]
 
-    def _in_turn(self, ready: list["Consumer"]) -> list["Consumer"]:
+    def _in_turn(self, ready: list[ConsumerView]) -> list[ConsumerView]:
         """Those of them that may find something; of a thousand that wait most do not."""
         line, tracks, place = self._line, self._tracks, self._place
         free_count = line.waiting_count - line.held_count
@@ -55,15 +52,15 @@ class HandOut:
         known = set(chosen)
         return chosen + [c for c in owners if c not in known]
 
-    def _begin(self, consumer: "Consumer") -> bool:
+    def _begin(self, consumer: ConsumerView) -> bool:
         self._credit[consumer] = consumer.credit
         self._room[consumer] = consumer.room_bytes
         return self._has_room(consumer)
 
-    def _has_room(self, consumer: "Consumer") -> bool:
+    def _has_room(self, consumer: ConsumerView) -> bool:
         return self._credit[consumer] > 0 and self._room[consumer] > 0
 
-    def _turn(self, consumer: "Consumer", share: int) -> bool:
+    def _turn(self, consumer: ConsumerView, share: int) -> bool:
         """Whether it took something."""
         took, before = False, self._tracks.owned_count(consumer)
         for _ in range(share):
@@ -76,7 +73,7 @@ class HandOut:
                 break
         return took
 
-    def _first(self, consumer: "Consumer") -> StoredMessage | None:
+    def _first(self, consumer: ConsumerView) -> StoredMessage | None:
         """What it would take next; what has expired leaves."""
         while True:
             own, free = self._tracks.shelf(consumer), self._place.first_for(consumer)
@@ -96,7 +93,7 @@ class HandOut:
         goes = [message] if self._tracks.gathering is None else self._tracks.goes_with(message)
         return next((m for m in goes if 0 < m.expires_at_ms <= self._now_ms), None)
 
-    def _take(self, consumer: "Consumer", message: StoredMessage) -> None:
+    def _take(self, consumer: ConsumerView, message: StoredMessage) -> None:
         goes = self._line.take_with(message, consumer)
         self.batches.setdefault(consumer, []).extend(goes)
         self._credit[consumer] -= 1

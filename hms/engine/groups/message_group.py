@@ -14,13 +14,11 @@ A message that failed and waits for its time holds its track up: what is behind 
 """
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hms.engine.groups.group_marks import Mark
 from hms.engine.messages import StoredMessage
-
-if TYPE_CHECKING:
-    from hms.engine.session.session_objects import Consumer
+from hms.engine.queue.consumer_view import ConsumerView
 
 Key = tuple[str, str, int]
 """Kind and name; and a number, as a gathered group may begin again before the last one has left."""
@@ -40,7 +38,7 @@ class Track:
         self.ends: set[int] = set()
         """Messages with which the group ends."""
         self.is_ending = False
-        self.owner: Consumer | None = None
+        self.owner: ConsumerView | None = None
         self.standing: StoredMessage | None = None
         self._heap: list[Any] = []
 

@@ -3,29 +3,41 @@
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hms.engine.groups.assembly import Gathering
 from hms.engine.groups.group_marks import Mark, mark_of
 from hms.engine.groups.message_group import GatherTrack, Key, OrderTrack, Track
 from hms.engine.groups.message_sort import Entry
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.consumer_view import ConsumerView
 from hms.wire.packed_messages import FLAG_LAST, FLAG_PART
-
-if TYPE_CHECKING:
-    from hms.engine.queue.pending_list import Line
-    from hms.engine.session.session_objects import Consumer
 
 GROUPS_REMEMBERED = 10_000
 """So many groups of which nothing is here keep their consumer; the least recently used first loses
 it, so that a new name for every message does not fill the memory (P8)."""
 
 
+class TrackedLine(Protocol):
+    """The messages that groups and orders are made of; see queue/pending_list.py."""
+
+    held_count: int
+
+    def entry(self, message: StoredMessage) -> Entry:
+        """Where a message has its place."""
+
+    def stand(self, message: StoredMessage) -> None:
+        """A waiting message may be taken from the line."""
+
+    def unstand(self, message: StoredMessage) -> None:
+        """A waiting message may not be taken from the line."""
+
+
 class Tracks:
     """See message_group.py. The line's `held_count` is how many of these wait and do not stand
     there."""
 
-    def __init__(self, line: "Line") -> None:
+    def __init__(self, line: TrackedLine) -> None:
         self._line = line
         self.gathering: Gathering | None = None
         """Of a queue that gathers."""
@@ -39,8 +51,8 @@ class Tracks:
         """Told of a message that anybody may take now."""
         self._of: dict[int, Track] = {}
         self._tracks: dict[Key, Track] = {}
-        self._owned: dict[Consumer, dict[Key, Track]] = {}
-        self._shelves: dict[Consumer, list[Entry]] = {}
+        self._owned: dict[ConsumerView, dict[Key, Track]] = {}
+        self._shelves: dict[ConsumerView, list[Entry]] = {}
         self._idle: OrderedDict[Key, Track] = OrderedDict()
 
     # what comes and goes at the line
@@ -138,7 +150,7 @@ class Tracks:
 
     # who takes what
 
-    def shelf(self, consumer: "Consumer") -> Entry | None:
+    def shelf(self, consumer: ConsumerView) -> Entry | None:
         """The first message that waits for this consumer alone."""
         shelf = self._shelves.get(consumer)
         while shelf:
@@ -149,7 +161,7 @@ class Tracks:
             heapq.heappop(shelf)
         return None
 
-    def has_shelf(self, consumer: "Consumer") -> bool:
+    def has_shelf(self, consumer: ConsumerView) -> bool:
         """Whether something may wait for this consumer alone."""
         return bool(self._shelves.get(consumer))
 
@@ -162,7 +174,7 @@ class Tracks:
         """Whether it belongs to a group or order."""
         return message.id in self._of
 
-    def owned_count(self, consumer: "Consumer") -> int:
+    def owned_count(self, consumer: ConsumerView) -> int:
         """How many groups are this consumer's."""
         return len(self._owned.get(consumer, ()))
 
@@ -171,7 +183,7 @@ class Tracks:
         track = self._of.get(message.id)
         return [message] if track is None else track.with_first()
 
-    def take(self, message: StoredMessage, consumer: "Consumer") -> list[StoredMessage]:
+    def take(self, message: StoredMessage, consumer: ConsumerView) -> list[StoredMessage]:
         """The message that stands, and what goes out with it, go out to a consumer."""
         track = self._of[message.id]
         goes = track.with_first()
@@ -201,7 +213,7 @@ class Tracks:
         is_last = track.members.get(track.count) == message.id
         return FLAG_PART | FLAG_LAST if is_last else FLAG_PART
 
-    def consumer_left(self, consumer: "Consumer") -> None:
+    def consumer_left(self, consumer: ConsumerView) -> None:
         """Its groups are for others, as soon as nothing of them is out."""
         owned = self._owned.pop(consumer, {})
         for track in list(owned.values()):

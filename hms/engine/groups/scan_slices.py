@@ -6,10 +6,7 @@ a millisecond of the node allows, the rest is done by ticks. Who has not looked 
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hms.engine.groups.candidates import Candidates
+from typing import Generic, Protocol, TypeVar
 
 __all__ = ["LOOK_STEPS", "Looking"]
 
@@ -19,12 +16,26 @@ TURN_STEPS = LOOK_STEPS // 10
 """After so many it is the turn of the next one that is behind."""
 
 
-class Looking:
+class Scan(Protocol):
+    """What a consumer with a selector has not looked at yet."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something."""
+
+    def go_on(self, steps: int) -> None:
+        """Look at more of it, for so many steps at most."""
+
+
+_Scan = TypeVar("_Scan", bound=Scan)
+
+
+class Looking(Generic[_Scan]):
     """Who is behind at this node. steps_left: how many steps may be taken yet; see State.at()."""
 
     def __init__(self) -> None:
         self.steps_left = LOOK_STEPS
-        self._behind: deque[Candidates] = deque()
+        self._behind: deque[_Scan] = deque()
 
     @property
     def is_any(self) -> bool:
@@ -35,13 +46,13 @@ class Looking:
         """A new slice begins."""
         self.steps_left = LOOK_STEPS
 
-    def add(self, candidates: "Candidates") -> None:
+    def add(self, candidates: _Scan) -> None:
         """One falls behind."""
         self._behind.append(candidates)
 
-    def go_on(self) -> "list[Candidates]":
+    def go_on(self) -> list[_Scan]:
         """Look at more until the steps are used up; who has looked, each once."""
-        looked: dict[Candidates, None] = {}
+        looked: dict[_Scan, None] = {}
         while self._behind and self.steps_left > 0:
             one = self._behind.popleft()
             one.go_on(TURN_STEPS)

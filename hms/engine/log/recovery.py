@@ -17,7 +17,7 @@ from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.engine.queue.delays import due_times
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.pending_list import told_counts
-from hms.engine.schedule.schedules import recover_schedules
+from hms.engine.schedule.schedule_records import recover_schedules
 from hms.engine.session.deduplication import Taken
 from hms.engine.state import State
 from hms.engine.topic.retention import recover_retained

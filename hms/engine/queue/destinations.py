@@ -10,10 +10,10 @@ from hms.engine.groups.message_groups import Tracks
 from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.groups.scan_slices import Looking
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.consumer_view import ConnectionView, ConsumerView
 from hms.engine.queue.pending_list import Line
 from hms.engine.selector import KEPT_LIMITS, Selector
 from hms.engine.selector.selector_fields import selector_view
-from hms.engine.session.session_objects import Connection, Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.topic import NO_LIMITS, Delivery, Pattern, Scheme, Wants
 from hms.records import Definition
@@ -34,8 +34,8 @@ class Place:
     def __init__(self, number: int, name: str) -> None:
         self.number = number
         self.line = Line(number, name)
-        self.consumers: list[Consumer] = []
-        self.left: list[Consumer] = []
+        self.consumers: list[ConsumerView] = []
+        self.left: list[ConsumerView] = []
         """Closed ones whose applications still have messages; see departures.py."""
         self.control = Control()
         self.redelivery_delay_ms = 0
@@ -57,7 +57,7 @@ class Place:
         return self.number > 0
 
     @property
-    def holders(self) -> list[Consumer]:
+    def holders(self) -> list[ConsumerView]:
         """Who may have messages that are not settled, besides open transactions."""
         return [*self.consumers, *self.left]
 
@@ -66,7 +66,7 @@ class Place:
         """Not every consumer wants every message."""
         return False
 
-    def first_for(self, _consumer: Consumer) -> Entry | None:
+    def first_for(self, _consumer: ConsumerView) -> Entry | None:
         """The first message that the consumer may take and others may too."""
         return self.line.first()
 
@@ -75,7 +75,7 @@ class Place:
         tracks = self.line.tracks
         return tracks is not None and tracks.waiting_count > 0
 
-    def _gone(self, consumer: Consumer) -> None:
+    def _gone(self, consumer: ConsumerView) -> None:
         self.consumers.remove(consumer)
         if self.line.tracks is not None:
             self.line.tracks.consumer_left(consumer)
@@ -92,17 +92,17 @@ class Queue(Place):
         name: str,
         redelivery_limit: int,
         messages_max: int,
-        looking: Looking | None = None,
+        looking: Looking[Candidates] | None = None,
     ) -> None:
         super().__init__(number, name)
         self.redelivery_limit = redelivery_limit
-        self._looking = Looking() if looking is None else looking
+        self._looking = Looking[Candidates]() if looking is None else looking
         if messages_max:
             self.control.set_limits(Limits(messages_max))
         self.producers = 0
-        self.backups: list[Consumer] = []
+        self.backups: list[ConsumerView] = []
         """Those that take over when an active consumer leaves, in the order in which they came."""
-        self.candidates: dict[Consumer, Candidates] = {}
+        self.candidates: dict[ConsumerView, Candidates] = {}
         """For each consumer with a selector, what waits and matches."""
 
     @property
@@ -110,7 +110,7 @@ class Queue(Place):
         """How the log knows it."""
         return self.control.define(Definition(self.number, "queue", self.name))
 
-    def attach(self, consumer: Consumer) -> None:
+    def attach(self, consumer: ConsumerView) -> None:
         """A consumer comes: it gets messages, or stands by until an active one leaves (F-C13)."""
         if self._has_active_place():
             self._activate(consumer)
@@ -126,7 +126,7 @@ class Queue(Place):
         while self.backups and self._has_active_place():
             self._activate(self.backups.pop(0))
 
-    def _activate(self, consumer: Consumer) -> None:
+    def _activate(self, consumer: ConsumerView) -> None:
         """It gets messages from now on; with a selector it looks at all that waits, once."""
         self.consumers.append(consumer)
         if consumer.selector is not None:
@@ -134,7 +134,7 @@ class Queue(Place):
             found = self.candidates[consumer] = Candidates(self, consumer, self._looking)
             found.offer(list(waiting.values()))
 
-    def detach(self, consumer: Consumer) -> None:
+    def detach(self, consumer: ConsumerView) -> None:
         """A consumer goes, and a backup takes over from it."""
         if consumer in self.backups:
             self.backups.remove(consumer)
@@ -152,7 +152,7 @@ class Queue(Place):
         """Not every consumer wants every message."""
         return bool(self.candidates)
 
-    def first_for(self, consumer: Consumer) -> Entry | None:
+    def first_for(self, consumer: ConsumerView) -> Entry | None:
         """The first message that the consumer may take and others may too."""
         own = self.candidates.get(consumer)
         return self.line.first() if own is None else own.first()
@@ -288,7 +288,7 @@ class Subscription(Place):
         """Whether it waits in the log too."""
         return self._is_durable
 
-    def is_local(self, publisher: Connection) -> bool:
+    def is_local(self, publisher: ConnectionView) -> bool:
         """Whether it does not want what this client publishes (F-E7): that of a consumer's own
         connection or, while it has no consumer, of the last one; a client id names a client over
         all of its connections, and the one that made it over a crash too."""
@@ -308,12 +308,12 @@ class Subscription(Place):
         names = selector.names
         return [selector.matches(selector_view(m, names)) is True for m in messages]
 
-    def attach(self, consumer: Consumer) -> None:
+    def attach(self, consumer: ConsumerView) -> None:
         """The subscriber comes."""
         self.consumers.append(consumer)
         self._last_client = consumer.connection.uid, consumer.connection.client_id
 
-    def detach(self, consumer: Consumer) -> None:
+    def detach(self, consumer: ConsumerView) -> None:
         """The subscriber goes; a durable subscription stays."""
         self._gone(consumer)
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from hms.engine.effects import Deliver, Effects
 from hms.engine.groups.group_dispatch import HandOut
 from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_of
+from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.dead_letters import DeadReason, keep, target_of
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
 from hms.engine.queue.pending_list import ids_of
-from hms.engine.session.session_objects import Consumer
 from hms.engine.state import State
 from hms.records import Cause, RecordType, group, ranges
 from hms.wire.packed_messages import FLAG_LAST, KIND_FILE
@@ -127,7 +127,7 @@ def wake(state: State, place: Queue | Subscription, fx: Effects) -> None:
         tracks.is_woken = tracks.is_handing_out
 
 
-def _has_room(consumer: Consumer) -> bool:
+def _has_room(consumer: ConsumerView) -> bool:
     return consumer.credit > 0 and consumer.room_bytes > 0
 
 
@@ -168,7 +168,7 @@ def _chunks(messages: list[StoredMessage]) -> Iterator[list[StoredMessage]]:
 def _deliver(
     state: State,
     place: Queue | Subscription,
-    consumer: Consumer,
+    consumer: ConsumerView,
     messages: list[StoredMessage],
     fx: Effects,
 ) -> None:

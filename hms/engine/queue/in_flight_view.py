@@ -3,8 +3,8 @@
 from typing import Any
 
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.consumer_view import SessionView
 from hms.engine.queue.destinations import Queue
-from hms.engine.session.session_objects import Session
 from hms.engine.session.transactions import open_works
 from hms.engine.state import State
 
@@ -40,7 +40,7 @@ def held_by(state: State, queue: Queue) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row["count"] > 0), key=_most_first)[:HOLDERS_MAX]
 
 
-def _row(session: Session, consumer: int, name: str, count: int) -> dict[str, Any]:
+def _row(session: SessionView, consumer: int, name: str, count: int) -> dict[str, Any]:
     connection = session.connection
     return {
         "connection": connection.number,

@@ -6,19 +6,16 @@ their order (ready_queue.py), or their group or global order holds them back (or
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from hms.engine.admin.counters import Counters
+from hms.engine.groups.message_groups import Tracks
 from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.log.live_index import left_by
 from hms.engine.messages import StoredMessage, sizes_of
+from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
 from hms.engine.queue.expiry_index import Mortal
 from hms.engine.queue.ready_queue import Standing
-
-if TYPE_CHECKING:
-    from hms.engine.groups.message_groups import Tracks
-    from hms.engine.session.session_objects import Consumer
 
 
 class Line:
@@ -139,7 +136,7 @@ class Line:
         self.held_count += 1
         self._skip(message)
 
-    def take_with(self, message: StoredMessage, consumer: "Consumer") -> list[StoredMessage]:
+    def take_with(self, message: StoredMessage, consumer: ConsumerView) -> list[StoredMessage]:
         """A message that stands goes out to a consumer, with those that belong to it."""
         goes = [message]
         if self.tracks is not None and self.tracks.knows(message):

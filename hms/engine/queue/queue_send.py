@@ -12,7 +12,7 @@ from hms.engine.log.paging import check_memory, page_out_new
 from hms.engine.queue.delays import check_delay, due_times, stamped_with_time, time_stamp_bytes
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.queue.dispatch import dispatch
-from hms.engine.queue.file_references import check_files
+from hms.engine.queue.file_rules import check_files
 from hms.engine.session.deduplication import Taken
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
@@ -81,26 +81,27 @@ def send(
         check_files(state, producer, rows, pack, is_persistent)
     check_rows(producer, rows)
     check_ordering(producer.destination, rows, pack)
-    one = _Send(producer, correlation, first_sequence, rows, is_persistent, pack)
+    one = _Send(state, producer, correlation, first_sequence, rows, is_persistent, pack)
     if session.is_transacted:
-        one.check(state)
+        one.check()
         check_batch(producer, session.work, rows)
         _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
-        one.join(state, fx)
+        one.join(fx)
     elif not state.is_guarded:
-        one.check(state)
-        one.take(state, fx)
-    elif not state.blocked.must_wait(state, one):
-        one.take(state, fx)
+        one.check()
+        one.take(fx)
+    elif not state.blocked.must_wait(one, state.now_ms):
+        one.take(fx)
 
 
 class _Send(Waiting):
     """A batch that is to be stored, now or when there is room (F-C11)."""
 
-    __slots__ = ("_first_sequence", "_is_persistent", "_pack", "_rows", "_sender")
+    __slots__ = ("_first_sequence", "_is_persistent", "_pack", "_rows", "_sender", "_state")
 
     def __init__(
         self,
+        state: State,
         producer: Producer,
         correlation: int,
         first_sequence: int,
@@ -109,26 +110,29 @@ class _Send(Waiting):
         pack: memoryview,
     ) -> None:
         super().__init__(producer.session, producer, correlation, (producer.key,), len(pack))
+        self._state = state
         self._sender = producer
         self._first_sequence = first_sequence
         self._rows = rows
         self._is_persistent = is_persistent
         self._pack = pack
 
-    def obstacle(self, state: State) -> Obstacle | None:
+    def obstacle(self) -> Obstacle | None:
         """A limit, a pause or the node's memory."""
+        state = self._state
         found = obstacle_to(state, self._sender, self._rows)
         if found is None:
             try:
-                self.check(state)
+                self.check()
             except (NodeFull, NodeQuota) as fault:
                 found = memory_obstacle(state, fault)
                 if found is None:
                     raise
         return found
 
-    def check(self, state: State) -> None:
+    def check(self) -> None:
         """Refuse what would not fit into memory, or would not reach whom it has to reach."""
+        state = self._state
         rows, is_persistent = self._rows, self._is_persistent
         if isinstance(self._sender.destination, Queue):
             can_page = is_persistent and self._sender.destination.is_durable
@@ -140,9 +144,9 @@ class _Send(Waiting):
         """The batch."""
         return [(self._pack, len(self._rows))]
 
-    def take(self, state: State, fx: Effects) -> None:
+    def take(self, fx: Effects) -> None:
         """Store it, and confirm it."""
-        producer, batch = self._sender, self._batch(state, fx)
+        state, producer, batch = self._state, self._sender, self._batch(fx)
         taken = Taken(batch.first_id, state.now_ms, batch.count)
         sequence = self._first_sequence
         records, touched, messages = store_batch(state, batch, self._rows, sequence, fx)
@@ -158,15 +162,16 @@ class _Send(Waiting):
             page_out_new(state, messages, touched)
         fx.out.append(Confirm(self.session.connection.number, self.correlation, *taken))
 
-    def join(self, state: State, fx: Effects) -> None:
+    def join(self, fx: Effects) -> None:
         """Put it into the session's transaction, and confirm that."""
-        batch, work = self._batch(state, fx), self.session.work
+        state, batch, work = self._state, self._batch(fx), self.session.work
         work.sends.append(batch)
         work.size_bytes += _record_bytes(state, batch)
         taken = Taken(batch.first_id, state.now_ms, batch.count)
         fx.out.append(Confirm(self.session.connection.number, self.correlation, *taken))
 
-    def _batch(self, state: State, fx: Effects) -> PendingBatch:
+    def _batch(self, fx: Effects) -> PendingBatch:
+        state = self._state
         count = len(self._rows)
         first_id = state.take_ids(count, fx)
         return PendingBatch(

@@ -21,6 +21,7 @@ def go_on(state: State, fx: Effects) -> None:
     state.looking.refill()
     looked = state.looking.go_on()
     for queue in dict.fromkeys(one.queue for one in looked):
+        assert isinstance(queue, Queue), "only queues have candidates"
         dispatch(state, queue, fx)
     for one in looked:
         if not one.is_behind:

@@ -12,7 +12,8 @@ from hms.engine.queue.destinations import Queue
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.queue_send import store_batch
 from hms.engine.schedule.schedule_plans import Plan
-from hms.engine.schedule.schedules import Schedule, Schedules, left, sent_count, told_again
+from hms.engine.schedule.schedule_records import left, told_again
+from hms.engine.schedule.schedules import Schedule, Schedules, sent_count
 from hms.engine.session.deduplication import ProducerMemory
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Session
 from hms.engine.state import State

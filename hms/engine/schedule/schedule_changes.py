@@ -12,15 +12,8 @@ from hms.engine.log.paging import memory_bytes
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.queue_send import FORGOTTEN, check_values
 from hms.engine.schedule.schedule_plans import Plan, check_plan
-from hms.engine.schedule.schedules import (
-    NODE_PLAN,
-    Schedule,
-    Schedules,
-    describe,
-    left,
-    sent_count,
-    told_again,
-)
+from hms.engine.schedule.schedule_records import describe, left, told_again
+from hms.engine.schedule.schedules import NODE_PLAN, Schedule, Schedules, sent_count
 from hms.engine.session.deduplication import Taken
 from hms.engine.session.session_objects import Producer
 from hms.engine.state import State

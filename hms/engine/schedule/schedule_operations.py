@@ -8,7 +8,7 @@ from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.schedule import schedule_changes
-from hms.engine.schedule.schedules import describe
+from hms.engine.schedule.schedule_records import describe
 from hms.engine.state import State
 from hms.errors.catalogue import InvalidArgument, ScheduleNotFound
 from hms.records import Cause

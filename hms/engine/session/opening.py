@@ -230,7 +230,8 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
     consumer.session.consumers.remove(consumer)
     del consumer.connection.consumers[consumer.handle]
     if isinstance(place, Subscription) and not place.is_durable and not place.consumers:
-        for other in list(place.left):
+        for left in list(place.left):
+            other = state.connections[left.connection.number].consumers[left.handle]
             remove_consumer(state, other, how, fx)
         end_passing(state, place)
     else:

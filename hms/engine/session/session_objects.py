@@ -1,15 +1,11 @@
 """What a client has open: connection, sessions, producers, consumers."""
 
-from typing import TYPE_CHECKING
-
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.session.deduplication import ProducerMemory
 from hms.engine.topic import TopicNode
-
-if TYPE_CHECKING:
-    from hms.engine.queue.destinations import Queue, Subscription, Topic
 
 
 class Connection:
@@ -81,7 +77,7 @@ class Producer:
     """Sends to one destination."""
 
     def __init__(
-        self, session: Session, handle: int, destination: "Queue | Topic", memory: ProducerMemory
+        self, session: Session, handle: int, destination: Queue | Topic, memory: ProducerMemory
     ) -> None:
         self.session = session
         self.handle = handle
@@ -110,7 +106,7 @@ class Consumer:
         self,
         session: Session,
         handle: int,
-        place: "Queue | Subscription",
+        place: Queue | Subscription,
         credit: int,
         window_bytes: int = NO_WINDOW,
     ) -> None:

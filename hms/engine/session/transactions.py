@@ -37,10 +37,10 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     size = transaction_bytes(state, session.work)
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
-    one = _Commit(session, correlation, number)
+    one = _Commit(state, session, correlation, number)
     if state.is_guarded and _waits(state, one):
         return
-    one.take(state, fx)
+    one.take(fx)
 
 
 def _waits(state: State, one: "_Commit") -> bool:
@@ -51,7 +51,7 @@ def _waits(state: State, one: "_Commit") -> bool:
     if same is not None:
         same.correlation = one.correlation  # it comes again, and is answered once
         return True
-    if not state.blocked.must_wait(state, one):
+    if not state.blocked.must_wait(one, state.now_ms):
         return False
     one.session.work = Work()  # what comes now belongs to the next transaction
     return True
@@ -60,25 +60,27 @@ def _waits(state: State, one: "_Commit") -> bool:
 class _Commit(Waiting):
     """A transaction that takes effect, now or when there is room for what it sends (F-C11)."""
 
-    __slots__ = ("number", "work")
+    __slots__ = ("_state", "number", "work")
 
-    def __init__(self, session: Session, correlation: int, number: int) -> None:
+    def __init__(self, state: State, session: Session, correlation: int, number: int) -> None:
         work = session.work
         own = "session", f"{session.connection.number}/{session.handle}"
         super().__init__(session, None, correlation, (*keys_of(work), own), work.size_bytes)
+        self._state = state
         self.work = work
         self.number = number
 
-    def obstacle(self, state: State) -> Obstacle | None:
+    def obstacle(self) -> Obstacle | None:
         """A limit or a pause of one of its destinations; none for what only acknowledges."""
-        return obstacle_to_commit(state, self.work) if self.work.sends else None
+        return obstacle_to_commit(self._state, self.work) if self.work.sends else None
 
     def packs(self) -> list[tuple[memoryview, int]]:
         """What the transaction sends."""
         return [(batch.pack, batch.count) for batch in self.work.sends]
 
-    def take(self, state: State, fx: Effects) -> None:
+    def take(self, fx: Effects) -> None:
         """Make it effective, and answer."""
+        state = self._state
         session, number = self.session, self.number
         connection, has_work = session.connection, self.work.is_any
         records, touched = take_effect(state, self.work, fx)
