@@ -1,0 +1,340 @@
+"""The way of one message alone, counted: `python -m bench.way`; Python calls, files and wake-ups.
+
+A real node and a real client (journal, persistent, 1 KiB, session AUTO, the defaults) run under a
+profile function that notes each call of a Python function. Messages follow one another with pauses,
+so what was noted in between belongs to one message. Most messages go exactly the same way; the few
+that met a heartbeat or a tick go a longer one. So the shortest way is told that a fifth of them
+went. Calls are exact on any machine, times are not; a test lets these figures only fall.
+
+A message goes two ways. To a queue without a consumer, up to its confirmation:
+
+    client sends        from the call of send() to the socket
+    node confirms       from the socket over the log to the socket; a thread counts until it has
+                        handed over to the next one
+    client confirmed    until send() returns
+
+And its whole life, to a consumer that waits in receive(): sent, confirmed, delivered, received,
+acknowledged, and that confirmed.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from time import perf_counter, sleep
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import hms
+from bench.command import said
+from boot import node as node_module
+from hms.client.core.transport import Transport
+from hms.server.listening_sockets import Listener
+from hms.testing import node
+from workers.outbox import Outbox
+
+__all__ = ["LIMITS", "Figures", "main", "measured"]
+
+WARM_UP = 30
+PAUSE_S = 0.04
+"""Longer than an acknowledgement is held back and its sync lingers."""
+SIZE_BYTES = 1024
+SWITCHES_COUNT = 300
+_ROOT = str(Path(__file__).resolve().parent.parent)
+
+
+class Figures(NamedTuple):
+    """Calls of Python functions, the files they lie in, and how often the next call of a thread
+    lies in another file."""
+
+    calls: int
+    files: int
+    changes: int
+
+
+LIMITS: dict[str, Figures] = {
+    "client sends": Figures(35, 14, 26),
+    "node confirms": Figures(235, 57, 156),
+    "client confirmed": Figures(61, 13, 43),
+    "whole life, client": Figures(381, 28, 257),
+    "whole life, node": Figures(574, 64, 369),
+    "whole life": Figures(955, 88, 626),
+}
+"""What each part may take at most; only ever lowered."""
+
+
+class Call(NamedTuple):
+    """When, in which thread, and what was called; is_end: a marked function returned."""
+
+    at_s: float
+    thread: int
+    file: str
+    name: str
+    is_end: bool
+
+
+Notes = list[tuple[float, int, CodeType, bool]]
+
+
+def _profile(notes: Notes, marked: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
+    """A profile function that notes calls, and the ends of those that are marked."""
+
+    def noted(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            notes.append((perf_counter(), threading.get_ident(), frame.f_code, False))
+        elif event == "return" and frame.f_code in marked:
+            notes.append((perf_counter(), threading.get_ident(), frame.f_code, True))
+
+    return noted
+
+
+def _watch(*functions: Callable[..., Any]) -> Notes:
+    """Note calls from now on, in this thread and all that begin later."""
+    notes: Notes = []
+    noted = _profile(notes, {function.__code__ for function in functions})
+    threading.setprofile(noted)
+    sys.setprofile(noted)
+    return notes
+
+
+def _calls(notes: Notes) -> list[Call]:
+    return [
+        Call(at, thread, _file_of(code), code.co_qualname, is_end)
+        for at, thread, code, is_end in list(notes)
+    ]
+
+
+def _file_of(code: CodeType) -> str:
+    return code.co_filename.removeprefix(_ROOT).lstrip("/")
+
+
+# the node
+
+
+def _serve(out: Path, command: Sequence[str]) -> int:
+    """Run a node, and write down its calls at its end."""
+    notes = _watch(Outbox.put_many, Listener.send)
+    try:
+        return node_module.main(command[command.index("boot.node") + 1 :])
+    finally:
+        sys.setprofile(None)
+        out.write_text(json.dumps(_calls(notes)), encoding="utf-8")
+
+
+# the client
+
+
+def _send(producer: hms.Producer, body: bytes) -> None:
+    producer.send(body)
+
+
+def _receive(consumer: hms.Consumer) -> None:
+    assert consumer.receive(60) is not None
+
+
+class _Receiver:
+    """A thread that receives a message whenever it is told to."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._wanted = threading.Semaphore(0)
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def want(self) -> None:
+        self._wanted.release()
+
+    def close(self) -> None:
+        self._is_over = True
+        self._wanted.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with hms.connect(self._address) as connection, connection.session() as session:
+            consumer = session.consumer("queue:read")
+            self._wanted.acquire()
+            while not self._is_over:
+                _receive(consumer)
+                self._wanted.acquire()
+
+
+def _drive(address: str, count: int, cuts: dict[str, list[float]]) -> None:
+    """Send messages alone, and note when each of them begins."""
+    body = bytes(SIZE_BYTES)
+    receiver = _Receiver(address)
+    with hms.connect(address) as connection, connection.session() as session:
+        for queue in ("kept", "read"):
+            producer = session.producer(f"queue:{queue}", persistent=True)
+            for nth in range(WARM_UP + count + 1):
+                if nth >= WARM_UP:
+                    cuts[queue].append(perf_counter())
+                if queue == "read":
+                    receiver.want()
+                    sleep(PAUSE_S / 4)
+                _send(producer, body)
+                sleep(PAUSE_S if nth >= WARM_UP else PAUSE_S / 4)
+        receiver.close()
+
+
+def _ours(calls: Sequence[Call]) -> list[Call]:
+    """The client's calls without those of this bench: what its threads do inside send() and
+    receive(), and all that the library's own threads do."""
+    inside: dict[int, bool] = {}
+    found = []
+    for call in calls:
+        if call.name in ("_send", "_receive") and call.file == "bench/way.py":
+            inside[call.thread] = not call.is_end
+        elif inside.get(call.thread, call.file != "bench/way.py"):
+            found.append(call)
+    return found
+
+
+def _split(calls: Sequence[Call], cuts: Sequence[float]) -> Iterator[list[Call]]:
+    """The calls of each message."""
+    for begin, end in itertools.pairwise(cuts):
+        yield [call for call in calls if begin <= call.at_s < end]
+
+
+def _until(calls: Sequence[Call], *ends: str) -> tuple[list[Call], list[Call]]:
+    """Of each thread what it did until the first of its last marked returns, and the rest."""
+    last = {call.thread: call.at_s for call in calls if call.is_end and call.name in ends}
+    first = [call for call in calls if call.at_s <= last.get(call.thread, 0.0)]
+    return first, [call for call in calls if call.at_s > last.get(call.thread, 0.0)]
+
+
+def _figures(calls: Sequence[Call]) -> Figures:
+    """Files changes are counted in each thread by itself: how threads interleave is chance."""
+    made = [call for call in calls if not call.is_end]
+    changes = 0
+    for thread in {call.thread for call in made}:
+        files = [call.file for call in made if call.thread == thread]
+        changes += sum(a != b for a, b in itertools.pairwise(files))
+    return Figures(len(made), len({call.file for call in made}), changes)
+
+
+class Measured(NamedTuple):
+    """The figures of each part of the way, and an example of its calls."""
+
+    figures: dict[str, Figures]
+    calls: dict[str, list[Call]]
+
+
+def measured(count: int, folder: Path) -> Measured:
+    """Send so many messages each way, and tell how they went."""
+    cuts: dict[str, list[float]] = {"kept": [], "read": []}
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=folder) as place:
+        out = Path(place) / "calls.json"
+        prefix = [sys.executable, "-m", "bench.way", "--serve", str(out)]
+        config = {"hms": {"queue": {"kept": {}, "read": {}}}}
+        with node(store=Path(place) / "store", config=config, command_prefix=prefix) as running:
+            notes = _watch(Transport.send, _send, _receive)
+            try:
+                _drive(running.address, count, cuts)
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)
+            running.stop()
+        of_node = [Call(*one) for one in json.loads(out.read_text(encoding="utf-8"))]
+    of_node.sort(key=itemgetter(0))
+    client = _ours(_calls(notes))
+    parts: dict[str, list[list[Call]]] = {name: [] for name in LIMITS if name != "whole life"}
+    for ours, theirs in zip(
+        _split(client, cuts["kept"]), _split(of_node, cuts["kept"]), strict=True
+    ):
+        sends, confirmed = _until(ours, "Transport.send")
+        parts["client sends"].append(sends)
+        sender = sends[0].thread
+        parts["client confirmed"].append([call for call in confirmed if call.thread == sender])
+        parts["node confirms"].append(_until(theirs, "Outbox.put_many", "Listener.send")[0])
+    for ours, theirs in zip(
+        _split(client, cuts["read"]), _split(of_node, cuts["read"]), strict=True
+    ):
+        parts["whole life, client"].append(ours)
+        parts["whole life, node"].append(theirs)
+    usual = {name: _usual(ways) for name, ways in parts.items()}
+    usual["whole life"] = usual["whole life, client"] + usual["whole life, node"]
+    return Measured({name: _figures(way) for name, way in usual.items()}, usual)
+
+
+def _usual(ways: Sequence[Sequence[Call]]) -> list[Call]:
+    """The shortest way that a fifth of the messages went."""
+    figures = [_figures(way) for way in ways]
+    counts = Counter(figures)
+    enough = max(1, min(len(ways) // 5, max(counts.values())))
+    best = min(each for each, count in counts.items() if count >= enough)
+    return list(ways[figures.index(best)])
+
+
+# wake-ups
+
+
+def _switches(pid: int) -> int:
+    """How often the threads of a process have gone to sleep of their own accord."""
+    total = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        for line in status.read_text().splitlines():
+            if line.startswith("voluntary_ctxt_switches:"):
+                total += int(line.split()[1])
+    return total
+
+
+def switches(count: int, folder: Path) -> tuple[float, float]:
+    """Of the node and the client, for each message of many that are sent one after the other."""
+    config = {"hms": {"queue": {"kept": {}}}}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-", dir=folder) as place,
+        node(store=Path(place) / "store", config=config) as running,
+        hms.connect(running.address) as connection,
+        connection.session() as session,
+    ):
+        producer, body = session.producer("queue:kept", persistent=True), bytes(SIZE_BYTES)
+        for _ in range(WARM_UP):
+            producer.send(body)
+        before = _switches(running.pid), _switches(os.getpid())
+        for _ in range(count):
+            producer.send(body)
+        after = _switches(running.pid), _switches(os.getpid())
+    return (after[0] - before[0]) / count, (after[1] - before[1]) / count
+
+
+def _show(calls: Sequence[Call]) -> None:
+    """Calls as they follow, each thread by itself."""
+    for thread in dict.fromkeys(call.thread for call in calls):
+        print(f"thread {thread}")
+        for call in calls:
+            if call.thread == thread and not call.is_end:
+                print(f"  {call.file}: {call.name}")
+
+
+def main() -> int:
+    """Measure and tell."""
+    made = argparse.ArgumentParser(description="The way of one message alone, counted.")
+    made.add_argument("--count", type=int, default=30)
+    made.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
+    made.add_argument("--list", choices=list(LIMITS), help="the calls of one part, in order")
+    made.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    options, rest = made.parse_known_args()
+    if options.serve is not None:
+        return _serve(options.serve, rest)
+    found = measured(options.count, options.data)
+    if options.list:
+        _show(found.calls[options.list])
+        return 0
+    print(f"{'':20} {'calls':>6} {'files':>6} {'changes':>8}   limits")
+    for name, (calls, files, changes) in found.figures.items():
+        print(f"{name:20} {calls:6} {files:6} {changes:8}   {tuple(LIMITS[name])}")
+    of_node, of_client = switches(SWITCHES_COUNT, options.data)
+    said(f"voluntary context switches of a send: node {of_node:.1f}, client {of_client:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

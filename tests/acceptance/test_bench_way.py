@@ -1,0 +1,40 @@
+"""The way of one message alone, in calls: what a real node and client run for it only falls."""
+
+import pytest
+
+from bench.way import LIMITS, Call, Figures, _figures, _usual, measured
+
+COUNT = 15
+
+
+def test_a_message_alone_takes_no_more_calls_than_it_did(tmp_path):
+    """Each call is time on any machine, and each change of file a step for whoever reads along. Who
+    needs fewer lowers the limits in bench/way.py; who needs more says why in the commit."""
+    found = measured(COUNT, tmp_path).figures
+
+    beyond = {
+        name: (tuple(found[name]), tuple(limit))
+        for name, limit in LIMITS.items()
+        if any(made > most for made, most in zip(found[name], limit, strict=True))
+    }
+    assert beyond == {}
+
+
+def _way(*names: str) -> list[Call]:
+    return [Call(float(i), 1, name[0], name, is_end=False) for i, name in enumerate(names)]
+
+
+@pytest.mark.parametrize(
+    ("names", "figures"),
+    [((), (0, 0, 0)), (("a1", "a2"), (2, 1, 0)), (("a1", "b1", "a1"), (3, 2, 2))],
+)
+def test_calls_files_and_changes_of_file_are_counted(names, figures):
+    """A count that is wrong would guard nothing."""
+    assert _figures(_way(*names)) == Figures(*figures)
+
+
+def test_a_message_that_met_a_heartbeat_is_no_measure():
+    """Only a way that several messages went is told."""
+    ways = [_way("a1", "b1", "c1"), _way("a1")] + [_way("a1", "b1")] * 8
+
+    assert _figures(_usual(ways)) == Figures(2, 2, 1)
