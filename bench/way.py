@@ -14,7 +14,8 @@ A message goes two ways. To a queue without a consumer, up to its confirmation:
     client confirmed    until send() returns
 
 And its whole life, to a consumer that waits in receive(): sent, confirmed, delivered, received,
-acknowledged, and that confirmed.
+acknowledged, and that confirmed. How often the threads that the client has in the background look
+about is partly chance, so no limit holds for those.
 """
 
 import argparse
@@ -60,14 +61,14 @@ class Figures(NamedTuple):
 
 
 LIMITS: dict[str, Figures] = {
-    "client sends": Figures(35, 14, 26),
-    "node confirms": Figures(235, 57, 156),
-    "client confirmed": Figures(61, 13, 43),
-    "whole life, client": Figures(381, 28, 257),
-    "whole life, node": Figures(574, 64, 369),
-    "whole life": Figures(955, 88, 626),
+    "client sends": Figures(34, 14, 24),
+    "node confirms": Figures(229, 56, 151),
+    "client confirmed": Figures(60, 13, 42),
+    "life: client": Figures(211, 23, 137),
+    "life: node": Figures(559, 63, 355),
 }
 """What each part may take at most; only ever lowered."""
+_LIFE = ("life: client", "life: client, background", "life: node")
 
 
 class Call(NamedTuple):
@@ -192,9 +193,16 @@ def _ours(calls: Sequence[Call]) -> list[Call]:
     for call in calls:
         if call.name in ("_send", "_receive") and call.file == "bench/way.py":
             inside[call.thread] = not call.is_end
+            found.append(call._replace(is_end=True))
         elif inside.get(call.thread, call.file != "bench/way.py"):
             found.append(call)
     return found
+
+
+def _own(calls: Sequence[Call]) -> list[Call]:
+    """What the application's threads do, in send() and receive()."""
+    threads = {call.thread for call in calls if call.file == "bench/way.py"}
+    return [call for call in calls if call.thread in threads]
 
 
 def _split(calls: Sequence[Call], cuts: Sequence[float]) -> Iterator[list[Call]]:
@@ -245,22 +253,23 @@ def measured(count: int, folder: Path) -> Measured:
         of_node = [Call(*one) for one in json.loads(out.read_text(encoding="utf-8"))]
     of_node.sort(key=itemgetter(0))
     client = _ours(_calls(notes))
-    parts: dict[str, list[list[Call]]] = {name: [] for name in LIMITS if name != "whole life"}
+    parts: dict[str, list[list[Call]]] = {name: [] for name in (*LIMITS, *_LIFE)}
     for ours, theirs in zip(
         _split(client, cuts["kept"]), _split(of_node, cuts["kept"]), strict=True
     ):
-        sends, confirmed = _until(ours, "Transport.send")
+        sends, confirmed = _until(_own(ours), "Transport.send")
         parts["client sends"].append(sends)
-        sender = sends[0].thread
-        parts["client confirmed"].append([call for call in confirmed if call.thread == sender])
+        parts["client confirmed"].append(confirmed)
         parts["node confirms"].append(_until(theirs, "Outbox.put_many", "Listener.send")[0])
     for ours, theirs in zip(
         _split(client, cuts["read"]), _split(of_node, cuts["read"]), strict=True
     ):
-        parts["whole life, client"].append(ours)
-        parts["whole life, node"].append(theirs)
+        own = _own(ours)
+        parts["life: client"].append(own)
+        parts["life: client, background"].append([call for call in ours if call not in own])
+        parts["life: node"].append(theirs)
     usual = {name: _usual(ways) for name, ways in parts.items()}
-    usual["whole life"] = usual["whole life, client"] + usual["whole life, node"]
+    usual["whole life"] = [call for name in _LIFE for call in usual[name]]
     return Measured({name: _figures(way) for name, way in usual.items()}, usual)
 
 
@@ -319,7 +328,9 @@ def main() -> int:
     made = argparse.ArgumentParser(description="The way of one message alone, counted.")
     made.add_argument("--count", type=int, default=30)
     made.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
-    made.add_argument("--list", choices=list(LIMITS), help="the calls of one part, in order")
+    made.add_argument(
+        "--list", choices=[*LIMITS, *_LIFE, "whole life"], help="the calls of one part, in order"
+    )
     made.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     options, rest = made.parse_known_args()
     if options.serve is not None:
@@ -328,9 +339,10 @@ def main() -> int:
     if options.list:
         _show(found.calls[options.list])
         return 0
-    print(f"{'':20} {'calls':>6} {'files':>6} {'changes':>8}   limits")
+    print(f"{'':24} {'calls':>6} {'files':>6} {'changes':>8}   limits")
     for name, (calls, files, changes) in found.figures.items():
-        print(f"{name:20} {calls:6} {files:6} {changes:8}   {tuple(LIMITS[name])}")
+        limit = tuple(LIMITS.get(name, ()))
+        print(f"{name:24} {calls:6} {files:6} {changes:8}   {limit or ''}")
     of_node, of_client = switches(SWITCHES_COUNT, options.data)
     said(f"voluntary context switches of a send: node {of_node:.1f}, client {of_client:.1f}")
     return 0
