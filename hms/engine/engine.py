@@ -339,7 +339,7 @@ class Engine:
         connection: int,
         handle: int,
         epoch: int,
-        spans: list[tuple[int, int]],
+        spans: Sequence[tuple[int, int]],
         now_ms: int,
         fx: Effects,
     ) -> int:
@@ -357,7 +357,7 @@ class Engine:
         connection: int,
         handle: int,
         epoch: int,
-        spans: list[tuple[int, int]],
+        spans: Sequence[tuple[int, int]],
         how: Return,
         now_ms: int,
         fx: Effects,

@@ -25,8 +25,8 @@ PRODUCERS_MAX = 256
 
 
 _LOST = (TransactionRolledBack, CommitInDoubt, ConnectionLost, ProtocolError)
-"""What is said when the transaction is gone with its connection, or may be; the last by a node that does not
-know the connection any more, because another process has taken it over."""
+"""What is said when the transaction is gone with its connection, or may be; the last by a node that
+does not know the connection any more, because another process has taken it over."""
 
 
 class Pack(NamedTuple):

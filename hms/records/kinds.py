@@ -2,7 +2,9 @@
 
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 
 class RecordType(enum.IntEnum):
@@ -61,7 +63,7 @@ class Landing(Protocol):
         """The pack that carries them begins at this position."""
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One record; parts are stored one after the other, so that a pack is not copied.
 
     landings: who is to be told where in the record's payload its messages begin.

@@ -307,22 +307,20 @@ class Broker:
         self, number: int, envelope: Envelope, items: list[Settlement], now_ms: int, fx: Effects
     ) -> None:
         engine, settled = self.engine, 0
-        for action, consumer, epoch, credit, spans in items:
-            if action is Action.CREDIT:
-                engine.credit(number, consumer, epoch, credit, now_ms, fx)
-                continue
-            if action is Action.CREDIT_BYTES:
-                engine.credit(number, consumer, epoch, 0, now_ms, fx, credit)
-                continue
-            ranges = list(spans)
-            if action is Action.SEEN:
-                engine.seen(number, consumer, epoch, ranges)
-            elif action is Action.ACKNOWLEDGE:
-                settled += engine.acknowledge(number, consumer, epoch, ranges, now_ms, fx)
+        for item in items:
+            action, consumer, epoch = item.action, item.consumer, item.epoch
+            if action is Action.ACKNOWLEDGE:
+                settled += engine.acknowledge(number, consumer, epoch, item.ranges, now_ms, fx)
+            elif action is Action.CREDIT:
+                engine.credit(number, consumer, epoch, item.credit, now_ms, fx)
+            elif action is Action.CREDIT_BYTES:
+                engine.credit(number, consumer, epoch, 0, now_ms, fx, item.credit)
+            elif action is Action.SEEN:
+                engine.seen(number, consumer, epoch, item.ranges)
             else:
-                how, delay_ms = _RETURNS[action], credit if action is Action.RETRY else None
+                how, delay_ms = _RETURNS[action], item.credit if action is Action.RETRY else None
                 settled += engine.give_back(
-                    number, consumer, epoch, ranges, how, now_ms, fx, delay_ms
+                    number, consumer, epoch, item.ranges, how, now_ms, fx, delay_ms
                 )
         if envelope.correlation:
             fx.must_wait = True  # it answers for what was settled before, too

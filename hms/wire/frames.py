@@ -6,7 +6,8 @@ Decoding garbage raises ProtocolError (or FrameTooLarge) and nothing else.
 import enum
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from hms.errors.catalogue import FrameTooLarge, ProtocolError, VersionMismatch
 
@@ -83,7 +84,7 @@ class Action(enum.IntEnum):
     SEEN = 8  # the application has it; said before its consumer, or its session, closes
 
 
-class Envelope(NamedTuple):
+class Envelope(msgspec.Struct, frozen=True, gc=False):
     """What the main thread reads of a frame."""
 
     kind: Kind
@@ -92,7 +93,7 @@ class Envelope(NamedTuple):
     payload_bytes: int
 
 
-class Settlement(NamedTuple):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """One item of a SETTLE frame; credit is 0 unless the action is CREDIT or CREDIT_BYTES, or
     RETRY, where it is the delay in milliseconds."""
 
@@ -142,7 +143,7 @@ def decode_envelope(parts: Sequence[bytes | memoryview], payload_bytes_max: int)
     return Envelope(known, correlation, count, payload_bytes)
 
 
-class SendHead(NamedTuple):
+class SendHead(msgspec.Struct, frozen=True, gc=False):
     """The head of a SEND; the pack begins at SEND_HEAD.size of the payload."""
 
     producer: int

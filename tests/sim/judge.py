@@ -53,7 +53,8 @@ class Judge:
     def refusal(self, node: Node, peer: Hashable, parts: Frame) -> None:
         """Note a producer that was refused something. When it does not hear of that it sends again,
         and the node may take it then: behind what it has taken meanwhile."""
-        kind, correlation, _, _ = decode_envelope(parts, 1 << 30)
+        envelope = decode_envelope(parts, 1 << 30)
+        kind, correlation = envelope.kind, envelope.correlation
         asked, request = node.asked.get((peer, correlation), (None, b""))
         if kind is Kind.ERROR and asked is Kind.SEND:
             uid, handle = node.uids.get(peer, 0), decode_send(request).producer
@@ -63,7 +64,8 @@ class Judge:
 
     def frame(self, node: Node, peer: Hashable, parts: Frame) -> None:
         """A frame is about to leave."""
-        kind, correlation, _, _ = decode_envelope(parts, 1 << 30)
+        envelope = decode_envelope(parts, 1 << 30)
+        kind, correlation = envelope.kind, envelope.correlation
         asked, request = node.asked.get((peer, correlation), (None, b""))
         uid, facts = node.uids.get(peer, 0), self._durable.refresh()
         said: str = ""

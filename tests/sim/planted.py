@@ -8,6 +8,7 @@ stand in tests.crash.planted: (b) no_sync, (c) sync_retried, (f) checksum_skippe
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 import hms.engine.queue.dispatch as dispatching
@@ -169,7 +170,8 @@ def vote_not_recorded(patch: pytest.MonkeyPatch) -> None:
     promise = completion.prepared_record
 
     def hollow(branch: Any) -> Record:
-        return promise(branch)._replace(type=RecordType.ENDED, parts=(_NOTHING,))
+        promised = promise(branch)
+        return msgspec.structs.replace(promised, type=RecordType.ENDED, parts=(_NOTHING,))
 
     patch.setattr(completion, "prepared_record", hollow)
 

@@ -176,7 +176,7 @@ class Node:
         self.journal.maintain()
 
     def _dictionary(self) -> Any:
-        return tuple(self.engine.dictionary())[:3]
+        return msgspec.structs.astuple(self.engine.dictionary())[:3]
 
     def _meet(self) -> None:
         """The other node is there."""
@@ -460,7 +460,8 @@ class World:
                 frames.Settlement(action, handle, consumer.epoch, rng.choice((1, 9)), spans)
             )
         return Kind.SETTLE, frames.encode_settle(
-            one._replace(ranges=()) if one.action is frames.Action.CREDIT else one for one in items
+            msgspec.structs.replace(one, ranges=()) if one.action is frames.Action.CREDIT else one
+            for one in items
         )
 
     def _schedule(self, _node: Node, _peer: int) -> tuple[Kind, bytes]:

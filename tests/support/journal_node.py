@@ -2,6 +2,8 @@
 
 import os
 
+import msgspec
+
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.server.broker import Broker, Identity
@@ -41,7 +43,7 @@ class JournalNode:
         fx = Effects()
         own = self.store.last_lsn + 1, os.urandom(16)
         self.engine.boot(self.now_ms, self.is_warm, "test", fx, own)
-        self.store.start(lambda: tuple(self.engine.dictionary())[:3])
+        self.store.start(lambda: msgspec.structs.astuple(self.engine.dictionary())[:3])
         append_records(self.store, fx.records)
         self.store.commit()
         self.store.maintain()

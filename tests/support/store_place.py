@@ -6,6 +6,8 @@ import sqlite3
 import threading
 import time
 
+import msgspec
+
 from hms.errors.catalogue import StoreLocked
 from hms.records import (
     Definition,
@@ -49,7 +51,7 @@ class Place:
         """A store with one queue, ready to be written."""
         store = self.open(settings)
         records = list(store.recover())
-        store.start(lambda: tuple(dictionary(Dictionary(ONE_QUEUE, 0, 2)))[:3])
+        store.start(lambda: msgspec.structs.astuple(dictionary(Dictionary(ONE_QUEUE, 0, 2)))[:3])
         store.commit()
         return store, records
 

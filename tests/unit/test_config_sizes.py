@@ -1,5 +1,6 @@
 """hms.conf: whatever sizes it accepts, no frame of a client is too large for the log."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,9 +56,9 @@ def test_the_largest_frame_fits_into_the_smallest_segment(tmp_path, message):
 
     journal = Journal.open(tmp_path / "store", segment_bytes=node.segment_bytes, node_uid=1)
     list(journal.recover())
-    journal.start(lambda: tuple(dictionary(Dictionary(ONE_QUEUE)))[:3])
+    journal.start(lambda: msgspec.structs.astuple(dictionary(Dictionary(ONE_QUEUE)))[:3])
     for _ in range(3):
-        journal.append(*_largest_record(limits.frame_bytes_max)[:3])
+        journal.append(*msgspec.structs.astuple(_largest_record(limits.frame_bytes_max))[:3])
         journal.commit()
     journal.close()
 
@@ -108,7 +109,9 @@ def test_the_room_beside_a_frame_holds_a_dictionary_and_many_placements():
     pack = bytes(frame - SEND_HEAD.size)
     marks = [Placement(n, bytes(256 // 8)) for n in every]
     record = _record(256, marks, pack)
-    backlog = Backlog(segment, 1, 1, lambda: tuple(dictionary(Dictionary(definitions)))[:3])
+    backlog = Backlog(
+        segment, 1, 1, lambda: msgspec.structs.astuple(dictionary(Dictionary(definitions)))[:3]
+    )
 
-    backlog.append(*record[:3])
+    backlog.append(*msgspec.structs.astuple(record)[:3])
     assert backlog.last_lsn >= 256

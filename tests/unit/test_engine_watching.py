@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 
 import hms
@@ -22,7 +23,7 @@ def rig():
 
 
 def _told(fx):
-    return [tuple(effect) for effect in fx.out if isinstance(effect, Ready)]
+    return [msgspec.structs.astuple(effect) for effect in fx.out if isinstance(effect, Ready)]
 
 
 def _open(rig, handle, destination="orders", **options):

@@ -1,5 +1,6 @@
 """Edges of topics and dead letters that once were wrong, each with the reason why it matters."""
 
+import msgspec
 import pytest
 
 import hms
@@ -58,7 +59,7 @@ def test_a_topic_string_can_be_watched():
 def _told(rig, call):
     fx = Effects()
     call(fx)
-    return [tuple(effect) for effect in fx.out if isinstance(effect, Ready)]
+    return [msgspec.structs.astuple(effect) for effect in fx.out if isinstance(effect, Ready)]
 
 
 def test_what_could_not_be_published_on_cannot_be_watched():

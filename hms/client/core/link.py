@@ -218,13 +218,13 @@ class Link(Serving):
     def receive(self, parts: Frame, now: float) -> None:
         """Take a frame in; raises ProtocolError when the node speaks nonsense."""
         limit = self.limits.frame_bytes_max + _FRAME_BYTES_SLACK
-        kind, correlation, _, _ = frames.decode_envelope(parts, limit)
-        payload = parts[1]
+        envelope, payload = frames.decode_envelope(parts, limit), parts[1]
+        kind = envelope.kind
         self._heard_at = now
         if kind is Kind.DELIVER:
             self._deliver(payload)
         elif kind in _ANSWERS:
-            self._answer(kind, correlation, payload)
+            self._answer(kind, envelope.correlation, payload)
         elif kind in _OF_SERVICES:
             self.serve(kind, payload)
         elif kind is Kind.EVENT:

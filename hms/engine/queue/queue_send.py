@@ -72,7 +72,7 @@ def send(
     repeated = _repeated(producer, first_sequence, count)
     if repeated is not None:
         fx.must_wait = True  # what it repeats may not be synced yet
-        fx.out.append(Confirm(connection.number, correlation, *repeated))
+        fx.out.append(_confirm(connection, correlation, repeated))
         return
     if count > MESSAGES_PER_BATCH_MAX:
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
@@ -92,6 +92,16 @@ def send(
         one.take(fx)
     elif not state.blocked.must_wait(one, state.now_ms):
         one.take(fx)
+
+
+def _confirm(connection: Connection, correlation: int, taken: Taken) -> Confirm:
+    return Confirm(
+        connection.number,
+        correlation,
+        taken.first_message_id,
+        taken.timestamp_ms,
+        taken.message_count,
+    )
 
 
 class _Send(Waiting):
@@ -160,7 +170,7 @@ class _Send(Waiting):
             make_room(state, touched, fx)
         if self._is_persistent:
             page_out_new(state, messages, touched)
-        fx.out.append(Confirm(self.session.connection.number, self.correlation, *taken))
+        fx.out.append(_confirm(self.session.connection, self.correlation, taken))
 
     def join(self, fx: Effects) -> None:
         """Put it into the session's transaction, and confirm that."""
@@ -168,7 +178,7 @@ class _Send(Waiting):
         work.sends.append(batch)
         work.size_bytes += _record_bytes(state, batch)
         taken = Taken(batch.first_id, state.now_ms, batch.count)
-        fx.out.append(Confirm(self.session.connection.number, self.correlation, *taken))
+        fx.out.append(_confirm(self.session.connection, self.correlation, taken))
 
     def _batch(self, fx: Effects) -> PendingBatch:
         state = self._state

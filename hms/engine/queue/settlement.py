@@ -104,7 +104,7 @@ def _whole_lists(
 
 
 def acknowledge_out(
-    state: State, consumer: Consumer, spans: list[tuple[int, int]], fx: Effects
+    state: State, consumer: Consumer, spans: Sequence[tuple[int, int]], fx: Effects
 ) -> int:
     """Acknowledge ranges of ids; in a transacted session as part of the transaction."""
     session = consumer.session

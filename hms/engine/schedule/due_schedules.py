@@ -59,7 +59,8 @@ def _send_one(state: State, schedules: Schedules, schedule: Schedule, fx: Effect
         last = left(state, schedules, schedule, Cause.ENDED)
     else:
         last = told_again(state, schedules, schedule, next_ms, number)
-        last = last._replace(events=0)  # nothing happened to it; the group's events are the sent
+        # Nothing happened to it; the group's events are the sent.
+        last = msgspec.structs.replace(last, events=0)
         schedules.push(schedule)
     fx.records.append(group(0, 0, 0, state.now_ms, [*stored.records, last]))
     for place in stored.touched:

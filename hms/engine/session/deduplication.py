@@ -7,7 +7,8 @@ that comes again after a reconnect is answered as it was, not stored twice (F-D9
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from hms.errors.catalogue import NodeFailed
 from hms.records import Memory, ProducerTaken
@@ -55,7 +56,7 @@ class MessageIds:
             self.reserved_below = max(self.reserved_below, self.next_id)
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """How a batch was confirmed."""
 
     first_message_id: int
@@ -197,7 +198,10 @@ class Memories:
             memory = self._idle.get(key) or self._open.get(key)
             if memory is None or not (memory.recent or memory.forgotten):
                 continue
-            recent = [(first, *taken) for first, taken in memory.recent.items()]
+            recent = [
+                (first, taken.first_message_id, taken.timestamp_ms, taken.message_count)
+                for first, taken in memory.recent.items()
+            ]
             yield ProducerTaken(*key, memory.last_sequence, recent, memory.forgotten)
 
     def commits_taken(self, keys: Iterable[_Key]) -> list[tuple[int, int, int]]:

@@ -30,6 +30,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
+import msgspec
+
 from hms.store.interface import Parts
 
 MAGIC: Final = b"HMSLOG\x00\x01"
@@ -63,7 +65,7 @@ class SegmentHeader(NamedTuple):
     salt: int
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A record in line for the disk: its segment, first sequence number, payload's length."""
 
     segment: int
@@ -136,8 +138,9 @@ def pack_records(entries: Sequence[Entry], salt: int) -> list[bytes | memoryview
     first_lsn = entries[0].lsn
     out: list[bytes | memoryview] = []
     small: list[bytes | memoryview] = []
-    for _, lsn, kind, count, parts, length in entries:
-        fields = _FIELDS.pack(length, lsn, count, lsn - first_lsn, kind)
+    for entry in entries:
+        parts, length = entry.parts, entry.length
+        fields = _FIELDS.pack(length, entry.lsn, entry.events, entry.lsn - first_lsn, entry.kind)
         crc = fields_crc = crc32(fields, salt)
         for part in parts:
             crc = crc32(part, crc)
