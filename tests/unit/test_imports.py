@@ -5,6 +5,8 @@ touch, and so that the engine and the wire can be simulated without a machine ar
 """
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,3 +308,11 @@ def test_what_reads_foreign_bytes_imports_nothing_by_name():
     ]
 
     assert wrong == []
+
+
+def test_the_drawn_plan_is_made_of_these_imports(project_root):
+    """A plan of last year leads into walls."""
+    words = [sys.executable, str(project_root / "scripts" / "generate-plan"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
