@@ -90,9 +90,9 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         finally:
             self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, kind: type[BaseException] | None = None) -> None:
         if self._is_last():
-            self.connection.close()
+            self.connection.__exit__(kind, None, None)
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +106,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         try:
             self.session.__exit__(kind, error, trace)
         finally:
-            self._leave()
+            self._leave(kind)
 
     def __dir__(self) -> list[str]:
         return public_names(self)

@@ -55,6 +55,7 @@ class Ticket:
         "error",
         "future",
         "is_done",
+        "is_given_up",
         "is_sent",
         "is_unattended",
         "messages",
@@ -77,6 +78,7 @@ class Ticket:
         self.future = future
         self.is_unattended = is_unattended or future is not None
         self.begun_at = 0.0
+        self.is_given_up = False
         self.is_sent = False
         self.is_done = False
         self.run: Run | None = None

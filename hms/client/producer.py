@@ -94,8 +94,8 @@ class Producer(ProducerSteps):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_trace: object) -> None:
+        self._connection.run(self.closing(is_hasty=kind is not None))
 
     def __dir__(self) -> list[str]:
         return public_names(self)

@@ -294,14 +294,16 @@ class ProducerSteps(MoreSends):
 
     # ---- its end
 
-    def closing(self) -> Steps[None]:
-        """Wait for the confirmation of what was sent, and close."""
+    def closing(self, *, is_hasty: bool = False) -> Steps[None]:
+        """Wait for the confirmation of what was sent, and close; see SessionSteps.closing()."""
         if self._is_closed:
             return
         self._is_closed = True
         connection, state = self._connection, self._session.state
         is_ended = partial(getattr, connection, "is_ended")
-        yield from self._session.sends_settled(is_ended, only=self._sender)
+        yield from self._session.sends_settled(
+            is_ended, self._sender, closes=True, is_hasty=is_hasty
+        )
         if not state.is_closed:
             yield from close_sender(connection, state, self._sender)
 

@@ -114,6 +114,11 @@ class SendFrame:
             self.failed(self.sender.in_doubt(self._count, reason_of(error)))
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether anybody still waits for its outcome."""
+        return not all(ticket.is_given_up for ticket in self.tickets)
+
+    @property
     def _count(self) -> int:
         return sum(ticket.count for ticket in self.tickets)
 
@@ -287,6 +292,11 @@ class Sender:
         self.link.woken.append(self.link)
         return True
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody still waits for the outcome of something that it sends."""
+        return bool(self._packs) or any(frame.is_wanted for frame in self._window)
+
     def open_futures(self) -> Iterator[Ticket]:
         """Those that were told nothing yet, the oldest first."""
         frames = (frame.tickets for frame in self._window if not frame.is_done)
@@ -316,7 +326,7 @@ class Sender:
         """Nobody waits for it any longer: while there is no connection, do not send it later,
         unless it shares its frame with others. If its outcome is bad, the listener will hear.
         Whether it will not be sent."""
-        is_taken_back = False
+        is_taken_back, ticket.is_given_up = False, True
         for asked in list(self.link.asked.values()):
             if isinstance(asked, SendFrame) and asked.tickets == [ticket]:
                 self.link.abandon(asked)

@@ -1,13 +1,13 @@
 """What a session does, for threads and for asyncio alike (F-B1 to F-B8)."""
 
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from hms.client.core.arguments import check_flag, check_text, check_word
-from hms.client.core.link import State
 from hms.client.core.operations import Steps, Wait
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy, reason_of
-from hms.client.core.requests import Asking
+from hms.client.core.requests import LEAVE_S, Asking
 from hms.client.destinations import Topic, topic_of
 from hms.client.prefetch_buffer import Inbox
 from hms.client.send_buffer import Sender
@@ -188,34 +188,51 @@ class SessionSteps:
 
     # ---- its end
 
-    def closing(self) -> Steps[None]:
-        """Wait for confirmations, settle what was received, close; a transaction rolls back."""
+    def closing(self, *, is_hasty: bool = False) -> Steps[None]:
+        """Wait for confirmations, settle what was received, close; a transaction rolls back.
+        is_hasty: an exception has left its block, so the node has LEAVE_S for each."""
         connection, state = self.connection, self.state
         if state.is_closed:
             return
         state.begin_close()
         try:
-            yield from self.sends_settled(is_enough=lambda: connection.link.state is State.ENDED)
+            is_ended = partial(getattr, connection, "is_ended")
+            yield from self.sends_settled(is_ended, closes=True, is_hasty=is_hasty)
         finally:
             pending = None if state.is_closed else state.close()  # another one may have meanwhile
-        if pending is not None:
+        if pending is not None and is_hasty:
+            yield Wait(pending, lambda: pending.is_done, monotonic() + LEAVE_S)
+        elif pending is not None:
             yield from connection.answer_to(pending)
 
     def sends_settled(
-        self, is_enough: Callable[[], bool] = bool, only: Sender | None = None
+        self,
+        is_enough: Callable[[], bool] = bool,
+        only: Sender | None = None,
+        *,
+        closes: bool = False,
+        is_hasty: bool = False,
     ) -> Steps[None]:
         """Wait until all of its sends, or those of one producer, have their outcome, and the
-        futures and callbacks of those that were sent with send_async() have heard it."""
+        futures and callbacks of those that were sent with send_async() have heard it. closes: no
+        longer than a close waits, see Asking.settled()."""
         connection = self.connection
         senders = [only] if only is not None else self.state.all_senders
         for sender in senders:
             sender.push()
-        deadline = monotonic() + connection.request_timeout_s
 
         def is_settled() -> bool:
             return is_enough() or all(sender.is_idle for sender in senders)
 
-        if not (yield Wait(connection.link, is_settled, deadline)):
+        def is_held() -> bool:
+            return any(sender.is_wanted for sender in senders)
+
+        if closes:
+            is_over = yield from connection.settled(is_settled, is_held, is_hasty=is_hasty)
+        else:
+            deadline = monotonic() + connection.request_timeout_s
+            is_over = yield Wait(connection.link, is_settled, deadline)
+        if not is_over:
             raise connection.too_late("send", connection.request_timeout_s)
         if self.state.has_futures:
             self.state.has_futures = False

@@ -7,6 +7,7 @@ import pytest
 from client_rig import WAIT_S, FakeNode, fake_node, in_thread
 
 import hms
+from hms.client.core import requests
 from hms.wire.frames import Kind
 from hms.wire.structures import CloseSession, Commit
 
@@ -264,3 +265,85 @@ def test_what_a_silent_node_does_not_answer_in_time_is_in_doubt_in_asyncio(node)
         await connection.close()
 
     asyncio.run(asyncio.wait_for(run(), WAIT_S))
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    """The 5 s of a close, shortened."""
+    monkeypatch.setattr(requests, "LEAVE_S", 0.02)
+
+
+def test_close_does_not_wait_for_a_send_that_was_interrupted(node, monkeypatch, hurry):
+    """Ctrl-C in a send to a full queue, then close(): previously it took request_timeout_s."""
+    connection = hms.connect(node.address, request_timeout_s=10 * WAIT_S)
+    producer = connection.session().producer("q")
+    keep_silent(node, Kind.SEND)
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(b"x")
+
+    assert in_thread(connection.close).get(timeout=WAIT_S) is None
+
+
+def test_a_block_that_an_exception_leaves_does_not_wait_for_long(node, hurry):
+    """Whoever presses Ctrl-C wants the program to end; the futures say what is in doubt."""
+    keep_silent(node, Kind.SEND)
+    futures = []
+
+    def work() -> None:
+        with (
+            hms.connect(node.address, request_timeout_s=10 * WAIT_S) as connection,
+            connection.session() as session,
+            session.producer("q") as producer,
+        ):
+            futures.append(producer.send_async(b"x"))
+            raise hms.HmsError
+
+    assert isinstance(in_thread(work).get(timeout=WAIT_S), hms.HmsError)
+    assert isinstance(futures[0].exception(0), hms.SendInDoubt)
+
+
+def test_a_block_that_an_exception_leaves_does_not_wait_for_long_in_asyncio(node, hurry):
+    """The same of a task that is cancelled."""
+    keep_silent(node, Kind.SEND)
+
+    async def run() -> None:
+        futures = []
+
+        async def work() -> None:
+            async with (
+                hms.aio.connect(node.address, request_timeout_s=10 * WAIT_S) as connection,
+                connection.session() as session,
+                session.producer("q") as producer,
+            ):
+                futures.append(producer.send_async(b"x"))
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            await work()
+        with pytest.raises(hms.SendInDoubt):
+            await futures[0]
+
+    asyncio.run(asyncio.wait_for(run(), WAIT_S))
+
+
+@pytest.mark.parametrize("what", ["session", "connection"])
+def test_close_does_not_wait_for_a_node_that_is_not_there(node, hurry, what):
+    """It may never come back; what had left is in doubt."""
+    keep_silent(node, Kind.SEND)
+    connection = hms.connect(node.address, request_timeout_s=10 * WAIT_S)
+    session = connection.session()
+    future = session.producer("q").send_async(b"x")
+    node.wait(lambda: node.kinds(Kind.SEND))
+    node.drop()
+
+    assert in_thread(closing_of(session, what).close).get(timeout=WAIT_S) is None
+    assert in_thread(connection.close).get(timeout=WAIT_S) is None
+
+    with pytest.raises(hms.SendInDoubt):
+        future.result(WAIT_S)

@@ -36,6 +36,7 @@ class Shell:
     asking = Asking.asking
     too_late = Asking.too_late
     caller_of = Asking.caller_of
+    settled = Asking.settled
 
     def __init__(self, client: "Client") -> None:
         self._client = client

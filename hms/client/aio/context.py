@@ -80,9 +80,9 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         finally:
             await self._leave()
 
-    async def _leave(self) -> None:
+    async def _leave(self, kind: type[BaseException] | None = None) -> None:
         if self._is_last():
-            await self.connection.close()
+            await self.connection.__aexit__(kind, None, None)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()
@@ -99,7 +99,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         try:
             await self.session.__aexit__(kind, error, trace)
         finally:
-            await self._leave()
+            await self._leave(kind)
 
     # ---- messages
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from types import TracebackType
 from typing import Any, Unpack
 
 from hms.client.aio.opened import Opened
@@ -93,6 +94,14 @@ class Producer(Opened, ProducerSteps):
     async def close(self) -> None:
         """Wait for the confirmation of what was sent, and close."""
         await self._connection.run(self.closing())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._connection.run(self.closing(is_hasty=kind is not None))
 
     def __dir__(self) -> list[str]:
         return public_names(self)

@@ -1,6 +1,7 @@
 """Session: where producers and consumers come from, and what a transaction spans (F-B1 to F-B8)."""
 
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -147,7 +148,7 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
             if self.transacted and not self.state.is_closed and error is None:
                 await self.commit()
         finally:
-            await self.close()
+            await self.listening.close(partial(self.closing, is_hasty=error is not None))
 
     # ---- what it makes
 

@@ -90,9 +90,13 @@ class AsyncConnection(Calling):
 
     async def close(self) -> None:
         """Wait for running listeners and for the confirmation of what was sent, settle what was
-        received, and disconnect; behind a listener that asks for it."""
+        received, and disconnect; behind a listener that asks for it. Confirmations have as long as
+        in threads: see hms.connect()'s close()."""
+        await self._close(is_hasty=False)
+
+    async def _close(self, *, is_hasty: bool) -> None:
         if self._loop is not None:
-            await self.run(self.closing())
+            await self.run(self.closing(is_hasty=is_hasty))
 
     def stop(self, error: HmsError, linger_ms: int) -> None:
         """End for good."""
@@ -102,8 +106,8 @@ class AsyncConnection(Calling):
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, *_trace: object) -> None:
+        await self._close(is_hasty=kind is not None)
 
     def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
         """A block that is one global transaction: it commits at its end, or rolls back by a fault.

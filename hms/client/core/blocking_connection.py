@@ -43,16 +43,23 @@ class Connection(Background):
     def close(self) -> None:
         """Wait for running listeners and for the confirmation of what was sent, settle what was
         received, and disconnect. A listener that closes its connection is not waited for: its
-        message is settled when it has ended, and then the connection closes."""
-        self.run(self.closing())
+        message is settled when it has ended, and then the connection closes.
+
+        Confirmations have request_timeout_s, but only 5 s while the connection is lost, when nobody
+        waits for them any more, and when an exception leaves its block; what has none by then is in
+        doubt."""
+        self._close(is_hasty=False)
+
+    def _close(self, *, is_hasty: bool) -> None:
+        self.run(self.closing(is_hasty=is_hasty))
         if self.is_ended:
             self.join()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_trace: object) -> None:
+        self._close(is_hasty=kind is not None)
 
     # ---- requests
 

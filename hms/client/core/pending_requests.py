@@ -37,6 +37,10 @@ class Asked(Protocol):
     is_written: bool
     """Whether a node may have it; what was never written to a socket is known not to be sent."""
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is something sent whose outcome somebody still waits for."""
+
     def answered(self, kind: Kind, payload: bytes) -> None:
         """The answer is here; ERROR is one too."""
 
@@ -113,6 +117,11 @@ class Pending:
         self.is_done = False
         self.is_answered = False
         self._is_repeated = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """It sends nothing."""
+        return False
 
     @property
     def is_repeated(self) -> bool:

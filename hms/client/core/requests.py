@@ -6,7 +6,7 @@ them all at once.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -35,10 +35,11 @@ from hms.wire.structures import Administer, Advertise, Hello, Request, Unadverti
 LIBRARY = "hms-python"
 GOODBYE_MS = 1000
 """How long a closed socket may take to send its last frames."""
-_LEAVE_S = 5.0
+LEAVE_S = 5.0
+"""How long a node may take to answer that a connection closes; and how long a close waits for sends
+that nobody waits for, or whose node is not there, or in a hurry."""
 _TIMEOUT_MS_MAX = 1 << 40
 _ADDRESS_CHARACTERS_MAX = 1024
-"""How long a node may take to answer that a connection closes."""
 _CALLS = {
     "Administer": "administer()",
     "Advertise": "advertise()",
@@ -129,10 +130,11 @@ class Asking(Pulse):
         """Who runs a listener of this connection in that thread or task."""
         return next((caller for caller in self.link.callers if caller.is_within(me)), None)
 
-    def closing(self) -> Steps[None]:
+    def closing(self, *, is_hasty: bool = False) -> Steps[None]:
         """Wait for running listeners and for the confirmation of what was sent, settle what was
         received, and disconnect; behind a listener that asks for it. From its beginning on nothing
-        new is taken, but from the running listeners that it waits for."""
+        new is taken, but from the running listeners that it waits for. is_hasty: an exception has
+        left its block, so the confirmations have LEAVE_S."""
         link, me = self.link, self.me()
         link.is_closing = True
         link.woken.append(None)
@@ -140,32 +142,56 @@ class Asking(Pulse):
             caller.hush()
         within = self.caller_of(me)
         if within is not None:
-            within.afterwards(self.closing)
+            within.afterwards(partial(self.closing, is_hasty=is_hasty))
             return
         if link.state is State.ENDED and not link.callers:
             return
         try:
             yield Wait(link, lambda: not any(one.is_calling for one in link.callers), FOREVER)
-            yield from self._settling()
+            yield from self._settling(is_hasty=is_hasty)
         finally:
             link.tell(Kind.GOODBYE)  # to nobody when it has ended
             self.flush()
             linger_ms = GOODBYE_MS if link.state is State.UP else 0
             self.stop(ConnectionClosed(what="connection"), linger_ms)
 
-    def _settling(self) -> Steps[None]:
+    def _settling(self, *, is_hasty: bool) -> Steps[None]:
         """All that was begun has its outcome, and the node has heard all that was said."""
         link = self.link
         for participant in list(link.participants):
             participant.tick()
         for push in list(link.on_room.values()):
             push()
-        yield Wait(link, self._is_settled, monotonic() + self.request_timeout_s)
+        yield from self.settled(self._is_settled, self._is_held, is_hasty=is_hasty)
         left = [participant.leave() for participant in list(link.participants)]
-        deadline = monotonic() + _LEAVE_S
+        deadline = monotonic() + LEAVE_S
         for pending in left:
             if pending is not None:
                 yield Wait(pending, partial(getattr, pending, "is_done"), deadline)
+
+    def settled(
+        self, is_settled: Callable[[], bool], is_held: Callable[[], bool], *, is_hasty: bool
+    ) -> Steps[bool]:
+        """Wait for the outcome of sends before something closes; whether it is worth no more wait.
+        request_timeout_s at most, and LEAVE_S in haste, while the connection is lost, and when
+        is_held() is not, as nobody waits for them any more. Only False is a timeout."""
+        link, deadline = self.link, monotonic() + self.request_timeout_s
+        while True:
+            if (yield Wait(link, is_settled, min(deadline, monotonic() + LEAVE_S))):
+                return True
+            if monotonic() >= deadline:
+                return False
+            if is_hasty or link.state is not State.UP or not is_held():
+                return True
+            yield Wait(
+                link,
+                lambda: is_settled() or link.state is not State.UP or not is_held(),
+                deadline,
+            )
+
+    def _is_held(self) -> bool:
+        link = self.link
+        return bool(link.on_room) or any(one.is_wanted for one in link.asked.values())
 
     def _is_settled(self) -> bool:
         link = self.link
