@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from hms.client.core import current_transaction
+from hms.client.core.arguments import check_number
 from hms.client.core.conversation import BLOCK_TIME_S
 from hms.client.core.conversation_state import Part, Talk
 from hms.client.core.operations import FOREVER
@@ -33,6 +34,7 @@ from tpmon.constants import (
     TPSIGRSTRT,
 )
 from tpmon.context import Context, current, keeps_tperrno, note
+from tpmon.flags import FLAGS_MAX, check_flags
 
 __all__ = ["tpconnect", "tpdiscon", "tprecv", "tpsend"]
 
@@ -44,6 +46,7 @@ _FLAGS = TPNOBLOCK | TPNOTIME | TPNOTRAN | TPSIGRSTRT
 def tpconnect(svc: str, data: Data = None, flags: int = TPSENDONLY) -> int:
     """Begin a conversation; its descriptor. flags: TPSENDONLY keeps control, TPRECVONLY leaves it
     to the service. ServiceNotFound; RequestTimeout when no server takes it up in time."""
+    check_number("flags", flags, -FLAGS_MAX, FLAGS_MAX)
     control = flags & (TPSENDONLY | TPRECVONLY)
     if control not in (TPSENDONLY, TPRECVONLY) or flags & ~(_FLAGS | control):
         raise InvalidArgument(what="tpconnect()", detail="give TPSENDONLY or TPRECVONLY")
@@ -68,8 +71,7 @@ def tpconnect(svc: str, data: Data = None, flags: int = TPSENDONLY) -> int:
 def tpsend(cd: int, data: Data = None, flags: int = 0) -> int:
     """Say something; TPRECVONLY hands control over. The event that ended the conversation, or 0."""
     context, talk = _find("tpsend()", cd)
-    if flags & ~(_FLAGS | TPRECVONLY):
-        raise InvalidArgument(what="tpsend()", detail=f"flags {flags:#x} do not belong there")
+    check_flags("tpsend()", flags, _FLAGS | TPRECVONLY)
     kind, encoded = encode_data(data)
     part = Part(kind, encoded, gives_control=bool(flags & TPRECVONLY))
     deadline, connection = _deadline(context, flags), context.connection
@@ -82,8 +84,7 @@ def tprecv(cd: int, flags: int = 0) -> tuple[int, Any]:
     """What the other side says, and the event: 0, TPEV_SENDONLY with control, or the end, with what
     the service returned. CallWouldBlock with TPNOBLOCK, RequestTimeout."""
     context, talk = _find("tprecv()", cd)
-    if flags & ~_FLAGS:
-        raise InvalidArgument(what="tprecv()", detail=f"flags {flags:#x} do not belong there")
+    check_flags("tprecv()", flags, _FLAGS)
     with context.connection.lock:
         context.connection.take_in()
     found = context.connection.run(talk.receiving(_deadline(context, flags)))

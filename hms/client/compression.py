@@ -10,6 +10,7 @@ import struct
 import zlib
 from typing import Any, NamedTuple
 
+from hms.client.core.arguments import shortened
 from hms.errors.catalogue import (
     CodecMissing,
     CompressionUnknown,
@@ -42,7 +43,7 @@ class Encoding(NamedTuple):
 def check_codec(codec: str) -> None:
     """Refuse a codec that is not known or not installed. CompressionUnknown, CodecMissing."""
     if codec not in _CODES:
-        raise CompressionUnknown(codec=codec)
+        raise CompressionUnknown(codec=shortened(codec))
     if codec == ZSTD:
         _zstandard()
 

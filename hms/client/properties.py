@@ -23,7 +23,7 @@ from field_buffer.types import (
     plain,
 )
 from hms import constants
-from hms.client.core.arguments import check_mapping
+from hms.client.core.arguments import check_mapping, shortened, shown
 from hms.client.file_bodies import FILE_NAMES
 from hms.errors.catalogue import (
     InvalidArgument,
@@ -71,11 +71,19 @@ _NAMES_REMEMBERED = 4096
 def check_property_name(name: str) -> str:
     """The name, if a user may set it; ReservedProperty or PropertyNameError otherwise."""
     if isinstance(name, str) and is_reserved(name):
-        raise ReservedProperty(name=name)
+        raise ReservedProperty(name=shortened(name))
     check_name(name)
     if name.upper() in SELECTOR_WORDS:
         raise PropertyNameError(name=name, detail="it is a word of the selector language")
     return name
+
+
+def checked_name(name: Any) -> str:
+    """The same for whatever was given; PropertyNameError for what is no text."""
+    if not isinstance(name, str):
+        detail = f"it is a {type(name).__name__}, not a text"
+        raise PropertyNameError(name=shown(name), detail=detail)
+    return check_property_name(name)
 
 
 @lru_cache(_NAMES_REMEMBERED)
@@ -172,9 +180,7 @@ def checked_properties(properties: Mapping[Any, Any]) -> dict[str, FieldValue]:
     if isinstance(properties, FieldBuffer):
         properties = _single_fields(properties)
     check_mapping("properties", properties)
-    return {
-        check_property_name(name): check_value(value, name) for name, value in properties.items()
-    }
+    return {checked_name(name): check_value(value, name) for name, value in properties.items()}
 
 
 def _single_fields(fields: FieldBuffer) -> dict[str, FieldValue]:
@@ -212,9 +218,11 @@ class Properties(MutableMapping[str, Any]):
         self._message = message
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise InvalidArgument(what="name", detail=f"a {type(name).__name__} is not a text")
         value = self.get(name)
         if value is None:
-            raise PropertyNotFound(name=str(name))
+            raise PropertyNotFound(name=shortened(name))
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -222,7 +230,8 @@ class Properties(MutableMapping[str, Any]):
         if isinstance(name, str) and is_reserved(name):
             value = self._message.reserved(name)
         else:
-            value = self._message.readable().values.get(name)
+            values = self._message.readable().values
+            value = values.get(name) if isinstance(name, str) else None
         return default if value is None else value
 
     def type_of(self, name: str) -> FieldType:
@@ -232,16 +241,20 @@ class Properties(MutableMapping[str, Any]):
     def set_typed(self, name: str, kind: int, value: Any) -> None:
         """Set a property as the given type, HMS_CHAR to HMS_CARRAY, or 9 for a boolean."""
         content = self._message.writable()
-        content.values[check_property_name(name)] = make_typed(kind, value, name)
+        checked = checked_name(name)
+        if not isinstance(kind, int):
+            raise InvalidArgument(what="kind", detail=f"a {type(kind).__name__} is not a type")
+        content.values[checked] = make_typed(kind, value, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         content = self._message.writable()
-        content.values[check_property_name(name)] = check_value(value, name)
+        checked = checked_name(name)
+        content.values[checked] = check_value(value, name)
 
     def __delitem__(self, name: str) -> None:
         values = self._message.writable().values
-        if name not in values:
-            raise PropertyNotFound(name=str(name))
+        if not isinstance(name, str) or name not in values:
+            raise PropertyNotFound(name=shortened(name))
         del values[name]
 
     def clear(self) -> None:

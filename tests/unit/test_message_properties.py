@@ -1,9 +1,12 @@
 """Properties: names, types, reserved ones, conversions, and the read-only state."""
 
+import operator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hms
 from field_buffer import (
     Carray,
     Char,
@@ -16,6 +19,7 @@ from field_buffer import (
     String,
 )
 from field_buffer.conversions import READABLE_AS
+from hms.client.compression import check_codec
 from hms.client.destinations import Queue
 from hms.client.message import Message
 from hms.client.properties import SELECTOR_WORDS
@@ -284,3 +288,45 @@ def test_any_properties_survive_the_wire_with_order_and_types(sent):
             name
         )
         assert type(value).__mro__[0] in type(message.properties[name]).__mro__
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.property([]),
+        lambda m: m.get_int({}),
+        lambda m: m.properties[[]],
+        lambda m: m.properties.set_typed("a", {}, 1),
+        lambda m: m.properties.set_typed([], 1, 1),
+        lambda m: m.properties.update({(): 1}),
+        lambda m: operator.setitem(m.properties, [], 1),
+        lambda m: operator.delitem(m.properties, []),
+        lambda _: hms.Message(b"", {(): 1}),
+        lambda _: hms.Selector(5),
+        lambda _: hms.Selector(None),
+        lambda _: hms.Selector(b""),
+    ],
+)
+def test_what_is_no_name_is_told_by_an_error_of_ours(call):
+    """`except HmsError` must catch every mistake of an application's."""
+    with pytest.raises(hms.HmsError):
+        call(hms.Message(b""))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda name: hms.Message(b"").property(name),
+        hms.Message(b"").properties.pop,
+        lambda name: operator.delitem(hms.Message(b"").properties, name),
+        lambda name: hms.Message(b"").properties.set_typed(name, 99, 1),
+        lambda name: hms.Message(b"", {"$" + name: 1}),
+        check_codec,
+    ],
+)
+def test_a_long_name_is_not_repeated_in_full(call):
+    """An error goes into logs."""
+    with pytest.raises(hms.HmsError) as told:
+        call("x" * 70_000)
+
+    assert len(str(told.value)) < 400

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hms.client.core import current_transaction
-from hms.client.core.arguments import check_seconds, check_word
+from hms.client.core.arguments import check_seconds, check_word, shown
 from hms.errors.catalogue import InvalidArgument, TxInvalid, TxProtocolError
 from tpmon import context
 from tpmon.tx.connection_place import place_of
@@ -128,7 +128,7 @@ def rm(name: str) -> Any:
     """
     transaction = current()
     if transaction is None:
-        raise TxProtocolError(what=f"rm({name!r})", detail="no transaction is going on here")
+        raise TxProtocolError(what=f"rm({shown(name)})", detail="no transaction is going on here")
     return transaction.rm(name)
 
 

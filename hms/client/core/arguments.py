@@ -105,6 +105,12 @@ def _refused(what: str, value: Any, wanted: str) -> InvalidArgument:
     return InvalidArgument(what=what, detail=f"{shown(value)} is not {wanted}")
 
 
+def shortened(name: Any) -> str:
+    """A name in an error, as it is but not too long."""
+    text = name if isinstance(name, str) else shown(name)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def shown(value: Any) -> str:
     """A value in an error: not too long, and whatever its own repr() does."""
     try:

@@ -8,6 +8,7 @@ from hms.engine.selector.nodes import Condition
 from hms.engine.selector.parser import parse
 from hms.engine.selector.reader import DEFAULT_LIMITS, SelectorLimits
 from hms.engine.selector.selector_cost import price_of
+from hms.errors.catalogue import InvalidArgument
 
 
 class Selector:
@@ -31,6 +32,8 @@ class Selector:
     """
 
     def __init__(self, text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> None:
+        if not isinstance(text, str):
+            raise InvalidArgument(what="text", detail=f"a {type(text).__name__} is not a text")
         self.text = text
         self._limits = limits
         self.condition, self.names = parse(text, limits)
