@@ -1,7 +1,7 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -63,9 +63,6 @@ class StoredMessage(msgspec.Struct, gc=False, eq=False):
     slot: int = 0
     holders: int | set[int] = 0
 
-    has_files: ClassVar[bool] = False
-    """Whether any message names a file: lines then tell messages when they come and go."""
-
     @staticmethod
     def of(
         id_: int,
@@ -93,8 +90,8 @@ class StoredMessage(msgspec.Struct, gc=False, eq=False):
         )
 
     def came(self) -> None:
-        """It begins to wait at a place; told only once messages name files (see
-        file_references.py)."""
+        """It begins to wait at a place; told only to those that name files, see
+        file_references.py."""
 
     def went(self) -> None:
         """It has left a place for good. Told as above."""
@@ -129,6 +126,7 @@ def make_messages(
     first_seq: int,
     timestamp_ms: int,
     is_persistent: bool,
+    holder: int = 0,
 ) -> list[StoredMessage]:
     """The messages of a batch; ids and places in the order follow one another."""
     return [
@@ -143,6 +141,9 @@ def make_messages(
             payload,
             is_persistent,
             len(payload),
+            None,
+            0,
+            holder,
         )
         for i, ((head_bytes, _, ttl_ms, _, priority, kind, _, _), payload) in enumerate(
             zip(rows, payloads, strict=True)

@@ -9,7 +9,7 @@ from hms.engine.effects import Effects
 from hms.engine.flow.blocked_sends import Blocked
 from hms.engine.flow.destination_control import NO_LIMITS, Life
 from hms.engine.groups.candidates import Candidates
-from hms.engine.groups.scan_slices import Looking
+from hms.engine.groups.scan_slices import LOOK_STEPS, Looking
 from hms.engine.log.live_index import Blocks
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import (
@@ -23,7 +23,7 @@ from hms.engine.queue.destinations import (
 )
 from hms.engine.queue.file_references import Files
 from hms.engine.schedule.schedules import Schedules
-from hms.engine.session.deduplication import Memories, MessageIds
+from hms.engine.session.deduplication import RESERVE_IDS, Memories, MessageIds
 from hms.engine.session.session_objects import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.engine.topic import Delivery
@@ -124,15 +124,19 @@ class State:
         """Take over the time of a command."""
         if now_ms > self.now_ms:
             self.now_ms = now_ms
-            self.looking.refill()
+            self.looking.steps_left = LOOK_STEPS
         return self.now_ms
 
     def take_ids(self, count: int, fx: Effects) -> int:
         """The first of count new message ids."""
-        below = self.ids.reserve(count)
-        if below is not None:
-            fx.records.append(reserved(below))
-        return self.ids.take(count)
+        ids = self.ids
+        first = ids.next_id
+        if first + count > ids.reserved_below - RESERVE_IDS // 2:
+            below = ids.reserve(count)
+            if below is not None:
+                fx.records.append(reserved(below))
+        ids.next_id = first + count
+        return first
 
     def take_seqs(self, count: int) -> int:
         """The first of count places in the order of arrival."""
@@ -156,6 +160,12 @@ class State:
         """The same, with open transactions, decisions and what waits for room."""
         others = self.open_work_bytes + self.decisions.size_bytes + self.blocked.size_bytes
         return self.resident_bytes + others
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether bodies should leave memory."""
+        used = self.waiting_bytes - self.blocks.paged_bytes + self.branches.held_bytes
+        return used > self.settings.paging_share * self.settings.memory_bytes_max
 
     def check_memory(self, size: int) -> None:
         """Refuse what would not fit."""

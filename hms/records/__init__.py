@@ -98,6 +98,7 @@ from hms.records.sent import (
     bits,
     decode_sent,
     sent,
+    sent_to_queue,
 )
 
 __all__ = [
@@ -175,5 +176,6 @@ __all__ = [
     "ranges",
     "reserved",
     "sent",
+    "sent_to_queue",
     "undefined",
 ]

@@ -18,6 +18,8 @@ PLACEMENT_BYTES_MAX = 8 + MESSAGES_PER_BATCH_MAX // 8
 SENT_FORWARDED = 1
 """The node itself moved the messages here, keeping id and history; for example to the DLQ."""
 _PLACEMENT = struct.Struct("<II")
+_TO_QUEUE = struct.Struct(SENT_HEAD.format + _PLACEMENT.format.lstrip("<"))
+"""A head with a single placement that has no bitmap."""
 
 
 class Placement(NamedTuple):
@@ -66,6 +68,25 @@ def sent(head: Sent, landing: Landing | None = None) -> Record:
     before = start + b"".join(places)
     landings = () if landing is None else ((landing, len(before)),)
     return Record(RecordType.SENT, head.message_count, (before, head.pack), landings)
+
+
+def sent_to_queue(
+    number: int,
+    first: tuple[int, int, int],
+    sender: tuple[int, int, int],
+    count: int,
+    pack: memoryview,
+    landing: Landing | None,
+) -> Record:
+    """The same for a batch that waits in one queue and nowhere else. first: id, place in the order
+    of arrival and time of its first message; sender: client, producer and first sequence."""
+    first_id, first_seq, at_ms = first
+    uid, producer, sequence = sender
+    before = _TO_QUEUE.pack(
+        *(number, first_id, at_ms, uid, producer, sequence, count, 0, 0, 1, first_seq, number, 0)
+    )
+    landings = () if landing is None else ((landing, _TO_QUEUE.size),)
+    return Record(RecordType.SENT, count, (before, pack), landings)
 
 
 def decode_sent(payload: bytes | memoryview) -> Sent:

@@ -63,7 +63,7 @@ def give(
 
 def take(state: State, queue: Queue, count: int, fx: Effects) -> list[StoredMessage]:
     """Up to so many messages leave the front of the line."""
-    if queue.has_tracks() or StoredMessage.has_files:
+    if queue.has_tracks() or queue.line.has_files:
         return _take_these(queue, islice(_movable(queue), count))
     taken: list[StoredMessage] = []
     expired: list[StoredMessage] = []

@@ -14,7 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
 from operator import attrgetter
 
+import msgspec
+
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
+from hms.records import Landing
 
 SEGMENT_SHIFT = 32
 BLOCK_MESSAGES = 256
@@ -122,24 +125,24 @@ class Block:
         return self.messages[message.slot] is message
 
 
-class _Landing:
+class _Landing(msgspec.Struct, frozen=True, gc=False):
     """Messages of one record in one block, whose place is not known before it is appended."""
 
-    __slots__ = ("_block", "_first", "_until")
-
-    def __init__(self, block: Block, first: int, until: int) -> None:
-        self._block, self._first, self._until = block, first, until
+    block: Block
+    first: int
+    until: int
 
     def landed(self, position: int) -> None:
         """The record's messages begin here."""
-        block = self._block
-        if self._until - self._first >= OWN_BLOCK_MESSAGES:
+        block = self.block
+        if self.until - self.first >= OWN_BLOCK_MESSAGES:
             block.base = position
         else:
             offsets = block.offsets
-            for slot in range(self._first, self._until):
+            for slot in range(self.first, self.until):
                 offsets[slot] += position
-        block.landed(position >> SEGMENT_SHIFT)
+        if block.segment == NOWHERE or block.segment != position >> SEGMENT_SHIFT:
+            block.landed(position >> SEGMENT_SHIFT)
 
 
 class Blocks:
@@ -163,26 +166,39 @@ class Blocks:
         self.paged_bytes += (message.length - message.head_bytes + OVERHEAD_BYTES) * count
         self.paged_count += count
 
-    def add(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> _Landing | None:
+    def add(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> Landing | None:
         """Messages of a record that is about to be appended, each already held by a place; offsets
         count from where the record will say that it landed."""
-        if not messages:
+        count = len(messages)
+        if not count:
             return None
-        block = self._block_for(len(messages))
+        block = self._open if count < OWN_BLOCK_MESSAGES else Block(self)
         first = len(block.messages)
+        if first and (not block.live or first + count > BLOCK_MESSAGES):
+            block, first = Block(self), 0
+            self._open = block
         block.messages += messages
         block.offsets.extend(offsets)
-        block.live += len(messages)
+        block.live += count
+        further = length = 0
         for slot, message in enumerate(messages, first):
             message.block = block
             message.slot = slot
-        self.live_bytes += sum([m.length for m in messages]) + RECORD_BYTES * len(messages)
-        further = [len(m.holders) - 1 for m in messages if isinstance(m.holders, set)]
-        self.live_bytes += HOLDER_BYTES * sum(further)
-        self.held_count += len(messages) + sum(further)
-        return _Landing(block, first, first + len(messages))
+            length += message.length
+            holders = message.holders
+            if isinstance(holders, set):
+                further += len(holders) - 1
+        self.live_bytes += length + RECORD_BYTES * count + HOLDER_BYTES * further
+        self.held_count += count + further
+        return _Landing(block, first, first + count)
 
-    def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> _Landing | None:
+    def add_batch(self, messages: Sequence[StoredMessage], start: int) -> Landing | None:
+        """The same for messages that follow one another from `start` on."""
+        if len(messages) == 1:
+            return self.add(messages, (start,))
+        return self.add(messages, offsets_of(messages, start))
+
+    def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> Landing | None:
         """The same for messages that the log knew already and is told again."""
         for message in messages:
             self.release(message)
@@ -226,15 +242,6 @@ class Blocks:
             for block in blocks:
                 block.messages.clear()
         self._open.messages.clear()
-
-    def _block_for(self, count: int) -> Block:
-        if count >= OWN_BLOCK_MESSAGES:
-            return Block(self)
-        block = self._open
-        filled = len(block.messages)
-        if filled and (not block.live or filled + count > BLOCK_MESSAGES):
-            self._open = Block(self)
-        return self._open
 
 
 def left_by(messages: Iterable[StoredMessage], number: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import State
-from hms.errors.catalogue import NodeQuota
+from hms.errors.catalogue import NodeFull, NodeQuota
 from hms.wire.packed_messages import KIND_FILE, Row
 
 
@@ -27,20 +27,32 @@ def is_full(state: State, size: int = 0) -> bool:
 def memory_bytes(state: State, rows: Sequence[Row], can_page: bool) -> int:
     """What messages will take of the memory quota: those whose bodies the log alone will have only
     their heads. Of these there may be so many; NodeQuota."""
-    count, heads = len(rows), sum([row[0] for row in rows])
-    bodies = sum([row[1] for row in rows])
-    size = heads + bodies + OVERHEAD_BYTES * count
+    heads = sum([row.head_bytes for row in rows])
+    size = heads + sum([row.body_bytes for row in rows]) + OVERHEAD_BYTES * len(rows)
     if not (can_page and is_full(state, size)):
         return size
-    used, limit = state.blocks.paged_count, state.settings.paged_max
-    if used + count > limit:
-        raise NodeQuota(count=used, limit=limit, key="max_paged_messages")
+    _check_paged(state, len(rows))
     return heads
 
 
-def check_memory(state: State, rows: Sequence[Row], can_page: bool) -> None:
-    """Refuse messages for which memory has no room; NodeFull."""
-    state.check_memory(memory_bytes(state, rows, can_page))
+def _check_paged(state: State, count: int) -> None:
+    used, limit = state.blocks.paged_count, state.settings.paged_max
+    if used + count > limit:
+        raise NodeQuota(count=used, limit=limit, key="max_paged_messages")
+
+
+def check_memory(
+    state: State, head_bytes: int, payload_bytes: int, count: int, can_page: bool
+) -> None:
+    """Refuse messages for which memory has no room; NodeFull, NodeQuota."""
+    settings, size = state.settings, payload_bytes + OVERHEAD_BYTES * count
+    limit = settings.memory_bytes_max
+    used = state.waiting_bytes - state.blocks.paged_bytes + state.branches.held_bytes
+    if can_page and used + size > settings.paging_share * limit:
+        _check_paged(state, count)
+        size = head_bytes
+    if used + size > limit:
+        raise NodeFull(used=used, limit=limit, key="max_memory_bytes")
 
 
 def page_out_new(

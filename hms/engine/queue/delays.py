@@ -30,10 +30,19 @@ DELAY_MS_MAX = 100 * 366 * 86_400_000
 STAMP_BYTES = 64
 """More than what the time of delivery takes in a head."""
 _STALE_MAX = 64
+NOT_DELAYED: Mapping[int, int] = {}
+"""When messages are due of which none is delayed."""
 _DELAY_AT = range(16, 24)
 """Where in a row its delay stands."""
 
-__all__ = ["Delayed", "check_delay", "due_times", "stamped_with_time", "time_stamp_bytes"]
+__all__ = [
+    "NOT_DELAYED",
+    "Delayed",
+    "check_delay",
+    "due_times",
+    "stamped_with_time",
+    "time_stamp_bytes",
+]
 
 
 class Delayed:
@@ -103,9 +112,9 @@ def check_delay(row: Row) -> None:
 
 def due_times(rows: Sequence[Row], first_id: int, timestamp_ms: int) -> Mapping[int, int]:
     """When the delayed messages of a batch are due, by their ids."""
-    if not sum([row[3] for row in rows]):
-        return {}
-    return {first_id + i: timestamp_ms + row[3] for i, row in enumerate(rows) if row[3]}
+    if not sum([row.delay_ms for row in rows]):
+        return NOT_DELAYED
+    return {first_id + i: timestamp_ms + row.delay_ms for i, row in enumerate(rows) if row.delay_ms}
 
 
 def time_stamp_bytes(pack: bytes | memoryview, count: int) -> int:

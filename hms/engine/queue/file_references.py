@@ -21,7 +21,6 @@ class FileMessage(StoredMessage, gc=False, eq=False, kw_only=True):
     @classmethod
     def naming(cls, message: StoredMessage, file: str, files: "Files") -> "FileMessage":
         """A message, with the file that it names."""
-        StoredMessage.has_files = True
         return cls(*msgspec.structs.astuple(message), file=file, _files=files)
 
     def came(self) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from hms.engine.effects import Effects
 from hms.engine.log.live_index import hold, offsets_of
 from hms.engine.messages import OF_COMMIT, StoredMessage, message_id_text
+from hms.engine.queue.delays import NOT_DELAYED
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.file_references import watched_as
 from hms.engine.state import State
@@ -22,8 +23,6 @@ from hms.wire.packed_messages import (
     pack_messages,
     slice_payloads,
 )
-
-NOT_DELAYED: Mapping[int, int] = {}
 
 
 def stamped(

@@ -15,7 +15,9 @@ from hms.engine.messages import StoredMessage, sizes_of
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
 from hms.engine.queue.expiry_index import Mortal
+from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
 from hms.engine.queue.ready_queue import Standing
+from hms.wire.packed_messages import KIND_FILE
 
 
 class Line:
@@ -30,6 +32,8 @@ class Line:
         """Of those that wait: may not be taken from here now, as their group or order has them."""
         self.out_count = 0
         self.size_bytes = 0
+        self.has_files = False
+        """Messages that name files came here: they are told when they leave."""
         self.counters = Counters()
         self.history: dict[int, tuple[int, int]] = {}
         """(deliveries, failed attempts) of messages that came back, by id."""
@@ -42,21 +46,28 @@ class Line:
 
     # adding
 
-    def add(self, messages: list[StoredMessage]) -> None:
-        """New messages, younger than all that ever came."""
-        self.waiting_count += len(messages)
-        self.size_bytes += sizes_of(messages)
+    def add(self, messages: list[StoredMessage], size_bytes: int = -1, uses: int = -1) -> None:
+        """New messages, younger than all that ever came. size_bytes: what they count in quotas;
+        uses: the features of incoming.py that some of them use; -1: nobody knows."""
+        count = len(messages)
+        self.waiting_count += count
+        self.size_bytes += size_bytes if size_bytes >= 0 else sizes_of(messages)
         counters = self.counters
-        counters.sent += len(messages)
+        counters.sent += count
         counters.count_high = max(counters.count_high, self.waiting_count + self.out_count)
         counters.bytes_high = max(counters.bytes_high, self.size_bytes)
-        if StoredMessage.has_files:
-            for message in messages:
-                message.came()
-        rest = messages if self.tracks is None else self.tracks.arrived(messages)
+        rest = messages
+        if uses:
+            if uses & FILES:
+                for message in [m for m in messages if m.kind == KIND_FILE]:
+                    self.has_files = True
+                    message.came()
+            if self.tracks is not None and uses & (HEADS | ORDERED):
+                rest = self.tracks.arrived(messages)
+            if uses & EXPIRING:
+                for message in [m for m in messages if m.expires_at_ms]:
+                    self._mortal.add(message)
         self._standing.add(rest)
-        for message in [m for m in messages if m.expires_at_ms]:
-            self._mortal.add(message)
         if self._index is not None:
             self._index.update((m.id, m) for m in messages)
 
@@ -242,7 +253,7 @@ class Line:
 
     def settle_all(self, messages: list[StoredMessage]) -> None:
         """Messages that were out leave for good."""
-        if self.history or self.tracks is not None or StoredMessage.has_files:
+        if self.history or self.tracks is not None or self.has_files:
             for message in messages:
                 self.settle(message)
             return
@@ -320,7 +331,7 @@ class Line:
             message.block.left(message, self.number)
         if self.history:
             self.history.pop(message.id, None)
-        if StoredMessage.has_files:
+        if self.has_files:
             message.went()
 
 

@@ -1,33 +1,42 @@
 """Sending: a batch is checked, numbered, placed in its queue or subscriptions, and recorded."""
 
+import msgspec
+
 from hms.engine.effects import Confirm, Effects
 from hms.engine.flow.limits import check_batch, check_rows, memory_obstacle, obstacle_to
 from hms.engine.flow.open_transactions import check_open_work
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.flow.room_wait import Obstacle, Waiting
-from hms.engine.groups.global_order import is_ordered, stamp_bytes, stamped_with_clock
+from hms.engine.groups.global_order import stamp_bytes, stamped_with_clock
 from hms.engine.groups.group_checks import check_ordering
-from hms.engine.log.live_index import hold, offsets_of
 from hms.engine.log.paging import check_memory, page_out_new
-from hms.engine.queue.delays import check_delay, due_times, stamped_with_time, time_stamp_bytes
+from hms.engine.messages import OVERHEAD_BYTES
+from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time, time_stamp_bytes
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.file_rules import check_files
+from hms.engine.queue.incoming import (
+    DELAYED,
+    FILES,
+    HEADS,
+    ORDERED,
+    Incoming,
+    accepted,
+    check_values,
+)
 from hms.engine.session.deduplication import Taken
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.engine.topic.audience import check_publication, record_bytes
 from hms.engine.topic.publication import (
     Stored,
-    add_to,
     awake,
+    delay,
     messages_of,
-    record_of_batch,
     store_publication,
 )
 from hms.errors.catalogue import (
-    InvalidArgument,
-    MessageTooLarge,
+    HandleUnknown,
     NodeFull,
     NodeQuota,
     SendInDoubt,
@@ -35,24 +44,13 @@ from hms.errors.catalogue import (
     TransactionRolledBack,
     TransactionTooLarge,
 )
-from hms.records import MESSAGES_PER_BATCH_MAX, Placement, group
-from hms.wire.packed_messages import (
-    HEAD_BYTES_MAX,
-    KIND_COMPRESSED,
-    KIND_FILE,
-    KIND_NONE,
-    ROW,
-    Row,
-    unpack_rows,
-)
+from hms.records import MESSAGES_PER_BATCH_MAX, group, sent_to_queue
+from hms.wire.packed_messages import ROW, unpack_rows
 
-PRIORITY_MAX = 9
 ACKNOWLEDGED_BYTES = 64
 """What an acknowledgement costs in a transaction's size."""
 BATCH_BYTES = 128
 """What a batch costs in a record beside its pack; more than its head and place."""
-TTL_MS_MAX = 100 * 366 * 86_400_000
-"""A hundred years; more would not fit where the time of expiry is kept."""
 
 
 def send(
@@ -67,31 +65,41 @@ def send(
     fx: Effects,
 ) -> None:
     """A SEND frame; taken whole or refused whole."""
-    producer = state.producer(connection, producer_handle)
-    session = producer.session
-    repeated = _repeated(producer, first_sequence, count)
-    if repeated is not None:
+    producer = connection.producers.get(producer_handle)
+    if producer is None:
+        raise HandleUnknown(what="producer", handle=producer_handle)
+    session, target, memory = producer.session, producer.destination, producer.memory
+    is_transacted = session.is_transacted
+    if not is_transacted and first_sequence <= memory.forgotten:
+        raise SendInDoubt(destination=target.name, count=count, reason=FORGOTTEN)
+    if not is_transacted and first_sequence in memory.recent:
         fx.must_wait = True  # what it repeats may not be synced yet
-        fx.out.append(_confirm(connection, correlation, repeated))
+        fx.out.append(_confirm(connection, correlation, memory.recent[first_sequence]))
         return
     if count > MESSAGES_PER_BATCH_MAX:
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
-    rows = unpack_rows(pack, count)
-    if check_values(state, rows):
-        check_files(state, producer, rows, pack, is_persistent)
-    check_rows(producer, rows)
-    check_ordering(producer.destination, rows, pack)
-    one = _Send(state, producer, correlation, first_sequence, rows, is_persistent, pack)
-    if session.is_transacted:
+    batch = check_values(pack, unpack_rows(pack, count), state.settings.message_bytes_max)
+    if batch.uses or target.control.limits.message_bytes_max:
+        _check_features(state, producer, batch, is_persistent)
+    one = _Send(state, producer, correlation, first_sequence, is_persistent, batch)
+    if is_transacted:
         one.check()
-        check_batch(producer, session.work, rows)
+        check_batch(producer, session.work, batch.rows)
         _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
         one.join(fx)
-    elif not state.is_guarded:
-        one.check()
+    elif not (state.is_guarded and state.blocked.must_wait(_WaitingSend(one), state.now_ms)):
+        if not state.is_guarded:
+            one.check()
         one.take(fx)
-    elif not state.blocked.must_wait(one, state.now_ms):
-        one.take(fx)
+
+
+def _check_features(state: State, producer: Producer, batch: Incoming, is_persistent: bool) -> None:
+    """Refuse what its destination cannot keep."""
+    if batch.uses & FILES:
+        check_files(state, producer, batch.rows, batch.pack, is_persistent)
+    check_rows(producer, batch.rows)
+    if batch.uses & (HEADS | ORDERED):
+        check_ordering(producer.destination, batch.rows, batch.pack)
 
 
 def _confirm(connection: Connection, correlation: int, taken: Taken) -> Confirm:
@@ -104,102 +112,97 @@ def _confirm(connection: Connection, correlation: int, taken: Taken) -> Confirm:
     )
 
 
-class _Send(Waiting):
-    """A batch that is to be stored, now or when there is room (F-C11)."""
+class _Send(msgspec.Struct, frozen=True):
+    """A batch that is to be stored."""
 
-    __slots__ = ("_first_sequence", "_is_persistent", "_pack", "_rows", "_sender", "_state")
+    state: State
+    producer: Producer
+    correlation: int
+    first_sequence: int
+    is_persistent: bool
+    batch: Incoming
 
-    def __init__(
-        self,
-        state: State,
-        producer: Producer,
-        correlation: int,
-        first_sequence: int,
-        rows: list[Row],
-        is_persistent: bool,
-        pack: memoryview,
-    ) -> None:
-        super().__init__(producer.session, producer, correlation, (producer.key,), len(pack))
-        self._state = state
-        self._sender = producer
-        self._first_sequence = first_sequence
-        self._rows = rows
-        self._is_persistent = is_persistent
-        self._pack = pack
+    def check(self) -> None:
+        """Refuse what would not fit into memory, or would not reach whom it has to reach."""
+        state, batch, target = self.state, self.batch, self.producer.destination
+        if isinstance(target, Queue):
+            is_logged = self.is_persistent and target.number > 0
+            check_memory(state, batch.head_bytes, batch.payload_bytes, len(batch.rows), is_logged)
+        else:
+            check_publication(state, self.producer, batch.rows, batch.pack, self.is_persistent)
+
+    def take(self, fx: Effects) -> None:
+        """Store it, and confirm it."""
+        state, producer, now_ms = self.state, self.producer, self.state.now_ms
+        pending = self._pending(fx)
+        stored = store_batch(state, pending, self.batch, self.first_sequence, fx)
+        if len(stored.records) > 1:
+            fx.records.append(group(0, 0, 0, now_ms, stored.records))
+        else:
+            fx.records += stored.records
+        first_id, count = pending.first_id, pending.count
+        taken = Taken(first_id, now_ms, count)
+        producer.memory.remember(self.first_sequence, taken, state.settings.frames_in_flight_max)
+        for place in stored.touched:
+            dispatch(state, place, fx)
+        if state.is_guarded:
+            make_room(state, stored.touched, fx)
+        if self.is_persistent and state.is_crowded:
+            page_out_new(state, stored.messages, stored.touched)
+        number = producer.session.connection.number
+        fx.out.append(Confirm(number, self.correlation, first_id, now_ms, count))
+
+    def join(self, fx: Effects) -> None:
+        """Put it into the session's transaction, and confirm that."""
+        state, session = self.state, self.producer.session
+        pending, work = self._pending(fx), session.work
+        work.sends.append(pending)
+        work.size_bytes += _record_bytes(state, pending)
+        taken = Taken(pending.first_id, state.now_ms, pending.count)
+        fx.out.append(_confirm(session.connection, self.correlation, taken))
+
+    def _pending(self, fx: Effects) -> PendingBatch:
+        state, count = self.state, len(self.batch.rows)
+        first_id = state.take_ids(count, fx)
+        return PendingBatch(
+            self.producer, first_id, count, state.now_ms, self.is_persistent, self.batch.pack
+        )
+
+
+class _WaitingSend(Waiting):
+    """A send that looks for room, and may have to wait for some (F-C11)."""
+
+    __slots__ = ("_send",)
+
+    def __init__(self, send: _Send) -> None:
+        producer, size = send.producer, len(send.batch.pack)
+        super().__init__(producer.session, producer, send.correlation, (producer.key,), size)
+        self._send = send
 
     def obstacle(self) -> Obstacle | None:
         """A limit, a pause or the node's memory."""
-        state = self._state
-        found = obstacle_to(state, self._sender, self._rows)
+        one = self._send
+        found = obstacle_to(one.state, one.producer, one.batch.rows)
         if found is None:
             try:
-                self.check()
+                one.check()
             except (NodeFull, NodeQuota) as fault:
-                found = memory_obstacle(state, fault)
+                found = memory_obstacle(one.state, fault)
                 if found is None:
                     raise
         return found
 
-    def check(self) -> None:
-        """Refuse what would not fit into memory, or would not reach whom it has to reach."""
-        state = self._state
-        rows, is_persistent = self._rows, self._is_persistent
-        if isinstance(self._sender.destination, Queue):
-            can_page = is_persistent and self._sender.destination.is_durable
-            check_memory(state, rows, can_page)
-        else:
-            check_publication(state, self._sender, rows, self._pack, is_persistent)
-
     def packs(self) -> list[tuple[memoryview, int]]:
         """The batch."""
-        return [(self._pack, len(self._rows))]
+        return [(self._send.batch.pack, len(self._send.batch.rows))]
 
     def take(self, fx: Effects) -> None:
         """Store it, and confirm it."""
-        state, producer, batch = self._state, self._sender, self._batch(fx)
-        taken = Taken(batch.first_id, state.now_ms, batch.count)
-        sequence = self._first_sequence
-        records, touched, messages = store_batch(state, batch, self._rows, sequence, fx)
-        if len(records) > 1:
-            records = [group(0, 0, 0, state.now_ms, records)]
-        fx.records += records
-        producer.memory.remember(sequence, taken, state.settings.frames_in_flight_max)
-        for place in touched:
-            dispatch(state, place, fx)
-        if state.is_guarded:
-            make_room(state, touched, fx)
-        if self._is_persistent:
-            page_out_new(state, messages, touched)
-        fx.out.append(_confirm(self.session.connection, self.correlation, taken))
-
-    def join(self, fx: Effects) -> None:
-        """Put it into the session's transaction, and confirm that."""
-        state, batch, work = self._state, self._batch(fx), self.session.work
-        work.sends.append(batch)
-        work.size_bytes += _record_bytes(state, batch)
-        taken = Taken(batch.first_id, state.now_ms, batch.count)
-        fx.out.append(_confirm(self.session.connection, self.correlation, taken))
-
-    def _batch(self, fx: Effects) -> PendingBatch:
-        state = self._state
-        count = len(self._rows)
-        first_id = state.take_ids(count, fx)
-        return PendingBatch(
-            self._sender, first_id, count, state.now_ms, self._is_persistent, self._pack
-        )
+        self._send.take(fx)
 
 
 FORGOTTEN = "they come again in a batch that is too old to be remembered"
 """Why a node does not say whether it has them."""
-
-
-def _repeated(producer: Producer, first_sequence: int, count: int) -> Taken | None:
-    """How a SEND that comes again was confirmed; None for a new one. SendInDoubt."""
-    if producer.session.is_transacted:
-        return None
-    if first_sequence <= producer.memory.forgotten:
-        raise SendInDoubt(destination=producer.destination.name, count=count, reason=FORGOTTEN)
-    return producer.memory.recent.get(first_sequence)
 
 
 def is_repeated(connection: Connection, producer_handle: int, first_sequence: int) -> bool:
@@ -213,62 +216,47 @@ def is_repeated(connection: Connection, producer_handle: int, first_sequence: in
 
 
 def store_batch(
-    state: State,
-    batch: PendingBatch,
-    rows: list[Row],
-    first_sequence: int,
-    fx: Effects,
+    state: State, pending: PendingBatch, batch: Incoming, first_sequence: int, fx: Effects
 ) -> Stored:
     """Put the messages where they wait; the records, if they are persistent, and the places."""
-    if isinstance(batch.producer.destination, Topic):
-        return store_publication(state, batch, rows, first_sequence, fx)
-    return _store_in_queue(state, batch, batch.producer.destination, rows, first_sequence)
-
-
-def _store_in_queue(
-    state: State, batch: PendingBatch, queue: Queue, rows: list[Row], first_sequence: int
-) -> Stored:
-    pack, due = batch.pack, due_times(rows, batch.first_id, batch.timestamp_ms)
+    target = pending.producer.destination
+    if isinstance(target, Topic):
+        return store_publication(state, pending, batch, first_sequence, fx)
+    due = NOT_DELAYED
+    if batch.uses & (DELAYED | ORDERED):
+        due = due_times(batch.rows, pending.first_id, pending.timestamp_ms)
+        batch = _stamped(state, pending, target, batch)
+    is_logged = pending.is_persistent and target.number > 0
+    messages = messages_of(state, pending, batch, target.number if is_logged else 0)
+    size_bytes = batch.payload_bytes + OVERHEAD_BYTES * pending.count
+    target.line.add(messages, size_bytes, batch.uses)
+    state.waiting_bytes += size_bytes
     if due:
-        rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
-    if is_ordered(pack, batch.count):
+        delay(state, target, messages, due)
+    if target.candidates:
+        target.offer(awake(messages, due))
+    if not is_logged:
+        return Stored([], [target], messages)
+    first, landing = messages[0], state.blocks.add_batch(messages, ROW.size * pending.count)
+    record = sent_to_queue(
+        target.number,
+        (first.id, first.seq, pending.timestamp_ms),
+        (pending.producer.session.connection.uid, pending.producer.handle, first_sequence),
+        pending.count,
+        batch.pack,
+        landing,
+    )
+    return Stored([record], [target], messages)
+
+
+def _stamped(state: State, pending: PendingBatch, queue: Queue, batch: Incoming) -> Incoming:
+    """The batch with heads that say when their messages are due, and in which order they came."""
+    rows, pack = batch.rows, batch.pack
+    if batch.uses & DELAYED:
+        rows, pack = stamped_with_time(rows, pack, pending.timestamp_ms)
+    if batch.uses & ORDERED:
         rows, pack = stamped_with_clock(state, rows, pack, queue.line.tracks)
-    messages = messages_of(state, batch, rows, pack)
-    add_to(state, queue, messages, due)
-    queue.offer(awake(messages, due))
-    if not (batch.is_persistent and queue.is_durable):
-        return Stored([], [queue], messages)
-    hold(messages, queue.number)
-    landing = state.blocks.add(messages, offsets_of(messages, ROW.size * batch.count))
-    where, first = [Placement(queue.number, b"")], messages[0].seq
-    record = record_of_batch(batch, where, pack, first_sequence, first, landing)
-    return Stored([record], [queue], messages)
-
-
-def check_values(state: State, rows: list[Row]) -> bool:
-    """Bad values are refused before anything is changed; whether there are files among them."""
-    limit, has_files = state.settings.message_bytes_max, False
-    for row in rows:
-        if row[0] + row[1] > limit:
-            raise MessageTooLarge(size=row[0] + row[1], limit=limit)
-        if row[0] > HEAD_BYTES_MAX:
-            raise MessageTooLarge(size=row[0], limit=HEAD_BYTES_MAX)
-        if row[3]:
-            check_delay(row)
-        if row[4] > PRIORITY_MAX:
-            raise InvalidArgument(what="priority", detail=f"{row[4]} is not between 0 and 9")
-        if row[2] > TTL_MS_MAX:
-            raise InvalidArgument(what="ttl", detail=f"{row[2]} ms are more than a hundred years")
-        if row[5] >= KIND_FILE:
-            has_files = _check_kind(row[5]) or has_files
-    return has_files
-
-
-def _check_kind(kind: int) -> bool:
-    """Whether it is a file's."""
-    if kind & ~KIND_COMPRESSED > KIND_NONE or kind == KIND_FILE | KIND_COMPRESSED:
-        raise InvalidArgument(what="kind of body", detail=f"{kind} is not known")
-    return kind == KIND_FILE
+    return accepted(pack, rows)
 
 
 def _record_bytes(state: State, batch: PendingBatch) -> int:

@@ -10,6 +10,7 @@ from hms.engine.flow.overflow_policy import make_room
 from hms.engine.log.paging import check_memory, page_out_new
 from hms.engine.queue.destinations import Queue
 from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.incoming import accepted
 from hms.engine.queue.queue_send import store_batch
 from hms.engine.schedule.schedule_plans import Plan
 from hms.engine.schedule.schedule_records import left, told_again
@@ -86,7 +87,7 @@ def _store(
     _check_room(state, producer, row, pack, is_persistent=plan.is_persistent)
     first_id = state.take_ids(1, fx)
     batch = PendingBatch(producer, first_id, 1, state.now_ms, plan.is_persistent, pack)
-    return store_batch(state, batch, [row], 0, fx)
+    return store_batch(state, batch, accepted(pack, [row]), 0, fx)
 
 
 def _check_room(
@@ -97,7 +98,8 @@ def _check_room(
     if obstacle is not None:
         raise obstacle.refusal
     if isinstance(producer.destination, Queue):
-        check_memory(state, [row], is_persistent)
+        size = row.head_bytes + row.body_bytes
+        check_memory(state, row.head_bytes, size, 1, is_persistent)
     else:
         check_publication(state, producer, [row], pack, is_persistent)
 

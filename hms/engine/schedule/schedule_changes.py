@@ -10,7 +10,8 @@ from hms.engine.flow.limits import check_rows
 from hms.engine.log.live_index import hold, offsets_of
 from hms.engine.log.paging import memory_bytes
 from hms.engine.messages import StoredMessage
-from hms.engine.queue.queue_send import FORGOTTEN, check_values
+from hms.engine.queue.incoming import FILES, check_values
+from hms.engine.queue.queue_send import FORGOTTEN
 from hms.engine.schedule.schedule_plans import Plan, check_plan
 from hms.engine.schedule.schedule_records import describe, left, told_again
 from hms.engine.schedule.schedules import NODE_PLAN, Schedule, Schedules, sent_count
@@ -139,7 +140,7 @@ def _check_new(state: State, plan: Plan, row: Row, size: int) -> int:
     if row.delay_ms:
         detail = "a schedule says itself when its messages are due"
         raise InvalidArgument(what="delivery delay", detail=detail)
-    if check_values(state, [row]):
+    if check_values(memoryview(b""), [row], state.settings.message_bytes_max).uses & FILES:
         raise InvalidArgument(what="a schedule", detail="a file is sent once; it cannot come again")
     count = 0 if state.schedules is None else len(state.schedules.by_name)
     if count >= state.settings.schedules_max:

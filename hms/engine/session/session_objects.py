@@ -1,5 +1,7 @@
 """What a client has open: connection, sessions, producers, consumers."""
 
+import msgspec
+
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.selector import Selector
@@ -141,23 +143,12 @@ class Consumer:
         return selector.matches(selector_view(message, selector.names)) is True
 
 
-class PendingBatch:
-    """A batch that a transaction holds until it commits."""
+class PendingBatch(msgspec.Struct):
+    """A batch that was taken, and that a transaction may hold until it commits."""
 
-    __slots__ = ("count", "first_id", "is_persistent", "pack", "producer", "timestamp_ms")
-
-    def __init__(
-        self,
-        producer: Producer,
-        first_id: int,
-        count: int,
-        timestamp_ms: int,
-        is_persistent: bool,
-        pack: memoryview,
-    ) -> None:
-        self.producer = producer
-        self.first_id = first_id
-        self.count = count
-        self.timestamp_ms = timestamp_ms
-        self.is_persistent = is_persistent
-        self.pack = pack
+    producer: Producer
+    first_id: int
+    count: int
+    timestamp_ms: int
+    is_persistent: bool
+    pack: memoryview

@@ -14,6 +14,7 @@ from hms.engine.messages import StoredMessage, sizes_of
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.incoming import accepted
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.queue.queue_send import store_batch, transaction_bytes
 from hms.engine.queue.settlement import Return, give_back, give_back_all
@@ -122,8 +123,8 @@ def take_effect(
     records: list[Record] = []
     touched: dict[int, Queue | Subscription] = {}
     for batch in work.sends:
-        rows = unpack_rows(batch.pack, batch.count)
-        stored = store_batch(state, batch, rows, 0, fx)
+        incoming = accepted(batch.pack, unpack_rows(batch.pack, batch.count))
+        stored = store_batch(state, batch, incoming, 0, fx)
         records += stored.records
         touched.update((id(place), place) for place in stored.touched)
         page_out_new(state, stored.messages, stored.touched)

@@ -9,14 +9,16 @@ publication are one group, so after a crash everybody has it or nobody (PD-01, P
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from hms.engine.effects import Effects
-from hms.engine.groups.global_order import is_ordered, stamped_with_clock
+from hms.engine.groups.global_order import stamped_with_clock
 from hms.engine.log.live_index import hold, offsets_of
-from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages
-from hms.engine.queue.delays import due_times, stamped_with_time
+from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages, sizes_of
+from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time
 from hms.engine.queue.destinations import Queue, Subscription, Topic
+from hms.engine.queue.incoming import DELAYED, FILES, ORDERED, Incoming, accepted
 from hms.engine.queue.message_copies import copies_of, record_of, stamped
 from hms.engine.session.session_objects import PendingBatch
 from hms.engine.state import State
@@ -24,10 +26,10 @@ from hms.engine.topic import Delivery, TopicNode
 from hms.engine.topic.audience import retained_at, room_in
 from hms.engine.topic.retention import publisher_mark, retain
 from hms.records import Landing, Placement, Record, Sent, bitmap, sent
-from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, Row, slice_payloads
+from hms.wire.packed_messages import KIND_FILE, NODE_PUBLISHER, NODE_TOPIC, ROW, slice_payloads
 
 
-class Stored(NamedTuple):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """What came of a batch: its records, which belong together, the places to dispatch, and its
     messages."""
 
@@ -37,7 +39,7 @@ class Stored(NamedTuple):
 
 
 def store_publication(
-    state: State, batch: PendingBatch, rows: list[Row], first_sequence: int, fx: Effects
+    state: State, batch: PendingBatch, incoming: Incoming, first_sequence: int, fx: Effects
 ) -> Stored:
     """Put a batch where it is wanted. What was checked when it came may have changed since, if a
     transaction held it: then it goes out all the same, as what is sent to a queue does."""
@@ -45,21 +47,24 @@ def store_publication(
     destination, node = producer.destination, producer.node
     assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018
     audience = state.space.audience(producer.topic, state.now_ms)
-    pack, at = batch.pack, retained_at(rows)
+    rows, pack, at = incoming.rows, incoming.pack, retained_at(incoming.rows)
     if at is not None or audience.must_be_told or producer.topic != destination.name:
         stamp = {NODE_TOPIC: producer.topic}
         if at is not None:
             stamp[NODE_PUBLISHER] = publisher_mark(producer.session.connection.uid)
         rows, pack = stamped(rows, pack, stamp)
-    due = due_times(rows, batch.first_id, batch.timestamp_ms)
-    if due:
+    due = NOT_DELAYED
+    if incoming.uses & DELAYED:
+        due = due_times(rows, batch.first_id, batch.timestamp_ms)
         rows, pack = stamped_with_time(rows, pack, batch.timestamp_ms)
-    if is_ordered(pack, batch.count):
+    if incoming.uses & ORDERED:
         rows, pack = stamped_with_clock(state, rows, pack)
-    messages = messages_of(state, batch, rows, pack)
+    if pack is not incoming.pack:
+        incoming = accepted(pack, rows)
+    messages = messages_of(state, batch, incoming)
     destination.sent += batch.count
     node.used_ms = state.now_ms
-    out = _FanOut(state, batch, due, messages, fx)
+    out = _FanOut(state, batch, due, incoming.uses, messages, fx)
     for subscription, chosen in audience.choose(messages):
         out.give(subscription, chosen)
     out.relay()
@@ -73,16 +78,25 @@ def store_publication(
 
 
 def messages_of(
-    state: State, batch: PendingBatch, rows: Sequence[Row], pack: memoryview
+    state: State, batch: PendingBatch, incoming: Incoming, holder: int = 0
 ) -> list[StoredMessage]:
-    """The messages of a batch, with their places in the order of arrival."""
-    payloads = slice_payloads(pack, rows)
-    first_seq = state.take_seqs(batch.count)
+    """The messages of a batch, with their places in the order of arrival; holder: the number of the
+    queue that is the only place to hold them in the log."""
+    rows, first_seq = incoming.rows, state.next_seq
+    state.next_seq = first_seq + batch.count
     messages = make_messages(
-        rows, payloads, batch.first_id, first_seq, batch.timestamp_ms, batch.is_persistent
+        rows,
+        slice_payloads(incoming.pack, rows),
+        batch.first_id,
+        first_seq,
+        batch.timestamp_ms,
+        batch.is_persistent,
+        holder,
     )
-    if state.files.since_ms:
+    if incoming.uses & FILES and state.files.since_ms:
         messages = state.files.watched(messages)
+    if holder:
+        return messages
     is_early = batch.first_id + batch.count > state.ids.safe_below
     target = batch.producer.destination
     is_logged = batch.is_persistent and (isinstance(target, Topic) or target.is_durable)
@@ -133,12 +147,14 @@ class _FanOut:
         state: State,
         batch: PendingBatch,
         due: Mapping[int, int],
+        uses: int,
         messages: list[StoredMessage],
         fx: Effects,
     ) -> None:
         self._state = state
         self._due = due
         self._publisher = batch.producer.session.connection
+        self._uses = uses
         self._topic = batch.producer.topic
         self._is_persistent = batch.is_persistent
         self._delivery = state.space.delivery(self._topic, is_persistent=batch.is_persistent)
@@ -211,7 +227,7 @@ class _FanOut:
     def _put(
         self, place: Queue | Subscription, chosen: list[StoredMessage], *, is_logged: bool
     ) -> None:
-        add_to(self._state, place, chosen, self._due)
+        add_to(self._state, place, chosen, self._due, self._uses)
         self.touched.append(place)
         if is_logged and self._is_persistent:
             hold(chosen, place.number)
@@ -250,19 +266,32 @@ def add_to(
     place: Queue | Subscription,
     messages: list[StoredMessage],
     due: Mapping[int, int],
+    uses: int = -1,
 ) -> None:
-    """Messages begin to wait at a place; due: those that wait for their time, by their ids."""
-    line, before = place.line, place.line.size_bytes
-    line.add(messages)
-    state.waiting_bytes += line.size_bytes - before
+    """Messages begin to wait at a place; due: those that wait for their time, by their ids; uses:
+    see Line.add()."""
+    size_bytes = sizes_of(messages)
+    place.line.add(messages, size_bytes, uses)
+    state.waiting_bytes += size_bytes
     if due:
-        known_ms = line.delayed.next_ms()
-        for message in messages:
-            if message.id in due:
-                line.delay(message, due[message.id])
-        next_ms = line.delayed.next_ms()
-        if next_ms is not None and next_ms != known_ms:
-            state.wake_at(next_ms, place)
+        delay(state, place, messages, due)
+
+
+def delay(
+    state: State,
+    place: Queue | Subscription,
+    messages: list[StoredMessage],
+    due: Mapping[int, int],
+) -> None:
+    """Those of the messages that are delayed wait on, for their time."""
+    line = place.line
+    known_ms = line.delayed.next_ms()
+    for message in messages:
+        if message.id in due:
+            line.delay(message, due[message.id])
+    next_ms = line.delayed.next_ms()
+    if next_ms is not None and next_ms != known_ms:
+        state.wake_at(next_ms, place)
 
 
 def awake(messages: list[StoredMessage], due: Mapping[int, int]) -> list[StoredMessage]:

@@ -3,6 +3,7 @@
 from hms.engine.effects import Effects
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard
+from hms.engine.queue.incoming import accepted
 from hms.engine.queue.queue_send import store_batch, transaction_bytes
 from hms.engine.session.session_objects import PendingBatch
 from hms.engine.state import State
@@ -43,5 +44,5 @@ def _discard_receipts(
 def _release(state: State, batch: PendingBatch, fx: Effects) -> None:
     batch.producer = stand_in(state, batch.producer)
     rows = unpack_rows(batch.pack, batch.count)
-    records = store_batch(state, batch, rows, 0, fx).records
+    records = store_batch(state, batch, accepted(batch.pack, rows), 0, fx).records
     fx.records.append(group(0, 0, 0, state.now_ms, records))
