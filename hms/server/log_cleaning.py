@@ -36,8 +36,8 @@ class Housekeeping:
     @property
     def is_due(self) -> bool:
         """There is a segment to clean, and nobody does."""
-        self._expect()
         if self._running.locked():
+            self._expect()
             return False
         return self._next_segment() is not None or self._store.is_turn_due
 

@@ -5,7 +5,6 @@ here, under a lock that is never held across I/O (P5).
 """
 
 import threading
-from collections.abc import Sequence
 
 from hms.errors.catalogue import RecordTooLarge
 from hms.store.interface import SEGMENT_SHIFT, DictionaryMaker, Parts
@@ -33,6 +32,7 @@ class Backlog:
         self.segment = segment - 1
         self.last_lsn = next_lsn - 1
         self.bytes = 0
+        self._taken_bytes = 0
         self._begin_segment(0)
 
     @property
@@ -45,10 +45,11 @@ class Backlog:
         assert KIND_END < kind < KIND_SEAL
         assert count >= 1
         length = sum(map(len, parts))
+        size = record_bytes(length)
         with self._lock:
-            if self._at + record_bytes(length) > self._end:
-                self._begin_segment(record_bytes(length))
-            return self._place(kind, count, parts, length)
+            if self._at + size > self._end:
+                self._begin_segment(size)
+            return self._place(kind, count, parts, length, size)
 
     def seal(self) -> int:
         """The next record begins a new segment; its sequence number."""
@@ -57,30 +58,31 @@ class Backlog:
             return self.last_lsn + 1
 
     def take(self) -> list[Entry]:
-        """All that waits, in order."""
+        """All that waits, in order; what was taken before is safe."""
         with self._lock:
             taken, self._waiting = self._waiting, []
+            self._taken_bytes = self.bytes
             return taken
 
-    def synced(self, entries: Sequence[Entry]) -> None:
-        """These are safe now."""
-        size = sum([record_bytes(entry.length) for entry in entries])
+    def synced(self) -> None:
+        """What was taken is safe now."""
         with self._lock:
-            self.bytes -= size
+            self.bytes -= self._taken_bytes
+            self._taken_bytes = 0
 
     def _begin_segment(self, size: int) -> None:
         """Go on in a new segment, unless its dictionary would leave no room for the record."""
         kind, count, parts = self._dictionary()
         length = sum(map(len, parts))
-        needed, limit = record_bytes(length) + size, self._end - SEGMENT_HEADER_BYTES
+        own = record_bytes(length)
+        needed, limit = own + size, self._end - SEGMENT_HEADER_BYTES
         if needed > limit:
             raise RecordTooLarge(what="a record with the dictionary", size=needed, limit=limit)
         self.segment += 1
         self._at = SEGMENT_HEADER_BYTES
-        self._place(kind, count, parts, length)
+        self._place(kind, count, parts, length, own)
 
-    def _place(self, kind: int, count: int, parts: Parts, length: int) -> int:
-        size = record_bytes(length)
+    def _place(self, kind: int, count: int, parts: Parts, length: int, size: int) -> int:
         entry = Entry(self.segment, self.last_lsn + 1, kind, count, parts, length)
         self._waiting.append(entry)
         position = (self.segment << SEGMENT_SHIFT) + self._at + RECORD_HEADER_BYTES

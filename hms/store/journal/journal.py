@@ -97,16 +97,16 @@ class Journal:
         reserve has not grown yet with what waits, or cleaning will make room."""
         if self._backlog is None or self._segment is None:
             return False
-        if self._spare.refusal is not None:  # the history may give way yet
+        spare, begun_ahead = self._spare, self._backlog.segment - self._segment.number
+        if spare.refusal is not None:  # the history may give way yet
             return not self._is_short or self._ring.is_cleanable()
-        if self._spare.is_ready and not self._spare.is_whole:
-            return True
-        begun_ahead = self._backlog.segment - self._segment.number
-        if begun_ahead < self._spare.is_ready:
+        is_whole = spare.is_whole
+        if is_whole and not begun_ahead:
             return False
-        return begun_ahead > self._spare.is_ready or (
-            self._backlog.room_bytes < self._segment_bytes // 8
-        )
+        is_ready = spare.is_ready
+        if is_ready and not is_whole:
+            return True
+        return begun_ahead > is_ready or self._backlog.room_bytes < self._segment_bytes // 8
 
     @property
     def needs_maintenance(self) -> bool:
@@ -166,8 +166,10 @@ class Journal:
         is_leader = self._leader.acquire(blocking=False)
         assert is_leader, "one leader at a time"
         try:
-            with self._deadly():
-                self._commit()
+            self._commit()
+        except BaseException as error:
+            self._die(error)
+            raise
         finally:
             self._leader.release()
         return self._durable_lsn
@@ -274,16 +276,22 @@ class Journal:
             self._lock.release()
 
     def _commit(self) -> None:
+        if self._failure is not None:
+            raise self._failed()
         assert self._backlog is not None, "start() comes first"
         entries = self._backlog.take()
         if not entries:
             return
+        last = entries[-1]
         self._lock.check()
-        for number, group in groupby(entries, _segment_of):
-            self._write(number, list(group))
+        if entries[0].segment == last.segment:
+            self._write(last.segment, entries)
+        else:
+            for number, group in groupby(entries, _segment_of):
+                self._write(number, list(group))
         self._lock.check()
-        self._durable_lsn = entries[-1].lsn + entries[-1].events - 1
-        self._backlog.synced(entries)
+        self._durable_lsn = last.lsn + last.events - 1
+        self._backlog.synced()
 
     def _write(self, number: int, entries: Sequence[Entry]) -> None:
         """Write records of one segment, and sync them before those of the next are written."""
@@ -325,16 +333,19 @@ class Journal:
             raise self._failed()
         try:
             yield
-        except StoreFailed as error:
-            self._failure = str(error.fields["detail"])
+        except BaseException as error:
+            self._die(error)
             raise
-        except OSError as error:
+
+    def _die(self, error: BaseException) -> None:
+        """Remember why nothing is written any more; StoreFailed for an error of the disk."""
+        if isinstance(error, StoreFailed):
+            self._failure = str(error.fields["detail"])
+        elif isinstance(error, OSError):
             self._failure = f"{self._path}: {error.strerror or error}"
             raise self._failed() from error
-        except BaseException as error:
-            # Records may be half taken: going on would leave a hole in the log.
+        else:  # records may be half taken: going on would leave a hole in the log
             self._failure = f"{type(error).__name__} while writing: {error}"
-            raise
 
     def _failed(self) -> StoreFailed:
         return StoreFailed(detail=self._failure, path=str(self._path))

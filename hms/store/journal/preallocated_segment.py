@@ -68,7 +68,7 @@ class Spare:
     @property
     def is_whole(self) -> bool:
         """The spare is ready and the reserve has all it is to have."""
-        return self.is_ready and self._reserve.count >= self.wanted
+        return self._fd is not None and len(self._reserve.numbers) >= self.wanted
 
     @property
     def files(self) -> int:

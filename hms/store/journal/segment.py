@@ -63,14 +63,12 @@ class Segment:
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Write records and sync them; when this returns they are safe."""
+        disk = self._disk
         buffers = pack_records(entries, self._salt)
-        self._end = write_all(self._disk, self._fd, buffers, self._end)
-        self._disk.fdatasync(self._fd)
-        self._check_name()
-
-    def _check_name(self) -> None:
-        """Writes to a removed file succeed and are gone with the process, so ask (P1)."""
-        if self._disk.name(self._fd) != self._name:
+        self._end = write_all(disk, self._fd, buffers, self._end)
+        disk.fdatasync(self._fd)
+        # Writes to a removed file succeed and are gone with the process, so ask (P1).
+        if disk.name(self._fd) != self._name:
             detail = f"{self._path} was removed, moved or replaced"
             raise StoreFailed(detail=detail, path=str(self._path.parent))
 

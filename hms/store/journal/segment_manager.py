@@ -195,7 +195,7 @@ class Ring:
     @property
     def is_due(self) -> bool:
         """Segments wait to be let go."""
-        return any(number < self.oldest for number in list(self._sizes))
+        return min(list(self._sizes), default=self.oldest) < self.oldest
 
     def let_go(self) -> bool:
         """Give segments that are not needed to the history, or their space to new ones; whether

@@ -20,13 +20,14 @@ class Reserve:
 
     def __init__(self, disk: Disk, directory: Path, segment_bytes: int) -> None:
         self._disk, self._directory, self._size = disk, directory, segment_bytes
-        self._numbers: list[int] = []
+        self.numbers: list[int] = []
+        """Of the files."""
         self._is_known = False
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return len(self._numbers)
+        return len(self.numbers)
 
     def look(self) -> None:
         """Find what the last boot left; one that was not finished is finished now, or removed."""
@@ -38,7 +39,7 @@ class Reserve:
             if match is None:
                 continue
             if self._disk.size_and_age(self._directory / name)[0] == self._size:
-                self._numbers.append(int(match[1]))
+                self.numbers.append(int(match[1]))
             else:
                 self._disk.unlink(self._directory / name)
 
@@ -56,26 +57,26 @@ class Reserve:
             raise
         self._disk.close(fd)
         self._disk.fsync_dir(self._directory)
-        self._numbers.append(number)
+        self.numbers.append(number)
 
     def keep(self, file: Path) -> None:
         """Take over a file of the right size that nobody needs."""
         number = self._free_number()
         self._disk.rename(file, self._file(number))
-        self._numbers.append(number)
+        self.numbers.append(number)
 
     def give(self, path: Path) -> None:
         """A file goes where it is needed."""
-        self._disk.rename(self._file(self._numbers[-1]), path)
-        self._numbers.pop()
+        self._disk.rename(self._file(self.numbers[-1]), path)
+        self.numbers.pop()
 
     def drop(self) -> None:
         """A file is not needed any more."""
-        self._disk.unlink(self._file(self._numbers[-1]))
-        self._numbers.pop()
+        self._disk.unlink(self._file(self.numbers[-1]))
+        self.numbers.pop()
 
     def _free_number(self) -> int:
-        return next(n for n in range(1, len(self._numbers) + 2) if n not in self._numbers)
+        return next(n for n in range(1, len(self.numbers) + 2) if n not in self.numbers)
 
     def _file(self, number: int) -> Path:
         return self._directory / f"{number:04d}{RESERVE_SUFFIX}"
