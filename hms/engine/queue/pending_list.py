@@ -223,7 +223,7 @@ class Line:
         """All that waits or is delayed leaves for good; one by one it took ten times as long."""
         messages = self.everything()
         has_tracked = self.tracks is not None and self.tracks.waiting_count > 0
-        if self._delayed or self.history or has_tracked or StoredMessage.has_files:
+        if self._delayed or self.history or has_tracked or self.has_files:
             for message in messages:
                 self.remove(message)
             return messages
