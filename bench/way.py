@@ -35,11 +35,11 @@ from typing import Any, NamedTuple
 
 import hms
 from bench.command import said
-from boot import node as node_module
+from hms.boot import node as node_module
 from hms.client.core.transport import Transport
 from hms.server.listening_sockets import Listener
 from hms.testing import node
-from workers.outbox import Outbox
+from hms.workers.outbox import Outbox
 
 __all__ = ["LIMITS", "Figures", "main", "measured"]
 
@@ -123,7 +123,7 @@ def _serve(out: Path, command: Sequence[str]) -> int:
     """Run a node, and write down its calls at its end."""
     notes = _watch(Outbox.put_many, Listener.send)
     try:
-        return node_module.main(command[command.index("boot.node") + 1 :])
+        return node_module.main(command[command.index("hms.boot.node") + 1 :])
     finally:
         sys.setprofile(None)
         out.write_text(json.dumps(_calls(notes)), encoding="utf-8")
