@@ -62,10 +62,10 @@ class Figures(NamedTuple):
 
 LIMITS: dict[str, Figures] = {
     "client sends": Figures(34, 14, 24),
-    "node confirms": Figures(175, 48, 118),
+    "node confirms": Figures(127, 42, 97),
     "client confirmed": Figures(60, 13, 42),
     "life: client": Figures(211, 23, 137),
-    "life: node": Figures(504, 58, 321),
+    "life: node": Figures(383, 53, 265),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")

@@ -324,10 +324,11 @@ class Engine:
         fx: Effects,
     ) -> None:
         """Take a batch whole, or refuse it whole."""
-        self.state.at(now_ms)
-        owner = self.state.connection(connection)
+        state = self.state
+        state.at(now_ms)
+        owner = state.connections[connection]
         queue_send.send(
-            self.state, owner, correlation, producer, first_sequence, count, is_persistent, pack, fx
+            state, owner, correlation, producer, first_sequence, count, is_persistent, pack, fx
         )
 
     def is_repeated(self, connection: int, producer: int, first_sequence: int) -> bool:
@@ -569,13 +570,17 @@ class Engine:
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: whoever
         asks looks at is_behind."""
-        due = [self.state.due[0][0]] if self.state.due else []
-        soonest = [self.state.blocked.due_ms, self.state.branches.soonest_ms]
-        if self.state.schedules is not None:
-            soonest.append(self.state.schedules.due_ms())
-        if self.state.looking.is_any and not is_prompt:
-            soonest.append(self.state.now_ms)
-        return min([*due, *(ms for ms in soonest if ms is not None)], default=None)
+        state, soonest = self.state, self.state.branches.soonest_ms
+        times = [] if soonest is None else [soonest]
+        if state.due:
+            times.append(state.due[0][0])
+        if state.blocked.lines and (blocked_ms := state.blocked.due_ms) is not None:
+            times.append(blocked_ms)
+        if state.schedules is not None and (next_ms := state.schedules.due_ms()) is not None:
+            times.append(next_ms)
+        if state.looking.is_any and not is_prompt:
+            times.append(state.now_ms)
+        return min(times, default=None)
 
     @property
     def has_blocked(self) -> bool:

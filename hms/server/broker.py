@@ -159,10 +159,16 @@ class Broker:
         if peer == INTERNAL:
             self._tick()
             return
-        commands = [_decode(*item) for item in items if not isinstance(item, Lost)]
+        commands: list[Command] = []
+        is_lost = False
+        for item in items:
+            if isinstance(item, Lost):
+                is_lost = True
+            else:
+                commands.append(_decode(*item))
         if commands:
             self._apply(peer, commands)
-        if any(isinstance(item, Lost) for item in items):
+        if is_lost:
             self._waits.pop(peer, None)
             self._lose(peer)
 
@@ -198,6 +204,9 @@ class Broker:
 
     def _apply(self, peer: Hashable, commands: list[Command]) -> None:
         """Apply a batch, and give the lock back between its portions: others go on in between."""
+        if len(commands) == 1:
+            self._apply_portion(peer, commands, is_last=True)
+            return
         *others, last = portions(commands)
         for portion in others:
             self._apply_portion(peer, portion, is_last=False)
@@ -205,12 +214,14 @@ class Broker:
 
     def _apply_portion(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> None:
         refused = self._store.sends_refused()
+        are_settled = True
+        for envelope, _, _ in commands:
+            are_settled = are_settled and envelope.kind is Kind.SETTLE
 
         def change(fx: Effects, now_ms: int) -> None:
             for command in commands:
                 self._apply_one(peer, command, now_ms, refused, fx)
 
-        are_settled = all(envelope.kind is Kind.SETTLE for envelope, _, _ in commands)
         by = name_of(commands[-1])
         self._change(change, is_in_hand=is_last, may_linger=are_settled, by=by)
 
@@ -232,8 +243,7 @@ class Broker:
             elif number is None:
                 return  # it was closed by a takeover or a fault before this frame came
             elif envelope.kind is Kind.SEND:
-                self._check_space(number, head, refused)
-                self._send(number, command, now_ms, fx)
+                self._send(number, command, refused, now_ms, fx)
             elif envelope.kind is Kind.SETTLE:
                 self._settle(number, envelope, head, now_ms, fx)
             elif envelope.kind is Kind.REQUEST:
@@ -268,15 +278,19 @@ class Broker:
         else:
             self.monitor.result(number, head[0], head[1], now_ms)
 
-    def _check_space(self, number: int, head: SendHead, refused: str | None) -> None:
+    def _check_space(self, number: int, head: SendHead, refused: str) -> None:
         """A full disk refuses new messages, not those that it has and that come again."""
-        if refused is None or not head.is_persistent:
-            return
-        if not self.engine.is_repeated(number, head.producer, head.first_sequence):
+        if head.is_persistent and not self.engine.is_repeated(
+            number, head.producer, head.first_sequence
+        ):
             raise StoreFull(path="the store", detail=refused)
 
-    def _send(self, number: int, command: Command, now_ms: int, fx: Effects) -> None:
+    def _send(
+        self, number: int, command: Command, refused: str | None, now_ms: int, fx: Effects
+    ) -> None:
         envelope, head, payload = command
+        if refused is not None:
+            self._check_space(number, head, refused)
         self.engine.send(
             number,
             envelope.correlation,
@@ -333,9 +347,10 @@ class Broker:
 
     def _newly_due(self) -> int | None:
         """When delayed messages or calls are due, if that is sooner than what was asked for."""
-        own_ms = self.engine.due_ms(is_prompt=self.go_on is not None)
-        due_ms = min(filter(None, (own_ms, self.monitor.due_ms)), default=None)
-        if due_ms is None or (self._armed_ms is not None and self._armed_ms <= due_ms):
+        due_ms, call_ms = self.engine.due_ms(is_prompt=self.go_on is not None), self.monitor.due_ms
+        if not due_ms or (call_ms and call_ms < due_ms):
+            due_ms = call_ms
+        if not due_ms or (self._armed_ms is not None and self._armed_ms <= due_ms):
             return None
         self._armed_ms = due_ms
         return due_ms
@@ -386,14 +401,17 @@ class Broker:
         is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
         if nobody is told of the change they may be synced a little later, with what comes next.
         """
+        state = self.engine.state
         with self._lock:
             self._holds.begin()
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
-            if self.engine.has_blocked and self._store.sends_refused() is None:
+            if state.blocked.lines and self._store.sends_refused() is None:
                 self.engine.retry_blocked(now_ms, fx)
-            hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
-            if self.engine.state.files.left:
+            hung: list[str] = []
+            if self.monitor.effects or self.monitor.changed:
+                hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
+            if state.files.left:
                 self.engine.count_files(fx)
             append_records(self._store, fx.records)
             is_held = self.releases.add(fx, self._store.last_lsn)
@@ -409,7 +427,7 @@ class Broker:
             self.go_on()
         if may_linger and fx.records and not (fx.out or self.engine.state.limbo):
             self.storage.notify_later()
-        elif fx.records or self.engine.state.limbo or (is_held and self._store.backlog_bytes):
+        elif fx.records or state.limbo or (is_held and self._store.backlog_bytes):
             self._tell_log(is_in_hand)
         elif fx.out:
             self.release(self._store.durable_lsn)
@@ -436,7 +454,7 @@ class Broker:
 
     def lead(self) -> bool:
         """Write and sync what waits, then release what depended on it."""
-        limbo = self._take_limbo()
+        limbo = self._take_limbo() if self.engine.state.limbo else []
         if not self._store.backlog_bytes and not limbo:
             return False
         durable_lsn = self._store.commit()
@@ -463,8 +481,6 @@ class Broker:
 
     def _take_limbo(self) -> list[InLimbo]:
         """Messages whose bodies can be read when what the log has now is durable."""
-        if not self.engine.state.limbo:
-            return []
         with self._lock:
             return self.engine.take_limbo()
 
