@@ -82,7 +82,8 @@ class StoragePool:
         with self._lock:
             self._is_led = False
             chosen = self._sleepers.choose() if self._has_work else 0
-        self._sleepers.wake(chosen)
+        if chosen:
+            self._sleepers.wake(chosen)
 
     def notify_later(self) -> None:
         """As notify(), but nobody waits for it: it may take up to LINGER_S."""

@@ -57,10 +57,7 @@ class Peer:
     _uncounted_bytes: int = 0
 
     def send(self, parts: FrameParts) -> bool:
-        """Send a frame behind those that wait; False when it has to wait as well."""
-        return not self.pending and self._send(parts)
-
-    def _send(self, parts: FrameParts) -> bool:
+        """Send a frame; False when there is no room. What waits goes first."""
         if self._sent_bytes - self._read_bytes > self.unread_max and not self._has_room():
             return False
         if not self.listener.send(self.routing_id, parts):
@@ -101,7 +98,7 @@ class Peer:
     def send_pending(self) -> int:
         """Send what waits as far as there is room, and tell how many frames went."""
         sent = 0
-        while self.pending and self._send(self.pending[0]):
+        while self.pending and self.send(self.pending[0]):
             self.pending_bytes -= sum(map(len, self.pending.popleft()))
             sent += 1
         return sent
@@ -177,7 +174,7 @@ class PeerTable:
     def send(self, peer: Peer, parts: FrameParts, now: float) -> None:
         """Send a frame or keep it for later; the peer is lost when it is gone or does not read."""
         try:
-            is_sent = peer.send(parts)
+            is_sent = not peer.pending and peer.send(parts)
         except zmq.ZMQError as failed:
             self._lose_gone(peer, failed)
             return
@@ -206,13 +203,13 @@ class PeerTable:
         """Begin to count heartbeats."""
         self._scan_at = now + self._limits.heartbeat_s / SCANS_PER_PERIOD
 
-    def _is_anybody(self) -> bool:
-        return any(len(listener.callers) for listener in self._by_pipe)
-
     def due_at(self) -> float:
         """When tend() has something to do next."""
         due_at = min(self._scan_at, self._retry_at) if self._congested else self._scan_at
-        return min(due_at, self._look_at) if self._is_anybody() else due_at
+        for listener in self._by_pipe:
+            if len(listener.callers):
+                return min(due_at, self._look_at)
+        return due_at
 
     def tend(self, now: float, is_reading: bool) -> None:
         """Do what is due: try the congested again, keep up the heartbeats."""

@@ -149,7 +149,7 @@ class RecordingDisk:
     def size(self, fd: int) -> int:
         return len(self.data[self._fds[fd]])
 
-    def identity(self, what: Path | int) -> tuple[int, int]:
+    def identity(self, what: Path | str | int) -> tuple[int, int]:
         if isinstance(what, int):
             return 1, self._fds[what]
         if str(what) not in self.names:

@@ -152,8 +152,8 @@ class SimDisk:
     def size(self, fd: int) -> int:
         return len(self._fds[fd].cache)
 
-    def identity(self, what: Path | int) -> tuple[int, int]:
-        inode = self._fds[what] if isinstance(what, int) else self.names.get(what.name)
+    def identity(self, what: Path | str | int) -> tuple[int, int]:
+        inode = self._fds[what] if isinstance(what, int) else self.names.get(Path(what).name)
         if inode is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(what))
         return 1, inode.number

@@ -192,12 +192,6 @@ class Blocks:
         self.held_count += count + further
         return _Landing(block, first, first + count)
 
-    def add_batch(self, messages: Sequence[StoredMessage], start: int) -> Landing | None:
-        """The same for messages that follow one another from `start` on."""
-        if len(messages) == 1:
-            return self.add(messages, (start,))
-        return self.add(messages, offsets_of(messages, start))
-
     def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> Landing | None:
         """The same for messages that the log knew already and is told again."""
         for message in messages:

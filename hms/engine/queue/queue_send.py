@@ -9,6 +9,7 @@ from hms.engine.flow.overflow_policy import make_room
 from hms.engine.flow.room_wait import Obstacle, Waiting
 from hms.engine.groups.global_order import stamp_bytes, stamped_with_clock
 from hms.engine.groups.group_checks import check_ordering
+from hms.engine.log.live_index import offsets_of
 from hms.engine.log.paging import check_memory, page_out_new
 from hms.engine.messages import OVERHEAD_BYTES
 from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time, time_stamp_bytes
@@ -237,7 +238,9 @@ def store_batch(
         target.offer(awake(messages, due))
     if not is_logged:
         return Stored([], [target], messages)
-    first, landing = messages[0], state.blocks.add_batch(messages, ROW.size * pending.count)
+    first, start = messages[0], ROW.size * pending.count
+    offsets = (start,) if pending.count == 1 else offsets_of(messages, start)
+    landing = state.blocks.add(messages, offsets)
     record = sent_to_queue(
         target.number,
         (first.id, first.seq, pending.timestamp_ms),

@@ -38,7 +38,7 @@ class Disk(Protocol):
     def size(self, fd: int) -> int:
         """Bytes in an open file."""
 
-    def identity(self, what: Path | int) -> tuple[int, int]:
+    def identity(self, what: Path | str | int) -> tuple[int, int]:
         """Device and inode of a path or an open file."""
 
     def size_and_age(self, path: Path) -> tuple[int, float]:
@@ -124,7 +124,7 @@ class RealDisk:
         """Bytes in an open file."""
         return os.fstat(fd).st_size
 
-    def identity(self, what: Path | int) -> tuple[int, int]:
+    def identity(self, what: Path | str | int) -> tuple[int, int]:
         """Device and inode of a path or an open file."""
         found = os.stat(what)  # noqa: PTH116 - asked twice for each commit; Path is slower here
         return found.st_dev, found.st_ino

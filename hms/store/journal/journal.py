@@ -300,9 +300,8 @@ class Journal:
             old, first_lsn = self._segment, entries[0].lsn
             self._segment = self._begin_segment(number, first_lsn)
             old.seal(first_lsn)
-        self._segment.write(entries)
         # Here, not behind the batch: what lies before newest_segment can be read.
-        self._durable_end = self._segment.end_position
+        self._durable_end = self._segment.write(entries)
 
     def _refuses(self, prepared: int) -> str | None:
         return self._ring.refuses(prepared)

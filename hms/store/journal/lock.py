@@ -17,6 +17,7 @@ class DirectoryLock:
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
         self._path = directory / LOCK_NAME
+        self._name = str(self._path)  # a Path is made a name by two calls each time
         self._fd = disk.open(self._path, CREATE)
         try:
             self._take(directory)
@@ -40,7 +41,7 @@ class DirectoryLock:
         This also notices a directory that was removed, moved or mounted over.
         """
         try:
-            is_ours = self._disk.identity(self._path) == self._identity
+            is_ours = self._disk.identity(self._name) == self._identity
         except OSError as error:
             detail = f"{self._path} was removed or moved ({error.strerror})"
             raise StoreFailed(detail=detail, path=str(self._path.parent)) from error

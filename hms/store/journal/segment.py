@@ -61,8 +61,9 @@ class Segment:
         """The position behind the last record that is safe."""
         return (self.number << SEGMENT_SHIFT) + self._end
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """Write records and sync them; when this returns they are safe."""
+    def write(self, entries: Sequence[Entry]) -> int:
+        """Write records and sync them; when this returns they are safe, up to the position that it
+        tells."""
         disk = self._disk
         buffers = pack_records(entries, self._salt)
         self._end = write_all(disk, self._fd, buffers, self._end)
@@ -71,6 +72,7 @@ class Segment:
         if disk.name(self._fd) != self._name:
             detail = f"{self._path} was removed, moved or replaced"
             raise StoreFailed(detail=detail, path=str(self._path.parent))
+        return (self.number << SEGMENT_SHIFT) + self._end
 
     def seal(self, next_lsn: int) -> None:
         """Say that the next segment is safe, and close."""
