@@ -49,6 +49,7 @@ class Node:
         judge: Callable[["Node", Hashable, Frame], None],
         *,
         has_windows: bool = True,
+        uid: int = NODE_UID,
     ) -> None:
         self._disk, self._rng, self._judge = disk, rng, judge
         self.pipes: dict[int, Pipe] = {}
@@ -66,18 +67,18 @@ class Node:
         """How rarely the storage workers get to work: a slow disk."""
         self._sealing = random.Random(repr(rng.getstate()))  # drawn beside it: seeds stay as told
         self.journal = Journal.open(
-            STORE, segment_bytes=log.segment_bytes, node_uid=NODE_UID, disk=disk, limits=log.limits
+            STORE, segment_bytes=log.segment_bytes, node_uid=uid, disk=disk, limits=log.limits
         )
         self.engine = Engine(replace(SETTINGS, paging_share=log.paging_share))
-        identity = Identity("sim", NODE_UID, LIMITS if has_windows else NO_WINDOWS, "sim")
+        identity = Identity("sim", uid, LIMITS if has_windows else NO_WINDOWS, "sim")
         self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
         self.broker._lock = Alone()
         self.broker._progress = Progress(lambda: None if self.is_leading else self.work_storage)
         self.broker.storage = self
         self.broker.releases.outlet = self
-        self._boot(clock_ms)
+        self._boot(clock_ms, uid)
 
-    def _boot(self, clock_ms: Callable[[], int]) -> None:
+    def _boot(self, clock_ms: Callable[[], int], uid: int) -> None:
         recovery = self.engine.recovery()
         for _, kind, _, payload, position in self.journal.recover():
             recovery.apply(kind, payload, position)
@@ -85,7 +86,7 @@ class Node:
         fx = Effects()
         known, first = self.engine.state.identity, self.journal.last_lsn + 1
         assert first == 1 or known.writer_before(first).boot, "nobody knows who wrote the log"
-        own = first, b"%016x" % first
+        own = first, b"%08x%08x" % (uid - NODE_UID, first)
         self.engine.boot(clock_ms(), None, "sim", fx, own)
         self.journal.start(self._dictionary)
         append_records(self.journal, fx.records)

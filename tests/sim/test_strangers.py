@@ -1,0 +1,90 @@
+"""Two logs and one client core with both addresses: what a client is told is true, or in doubt.
+
+HMS_SIM_SEED=7 pytest tests/sim -k strangers      one run; HMS_SIM_RUNS=1000 so many from there on
+"""
+
+import os
+
+import pytest
+
+from hms.client.core.link import Link
+from hms.client.send_buffer import SendFrame
+from hms.client.session_state import _Commit
+from tests.sim.strangers import Strangers
+from tests.sim.strangers_books import DONE, DOUBT
+
+RUNS, RUNS_MAX = 20, 40
+
+
+def test_what_clients_of_two_strangers_are_told_is_true_or_in_doubt(capsys):
+    """Nodes killed in turn under sends, commits and acknowledgements: none doubled, none lost."""
+    first, kills, doubts = int(os.environ.get("HMS_SIM_SEED", "0")), 0, 0
+    runs = int(os.environ.get("HMS_SIM_RUNS", "1" if "HMS_SIM_SEED" in os.environ else str(RUNS)))
+    for seed in range(first, first + runs):
+        world = Strangers(seed)
+
+        faults = world.run()
+
+        assert not faults, f"seed {seed}: {faults[:5]}"
+        assert world.books.outcomes[f"sent {DONE}"]
+        kills += world.kills
+        doubts += world.books.outcomes[f"sent {DOUBT}"]
+    with capsys.disabled():
+        print(f"\nstrangers: {runs} seeds, {kills} kills, {doubts} sends and commits in doubt")
+    assert kills > runs
+    assert doubts or runs < RUNS
+
+
+def send_repeated_at_a_stranger(patch):
+    """What was not confirmed goes to whatever log answers."""
+    init = SendFrame.__init__
+
+    def unbound(self, *rest):
+        init(self, *rest)
+        self.is_bound = False
+
+    patch.setattr(SendFrame, "__init__", unbound)
+
+
+def commit_decided_by_a_stranger(patch):
+    """Another log is asked whether the commit took effect, and knows nothing of it."""
+    init = _Commit.__init__
+
+    def unbound(self, number):
+        init(self, number)
+        self.is_bound = False
+
+    patch.setattr(_Commit, "__init__", unbound)
+
+
+def anything_repeated_at_a_stranger(patch):
+    """The client does not look which log answers."""
+    patch.setattr(Link, "_held", lambda _self, _log: iter(()))
+
+
+PLANTS = {
+    send_repeated_at_a_stranger: ("doubled:",),
+    commit_decided_by_a_stranger: ("untrue:", "doubled:"),
+    anything_repeated_at_a_stranger: ("doubled:", "untrue:"),
+}
+"""What is planted, and the faults of which at least one must show it."""
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_client_that_repeats_at_a_stranger_is_caught(plant, monkeypatch, record_property):
+    """A checker that never failed is not trusted."""
+    plant(monkeypatch)
+
+    runs = _runs_until(PLANTS[plant])
+
+    record_property("runs", runs)
+    print(plant.__name__, runs)
+    assert runs is not None
+
+
+def _runs_until(wanted):
+    """How many runs it took until such a fault came up; None: none did."""
+    for seed in range(RUNS_MAX):
+        if any(fault.startswith(wanted) for fault in Strangers(seed).run()):
+            return seed + 1
+    return None
