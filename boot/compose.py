@@ -63,6 +63,7 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         abandoned_after_ms=round(node.abandoned_after_s * 1000),
         message_bytes_max=node.max_message_bytes,
         transaction_bytes_max=node.max_transaction_bytes,
+        transaction_idle_ms=round(node.transaction_idle_s * 1000),
         sessions_max=node.maxsession,
         consumers_max=node.max_consumers,
         schedules_max=node.max_schedules,
@@ -235,5 +236,6 @@ def identity(config: Config, node: Node) -> Identity:
         node.heartbeat_s,
         min(node.prefetch_bytes, node.prefetch_bytes_max),
         node.prefetch_bytes_max,
+        transaction_idle_s=node.transaction_idle_s,
     )
     return Identity(node.name, node_uid(config, node), limits, hms_version())

@@ -64,6 +64,7 @@ class Node:
     heartbeat_s: float
     max_message_bytes: int
     max_transaction_bytes: int
+    transaction_idle_s: float
     segment_bytes: int
     max_log_bytes: int
     history_bytes: int

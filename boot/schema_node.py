@@ -125,6 +125,12 @@ NODE = Section(
             "The most one transaction sends; it is one record, at most half a segment.",
         ),
         Key(
+            "transaction_idle_s",
+            kinds.number(0, 366 * 86_400),
+            0,
+            "A local transaction is rolled back when nothing happens in it for so long. 0: never.",
+        ),
+        Key(
             "segment_bytes",
             kinds.size(1 << 20, 2 << 30, multiple=8),
             "64 MiB",

@@ -29,7 +29,7 @@ LAZY_ACKNOWLEDGEMENTS_MAX = 10
 TICK_S = 0.005
 """How long an acknowledgement is held back for others to join it."""
 LAZY_TICK_S = 1.0
-"""The same in DUPS_OK."""
+"""The same in DUPS_OK, and in a transaction that its node rolls back when it is idle."""
 
 
 class Settling(Participant):
@@ -68,6 +68,9 @@ class Settling(Participant):
         if self.is_transacted:
             inbox.acknowledged.append(message_id)
             self.has_work = True
+            if self.link.limits.transaction_idle_s:  # else it is said at the next receive or end
+                self.tick_s = LAZY_TICK_S
+                self._tick_soon()
         elif self.ack_mode is AckMode.CLIENT:
             inbox.seen[message_id] = None
         elif self.ack_mode is not AckMode.NONE:

@@ -34,6 +34,7 @@ from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import checked_selector, selector_view
 from hms.engine.session import (
     consumer_watch,
+    idle_transactions,
     opening,
     service_listeners,
     temporary_destinations,
@@ -618,6 +619,7 @@ class Engine:
         if state.files.since_ms:
             drop_overdue(state, fx)
         temporary_destinations.end_idle(state, fx)
+        idle_transactions.end_idle(state, fx)
         state.space.prune(state.now_ms)
 
 

@@ -77,6 +77,8 @@ class EngineSettings:
     should know (F-H5)."""
     message_bytes_max: int = 16 << 20
     transaction_bytes_max: int = 32 << 20
+    transaction_idle_ms: int = 0
+    """So long a local transaction may stay open without a send or receipt; 0 for ever."""
     sessions_max: int = 1024
     consumers_max: int = 65_536
     prefetch_max: int = 8192

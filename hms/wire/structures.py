@@ -32,6 +32,8 @@ class Limits(_Wire, frozen=True):
     """What the node accepts; sent in the WELCOME. Sizes in bytes. prefetch_bytes: a consumer's
     window unless it wants another, prefetch_bytes_max at most; 0: the node counts messages alone.
     bytes_in_flight_max: of SENDs that are not answered, or one SEND; 0: not said.
+    transaction_idle_s: after so long without work a local transaction is rolled back, 0 never; a
+    client then says what it received in one within a second.
     """
 
     message_bytes_max: int
@@ -42,6 +44,7 @@ class Limits(_Wire, frozen=True):
     prefetch_bytes: int = 0
     prefetch_bytes_max: int = 0
     bytes_in_flight_max: int = 0
+    transaction_idle_s: float = 0
 
 
 class Hello(_Wire, frozen=True):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeStopping, StoreFailed
@@ -50,6 +52,7 @@ class Node:
         *,
         has_windows: bool = True,
         uid: int = NODE_UID,
+        transaction_idle_ms: int = 0,
     ) -> None:
         self._disk, self._rng, self._judge = disk, rng, judge
         self.pipes: dict[int, Pipe] = {}
@@ -69,8 +72,11 @@ class Node:
         self.journal = Journal.open(
             STORE, segment_bytes=log.segment_bytes, node_uid=uid, disk=disk, limits=log.limits
         )
-        self.engine = Engine(replace(SETTINGS, paging_share=log.paging_share))
-        identity = Identity("sim", uid, LIMITS if has_windows else NO_WINDOWS, "sim")
+        idle = {"transaction_idle_ms": transaction_idle_ms}
+        self.engine = Engine(replace(SETTINGS, paging_share=log.paging_share, **idle))
+        limits = LIMITS if has_windows else NO_WINDOWS
+        limits = structs.replace(limits, transaction_idle_s=transaction_idle_ms / 1000)
+        identity = Identity("sim", uid, limits, "sim")
         self.broker = Broker(self.engine, self.journal, Monitor(), identity, clock_ms)
         self.broker._lock = Alone()
         self.broker._progress = Progress(lambda: None if self.is_leading else self.work_storage)

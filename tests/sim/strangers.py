@@ -22,6 +22,8 @@ from tests.sim.strangers_books import Books
 
 ADDRESSES = ("tcp://first:1", "tcp://second:1")
 LOG = Log(64 << 10, LogLimits(0, is_archive_required=True), 0.75)
+IDLE_MS = 150
+"""A client that dawdles in a transaction longer than that finds it rolled back."""
 LOOKS_S = (0.05, 0.5, 2.0)
 STEPS_MAX = 80_000
 
@@ -47,7 +49,15 @@ class Site:
         """A new life, from what is on the disk."""
         world, uid = self.world, NODE_UID + self.number
         self.disk.start()
-        self.node = Node(self.disk, world.rng, lambda: world.now_ms, LOG, _unjudged, uid=uid)
+        self.node = Node(
+            self.disk,
+            world.rng,
+            lambda: world.now_ms,
+            LOG,
+            _unjudged,
+            uid=uid,
+            transaction_idle_ms=world.transaction_idle_ms,
+        )
 
     def step(self) -> None:
         """The node goes on, or stays away a little longer."""
@@ -132,6 +142,7 @@ class Strangers:
         self.rng = random.Random(seed)
         self.now_ms = 1_000_000
         self.looks_s = self.rng.choice(LOOKS_S)
+        self.transaction_idle_ms = self.rng.choice((0, 0, IDLE_MS))
         self.books = Books()
         self.is_ending = False
         self.kills = 0

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SOURCE, TARGET = "queue:ticks", "queue:late"
 """Two queues that neither bound what waits nor give anything up."""
+DAWDLING = 0.2
 _IN_DOUBT = (SendInDoubt, CommitInDoubt, AcknowledgeLost, ConnectionLost)
 Steps = Iterator["Condition"]
 
@@ -71,7 +72,11 @@ class Work:
         return [(row.message_id, bytes(body).decode()) for row, _, body in found]
 
     def commit(self) -> "Generator[Condition, None, str]":
-        """What it was told of the commit."""
+        """What it was told of the commit, at once or after a while."""
+        world = self.client.world
+        if world.rng.random() < DAWDLING:
+            until_ms = world.now_ms + world.rng.choice((100, 500))
+            yield lambda: world.now_ms >= until_ms
         try:
             yield from self.shell.drive(self.session.committing())
         except TransactionRolledBack:

@@ -159,6 +159,7 @@ class _Send(msgspec.Struct, frozen=True):
         pending, work = self._pending(fx), session.work
         work.sends.append(pending)
         work.size_bytes += _record_bytes(state, pending)
+        work.worked_at_ms = state.now_ms
         taken = Taken(pending.first_id, state.now_ms, pending.count)
         fx.out.append(_confirm(session.connection, self.correlation, taken))
 
@@ -279,6 +280,8 @@ def transaction_bytes(state: State, work: Work) -> int:
 def _check_transaction(state: State, work: Work, size: int) -> None:
     if work.is_over:
         raise TransactionRolledBack(reason="its branch was rolled back before this was sent")
+    if work.rolled_back:
+        raise TransactionRolledBack(reason=work.rolled_back)
     in_all = size + work.size_bytes
     limit = state.settings.transaction_bytes_max
     if in_all > limit:

@@ -125,6 +125,7 @@ def acknowledge_out(
             delay_ms, at = consumer.redelivery_delay_ms, id(consumer.place)
             work.delays_ms.update({(at, m.id): delay_ms for m in messages})
         work.size_bytes += ACKNOWLEDGED_BYTES * len(messages)
+        work.worked_at_ms = state.now_ms
         return len(messages)
     messages = take_out(consumer, spans)
     if messages:

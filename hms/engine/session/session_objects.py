@@ -29,9 +29,19 @@ class Connection:
 
 class Work:
     """What a transaction holds until it ends: of a session, or of a branch that several sessions
-    share. is_over: it was rolled back, nothing more may join it."""
+    share. is_over: it was rolled back, nothing more may join it. worked_at_ms: when something was
+    sent or received in it last; rolled_back: why a session's transaction has no effect any more,
+    "" while it may have one (idle_transactions.py)."""
 
-    __slots__ = ("acknowledged", "delays_ms", "is_over", "sends", "size_bytes")
+    __slots__ = (
+        "acknowledged",
+        "delays_ms",
+        "is_over",
+        "rolled_back",
+        "sends",
+        "size_bytes",
+        "worked_at_ms",
+    )
 
     def __init__(self, *, is_over: bool = False) -> None:
         self.sends: list[PendingBatch] = []
@@ -42,6 +52,8 @@ class Work:
         their place and by their id."""
         self.size_bytes = 0
         self.is_over = is_over
+        self.worked_at_ms = 0
+        self.rolled_back = ""
 
     @property
     def is_any(self) -> bool:

@@ -5,7 +5,7 @@ A commit is one GROUP record, so it is in the log as a whole or not at all.
 
 from collections.abc import Iterator
 
-from hms.engine.effects import Effects, Reply
+from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.flow.limits import keys_of, obstacle_to_commit
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.flow.room_wait import Obstacle, Waiting
@@ -34,6 +34,9 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
         fx.must_wait = True
         fx.out.append(answer)
         return
+    if session.work.rolled_back:
+        _refuse(state, session, correlation, fx)
+        return
     limit = state.settings.transaction_bytes_max
     size = transaction_bytes(state, session.work)
     if size > limit:
@@ -42,6 +45,15 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     if state.is_guarded and _waits(state, one):
         return
     one.take(fx)
+
+
+def _refuse(state: State, session: Session, correlation: int, fx: Effects) -> None:
+    """What was done in it after it had been rolled back has no effect either."""
+    work, session.work = session.work, Work()
+    for place in undo(state, work, Return.LOST, fx):
+        dispatch(state, place, fx)
+    error = TransactionRolledBack(reason=work.rolled_back)
+    fx.out.append(Refusal(session.connection.number, correlation, error))
 
 
 def _waits(state: State, one: "_Commit") -> bool:
@@ -102,6 +114,8 @@ class _Commit(Waiting):
         older.acknowledged += newer.acknowledged
         older.delays_ms |= newer.delays_ms
         older.size_bytes += newer.size_bytes
+        older.worked_at_ms = max(older.worked_at_ms, newer.worked_at_ms)
+        older.rolled_back = newer.rolled_back
         self.session.work = older
 
 
@@ -153,7 +167,9 @@ def rollback(state: State, session: Session, correlation: int, fx: Effects) -> N
     """Drop the sends, give the receipts back; what was acknowledged in it counts as an attempt."""
     require_transacted(session, "rollback")
     state.blocked.drop(TransactionRolledBack(reason="rollback() was called"), fx, session)
-    places = undo(state, session.work, Return.FAILED, fx)
+    how = Return.LOST if session.work.rolled_back else Return.FAILED
+    places = undo(state, session.work, how, fx)
+    session.work.rolled_back = ""
     places += restart(state, session, fx)
     for place in dict.fromkeys(places):
         dispatch(state, place, fx)

@@ -1,0 +1,63 @@
+"""transaction_idle_s on a real node: for threads and for asyncio."""
+
+import asyncio
+
+import pytest
+
+import hms
+import hms.aio
+from hms.testing import node
+
+WAIT_S = 30
+WHY = "transaction_idle_s"
+
+
+@pytest.fixture(scope="module")
+def running():
+    config = {
+        "node": {"n": {"transaction_idle_s": 0.5}},
+        "hms": {"queue": {"work": {}, "aio": {}, "done": {}}},
+    }
+    with node(config=config) as booted:
+        yield booted
+
+
+def test_what_an_idle_transaction_holds_goes_to_another_and_its_commit_says_why(running):
+    """Its client is connected all the time, and hangs: nobody else got its messages."""
+    with hms.connect(running.address) as conn, hms.connect(running.address) as other:
+        conn.session().producer("work").send("x")
+        idle = conn.session(transacted=True)
+        held = idle.consumer("work", prefetch=1).receive(WAIT_S)
+        idle.producer("done").send("y")
+
+        again = other.session().consumer("work").receive(WAIT_S)
+
+        assert (held.body, again.body) == ("x", "x")
+        assert (again.redelivered, again.delivery_count) == (True, 2)
+        with pytest.raises(hms.TransactionRolledBack, match=WHY):
+            idle.commit()
+        idle.producer("done").send("z")
+        idle.commit()
+        assert other.session().consumer("done").receive(WAIT_S).body == "z"
+
+
+def test_the_same_in_asyncio(running):
+    """Nothing but a receipt, which the client says by itself."""
+
+    async def run():
+        async with (
+            hms.aio.connect(running.address) as conn,
+            hms.aio.connect(running.address) as other,
+        ):
+            await (await (await conn.session()).producer("aio")).send("x")
+            idle = await conn.session(transacted=True)
+            held = await (await idle.consumer("aio", prefetch=1)).receive(WAIT_S)
+
+            again = await (await (await other.session()).consumer("aio")).receive(WAIT_S)
+
+            assert (held.body, again.body, again.redelivered) == ("x", "x", True)
+            with pytest.raises(hms.TransactionRolledBack, match=WHY):
+                await idle.commit()
+            await idle.commit()
+
+    asyncio.run(run())
