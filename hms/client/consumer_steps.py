@@ -148,6 +148,11 @@ class ConsumerSteps:
         return self._inbox.opening.redelivery_delay_ms / 1000
 
     @property
+    def priority(self) -> int:
+        """Its priority among the consumers of its queue or subscription."""
+        return self._inbox.opening.priority
+
+    @property
     def is_over(self) -> bool:
         """Whether it or its session is closed."""
         return self._is_closed or self._state.is_closed

@@ -36,7 +36,7 @@ PUBLIC = {
     "Consumer": (
         *("receive", "receive_nowait", "receive_many", "listen", "request_retained"),
         *("destination", "selector", "name", "prefetch", "durable", "shared", "no_local"),
-        *("ordered", "redelivery_delay_s", "is_over", *_ENDS),
+        *("ordered", "redelivery_delay_s", "priority", "is_over", *_ENDS),
     ),
     "Browser": ("queue", "selector", "next_message", *_ENDS),
     "JMSContext": (

@@ -44,6 +44,9 @@ _P = TypeVar("_P", bound=ProducerSteps)
 _C = TypeVar("_C")
 _B = TypeVar("_B")
 
+_PRIORITIES = -128, 127
+"""Of consumers."""
+
 
 class Making(SessionSteps, Generic[_P, _C, _B]):
     """What a session makes; a Session, of threads or of asyncio, is one of these."""
@@ -101,6 +104,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         redelivery_delay_s: float = 0,
         ordered: bool = False,
         prefetch_bytes: int | None = None,
+        priority: int = 0,
     ) -> _C:
         """A consumer of a queue, or a non-durable subscriber of a topic.
 
@@ -108,10 +112,12 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         sent and not yet received; one message always may. listener: the service to be called for
         every message, in an asynchronous session; redelivery_delay_s: how long what failed here
         waits before it comes again; ordered: what failed in listen() comes again before what was
-        prefetched behind it. SelectorSyntaxError, DestinationNotFound.
+        prefetched behind it; priority: a consumer with a higher one gets what there is as far as
+        its prefetch goes, others the rest, -128 to 127. SelectorSyntaxError, DestinationNotFound.
         """
         options = _named(name, selector, listener)
         options |= _redelivery(redelivery_delay_s, is_ordered=check_flag("ordered", ordered))
+        options["priority"] = check_number("priority", priority, *_PRIORITIES)
         return self._consume(parse_destination(dest), prefetch, prefetch_bytes, ordered, options)
 
     def subscriber(
@@ -133,6 +139,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         into: Queue | str | None = None,
         correlation_id: str = "",
         prefetch_bytes: int | None = None,
+        priority: int = 0,
     ) -> _C:
         """A subscriber; durable: the name of a subscription that outlives it; shared: others may
         share that one, or with `name` one that is not durable (F-E6); no_local: not what this
@@ -149,6 +156,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         options["is_no_local"] = check_flag("no_local", no_local)
         options["is_shared"] = check_flag("shared", shared)
         options |= _redelivery(redelivery_delay_s, is_ordered=check_flag("ordered", ordered))
+        options["priority"] = check_number("priority", priority, *_PRIORITIES)
         options["scheme"] = check_word("scheme", scheme, SCHEMES)
         options["retained"] = check_word("retained", retained, _RETAINED)
         options["life_ms"] = math.ceil(check_seconds("life_s", life_s) * 1000)

@@ -174,6 +174,7 @@ class Requests:
             request.queue,
             request.correlation_id,
             request.credit_bytes,
+            request.priority,
         )
         self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
         if request.listener:

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
+Priority = Annotated[int, msgspec.Meta(ge=-128, le=127)]
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 """msgpack has no larger integers."""
 U63 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]

@@ -13,7 +13,7 @@ import msgspec
 from hms.errors.catalogue import BY_NUMBER, ProtocolError, UnknownError
 from hms.errors.tree import FieldValue, HmsError
 from hms.wire.branch_requests import TransactionRequest
-from hms.wire.structure_base import U32, U63, U64, MaybeGtrid, Name, Text
+from hms.wire.structure_base import U32, U63, U64, MaybeGtrid, Name, Priority, Text
 from hms.wire.structure_base import Tagged as _Request
 from hms.wire.structure_base import Wire as _Wire
 
@@ -142,8 +142,9 @@ class OpenConsumer(_Request, frozen=True):
     share the subscription `durable`, or `name` when it is not durable. topic: as of OpenProducer,
     with wildcards; scheme: TOPIC or CHARACTER; retained: ALL, NEW or REQUEST; life_ms: of a durable
     subscription, 0 for ever; queue: where what it takes is put, with correlation_id, instead of
-    coming to the consumer; credit_bytes: as credit, of heads and bodies, 0 any. The reply of a
-    topic's has its whole topic and its life."""
+    coming to the consumer; credit_bytes: as credit, of heads and bodies, 0 any. priority: who has
+    a higher one, and room, gets messages first. The reply of a topic's has its whole topic and its
+    life."""
 
     consumer: U32
     session: U32
@@ -164,6 +165,7 @@ class OpenConsumer(_Request, frozen=True):
     queue: Name = ""
     correlation_id: Name = ""
     credit_bytes: U32 = 0
+    priority: Priority = 0
 
 
 class RequestRetained(_Request, frozen=True):

@@ -29,7 +29,12 @@ class HandOut:
 
     def run(self) -> None:
         """Until nobody takes anything more."""
-        ready = [c for c in self._place.consumers if self._begin(c)]
+        for priority in self._place.priorities:
+            self._among([c for c in self._place.consumers if c.priority == priority])
+
+    def _among(self, consumers: list["Consumer"]) -> None:
+        """The same for those of one priority; the higher ones come first."""
+        ready = [c for c in consumers if self._begin(c)]
         while ready and self._line.waiting_count:
             share = max(1, min(TURN_MESSAGES, self._line.waiting_count // len(ready)))
             if not sum([self._turn(c, share) for c in self._in_turn(ready)]):

@@ -39,6 +39,7 @@ class ConsumerView(Protocol):
     room_bytes: int
     epoch: int
     listener: str
+    priority: int
     selector: Selector | None
     out: dict[int, StoredMessage]
     out_bytes: int

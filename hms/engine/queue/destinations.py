@@ -1,5 +1,6 @@
 """Queues, topics and subscriptions: the places a message is sent to and waits at."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from hms.engine.effects import Effects
@@ -35,6 +36,9 @@ class Place:
         self.number = number
         self.line = Line(number, name)
         self.consumers: list[ConsumerView] = []
+        self.priorities: tuple[int, ...] = ()
+        """Of its consumers, each once, the highest first."""
+        self._priority_counts: Counter[int] = Counter()
         self.left: list[ConsumerView] = []
         """Closed ones whose applications still have messages; see departures.py."""
         self.control = Control()
@@ -75,8 +79,19 @@ class Place:
         tracks = self.line.tracks
         return tracks is not None and tracks.waiting_count > 0
 
+    def _came(self, consumer: ConsumerView) -> None:
+        self.consumers.append(consumer)
+        self._count_priority(consumer.priority, 1)
+
+    def _count_priority(self, priority: int, change: int) -> None:
+        counts = self._priority_counts
+        counts[priority] += change
+        if counts[priority] == max(change, 0):  # it is the first, or was the last
+            self.priorities = tuple(sorted(+counts, reverse=True))
+
     def _gone(self, consumer: ConsumerView) -> None:
         self.consumers.remove(consumer)
+        self._count_priority(consumer.priority, -1)
         if self.line.tracks is not None:
             self.line.tracks.consumer_left(consumer)
 
@@ -128,7 +143,7 @@ class Queue(Place):
 
     def _activate(self, consumer: ConsumerView) -> None:
         """It gets messages from now on; with a selector it looks at all that waits, once."""
-        self.consumers.append(consumer)
+        self._came(consumer)
         if consumer.selector is not None:
             waiting = self.line.open_index()
             found = self.candidates[consumer] = Candidates(self, consumer, self._looking)
@@ -310,7 +325,7 @@ class Subscription(Place):
 
     def attach(self, consumer: ConsumerView) -> None:
         """The subscriber comes."""
-        self.consumers.append(consumer)
+        self._came(consumer)
         self._last_client = consumer.connection.uid, consumer.connection.client_id
 
     def detach(self, consumer: ConsumerView) -> None:

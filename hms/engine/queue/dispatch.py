@@ -1,7 +1,8 @@
 """Dispatch: waiting messages go to consumers that have credit.
 
 A queue's messages are shared out in turn, in chunks when many wait, so that one frame and one
-record serve many messages. A delivery of persistent messages is a record: after a crash the message
+record serve many messages; a consumer of a lower priority gets what those of higher ones have no
+room for. A delivery of persistent messages is a record: after a crash the message
 is known to have been out, so it comes again with the right count (docs/decisions/0006).
 """
 
@@ -38,22 +39,25 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
         _dispatch_tracked(state, place, fx)
         _after(state, place, fx)
         return
-    if isinstance(place, Queue) and place.candidates:
-        _dispatch_selected(state, place, fx)
-    ready = [c for c in place.consumers if c.selector is None and _has_room(c)]
-    expired: list[StoredMessage] = []
-    while line.waiting_count and ready:
-        share = min(CHUNK_MESSAGES, -(-line.waiting_count // len(ready)))
-        place.turn += 1
-        start = place.turn % len(ready)
-        for consumer in ready[start:] + ready[:start] if start else ready:
-            count = min(consumer.credit, share)
-            room = min(CHUNK_BYTES, consumer.room_bytes)
-            messages = line.take(count, room, state.now_ms, expired)
-            if messages:
-                _deliver(state, place, consumer, messages, fx)
-        ready = [c for c in ready if _has_room(c)]
-    discard(state, place, expired, Cause.EXPIRED, fx)
+    for priority in place.priorities:
+        if isinstance(place, Queue) and place.candidates:
+            _dispatch_selected(state, place, priority, fx)
+        ready = [c for c in place.consumers if c.selector is None and _has_room(c)]
+        if len(place.priorities) > 1:
+            ready = [c for c in ready if c.priority == priority]
+        expired: list[StoredMessage] = []
+        while line.waiting_count and ready:
+            share = min(CHUNK_MESSAGES, -(-line.waiting_count // len(ready)))
+            place.turn += 1
+            start = place.turn % len(ready)
+            for consumer in ready[start:] + ready[:start] if start else ready:
+                count = min(consumer.credit, share)
+                room = min(CHUNK_BYTES, consumer.room_bytes)
+                messages = line.take(count, room, state.now_ms, expired)
+                if messages:
+                    _deliver(state, place, consumer, messages, fx)
+            ready = [c for c in ready if _has_room(c)]
+        discard(state, place, expired, Cause.EXPIRED, fx)
     _after(state, place, fx)
 
 
@@ -131,10 +135,12 @@ def _has_room(consumer: ConsumerView) -> bool:
     return consumer.credit > 0 and consumer.room_bytes > 0
 
 
-def _dispatch_selected(state: State, queue: Queue, fx: Effects) -> None:
-    """Consumers with selectors take from what matches them."""
+def _dispatch_selected(state: State, queue: Queue, priority: int, fx: Effects) -> None:
+    """Consumers of that priority with selectors take from what matches them."""
     expired: list[StoredMessage] = []
     for consumer, found in queue.candidates.items():
+        if consumer.priority != priority:
+            continue
         chosen: list[StoredMessage] = []
         room = consumer.room_bytes
         while len(chosen) < consumer.credit and room > 0 and (entry := found.first()) is not None:

@@ -12,7 +12,7 @@ __all__ = ["held_by", "in_flight"]
 
 HOLDERS_MAX = 100
 """So many are named, those that hold most."""
-_NOBODY = {"connection": 0, "client_id": "", "session": 0, "consumer": 0, "name": ""}
+_NOBODY = {"connection": 0, "client_id": "", "session": 0, "consumer": 0, "name": "", "priority": 0}
 
 
 def in_flight(state: State, queue: Queue) -> dict[int, StoredMessage]:
@@ -29,6 +29,7 @@ def held_by(state: State, queue: Queue) -> list[dict[str, Any]]:
     branches that are in no session now."""
     rows = [
         _row(consumer.session, consumer.handle, consumer.name, len(consumer.out))
+        | {"priority": consumer.priority}
         for consumer in queue.holders
     ]
     for connection in state.connections.values():
@@ -48,6 +49,7 @@ def _row(session: SessionView, consumer: int, name: str, count: int) -> dict[str
         "session": session.handle,
         "consumer": consumer,
         "name": name,
+        "priority": 0,
         "count": count,
     }
 

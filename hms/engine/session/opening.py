@@ -186,6 +186,7 @@ def open_consumer(
     consumer = Consumer(session, request.handle, place, credit, _window(state, request))
     consumer.name, consumer.listener = request.name, request.listener
     consumer.redelivery_delay_ms = request.redelivery_delay_ms
+    consumer.priority = request.priority
     if isinstance(place, Queue):
         consumer.selector = selector
     place.attach(consumer)

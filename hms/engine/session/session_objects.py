@@ -134,6 +134,8 @@ class Consumer:
         self.name = ""
         self.listener = ""
         self.redelivery_delay_ms = 0
+        self.priority = 0
+        """Who has a higher one, and room, gets messages first."""
         self.selector: Selector | None = None
         self.out: dict[int, StoredMessage] = {}
         self.out_bytes = 0

@@ -56,6 +56,8 @@ class ConsumerRequest:
     correlation_id: str = ""
     credit_bytes: int = 0
     """Of heads and bodies; 0 any."""
+    priority: int = 0
+    """Who has a higher one, and room, gets messages first."""
 
 
 def subscribe(
