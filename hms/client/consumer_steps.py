@@ -407,7 +407,7 @@ class ConsumerSteps:
         if stamp != now:
             raise IllegalState(what="message.ack()", detail="recover() has given it back")
         if self._state.is_closed:
-            detail = "its session is closed; it comes again"
+            detail = "its session is closed; what it had not acknowledged comes again"
             raise IllegalState(what="message.ack()", detail=detail)
         session = self._session
         yield from session.acknowledging(self._inbox, message_id, is_upthrough=is_upthrough)
