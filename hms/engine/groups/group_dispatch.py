@@ -32,7 +32,7 @@ class HandOut:
         for priority in self._place.priorities:
             self._among([c for c in self._place.consumers if c.priority == priority])
 
-    def _among(self, consumers: list["Consumer"]) -> None:
+    def _among(self, consumers: list[ConsumerView]) -> None:
         """The same for those of one priority; the higher ones come first."""
         ready = [c for c in consumers if self._begin(c)]
         while ready and self._line.waiting_count:
