@@ -18,7 +18,7 @@ from typing import Any
 from bench.plot import plot
 from hms.engine.cluster.cluster_messages import Ask, Gossip, Interest, Word, encode_word
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.members import Life
+from hms.engine.cluster.members import Incarnation
 from hms.engine.effects import Deliver, Effects, ToNode
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
@@ -135,7 +135,7 @@ class World:
         assert cluster is not None
         for index in cluster.peers:
             moves = self.nodes[index].engine.state.moves
-            life = Life(moves.life, moves.incarnation)
+            life = Incarnation(moves.life, moves.incarnation)
             node.run(lambda fx, i=index, life=life: cluster.up(i, life, self.now_ms, fx))
 
     def _carry(self) -> None:

@@ -7,7 +7,7 @@ Each message is sent, delivered and acknowledged, in batches of 128, evenly over
 from collections.abc import Sequence
 from pathlib import Path
 
-from hms.records import Definition, Dictionary, Record, RecordType, Sent, dictionary, ranges, sent
+from hms.records import Definition, Record, RecordType, Sent, Snapshot, dictionary, ranges, sent
 from hms.store.journal import Journal
 from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
@@ -32,7 +32,7 @@ def open_journal(path: Path, segment_bytes: int) -> Journal:
     journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=1)
     for _ in journal.recover():
         pass
-    journal.start(lambda: _stored(dictionary(Dictionary(QUEUES, now_ms=_NOW[0]))))
+    journal.start(lambda: _stored(dictionary(Snapshot(QUEUES, now_ms=_NOW[0]))))
     return journal
 
 

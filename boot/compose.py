@@ -23,7 +23,7 @@ from hms.server.broker import Identity
 from hms.server.byte_ledger import Ledger
 from hms.server.configured_listeners import Declared
 from hms.server.gateway import GatewayLimits
-from hms.server.resource_managers import Resources
+from hms.server.resource_managers import ResourceManagers
 from hms.store.journal.segment_manager import LogLimits
 from hms.wire import structures as wire
 from tpmon.scheduling.call_scheduler import CALL_BYTES_WAITING_MAX
@@ -176,13 +176,13 @@ def first_call(boot: bytes) -> int:
     return int.from_bytes(boot[:5], "big") << 22 | 1
 
 
-def resources(config: Config, node: Node) -> Resources:
+def resources(config: Config, node: Node) -> ResourceManagers:
     """The resource managers, as clients are told of them."""
     definitions = [
         {"name": one.name, "kind": one.kind, "open": one.open, "password": one.password or ""}
         for one in config.resources.values()
     ]
-    return Resources(definitions, node.recovery_interval_s)
+    return ResourceManagers(definitions, node.recovery_interval_s)
 
 
 def declared(config: Config, node: Node) -> list[Declared]:

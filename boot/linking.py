@@ -8,7 +8,7 @@ from hms.boot import compose
 from hms.boot.clusters import link_settings
 from hms.boot.config import Config, Node
 from hms.boot.descriptors import raise_limit
-from hms.engine.cluster.members import Change, Life
+from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.engine import Engine
 from hms.server.broker import Broker
 from hms.server.gateway import Gateway
@@ -46,7 +46,7 @@ class Linking:
     def booted(self) -> None:
         """The log is read: this run of the node has its number."""
         moves = self._engine.state.moves
-        self.links.life = Life(moves.life, moves.incarnation)
+        self.links.life = Incarnation(moves.life, moves.incarnation)
 
     def handle(self, key: Hashable, items: list[Any]) -> None:
         """A lane's batch, of a node or of a client."""
@@ -62,7 +62,7 @@ class Linking:
     def _wake(self) -> None:
         self.ring()
 
-    def _on_word(self, index: int, items: list[tuple[Life, bytes]]) -> bool:
+    def _on_word(self, index: int, items: list[tuple[Incarnation, bytes]]) -> bool:
         return self.lanes.put_many(NodeKey(index), items)
 
     def _on_change(self, change: Change) -> None:

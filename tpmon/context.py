@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from hms.client.core.blocking_connection import Connection
-from hms.client.core.conversation_state import Talk
+from hms.client.core.conversation_state import ConversationState
 from hms.client.core.pending_requests import Pending
 from hms.errors.catalogue import NotConnected
 from hms.errors.tree import HmsError
@@ -34,7 +34,7 @@ class Context:
         self.connection = connection
         self.is_server = is_server
         self.calls: dict[int, Outstanding] = {}
-        self.talks: dict[int, Talk] = {}
+        self.talks: dict[int, ConversationState] = {}
         self.subscriptions: dict[int, Any] = {}
         self.posts: dict[str, Any] = {}
         self.post_session: Any = None

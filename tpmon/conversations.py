@@ -10,7 +10,7 @@ from typing import Any
 from hms.client.core import current_transaction
 from hms.client.core.arguments import check_number
 from hms.client.core.conversation import BLOCK_TIME_S
-from hms.client.core.conversation_state import Part, Talk
+from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.operations import FOREVER
 from hms.client.core.service_data import Data, decode_data, encode_data
 from hms.errors.catalogue import (
@@ -109,7 +109,7 @@ def tpdiscon(cd: int) -> None:
         context.connection.flush()
 
 
-def _find(what: str, cd: int) -> tuple[Context, Talk]:
+def _find(what: str, cd: int) -> tuple[Context, ConversationState]:
     context = current(what)
     talk = context.talks.get(cd)
     if talk is None:

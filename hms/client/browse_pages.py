@@ -1,4 +1,4 @@
-"""Pages: what waits in a queue, page by page, for threads and for asyncio alike (F-G1)."""
+"""Browse pages: what waits in a queue, page by page, for threads and for asyncio alike (F-G1)."""
 
 import struct
 
@@ -20,7 +20,7 @@ Page = tuple[list[Message], int]
 """Messages, and the position that they ended at; 0 when nothing follows."""
 
 
-class Pages:
+class BrowsePages:
     """See the module. An empty page is asked for at once: a bad selector is refused then. Messages
     are read when a pass comes to them. is_in_flight: those at consumers are shown too, with a mark.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Self
 
-from hms.client.browse_pages import Pages
+from hms.client.browse_pages import BrowsePages
 from hms.client.core.blocking_connection import Connection
 from hms.client.destinations import Queue
 from hms.client.message import Message
@@ -13,7 +13,7 @@ from hms.client.public_names import public_names
 class Browser:
     """See Session.browser(). Iterating begins anew each time and sees what waits at that moment."""
 
-    def __init__(self, connection: Connection, pages: Pages) -> None:
+    def __init__(self, connection: Connection, pages: BrowsePages) -> None:
         self._connection = connection
         self._pages = pages
         self._pass: Iterator[Message] | None = None

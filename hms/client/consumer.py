@@ -9,7 +9,7 @@ from hms.client.core.blocking_connection import Connection
 from hms.client.file_bodies import FileInfo
 from hms.client.listener_thread import ListeningThread
 from hms.client.message import Message
-from hms.client.prefetch_buffer import Inbox, Stamp
+from hms.client.prefetch_buffer import PrefetchBuffer, Stamp
 from hms.client.public_names import public_names
 from hms.client.session_steps import SessionSteps
 from hms.errors.catalogue import ConnectionClosed
@@ -22,7 +22,9 @@ class Consumer(ConsumerSteps):
 
     _connection: Connection
 
-    def __init__(self, session: SessionSteps, inbox: Inbox, listening: ListeningThread) -> None:
+    def __init__(
+        self, session: SessionSteps, inbox: PrefetchBuffer, listening: ListeningThread
+    ) -> None:
         super().__init__(session, inbox)
         self._listening = listening
 

@@ -17,7 +17,7 @@ from hms.client.file_transfers import saving
 from hms.client.message import Message
 from hms.client.message_lists import Delivered, list_message
 from hms.client.opening_steps import close_inbox
-from hms.client.prefetch_buffer import Inbox, Stamp
+from hms.client.prefetch_buffer import PrefetchBuffer, Stamp
 from hms.client.session_steps import SessionSteps
 from hms.constants import AckMode
 from hms.errors.catalogue import (
@@ -92,7 +92,7 @@ class Acknowledge:
 class ConsumerSteps:
     """The operations of a consumer."""
 
-    def __init__(self, session: SessionSteps, inbox: Inbox) -> None:
+    def __init__(self, session: SessionSteps, inbox: PrefetchBuffer) -> None:
         self._session = session
         self._connection = session.connection
         self._state = session.state

@@ -4,7 +4,7 @@ from typing import Any, Generic, TypeVar
 
 from hms.client.destinations import Place, Queue, Topic
 from hms.client.producer_steps import ProducerSteps
-from hms.client.session_members import Making
+from hms.client.session_members import SessionMembers
 
 _P = TypeVar("_P", bound=ProducerSteps)
 _C = TypeVar("_C")
@@ -26,7 +26,7 @@ class Sharing:
 class ContextParts(Generic[_P, _C, _B]):
     """One session with the producers and consumers that were needed so far."""
 
-    session: Making[_P, _C, _B]
+    session: SessionMembers[_P, _C, _B]
 
     def __init__(self, sharing: Sharing | None) -> None:
         self._sharing = sharing or Sharing()

@@ -5,12 +5,12 @@ from typing import Any
 
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.client.file_transfers import uploading
 from hms.client.message import Message
 from hms.client.opening_steps import node_now_ms
 from hms.client.pack_building import Body, as_message
-from hms.client.pending_sends import Encoded, Outcome, SendOptions, Ticket
+from hms.client.pending_sends import Encoded, Outcome, PendingSend, SendOptions
 from hms.client.receipt import Receipt
 from hms.client.schedules import Recurrence, Schedule, schedule_head, schedule_of
 from hms.client.send_buffer import Sender
@@ -24,7 +24,7 @@ from hms.wire.structures import encode_with_body
 class MoreSends:
     """What ProducerSteps has of these."""
 
-    _connection: Asking
+    _connection: Requests
     _options: SendOptions
     _sender: Sender
 
@@ -38,11 +38,11 @@ class MoreSends:
         properties: Mapping[str, Any] | None,
         how: SendHow,
         future: Outcome | None = None,
-    ) -> tuple[Encoded, Ticket]:
+    ) -> tuple[Encoded, PendingSend]:
         """A message, encoded, and its ticket."""
         raise NotImplementedError
 
-    def sending(self, encoded: Encoded, ticket: Ticket) -> Steps[Receipt]:
+    def sending(self, encoded: Encoded, ticket: PendingSend) -> Steps[Receipt]:
         """Send and wait until the node has it."""
         raise NotImplementedError
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from hms.client.core.link import State
 from hms.client.core.operations import Outside, Steps
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.client.file_bodies import FRAME_BYTES, FileInfo, Upload
 from hms.errors.catalogue import (
     ConnectionLost,
@@ -43,7 +43,7 @@ ATTEMPTS_MAX = 3
 # ---- to the node
 
 
-def uploading(connection: Asking, upload: Upload) -> Steps[dict[str, Any]]:
+def uploading(connection: Requests, upload: Upload) -> Steps[dict[str, Any]]:
     """Send a file; what the head of its message says. It is synced at the node then."""
     with _told(upload.path), upload.path.open("rb", buffering=0) as opened:
         sending = _Sending(connection, upload, opened)
@@ -64,7 +64,7 @@ def uploading(connection: Asking, upload: Upload) -> Steps[dict[str, Any]]:
 class _Sending:
     """One file on its way to the node."""
 
-    def __init__(self, connection: Asking, upload: Upload, opened: BinaryIO) -> None:
+    def __init__(self, connection: Requests, upload: Upload, opened: BinaryIO) -> None:
         self._connection = connection
         self._upload = upload
         self._opened = opened
@@ -135,7 +135,7 @@ class _Sending:
 
 
 def saving(
-    connection: Asking, info: FileInfo, target: str | os.PathLike[str] | BinaryIO
+    connection: Requests, info: FileInfo, target: str | os.PathLike[str] | BinaryIO
 ) -> Steps[None]:
     """Read a file from the node into a path, which is there only when it is whole, or a file
     object. FileUnknown, FileDamaged, FileUnreadable."""
@@ -152,7 +152,7 @@ def saving(
     yield Outside(partial(_rename, part, path))
 
 
-def _saving(connection: Asking, info: FileInfo, part: Path) -> Steps[None]:
+def _saving(connection: Requests, info: FileInfo, part: Path) -> Steps[None]:
     with _told(part), part.open("a+b", buffering=0) as opened:
         digest = hashlib.sha256()
         offset = yield Outside(partial(_digest_of, opened, digest))
@@ -164,7 +164,7 @@ def _saving(connection: Asking, info: FileInfo, part: Path) -> Steps[None]:
 
 
 def _reading(
-    connection: Asking, info: FileInfo, write: Callable[[bytes], Any], offset: int, digest: Any
+    connection: Requests, info: FileInfo, write: Callable[[bytes], Any], offset: int, digest: Any
 ) -> Steps[None]:
     """The bytes from an offset on, in order, several requests at once."""
     asked: deque[Pending] = deque()
@@ -187,7 +187,7 @@ def _reading(
         raise FileDamaged(file=info.id, wanted=info.sha256, found=found)
 
 
-def _ask(connection: Asking, info: FileInfo, offset: int, size: int) -> Pending:
+def _ask(connection: Requests, info: FileInfo, offset: int, size: int) -> Pending:
     pending = Pending("ReadFile", OnLoss.REPEAT)
     return connection.link.request(ReadFile(info.id, offset, size), pending)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hms.client.consumer_steps import ConsumerSteps, Listener
 from hms.client.core.operations import Steps
-from hms.client.core.thread_driver import Driver
+from hms.client.core.thread_driver import ThreadDriver
 from hms.client.listener_calls import Listening
 from hms.client.session_steps import SessionSteps
 
@@ -13,7 +13,7 @@ from hms.client.session_steps import SessionSteps
 class ListeningThread:
     """Runs while there are any listeners."""
 
-    def __init__(self, connection: Driver, session: SessionSteps) -> None:
+    def __init__(self, connection: ThreadDriver, session: SessionSteps) -> None:
         self._connection = connection
         self._listening: Listening[threading.Thread] = Listening(session)
 

@@ -12,9 +12,9 @@ from hms.client.core.arguments import check_flag, check_text, shown
 from hms.client.core.link import Link, State
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.client.destinations import Destination
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.send_buffer import Sender
 from hms.client.session_state import SessionState
 from hms.client.xa_state import XaSessionState
@@ -38,7 +38,7 @@ class Opening:
         self._withdraw = withdraw
         self._closing = closing
 
-    def granted(self, connection: Asking) -> Steps[None]:
+    def granted(self, connection: Requests) -> Steps[None]:
         """Wait until it is open; else it is withdrawn."""
         try:
             yield from connection.answer_to(self.pending)
@@ -128,7 +128,7 @@ def open_sender(
     return sender, Opening(pending, withdraw, CloseProducer(number))
 
 
-def close_sender(connection: Asking, state: SessionState, sender: Sender) -> Steps[None]:
+def close_sender(connection: Requests, state: SessionState, sender: Sender) -> Steps[None]:
     """Close a producer whose sends are settled."""
     if state.senders.pop(sender.number, None) is not None:
         yield from _closed(connection, CloseProducer(sender.number))
@@ -142,9 +142,9 @@ def open_inbox(
     notify: object,
     *,
     is_ordered: bool,
-) -> tuple[Inbox, Opening]:
+) -> tuple[PrefetchBuffer, Opening]:
     """A consumer that was asked for; it may be given messages before it is granted."""
-    inbox = Inbox(
+    inbox = PrefetchBuffer(
         link, opening, destination, partial(node_now_ms, link), notify, is_ordered=is_ordered
     )
     link.receivers[inbox.number] = inbox
@@ -154,7 +154,7 @@ def open_inbox(
     return inbox, Opening(pending, withdraw, CloseConsumer(inbox.number))
 
 
-def close_inbox(connection: Asking, state: SessionState, inbox: Inbox) -> Steps[None]:
+def close_inbox(connection: Requests, state: SessionState, inbox: PrefetchBuffer) -> Steps[None]:
     """Settle and close a consumer; unknown to the node if that closed it."""
     state.settle()
     state.give_back(inbox, is_session_open=True)
@@ -165,12 +165,12 @@ def close_inbox(connection: Asking, state: SessionState, inbox: Inbox) -> Steps[
         yield from _closed(connection, CloseConsumer(inbox.number))
 
 
-def _forget_inbox(link: Link, state: SessionState, inbox: Inbox) -> None:
+def _forget_inbox(link: Link, state: SessionState, inbox: PrefetchBuffer) -> None:
     link.receivers.pop(inbox.number, None)
     state.inboxes.pop(inbox.number, None)
 
 
-def _closed(connection: Asking, request: Request) -> Steps[None]:
+def _closed(connection: Requests, request: Request) -> Steps[None]:
     if connection.link.state is State.UP:  # else the lost connection has closed it
         yield from connection.answer_to(_ask_to_close(connection.link, request))
 

@@ -41,7 +41,7 @@ class Outcome(Protocol):
         """The node has it not."""
 
 
-class Ticket:
+class PendingSend:
     """What stands for consecutive messages of a frame until their outcome is known.
 
     messages: the application's own, with their places, to be marked as sent; a body that was given

@@ -1,4 +1,5 @@
-"""Inbox: what one consumer was given and what has to be said back about it. No socket or clock.
+"""Prefetch buffer: what one consumer was given and what has to be said back about it. No socket or
+clock.
 
 A message is in the buffer until it is taken, and then *seen*. What was taken uses up the credit,
 which is given back in batches when half of it is used; so the buffer never holds more than the
@@ -35,7 +36,7 @@ class Stamp(NamedTuple):
     epoch: int
 
 
-class Inbox:
+class PrefetchBuffer:
     """One consumer's; see the module. clock_ms: for expiry, milliseconds since 1970 UTC.
 
     notify: what to wake besides the inbox itself when something came. is_ordered: what failed in a

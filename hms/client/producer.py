@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack
 from hms.client.core.blocking_connection import Connection
 from hms.client.message import Message
 from hms.client.pack_building import Body
-from hms.client.pending_sends import Ticket
+from hms.client.pending_sends import PendingSend
 from hms.client.producer_steps import ProducerSteps
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt, Receipts
@@ -62,12 +62,12 @@ class Producer(ProducerSteps):
         """
         return self._connection.run(self.sending_many(bodies))
 
-    def submit_packs(self, packs: Iterable[tuple[bytes, int]]) -> list[Ticket]:
+    def submit_packs(self, packs: Iterable[tuple[bytes, int]]) -> list[PendingSend]:
         """Submit packs of messages that were made elsewhere, given with their counts; each becomes
         a frame, taken whole or refused whole. Returns before they are confirmed: see settle()."""
         return self._connection.run(self.submitting_packs(packs))
 
-    def settle(self, tickets: list[Ticket]) -> None:
+    def settle(self, tickets: list[PendingSend]) -> None:
         """Wait until the node has what was submitted; raises the first error that it had."""
         self._connection.run(self.settling(tickets))
 

@@ -14,7 +14,7 @@ from hms.client.file_and_schedule_sends import MoreSends
 from hms.client.global_order import check_order_name, in_order
 from hms.client.opening_steps import close_sender, node_now_ms
 from hms.client.pack_building import Body, Cut, as_message, frames_of
-from hms.client.pending_sends import Encoded, Outcome, SendOptions, Ticket
+from hms.client.pending_sends import Encoded, Outcome, PendingSend, SendOptions
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
 from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow, header_of, how_of, options_of
@@ -110,7 +110,7 @@ class ProducerSteps(MoreSends):
         properties: Mapping[str, Any] | None,
         how: SendHow,
         future: Outcome | None = None,
-    ) -> tuple[Encoded, Ticket]:
+    ) -> tuple[Encoded, PendingSend]:
         """A message, encoded, and its ticket. MessageTooLarge, InvalidArgument."""
         options = self._with(how) if how else self._options
         message = as_message(body, properties, header_of(how) if how else None)
@@ -123,13 +123,13 @@ class ProducerSteps(MoreSends):
         if size > limit:
             raise MessageTooLarge(size=size, limit=limit)
         own = [(0, message)] if message is body else []
-        return encoded, Ticket(1, own, options, future, is_unattended=not self._is_waiting)
+        return encoded, PendingSend(1, own, options, future, is_unattended=not self._is_waiting)
 
     def _with(self, how: SendHow) -> SendOptions:
         now_ms = partial(node_now_ms, self._connection.link)
         return options_of(self._options, how_of(how), self.destination, now_ms)
 
-    def sending(self, encoded: Encoded, ticket: Ticket) -> Steps[Receipt]:
+    def sending(self, encoded: Encoded, ticket: PendingSend) -> Steps[Receipt]:
         """Send and wait until the node has it."""
         yield from self.adding(encoded, ticket)
         self._sender.push()
@@ -140,7 +140,7 @@ class ProducerSteps(MoreSends):
             raise own_copy(ticket.error)
         return ticket.receipts[0]
 
-    def adding(self, encoded: Encoded, ticket: Ticket) -> Steps[None]:
+    def adding(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
         """Into the pack, as soon as there is room."""
         if not self.added(encoded, ticket):
             size = len(encoded[1]) + len(encoded[2])
@@ -149,7 +149,7 @@ class ProducerSteps(MoreSends):
             yield from self._room(accepts)
             self.add(encoded, ticket)
 
-    def added(self, encoded: Encoded, ticket: Ticket) -> bool:
+    def added(self, encoded: Encoded, ticket: PendingSend) -> bool:
         """Put it into the pack if that needs no waiting; without the steps it costs 4 us less."""
         self.check_open()
         size = len(encoded[1]) + len(encoded[2])
@@ -158,12 +158,12 @@ class ProducerSteps(MoreSends):
         self._put(encoded, ticket)
         return True
 
-    def add(self, encoded: Encoded, ticket: Ticket) -> None:
+    def add(self, encoded: Encoded, ticket: PendingSend) -> None:
         """Into the pack, though the window may have no room for it yet."""
         self.check_open()
         self._put(encoded, ticket)
 
-    def _put(self, encoded: Encoded, ticket: Ticket) -> None:
+    def _put(self, encoded: Encoded, ticket: PendingSend) -> None:
         """Into the pack, which leaves at once when nothing is on its way."""
         self._session.state.has_work = True
         if ticket.future is not None:
@@ -197,7 +197,7 @@ class ProducerSteps(MoreSends):
             raise connection.too_late("send", connection.request_timeout_s)
         self.check_open()
 
-    def _outcome(self, ticket: Ticket) -> Steps[None]:
+    def _outcome(self, ticket: PendingSend) -> Steps[None]:
         """Until its outcome is known. Whoever is cancelled here has sent the message or not; what
         becomes of it is not lost on the books of the link."""
         connection, patience_s = self._connection, self._connection.request_timeout_s
@@ -218,7 +218,7 @@ class ProducerSteps(MoreSends):
         The first error is raised after the rest of what is on its way is settled; its attribute
         `receipts` then has a Receipt or None for each message that was sent.
         """
-        tickets: list[Ticket] = []
+        tickets: list[PendingSend] = []
         try:
             yield from self._submitting(bodies, tickets)
         except HmsError as error:
@@ -238,30 +238,30 @@ class ProducerSteps(MoreSends):
             raise _add_receipts(own_copy(first), tickets)
         return Receipts([ticket.run for ticket in tickets if ticket.run is not None])
 
-    def _sent_in_part(self, tickets: list[Ticket], error: Exception) -> None:
+    def _sent_in_part(self, tickets: list[PendingSend], error: Exception) -> None:
         """What is on its way already is not all that was to be sent."""
         if tickets:
             self._session.state.send_failed(error)
 
-    def submitting_packs(self, packs: Iterable[tuple[bytes, int]]) -> Steps[list[Ticket]]:
+    def submitting_packs(self, packs: Iterable[tuple[bytes, int]]) -> Steps[list[PendingSend]]:
         """Submit packs that were made elsewhere, given with their counts, each as a frame."""
-        sender, tickets = self._sender, list[Ticket]()
+        sender, tickets = self._sender, list[PendingSend]()
         for pack, count in packs:
             yield from self._room(lambda: sender.has_room and not sender.has_pack)
             self._session.state.has_work = True
-            tickets.append(Ticket(count, [], self._options))
+            tickets.append(PendingSend(count, [], self._options))
             persistent = self._options.is_persistent
             sender.submit([pack], count, tickets[-1:], is_persistent=persistent)
         return tickets
 
-    def settling(self, tickets: list[Ticket]) -> Steps[None]:
+    def settling(self, tickets: list[PendingSend]) -> Steps[None]:
         """Wait until the node has what was submitted; the first error that it had."""
         yield from self._outcomes(tickets)
         first = next((ticket.error for ticket in tickets if ticket.error), None)
         if first is not None:
             raise own_copy(first)
 
-    def _submitting(self, bodies: Iterable[Body], tickets: list[Ticket]) -> Steps[None]:
+    def _submitting(self, bodies: Iterable[Body], tickets: list[PendingSend]) -> Steps[None]:
         """Frame after frame; the application's iterable may itself use the connection."""
         limit = self._connection.link.limits.message_bytes_max
         sender = self._sender
@@ -273,7 +273,7 @@ class ProducerSteps(MoreSends):
                 return
             messages, marked = cut
             count = len(messages)
-            ticket = Ticket(count, marked, self._options, is_unattended=not self._is_waiting)
+            ticket = PendingSend(count, marked, self._options, is_unattended=not self._is_waiting)
             sender.push()
             yield from self._room(lambda: sender.has_room and not sender.has_pack)
             self._session.state.has_work = True
@@ -281,7 +281,7 @@ class ProducerSteps(MoreSends):
             is_persistent = self._options.is_persistent
             sender.submit(message_parts(messages), count, [ticket], is_persistent=is_persistent)
 
-    def _outcomes(self, tickets: list[Ticket]) -> Steps[None]:
+    def _outcomes(self, tickets: list[PendingSend]) -> Steps[None]:
         if not self._is_waiting:
             return
         try:
@@ -308,7 +308,7 @@ class ProducerSteps(MoreSends):
             yield from close_sender(connection, state, self._sender)
 
 
-def _add_receipts(error: HmsError, tickets: list[Ticket]) -> HmsError:
+def _add_receipts(error: HmsError, tickets: list[PendingSend]) -> HmsError:
     """The error, with what became of each message."""
     receipts: list[Receipt | None] = []
     for ticket in tickets:

@@ -16,7 +16,7 @@ from hms.client.core.link import Link, State
 from hms.client.core.pending_requests import Frame, reason_of
 from hms.client.destinations import Destination
 from hms.client.message import Message
-from hms.client.pending_sends import Encoded, SendOptions, Ticket
+from hms.client.pending_sends import Encoded, PendingSend, SendOptions
 from hms.client.receipt import Run
 from hms.client.send_deadlines import Deadlines
 from hms.errors.catalogue import RequestTimeout, SendInDoubt, TransactionRolledBack
@@ -25,7 +25,14 @@ from hms.wire.frames import Kind, SendHead, decode_confirm, encode_send
 from hms.wire.packed_messages import message_parts
 from hms.wire.structures import decode_error
 
-__all__ = ["FRAME_BYTES_MAX", "FRAME_MESSAGES_MAX", "Encoded", "SendOptions", "Sender", "Ticket"]
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "FRAME_MESSAGES_MAX",
+    "Encoded",
+    "PendingSend",
+    "SendOptions",
+    "Sender",
+]
 
 OTHER_LOG = "the connection was lost before they were confirmed, and only another log answers"
 FRAME_MESSAGES_MAX = 256
@@ -50,7 +57,7 @@ class Pack:
     is_persistent: bool
     limits: FrameSize = LARGEST
     messages: list[Encoded] = field(default_factory=list)
-    tickets: list[Ticket] = field(default_factory=list)
+    tickets: list[PendingSend] = field(default_factory=list)
     size_bytes: int = 0
 
     def fits(self, size: int, *, is_persistent: bool) -> bool:
@@ -75,7 +82,7 @@ class SendFrame:
         "tickets",
     )
 
-    def __init__(self, sender: "Sender", tickets: list[Ticket]) -> None:
+    def __init__(self, sender: "Sender", tickets: list[PendingSend]) -> None:
         self.sender = sender
         self.tickets = tickets
         self.frame: Frame = ()
@@ -191,7 +198,7 @@ class Sender:
         packs = self._packs
         return not packs or packs[-1].fits(size, is_persistent=is_persistent) or self.has_room
 
-    def add(self, message: Encoded, ticket: Ticket, *, is_persistent: bool) -> None:
+    def add(self, message: Encoded, ticket: PendingSend, *, is_persistent: bool) -> None:
         """Put a message into the last pack; one that is full leaves if there is room."""
         size = len(message[1]) + len(message[2])
         if ticket.future is not None:
@@ -236,7 +243,7 @@ class Sender:
                 self._end(ticket, error)
 
     def submit(
-        self, parts: list[bytes], count: int, tickets: list[Ticket], *, is_persistent: bool
+        self, parts: list[bytes], count: int, tickets: list[PendingSend], *, is_persistent: bool
     ) -> None:
         """Send a pack that was made elsewhere, now; there is room, and nothing of ours waits."""
         head = SendHead(self.number, count, self._sequence, is_persistent)
@@ -257,7 +264,7 @@ class Sender:
         """So many may be stored, by default in the log of the node before."""
         return SendInDoubt(destination=str(self.destination), count=count, reason=reason)
 
-    def give_up(self, ticket: Ticket, late: HmsError) -> HmsError:
+    def give_up(self, ticket: PendingSend, late: HmsError) -> HmsError:
         """Nobody waits for it any longer. What has not left is taken back, and `late` says why; of
         what has left nobody knows whether it is stored, unless its transaction takes it along."""
         if self._take_back(ticket):
@@ -273,7 +280,7 @@ class Sender:
             reason = f"the connection was lost ({reason_of(late)})"
         return self.in_doubt(ticket.count, reason)
 
-    def _take_back(self, ticket: Ticket) -> bool:
+    def _take_back(self, ticket: PendingSend) -> bool:
         """Whether it was still waiting to be sent, and will not be."""
         for pack in self._packs:
             if ticket in pack.tickets:
@@ -297,14 +304,14 @@ class Sender:
         """Whether anybody still waits for the outcome of something that it sends."""
         return bool(self._packs) or any(frame.is_wanted for frame in self._window)
 
-    def open_futures(self) -> Iterator[Ticket]:
+    def open_futures(self) -> Iterator[PendingSend]:
         """Those that were told nothing yet, the oldest first."""
         frames = (frame.tickets for frame in self._window if not frame.is_done)
         packs = (pack.tickets for pack in self._packs)
         both = chain.from_iterable(chain(frames, packs))
         return (ticket for ticket in both if ticket.future is not None)
 
-    def overdue(self, ticket: Ticket, patience_s: float) -> None:
+    def overdue(self, ticket: PendingSend, patience_s: float) -> None:
         """Tell a future that its time is over, and the listener as of any that failed."""
         is_up = self.link.state is State.UP
         late = RequestTimeout(what="send()", timeout_s=patience_s) if is_up else self.link.error
@@ -322,7 +329,7 @@ class Sender:
             for ticket in self._packs.popleft().tickets:
                 self._end(ticket, error)
 
-    def withdraw(self, ticket: Ticket) -> bool:
+    def withdraw(self, ticket: PendingSend) -> bool:
         """Nobody waits for it any longer: while there is no connection, do not send it later,
         unless it shares its frame with others. If its outcome is bad, the listener will hear.
         Whether it will not be sent."""
@@ -369,7 +376,7 @@ class Sender:
             elapsed_s=elapsed_s,
         )
 
-    def _end(self, ticket: Ticket, error: HmsError | None) -> None:
+    def _end(self, ticket: PendingSend, error: HmsError | None) -> None:
         ticket.is_done, ticket.error = True, error
         self.link.woken.append(ticket)
         if ticket.is_unattended:

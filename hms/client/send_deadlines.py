@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hms.client.core.link import Link
 from hms.client.core.link_participants import Ticking
-from hms.client.pending_sends import Ticket
+from hms.client.pending_sends import PendingSend
 
 _MS = 1000
 
@@ -17,10 +17,10 @@ _MS = 1000
 class _Futures(Protocol):
     """Whose futures these are."""
 
-    def open_futures(self) -> Iterator[Ticket]:
+    def open_futures(self) -> Iterator[PendingSend]:
         """Those that were told nothing yet, the oldest first."""
 
-    def overdue(self, ticket: Ticket, patience_s: float) -> None:
+    def overdue(self, ticket: PendingSend, patience_s: float) -> None:
         """Tell one that its time is over."""
 
 
@@ -34,7 +34,7 @@ class Deadlines(Ticking):
         self._clock = clock
         self._is_planned = False
 
-    def watch(self, ticket: Ticket) -> None:
+    def watch(self, ticket: PendingSend) -> None:
         """Its time begins."""
         ticket.begun_at = self._clock()
         if not self._is_planned and self._patience_s:

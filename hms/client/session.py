@@ -5,7 +5,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from hms.client.browse_pages import Pages
+from hms.client.browse_pages import BrowsePages
 from hms.client.browser import Browser
 from hms.client.consumer import Consumer
 from hms.client.core import current_transaction
@@ -16,19 +16,19 @@ from hms.client.opening_steps import Opening, new_session
 from hms.client.own_destinations import creating, deleting_temporary, looking_up, making_temporary
 from hms.client.pack_building import Body
 from hms.client.pending_sends import SendOptions
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.producer import Producer
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
 from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow
-from hms.client.session_members import Making
+from hms.client.session_members import SessionMembers
 from hms.client.session_state import SessionState
 from hms.client.xa_resource import HmsResource
 from hms.constants import AckMode
 
 
-class Session(Making[Producer, Consumer, Browser]):
+class Session(SessionMembers[Producer, Consumer, Browser]):
     """See hms.connect(...).session(). Leaving its block closes it; a transacted one commits first,
     or rolls back when an exception leaves."""
 
@@ -152,11 +152,11 @@ class Session(Making[Producer, Consumer, Browser]):
         self.connection.run(opening.granted(self.connection))
         return Producer(self, sender, options)
 
-    def _consumer(self, inbox: Inbox, opening: Opening) -> Consumer:
+    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
         self.connection.run(opening.granted(self.connection))
         return Consumer(self, inbox, self.listening)
 
-    def _browser(self, pages: Pages) -> Browser:
+    def _browser(self, pages: BrowsePages) -> Browser:
         self.connection.run(pages.granted())
         return Browser(self.connection, pages)
 

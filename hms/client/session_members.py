@@ -1,9 +1,9 @@
-"""Making: the producers, consumers, subscribers and browsers of a session."""
+"""Session members: the producers, consumers, subscribers and browsers of a session."""
 
 import math
 from typing import Any, Generic, TypeVar
 
-from hms.client.browse_pages import Pages
+from hms.client.browse_pages import BrowsePages
 from hms.client.core.arguments import (
     TEXT_CHARACTERS_MAX,
     check_flag,
@@ -13,7 +13,7 @@ from hms.client.core.arguments import (
     check_text,
     check_word,
 )
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.client.destinations import (
     Destination,
     Queue,
@@ -25,7 +25,7 @@ from hms.client.destinations import (
 from hms.client.kept_producers import KeptProducers
 from hms.client.opening_steps import Opening, open_inbox, open_sender
 from hms.client.pending_sends import SendOptions
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.producer_steps import ProducerSteps
 from hms.client.send_buffer import Sender
 from hms.client.send_options import send_options
@@ -48,10 +48,10 @@ _PRIORITIES = -128, 127
 """Of consumers."""
 
 
-class Making(SessionSteps, Generic[_P, _C, _B]):
+class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
     """What a session makes; a Session, of threads or of asyncio, is one of these."""
 
-    def __init__(self, connection: Asking, state: SessionState, *, is_asynchronous: bool) -> None:
+    def __init__(self, connection: Requests, state: SessionState, *, is_asynchronous: bool) -> None:
         super().__init__(connection, state, is_asynchronous=is_asynchronous)
         self._kept: KeptProducers[_P] = KeptProducers()
 
@@ -216,7 +216,7 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
         check_flag("in_flight", in_flight)
         with self.connection.lock:
             self.check_open()
-            pages = Pages(
+            pages = BrowsePages(
                 self, destination, wanted, is_oldest_first=oldest_first, is_in_flight=in_flight
             )
             self.connection.flush()
@@ -227,10 +227,10 @@ class Making(SessionSteps, Generic[_P, _C, _B]):
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> _P:
         raise NotImplementedError
 
-    def _consumer(self, inbox: Inbox, opening: Opening) -> _C:
+    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> _C:
         raise NotImplementedError
 
-    def _browser(self, pages: Pages) -> _B:
+    def _browser(self, pages: BrowsePages) -> _B:
         raise NotImplementedError
 
 

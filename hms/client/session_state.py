@@ -13,7 +13,7 @@ import msgspec
 
 from hms.client.core.link import Link, State
 from hms.client.core.pending_requests import OnLoss, Pending, reason_of
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.send_buffer import Sender, SendFrame
 from hms.client.settlement import Settling
 from hms.constants import AckMode
@@ -273,7 +273,7 @@ class SessionState(Settling):
         self.say([item for inbox in self.inboxes.values() for item in inbox.fail_seen()])
         return self._restart(Recover(self.number))
 
-    def fail(self, inbox: Inbox, message_id: int, fault: Exception | None = None) -> None:
+    def fail(self, inbox: PrefetchBuffer, message_id: int, fault: Exception | None = None) -> None:
         """The listener could not cope with the message; with order kept, what was delivered behind
         it is taken back too, and comes again after it (F-E9)."""
         super().fail(inbox, message_id, fault)
@@ -333,7 +333,7 @@ class _Commit(Pending):
             self.failed(self.in_doubt(f"its answer was lost ({reason_of(error)})"))
 
 
-def _inbox_back(inbox: Inbox, pending: Pending) -> None:
+def _inbox_back(inbox: PrefetchBuffer, pending: Pending) -> None:
     if pending.error is not None:
         inbox.closed(pending.error)
         inbox.link.report(pending.error)

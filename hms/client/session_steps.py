@@ -7,9 +7,9 @@ from time import monotonic
 from hms.client.core.arguments import check_flag, check_text, check_word
 from hms.client.core.operations import Steps, Wait
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy, reason_of
-from hms.client.core.requests import LEAVE_S, Asking
+from hms.client.core.requests import LEAVE_S, Requests
 from hms.client.destinations import Topic, topic_of
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.send_buffer import Sender
 from hms.client.session_state import OTHER_LOG, SessionState
 from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
@@ -32,7 +32,7 @@ class SessionSteps:
     """The operations of a session. One transaction at a time: a session is for one thread or task,
     but several may receive in it."""
 
-    def __init__(self, connection: Asking, state: SessionState, *, is_asynchronous: bool) -> None:
+    def __init__(self, connection: Requests, state: SessionState, *, is_asynchronous: bool) -> None:
         self.connection = connection
         self.state = state
         self.is_asynchronous = is_asynchronous
@@ -157,14 +157,16 @@ class SessionSteps:
         seen = [(inbox, list(inbox.seen)) for inbox in inboxes if inbox.seen]
         yield from self._acknowledging(seen, wait=wait)
 
-    def acknowledging(self, inbox: Inbox, message_id: int, *, is_upthrough: bool) -> Steps[None]:
+    def acknowledging(
+        self, inbox: PrefetchBuffer, message_id: int, *, is_upthrough: bool
+    ) -> Steps[None]:
         """CLIENT: acknowledge this message, or all of its consumer that were consumed up to it."""
         seen = list(inbox.seen) if is_upthrough else [message_id]
         upto = seen.index(message_id) + 1 if message_id in seen else 0
         yield from self._acknowledging([(inbox, seen[:upto])])
 
     def _acknowledging(
-        self, seen: list[tuple[Inbox, list[int]]], *, wait: bool = True
+        self, seen: list[tuple[PrefetchBuffer, list[int]]], *, wait: bool = True
     ) -> Steps[None]:
         pending = self.state.acknowledge(seen, is_awaited=wait)
         if pending is not None:

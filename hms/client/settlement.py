@@ -17,7 +17,7 @@ from hms.client.core.link import Link, State
 from hms.client.core.link_participants import Participant
 from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.constants import AckMode
 from hms.errors.catalogue import AcknowledgeLost, ListenerInterrupted
 from hms.wire.frames import Action, Kind, Settlement, encode_settle
@@ -39,8 +39,8 @@ class Settling(Participant):
         self.link = link
         self.ack_mode = ack_mode
         self.is_transacted = is_transacted
-        self.inboxes: dict[int, Inbox] = {}
-        self._unsaid: dict[Inbox, None] = {}
+        self.inboxes: dict[int, PrefetchBuffer] = {}
+        self._unsaid: dict[PrefetchBuffer, None] = {}
         """Those from which something was taken since the last word; a session may have thousands
         of consumers, and to ask each of them cost 30 us a message with 1,000."""
         self.has_work = False
@@ -53,7 +53,7 @@ class Settling(Participant):
         self._is_auto = ack_mode is AckMode.AUTO and not is_transacted
         self._held_back_max = LAZY_ACKNOWLEDGEMENTS_MAX if is_lazy else ACKNOWLEDGEMENTS_MAX
         self._held_back = 0
-        self.file_held: tuple[Inbox, int] | None = None
+        self.file_held: tuple[PrefetchBuffer, int] | None = None
         self._will_tick = False
         self._lost_id = 0
         self._is_unanswered = not is_transacted and ack_mode in (AckMode.AUTO, AckMode.DUPS_OK)
@@ -62,7 +62,7 @@ class Settling(Participant):
         self._asked: list[Settlement] = []
         """Those of a question that is not answered yet."""
 
-    def consumed(self, inbox: Inbox, message_id: int) -> None:
+    def consumed(self, inbox: PrefetchBuffer, message_id: int) -> None:
         """The application has the message."""
         self._unsaid[inbox] = None
         if self.is_transacted:
@@ -77,14 +77,14 @@ class Settling(Participant):
             inbox.acknowledged.append(message_id)
             self._hold_back(len(inbox.acknowledged))
 
-    def handling(self, inbox: Inbox, message_id: int) -> None:
+    def handling(self, inbox: PrefetchBuffer, message_id: int) -> None:
         """A listener begins with the message, which is acknowledged by itself when it ends: until
         then recover() gives it back as a failed attempt."""
         if self.ack_mode is not AckMode.NONE:
             self._unsaid[inbox] = None
             inbox.seen[message_id] = None
 
-    def consumed_file(self, inbox: Inbox, message_id: int) -> None:
+    def consumed_file(self, inbox: PrefetchBuffer, message_id: int) -> None:
         """The application has a file's message: where it is acknowledged by itself, only when its
         file was saved, or the application comes for another one; in NONE too (F-B4)."""
         if self.is_transacted or self.ack_mode is AckMode.CLIENT:
@@ -95,7 +95,7 @@ class Settling(Participant):
         for one in self.inboxes.values():
             one.allowance = 0
 
-    def file_saved(self, inbox: Inbox, message_id: int) -> None:
+    def file_saved(self, inbox: PrefetchBuffer, message_id: int) -> None:
         """The file of a message was saved."""
         if self.file_held == (inbox, message_id):
             self.file_done()
@@ -114,7 +114,7 @@ class Settling(Participant):
             held[0].acknowledged.append(held[1])
             self.settle()
 
-    def allow(self, inbox: Inbox) -> None:
+    def allow(self, inbox: PrefetchBuffer) -> None:
         """Let the application take what is here without a look at anything else, until anything
         that is said, in AUTO a tick too, ends it: two thirds of the cost of a message is looking.
         """
@@ -133,7 +133,7 @@ class Settling(Participant):
             self.settle()
         self._tick_soon()
 
-    def say_soon(self, inbox: Inbox) -> None:
+    def say_soon(self, inbox: PrefetchBuffer) -> None:
         """Something expired there: it is said with the next word, at the latest at a tick."""
         self._unsaid[inbox] = None
         self._tick_soon()
@@ -167,11 +167,11 @@ class Settling(Participant):
         spans = [span for item in items for span in item.ranges]
         return [one for first, last in spans for one in range(first, last + 1)]
 
-    def settle(self, inbox_with_credit: Inbox | None = None) -> None:
+    def settle(self, inbox_with_credit: PrefetchBuffer | None = None) -> None:
         """Say what is held back; credit for the inbox from which more is wanted."""
         self.say(self._held_back_items(inbox_with_credit))
 
-    def _held_back_items(self, inbox_with_credit: Inbox | None = None) -> list[Settlement]:
+    def _held_back_items(self, inbox_with_credit: PrefetchBuffer | None = None) -> list[Settlement]:
         self._held_back = 0
         items: list[Settlement] = []
         is_giving = inbox_with_credit is not None and inbox_with_credit.is_credit_due
@@ -184,14 +184,14 @@ class Settling(Participant):
                 items += inbox.settlements(with_credit=is_due)
         return items
 
-    def want_more(self, inbox: Inbox) -> None:
+    def want_more(self, inbox: PrefetchBuffer) -> None:
         """The application comes for another message: give credit; in AUTO settle the rest too."""
         if self._is_lazy:
             self.say(inbox.settlements(with_credit=True, with_acknowledgements=False))
         else:
             self.settle(inbox)
 
-    def fail(self, inbox: Inbox, message_id: int, fault: Exception | None = None) -> None:
+    def fail(self, inbox: PrefetchBuffer, message_id: int, fault: Exception | None = None) -> None:
         """The listener could not cope with the message; Reject and Retry say what becomes of it."""
         self._unsaid[inbox] = None
         if isinstance(fault, Reject | Retry):
@@ -199,7 +199,7 @@ class Settling(Participant):
         else:
             self.say(inbox.fail(message_id))
 
-    def judge(self, inbox: Inbox, message_id: int, verdict: Reject | Retry) -> None:
+    def judge(self, inbox: PrefetchBuffer, message_id: int, verdict: Reject | Retry) -> None:
         """The listener says what is to become of the message."""
         self.say(inbox.judge(message_id, verdict))
 
@@ -217,7 +217,7 @@ class Settling(Participant):
         if error is not None:
             raise error
 
-    def give_back(self, inbox: Inbox, *, is_session_open: bool = False) -> None:
+    def give_back(self, inbox: PrefetchBuffer, *, is_session_open: bool = False) -> None:
         """The consumer closes. What was seen and not acknowledged comes again when the session
         closes; until then it may be acknowledged (CLIENT)."""
         self.say(inbox.say_seen())
@@ -238,7 +238,7 @@ class Settling(Participant):
             raise AcknowledgeLost(message_id=f"{lost_id:012x}", when="before")
 
     def acknowledge(
-        self, inboxes: Iterable[tuple[Inbox, list[int]]], *, is_awaited: bool = True
+        self, inboxes: Iterable[tuple[PrefetchBuffer, list[int]]], *, is_awaited: bool = True
     ) -> Pending | None:
         """Acknowledge messages that were seen, answered when durable; None: there are none, or
         nobody waits: then a tick asks whether it is safe, as in AUTO.

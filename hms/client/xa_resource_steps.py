@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.errors.catalogue import ConnectionLost, XaError
 from hms.errors.tree import HmsError
 from hms.wire import branch_requests as wire
@@ -61,7 +61,7 @@ class HmsSteps:
     is_last_resource = False
 
     def __init__(
-        self, connection: Asking, session: XaSession | None = None, name: str = "hms"
+        self, connection: Requests, session: XaSession | None = None, name: str = "hms"
     ) -> None:
         self.name = name
         self.timeout_s = 0.0
@@ -91,7 +91,7 @@ class HmsSteps:
         return bool(self._working)
 
     @property
-    def node(self) -> Asking:
+    def node(self) -> Requests:
         """The connection to its node."""
         return self._connection
 

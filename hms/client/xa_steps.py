@@ -7,7 +7,7 @@ from typing import Protocol
 from hms.client.core.link import State
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.client.session_state import SessionState
 from hms.client.xa_state import XaSessionState
 from hms.errors.catalogue import IllegalState
@@ -24,7 +24,7 @@ _LOST: Code = (XA_RBCOMMFAIL, "the connection was lost, and the branch with it")
 class _Session(Protocol):
     """The session that works in the branch."""
 
-    connection: Asking
+    connection: Requests
     state: SessionState
 
     def check_open(self) -> None:

@@ -41,7 +41,7 @@ from hms.engine.session import (
     transactions,
 )
 from hms.engine.settings import EngineSettings
-from hms.engine.state import InLimbo, State
+from hms.engine.state import AwaitingPageIn, State
 from hms.engine.topic import retention, subscription_end
 from hms.engine.topic.subscription_begin import ConsumerRequest
 from hms.engine.xa import retained_state
@@ -49,7 +49,7 @@ from hms.engine.xa.association import expire
 from hms.engine.xa.branch_commands import BranchCommands
 from hms.errors.catalogue import IllegalState
 from hms.errors.tree import FieldValue
-from hms.records import Cause, Dictionary, NodeEvent, Record, dictionary, identity, node_event
+from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
 from hms.wire.commands import Order, order
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
@@ -109,7 +109,7 @@ class Engine:
     def dictionary(self) -> Record:
         """The record that opens every segment of the log."""
         state = self.state
-        content = Dictionary(
+        content = Snapshot(
             state.definitions(),
             state.ids.reserved_below,
             state.next_number,
@@ -159,12 +159,14 @@ class Engine:
 
     # bodies that are in the log only
 
-    def take_limbo(self) -> list[InLimbo]:
+    def take_limbo(self) -> list[AwaitingPageIn]:
         """Messages that wait for their bodies; the caller reads them once they are durable."""
         limbo, self.state.limbo = self.state.limbo, []
         return limbo
 
-    def bodies_came(self, found: Sequence[tuple[InLimbo, bytes]], now_ms: int, fx: Effects) -> None:
+    def bodies_came(
+        self, found: Sequence[tuple[AwaitingPageIn, bytes]], now_ms: int, fx: Effects
+    ) -> None:
         """Heads and bodies that messages in limbo waited for."""
         self.state.at(now_ms)
         for waiting, payload in found:

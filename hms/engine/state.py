@@ -6,11 +6,11 @@ from typing import NamedTuple
 from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
-from hms.engine.flow.blocked_sends import Blocked
+from hms.engine.flow.blocked_sends import BlockedSends
 from hms.engine.flow.destination_control import NO_LIMITS, Life
 from hms.engine.groups.candidates import Candidates
-from hms.engine.groups.scan_slices import LOOK_STEPS, Looking
-from hms.engine.log.live_index import Blocks
+from hms.engine.groups.scan_slices import LOOK_STEPS, ScanSlices
+from hms.engine.log.live_index import LiveIndex
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import (
     RELAY_PREFIX,
@@ -23,7 +23,7 @@ from hms.engine.queue.destinations import (
 )
 from hms.engine.queue.file_references import Files
 from hms.engine.schedule.schedules import Schedules
-from hms.engine.session.deduplication import RESERVE_IDS, Memories, MessageIds
+from hms.engine.session.deduplication import RESERVE_IDS, DeduplicationState, MessageIds
 from hms.engine.session.session_objects import Connection, Consumer, Producer, Session
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.engine.topic import Delivery
@@ -41,7 +41,7 @@ from hms.records import Definition, Identity, defined, reserved
 SCHEDULED_PLACE = "HMS.SCHEDULES"
 
 
-class InLimbo(NamedTuple):
+class AwaitingPageIn(NamedTuple):
     """A message that has left its line and becomes a dead letter once its body is there."""
 
     place: Queue | Subscription
@@ -59,8 +59,8 @@ class State:
         self.next_seq = 1
         self.next_number = 1
         self.ids = MessageIds(settings.node_index)
-        self.memories = Memories(settings.producers_remembered)
-        self.blocks = Blocks()
+        self.memories = DeduplicationState(settings.producers_remembered)
+        self.blocks = LiveIndex()
         self.order_clock = 0
         """The last time that a message of a global order was stamped with."""
         self.branches = Branches(settings.producers_remembered)
@@ -69,7 +69,7 @@ class State:
         self.identity = Identity()
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
-        self.looking = Looking[Candidates]()
+        self.looking = ScanSlices[Candidates]()
         self.space = TopicSpace(settings, self.queues)
         self.topics = self.space.topics
         self.places: dict[int, Queue | Subscription] = {}
@@ -87,12 +87,12 @@ class State:
         self.temporaries_made = 0
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""
-        self.blocked = Blocked(settings.blocked_bytes_max, settings.blocked_ms_max)
+        self.blocked = BlockedSends(settings.blocked_bytes_max, settings.blocked_ms_max)
         self.is_guarded = settings.limits != NO_LIMITS
         """Whether a send has to look for limits and pauses: some destination has, or had, one."""
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
-        self.limbo: list[InLimbo] = []
+        self.limbo: list[AwaitingPageIn] = []
         """Messages that wait for their bodies; whoever reads those takes them away."""
         self._wakes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []

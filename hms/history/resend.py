@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple, Self
 
 import hms
-from hms.client.pending_sends import Ticket
+from hms.client.pending_sends import PendingSend
 from hms.errors.catalogue import (
     CommitInDoubt,
     ConnectionLost,
@@ -117,7 +117,7 @@ class Resender:
         by_place: dict[tuple[str, str], list[Pack]] = {}
         for pack in chunk.packs:
             by_place.setdefault((pack.kind, pack.name), []).append(pack)
-        submitted: list[tuple[hms.Producer, list[Ticket]]] = []
+        submitted: list[tuple[hms.Producer, list[PendingSend]]] = []
         for place, packs in by_place.items():
             producer = self._producer(place)
             submitted.append(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hms.errors.catalogue import HistoryError, HistoryGone, StoreCorrupt, StoreUnavailable
 from hms.history.scope import Scope
-from hms.records import Dictionary, Identity, Writer
+from hms.records import Identity, Snapshot, Writer
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.reader import list_segments, read_segment
 from hms.store.journal.salvage import held
@@ -194,9 +194,9 @@ def _may_name(wanted: frozenset[int], ids_below: int) -> bool:
     return not ids_below or any(one < ids_below or one >> 40 != ids_below >> 40 for one in wanted)
 
 
-def _opening(info: SegmentInfo | None) -> Dictionary:
+def _opening(info: SegmentInfo | None) -> Snapshot:
     """What the first record of a segment tells; nothing when that cannot be read here."""
-    return (opening(REAL_DISK, info) if info else None) or Dictionary(())
+    return (opening(REAL_DISK, info) if info else None) or Snapshot(())
 
 
 def records_of(segment: Segment) -> Iterator[LogRecord]:

@@ -43,8 +43,8 @@ from hms.records.branches import (
 )
 from hms.records.definitions import (
     Definition,
-    Dictionary,
     NodeEvent,
+    Snapshot,
     decode_definition,
     decode_dictionary,
     decode_node_event,
@@ -111,7 +111,6 @@ __all__ = [
     "Cause",
     "Decided",
     "Definition",
-    "Dictionary",
     "Ended",
     "Entry",
     "Group",
@@ -133,6 +132,7 @@ __all__ = [
     "Record",
     "RecordType",
     "Sent",
+    "Snapshot",
     "Stay",
     "Writer",
     "arrived",

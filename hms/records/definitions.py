@@ -53,7 +53,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
         return len(_encode(self)) + CHANGES_BYTES + place
 
 
-class Dictionary(msgspec.Struct, frozen=True, array_like=True):
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """What opens every segment, so that it reads alone, and a log whose beginning was retired
     still knows which numbers were given."""
 
@@ -100,14 +100,14 @@ def reserved(below: int) -> Record:
     return Record(RecordType.RESERVED, 1, (_NUMBER.pack(below),))
 
 
-def dictionary(content: Dictionary) -> Record:
+def dictionary(content: Snapshot) -> Record:
     """The first record of a segment."""
     return Record(RecordType.DICTIONARY, 1, (_encode(content),))
 
 
-def decode_dictionary(payload: bytes | memoryview) -> Dictionary:
+def decode_dictionary(payload: bytes | memoryview) -> Snapshot:
     """A DICTIONARY record's payload."""
-    return msgspec.msgpack.decode(payload, type=Dictionary)
+    return msgspec.msgpack.decode(payload, type=Snapshot)
 
 
 def node_event(event: NodeEvent) -> Record:

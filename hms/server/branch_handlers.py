@@ -9,12 +9,12 @@ from hms.engine.xa.xa_codes import Answer, Code
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire import branch_requests as wire
 
-__all__ = ["Transacting"]
+__all__ = ["BranchHandlers"]
 
 Asked = Callable[[int, Any, int, Effects], Any]
 
 
-class Transacting:
+class BranchHandlers:
     """Applies one request at a time; the caller holds the engine's lock."""
 
     def __init__(self, branches: BranchCommands, monitor: ServiceMonitor) -> None:

@@ -15,23 +15,23 @@ from typing import Any, Protocol
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
-from hms.engine.state import InLimbo
+from hms.engine.state import AwaitingPageIn
 from hms.errors.catalogue import ProtocolError, StoreFull
 from hms.errors.tree import HmsError
 from hms.server.batch_portions import Command, Payload, name_of, portions
 from hms.server.configured_listeners import Declared, open_declared
-from hms.server.connection_registry import Doorman, Identity
+from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.effect_encoding import encode_effect
 from hms.server.effect_release import ToPeer
-from hms.server.file_transfer import Spool
+from hms.server.file_transfer import FileTransfer
 from hms.server.listener_services import call_listeners, drain_monitor
-from hms.server.lock_statistics import Holds
+from hms.server.lock_statistics import LockStatistics
 from hms.server.log_append import append_records
-from hms.server.log_cleaning import Housekeeping
-from hms.server.payloads import IN_MEMORY, Bodies
+from hms.server.log_cleaning import LogCleaning
+from hms.server.payloads import IN_MEMORY, Payloads
 from hms.server.permissions import Permit, permit_all
-from hms.server.request_handlers import Requests
-from hms.server.resource_managers import Resources
+from hms.server.request_handlers import RequestHandlers
+from hms.server.resource_managers import ResourceManagers
 from hms.server.segment_roll import sealing
 from hms.server.service_monitor import Load, Origin, ServiceMonitor
 from hms.server.supervision import NoServers, Supervisor
@@ -106,7 +106,7 @@ class Broker:
     ) -> None:
         self.engine = engine
         self.monitor = monitor
-        self.doorman = Doorman(engine, monitor, identity)
+        self.doorman = ConnectionRegistry(engine, monitor, identity)
         self.doorman.is_own = self._is_own
         self.releases = self.doorman.releases
         self.storage: StorageWorkers
@@ -124,20 +124,20 @@ class Broker:
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
-        self._holds = Holds()
+        self._holds = LockStatistics()
         self._progress = threading.Condition()
         self.on_progress: Callable[[], None] = lambda: None
         """Called when the log has come on: lanes that wait for it may go on."""
         self._waits: dict[Hashable, float] = {}
         """Since when lanes have been waiting, in seconds of the monotonic clock."""
-        self._bodies = Bodies(store, self._positions)
+        self._bodies = Payloads(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
-        self._housekeeping = Housekeeping(engine, store, self._change, self._bodies)
+        self._housekeeping = LogCleaning(engine, store, self._change, self._bodies)
         self._housekeeping.wait_for_log = self._await_log
-        self.resources = Resources()
-        self._spool = Spool(files, engine, self._change, self._submit, store.sends_refused)
+        self.resources = ResourceManagers()
+        self._spool = FileTransfer(files, engine, self._change, self._submit, store.sends_refused)
         self.releases.drop_file = self._spool.drop
-        self._requests = Requests(
+        self._requests = RequestHandlers(
             engine, monitor, self._status, lambda: self.servers, lambda: self.resources
         )
         self._requests.add(self._spool.handlers)
@@ -479,7 +479,7 @@ class Broker:
                 for m in messages
             ]
 
-    def _take_limbo(self) -> list[InLimbo]:
+    def _take_limbo(self) -> list[AwaitingPageIn]:
         """Messages whose bodies can be read when what the log has now is durable."""
         with self._lock:
             return self.engine.take_limbo()

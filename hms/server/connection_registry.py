@@ -1,4 +1,4 @@
-"""The doorman: who is connected, from HELLO to the end. All under the engine's lock."""
+"""Connection registry: who is connected, from HELLO to the end. All under the engine's lock."""
 
 import os
 from collections.abc import Callable, Hashable, Sequence
@@ -10,7 +10,7 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import HandleUnknown, NodeStopping, ProtocolError
 from hms.server.byte_ledger import window
-from hms.server.effect_release import Releases, ToConnection, ToPeer
+from hms.server.effect_release import EffectRelease, ToConnection, ToPeer
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire import structures as wire
 from hms.wire.client_identity import SECRET_BYTES, check_identity, uid_of
@@ -38,7 +38,7 @@ def _uid(hello: wire.Hello) -> int:
     return hello.uid
 
 
-class Doorman:
+class ConnectionRegistry:
     """Peers of the gateway and connections of the engine. A routing id is never an identity: who
     somebody is follows from the login, and a login belongs to one peer."""
 
@@ -51,7 +51,7 @@ class Doorman:
         """Whether a server is the process of that name that the node has started."""
         self.numbers: dict[Hashable, int] = {}
         self.peers: dict[int, Hashable] = {}
-        self.releases = Releases(self.peers)
+        self.releases = EffectRelease(self.peers)
         self._engine = engine
         self._monitor = monitor
         self._next = 1

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
 from hms.server.effect_encoding import Frame, PayloadsOf
-from hms.server.outgoing_frames import Outgoing, Packs
+from hms.server.outgoing_frames import OutgoingFrames, Packs
 
 PUT_BYTES = 4 << 20
 
@@ -46,7 +46,7 @@ class ToConnection:
     frame: Frame
 
 
-class Releases:
+class EffectRelease:
     """Effects on their way out. add() under the engine's lock, release() from any thread."""
 
     def __init__(self, peers: dict[int, Hashable]) -> None:
@@ -98,7 +98,7 @@ class Releases:
         """Send what waited for no more than durable_lsn; the messages that are for listeners."""
         listeners: list[Deliver] = []
         with self._lock:
-            outgoing = Outgoing(self.payloads_of, self._packs)
+            outgoing = OutgoingFrames(self.payloads_of, self._packs)
             done = 0
             while self._at_once:
                 outgoing = self._sort(self._at_once.popleft(), outgoing, listeners)
@@ -110,13 +110,15 @@ class Releases:
             self._released += done
         return listeners
 
-    def _sort(self, effects: list[Any], outgoing: Outgoing, listeners: list[Deliver]) -> Outgoing:
+    def _sort(
+        self, effects: list[Any], outgoing: OutgoingFrames, listeners: list[Deliver]
+    ) -> OutgoingFrames:
         """Put effects behind what is going out, and a good part of it on its way: what a batch
         asks for may be far more than its peer will read. What is going out now."""
         for effect in effects:
             if outgoing.size_bytes > PUT_BYTES:
                 self.outlet.put(outgoing.frames())
-                outgoing = Outgoing(self.payloads_of, self._packs)
+                outgoing = OutgoingFrames(self.payloads_of, self._packs)
             if isinstance(effect, ToPeer):
                 outgoing.say(effect.peer, effect.frame)
                 continue

@@ -1,4 +1,4 @@
-"""The spool: files on their way between clients and the folder beside the log (F-F6).
+"""File transfer: files on their way between clients and the folder beside the log (F-F6).
 
 Commands come in the order of their connection and are only put in line; what touches the disk is
 done by storage workers, one at a time for each file, and answered when it is done. What is in line
@@ -62,7 +62,7 @@ class _Line:
         self.used_ms = 0
 
 
-class Spool:
+class FileTransfer:
     """See the module. Everything but the jobs is called under the engine's lock."""
 
     def __init__(

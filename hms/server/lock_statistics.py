@@ -1,4 +1,5 @@
-"""Holds: how long the engine's lock is held at a time, so that a hold that is too long is seen.
+"""Lock statistics: how long the engine's lock is held at a time, so that a hold that is too long is
+seen.
 
 Time on the wall counts what the holder waits for, as the interpreter or a processor, too; time on
 the processor is its own. Four readings of the clocks cost a microsecond a hold.
@@ -7,13 +8,13 @@ the processor is its own. Four readings of the clocks cost a microsecond a hold.
 from time import perf_counter, thread_time
 from typing import Any
 
-__all__ = ["LONG_S", "Holds"]
+__all__ = ["LONG_S", "LockStatistics"]
 
 LONG_S = 0.05
 """Nobody should hold the lock longer."""
 
 
-class Holds:
+class LockStatistics:
     """The holds since boot; told and asked under the lock."""
 
     __slots__ = (

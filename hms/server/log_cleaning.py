@@ -1,4 +1,4 @@
-"""Housekeeping: the log's oldest segments are emptied, so that the store can let them go.
+"""Log cleaning: the log's oldest segments are emptied, so that the store can let them go.
 
 What is live in the oldest segment is appended again in small pieces, between the commands of
 clients. The bytes come from memory or are read back without holding the engine's lock (P5); a
@@ -13,17 +13,17 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.messages import StoredMessage
 from hms.engine.xa.retained_state import Key
-from hms.server.payloads import Bodies
+from hms.server.payloads import Payloads
 from hms.store.interface import Store
 
 RESTATED_AT_ONCE = 256
 Change = Callable[[Callable[[Effects, int], None]], None]
 
 
-class Housekeeping:
+class LogCleaning:
     """One cleaning at a time, on a storage worker that does not lead."""
 
-    def __init__(self, engine: Engine, store: Store, change: Change, bodies: Bodies) -> None:
+    def __init__(self, engine: Engine, store: Store, change: Change, bodies: Payloads) -> None:
         self._engine, self._store, self._change = engine, store, change
         self._bodies = bodies
         self._running = threading.Lock()

@@ -1,4 +1,4 @@
-"""Outgoing: the frames of a release, in order; a fan-out is put together once.
+"""Outgoing frames: the frames of a release, in order; a fan-out is put together once.
 
 Consumers that get the very same messages share the bytes, and those of one connection share the
 frame: so a publication costs a frame for each connection, however many subscribers it has there.
@@ -14,7 +14,7 @@ from hms.engine.messages import StoredMessage
 from hms.server.effect_encoding import Frame, PayloadsOf, delivered_parts, encode_effect
 from hms.wire.frames import DELIVER_FURTHER_MAX, Kind, delivery_head, frame
 
-__all__ = ["Outgoing", "Packs"]
+__all__ = ["OutgoingFrames", "Packs"]
 
 PACKS_MAX = 16
 PACK_MESSAGES_MIN = 8
@@ -82,7 +82,7 @@ class _Delivery:
         return any(receiver == consumer for receiver, _ in self.receivers)
 
 
-class Outgoing:
+class OutgoingFrames:
     """payloads_of reads what is not in memory."""
 
     def __init__(self, payloads_of: PayloadsOf | None = None, packs: Packs | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Bodies: head and body of a message, from memory or from the log."""
+"""Payloads: head and body of a message, from memory or from the log."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -20,7 +20,7 @@ IN_MEMORY: Final = -1
 """The position of a message whose body came back to memory, because it is moved."""
 
 
-class Bodies:
+class Payloads:
     """Reads back what is not in memory; the reading itself without the engine's lock (P5)."""
 
     def __init__(self, store: Store, positions: Positions) -> None:

@@ -1,4 +1,5 @@
-"""Requests: from what a client asks on the wire to the engine's and the monitor's commands."""
+"""Request handlers: from what a client asks on the wire to the engine's and the monitor's
+commands."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,8 +9,8 @@ from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.queue.destinations import Queue
 from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
-from hms.server.branch_handlers import Transacting
-from hms.server.resource_managers import RESOURCE_OPERATIONS, Resources
+from hms.server.branch_handlers import BranchHandlers
+from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
 from hms.server.segment_roll import SEAL
 from hms.server.service_monitor import Listener, ServiceMonitor
 from hms.server.service_operations import SERVICE_OPERATIONS, operate
@@ -19,7 +20,7 @@ from hms.wire.commands import Order
 from hms.wire.packed_messages import unpack_rows
 
 
-class Requests:
+class RequestHandlers:
     """Applies one request at a time; the caller holds the engine's lock."""
 
     def __init__(
@@ -28,7 +29,7 @@ class Requests:
         monitor: ServiceMonitor,
         status: Callable[[], dict[str, Any]],
         servers: Callable[[], Supervisor],
-        resources: Callable[[], Resources] = Resources,
+        resources: Callable[[], ResourceManagers] = ResourceManagers,
     ) -> None:
         self._engine = engine
         self._monitor = monitor
@@ -56,7 +57,7 @@ class Requests:
             wire.Unadvertise: self._unadvertise,
             wire.Watch: self._watch,
             Order: self._operate,
-            **Transacting(engine.branches, monitor).handlers,
+            **BranchHandlers(engine.branches, monitor).handlers,
         }
 
     def add(self, handlers: Mapping[type, Callable[..., None]]) -> None:

@@ -12,12 +12,12 @@ import msgspec
 from hms.errors.catalogue import InvalidArgument
 from hms.wire import operations as ops
 
-__all__ = ["RESOURCE_OPERATIONS", "Resources"]
+__all__ = ["RESOURCE_OPERATIONS", "ResourceManagers"]
 
 RESOURCE_OPERATIONS = ("resource.list", "resource.report")
 
 
-class Resources:
+class ResourceManagers:
     """definitions: name, kind, open, password (where the secret is) of each [rm.NAME]."""
 
     def __init__(

@@ -12,10 +12,10 @@ import hms.store.journal.segment_walk as walking
 from hms.store.journal.disk import UPDATE, Disk, write_all
 from hms.store.journal.format import Entry, pack_records, pack_segment_header
 from hms.store.journal.journal import Journal
-from hms.store.journal.preallocated_segment import Spare
+from hms.store.journal.preallocated_segment import PreallocatedSegment
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment import SPARE_NAME, Segment
-from hms.store.journal.segment_manager import Ring
+from hms.store.journal.segment_manager import SegmentManager
 from hms.store.journal.segment_walk import opened, segment_file
 from tests.crash.cleaning import (
     cleaning_with_a_history,
@@ -153,34 +153,34 @@ def tail_not_written_again(patch: pytest.MonkeyPatch) -> None:
 def let_go_before_the_moved_is_synced(patch: pytest.MonkeyPatch) -> None:
     """A new segment says that the log begins later, while records are moved into that segment."""
 
-    def cleaned(self: Ring, segment: int, _last_lsn: int) -> None:
+    def cleaned(self: SegmentManager, segment: int, _last_lsn: int) -> None:
         self._cleaned = segment + 1, 0
 
-    patch.setattr(Ring, "cleaned", cleaned)
+    patch.setattr(SegmentManager, "cleaned", cleaned)
 
 
 def removed_at_once(patch: pytest.MonkeyPatch) -> None:
     """A segment is removed when its records are appended again, not when they are safe."""
-    cleaned = Ring.cleaned
+    cleaned = SegmentManager.cleaned
 
-    def hasty(self: Ring, segment: int, last_lsn: int) -> None:
+    def hasty(self: SegmentManager, segment: int, last_lsn: int) -> None:
         cleaned(self, segment, last_lsn)
         self.oldest = segment + 1
         self.let_go()
 
-    patch.setattr(Ring, "cleaned", hasty)
+    patch.setattr(SegmentManager, "cleaned", hasty)
 
 
 def zeros_before_the_name_is_safe(patch: pytest.MonkeyPatch) -> None:
     """An old segment's file is filled with zeros while a crash may bring its old name back."""
-    is_prepared = Spare._is_prepared
+    is_prepared = PreallocatedSegment._is_prepared
 
-    def hasty(self: Spare, fd: int) -> bool:
+    def hasty(self: PreallocatedSegment, fd: int) -> bool:
         if not is_prepared(self, fd):
             self._fill(fd)
         return True
 
-    patch.setattr(Spare, "_is_prepared", hasty)
+    patch.setattr(PreallocatedSegment, "_is_prepared", hasty)
 
 
 PLANTS: dict[Plant, Program] = {

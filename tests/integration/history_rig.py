@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from hms.records import Definition, Dictionary, RecordType, Sent, dictionary, ranges, sent
+from hms.records import Definition, RecordType, Sent, Snapshot, dictionary, ranges, sent
 from hms.store.journal import Journal
 from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
@@ -39,7 +39,7 @@ def write(journal, *records):
 def begin(path, segment_bytes=64 * 1024, node_uid=1):
     journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=node_uid)
     assert list(journal.recover()) == []
-    first = dictionary(Dictionary(DEFINITIONS))
+    first = dictionary(Snapshot(DEFINITIONS))
     journal.start(lambda: (int(first.type), first.events, first.parts))
     return journal
 
@@ -62,6 +62,6 @@ def reopened(store):
     journal = Journal.open(store, segment_bytes=16 * 1024, node_uid=1)
     for _ in journal.recover():
         pass
-    first = dictionary(Dictionary(DEFINITIONS))
+    first = dictionary(Snapshot(DEFINITIONS))
     journal.start(lambda: (int(first.type), first.events, first.parts))
     return journal

@@ -4,14 +4,14 @@ import time
 
 import zmq
 
-from hms.engine.cluster.members import Life
+from hms.engine.cluster.members import Incarnation
 from hms.errors.catalogue import InvalidArgument
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.links import Links
 from hms.testing.ports import free_port
 
 TIMEOUT_S = 20
-FIRST = Life(100, 1)
+FIRST = Incarnation(100, 1)
 FRAME_BYTES_MAX = 1 << 16
 
 

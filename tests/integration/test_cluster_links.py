@@ -5,7 +5,7 @@ import time
 import pytest
 import zmq
 
-from hms.engine.cluster.members import SILENT, Life, Voice
+from hms.engine.cluster.members import SILENT, Incarnation, Voice
 from hms.server.links.keys import KeyPair
 from hms.server.links.link_frames import HelloBody, LinkKind, encode_hello, link_frame
 from tests.integration.links_rig import FIRST, FRAME_BYTES_MAX, Rig
@@ -80,10 +80,10 @@ def test_who_says_good_bye_is_gone_at_once(rig):
 def test_a_node_that_was_booted_again_is_a_new_one(rig):
     """What its old life was told, it may have forgotten."""
     rig.stop(2)
-    rig.start(2, Life(100, 2))
+    rig.start(2, Incarnation(100, 2))
     rig.until_up(1, 2)
 
-    assert rig.nodes[1].changes[-1].life == Life(100, 2)
+    assert rig.nodes[1].changes[-1].life == Incarnation(100, 2)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_node_that_was_booted_again_is_a_new_one(rig):
         ({"index": 9}, "belongs to nobody"),
         ({"name": "n9"}, "belongs to n2"),
         ({"cluster": "another"}, "belongs to the domain another"),
-        ({"life": Life(99, 7)}, "is older than"),
+        ({"life": Incarnation(99, 7)}, "is older than"),
     ],
 )
 def test_who_is_not_who_it_says_is_refused_and_named(rig, changed, reason):
@@ -198,7 +198,7 @@ def downs(node):
 def test_a_connection_that_was_made_again_unnoticed_begins_the_link_anew(rig):
     """What was under way when it broke is lost, and only who reads can tell."""
     again = rig.stranger(1)
-    again.send_multipart(hello(life=Life(100, 1)))
+    again.send_multipart(hello(life=Incarnation(100, 1)))
     rig.until(lambda: downs(rig.nodes[1]))
     assert "made again" in downs(rig.nodes[1])[0]
 

@@ -17,7 +17,7 @@ from itertools import count, islice, takewhile
 
 import pytest
 
-from hms.engine.cluster.members import DEAF_MS, Life
+from hms.engine.cluster.members import DEAF_MS, Incarnation
 from hms.server.links import links
 from tests.support.links_world import HEARTBEAT_S, Network, Node
 
@@ -43,7 +43,7 @@ class World:
         self.versions = dict.fromkeys(range(1, self.rnd.choice([2, 2, 3]) + 1), 0)
         self.periods, self.nodes, self.paused_until = count(1), {}, {}
         for index in self.versions:
-            self.start(Life(index, 1))
+            self.start(Incarnation(index, 1))
 
     def start(self, life):
         """A run of a node begins."""
@@ -137,7 +137,7 @@ def cut_link(world):
 def start_again(world):
     node = world.some_node()
     node.links.close()
-    world.start(Life(node.index, node.life.incarnation + 1))
+    world.start(Incarnation(node.index, node.life.incarnation + 1))
 
 
 STEPS = {

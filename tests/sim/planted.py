@@ -14,12 +14,12 @@ import pytest
 import hms.engine.queue.dispatch as dispatching
 import hms.engine.session.transactions as committing
 import hms.server.effect_encoding as wiring
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.engine.effects import Deliver
 from hms.engine.log.recovery import Recovery
 from hms.engine.queue import settlement
-from hms.engine.queue.pending_list import Line
-from hms.engine.session.deduplication import Memories, ProducerMemory
+from hms.engine.queue.pending_list import PendingList
+from hms.engine.session.deduplication import DeduplicationState, ProducerMemory
 from hms.engine.xa import completion
 from hms.engine.xa.branch_records import RecoveredBranches
 from hms.records import Cause, Ended, Record, RecordType, decode_group, ended, group
@@ -102,7 +102,7 @@ def repeated_send_not_known(patch: pytest.MonkeyPatch) -> None:
 
 def commit_not_remembered(patch: pytest.MonkeyPatch) -> None:
     """A client that asks is told that its commit had no effect."""
-    patch.setattr(Memories, "committed", lambda *_: None)
+    patch.setattr(DeduplicationState, "committed", lambda *_: None)
 
 
 def expiry_without_record(patch: pytest.MonkeyPatch) -> None:
@@ -124,12 +124,12 @@ def cause_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def attempts_not_counted(patch: pytest.MonkeyPatch) -> None:
     """What fails again and again never becomes a dead letter."""
-    put_back = Line.put_back
+    put_back = PendingList.put_back
 
-    def without(self: Line, message: Any, deliveries: int, attempts: int) -> None:
+    def without(self: PendingList, message: Any, deliveries: int, attempts: int) -> None:
         put_back(self, message, deliveries, min(attempts, 1))
 
-    patch.setattr(Line, "put_back", without)
+    patch.setattr(PendingList, "put_back", without)
 
 
 def lent_to_two(patch: pytest.MonkeyPatch) -> None:
@@ -178,23 +178,23 @@ def vote_not_recorded(patch: pytest.MonkeyPatch) -> None:
 
 def older_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
     """A client takes messages that it has given back before they came."""
-    delivered = Inbox.delivered
+    delivered = PrefetchBuffer.delivered
 
-    def trusting(self: Inbox, _epoch: int, messages: Any, size_bytes: int) -> None:
+    def trusting(self: PrefetchBuffer, _epoch: int, messages: Any, size_bytes: int) -> None:
         delivered(self, self.stamp.epoch, messages, size_bytes)
 
-    patch.setattr(Inbox, "delivered", trusting)
+    patch.setattr(PrefetchBuffer, "delivered", trusting)
 
 
 def returned_to_the_end(patch: pytest.MonkeyPatch) -> None:
     """What comes back stands behind what came later."""
-    put_back = Line.put_back
+    put_back = PendingList.put_back
 
-    def behind(self: Line, message: Any, deliveries: int, attempts: int) -> None:
+    def behind(self: PendingList, message: Any, deliveries: int, attempts: int) -> None:
         put_back(self, message, deliveries, attempts)
         self._standing._levels[message.priority].rotate(-1)
 
-    patch.setattr(Line, "put_back", behind)
+    patch.setattr(PendingList, "put_back", behind)
 
 
 def _faults(*names: str) -> tuple[str, ...]:

@@ -23,14 +23,14 @@ from hms.boot import scheduler
 from hms.boot.calendar import CronCalendar
 from hms.engine.cluster.cluster_messages import Moving, Offer, Word, encode_word
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.members import Change, Life
+from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import INTERNAL, TICK, Broker, Identity
 from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
 from hms.server.log_append import append_records
-from hms.server.resource_managers import Resources
+from hms.server.resource_managers import ResourceManagers
 from hms.store.files import FileStore
 from hms.store.journal import Journal
 from hms.store.journal.segment_manager import LogLimits
@@ -155,7 +155,7 @@ class Node:
         self.broker._progress = Progress(lambda: self._work)
         self.broker.storage, self.broker.arm = self, self._arm
         self.broker.releases.outlet = self.outlet
-        self.broker.resources = Resources([{"name": "db", "kind": "sqlite", "open": "x"}])
+        self.broker.resources = ResourceManagers([{"name": "db", "kind": "sqlite", "open": "x"}])
         assert self.engine.cluster is not None
         self.door = Door(self.engine.cluster, self.broker.command, lambda _said: None)
         self.broker.releases.to_node = self.door.release
@@ -180,7 +180,7 @@ class Node:
 
     def _meet(self) -> None:
         """The other node is there."""
-        self.life = Life(self.world.rng.choice((5, 6)), 1)
+        self.life = Incarnation(self.world.rng.choice((5, 6)), 1)
         self.door.handle(PEER, [Change(2, self.life, is_up=True)])
         self.work()
 

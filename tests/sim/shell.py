@@ -8,17 +8,17 @@ from collections.abc import Callable, Generator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hms.client.browse_pages import Pages
+from hms.client.browse_pages import BrowsePages
 from hms.client.consumer_steps import ConsumerSteps
 from hms.client.core.link import State
 from hms.client.core.operations import FOREVER, Outside, Steps, Wait
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.client.opening_steps import Opening
 from hms.client.pending_sends import SendOptions
-from hms.client.prefetch_buffer import Delivered, Inbox, Stamp
+from hms.client.prefetch_buffer import Delivered, PrefetchBuffer, Stamp
 from hms.client.producer_steps import ProducerSteps
 from hms.client.send_buffer import Sender
-from hms.client.session_members import Making
+from hms.client.session_members import SessionMembers
 
 if TYPE_CHECKING:
     from tests.sim.client import Client, Condition
@@ -32,11 +32,11 @@ class Shell:
 
     lock = contextlib.nullcontext()
     request_timeout_s = 1e9
-    answer_to = Asking.answer_to
-    asking = Asking.asking
-    too_late = Asking.too_late
-    caller_of = Asking.caller_of
-    settled = Asking.settled
+    answer_to = Requests.answer_to
+    asking = Requests.asking
+    too_late = Requests.too_late
+    caller_of = Requests.caller_of
+    settled = Requests.settled
 
     def __init__(self, client: "Client") -> None:
         self._client = client
@@ -106,7 +106,7 @@ def _outcome(step: Wait | Outside) -> object:
 class Consumer(ConsumerSteps):
     """A consumer whose messages stay as they were delivered."""
 
-    def __init__(self, session: "Session", inbox: Inbox, opening: Opening) -> None:
+    def __init__(self, session: "Session", inbox: PrefetchBuffer, opening: Opening) -> None:
         super().__init__(session, inbox)
         self.opening = opening
         self.inbox = inbox
@@ -129,14 +129,14 @@ class Producer(ProducerSteps):
         self.sender = sender
 
 
-class Session(Making[Producer, Consumer, Pages]):
+class Session(SessionMembers[Producer, Consumer, BrowsePages]):
     """A session; what it makes is returned before it is granted, as in asyncio."""
 
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
         return Producer(self, sender, options, opening)
 
-    def _consumer(self, inbox: Inbox, opening: Opening) -> Consumer:
+    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
         return Consumer(self, inbox, opening)
 
-    def _browser(self, pages: Pages) -> Pages:
+    def _browser(self, pages: BrowsePages) -> BrowsePages:
         return pages

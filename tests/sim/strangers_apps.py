@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hms.client.opening_steps import new_session
-from hms.client.pending_sends import Ticket
+from hms.client.pending_sends import PendingSend
 from hms.constants import AckMode
 from hms.errors.catalogue import (
     AcknowledgeLost,
@@ -58,7 +58,7 @@ class Work:
 
     def send(
         self, producer: Producer, key: str = ""
-    ) -> "Generator[Condition, None, tuple[Ticket, str]]":
+    ) -> "Generator[Condition, None, tuple[PendingSend, str]]":
         """One message, into the pack; its outcome comes later."""
         self._count += 1
         body = key or f"{self.client.name}.{self._count}"

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
 from hms.client.opening_steps import new_session
-from hms.client.pending_sends import Ticket
+from hms.client.pending_sends import PendingSend
 from hms.constants import AckMode
 from hms.errors.catalogue import TransactionRolledBack
 from hms.errors.tree import HmsError
@@ -193,7 +193,7 @@ class Outbound:
     def __init__(self, unit: Unit, producer: Producer, place: str) -> None:
         self.unit, self.producer, self.place = unit, producer, place
         self._sequence = 0
-        self._waiting: list[tuple[Ticket, Sending]] = []
+        self._waiting: list[tuple[PendingSend, Sending]] = []
 
     def send(self, part: Mapping[str, str | int] | None = None) -> Steps:
         """One message, of random kind, into the pack; its outcome comes later. part: what makes it

@@ -6,7 +6,7 @@ crash() drops what was not synced and builds the engine anew. Words travel encod
 
 from hms.engine.cluster.cluster_messages import decode_word, encode_word
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
-from hms.engine.cluster.members import Life
+from hms.engine.cluster.members import Incarnation
 from hms.engine.effects import Deliver, Effects, ToNode
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
@@ -64,7 +64,7 @@ class Node:
         self.run(lambda fx: self.engine.boot(self.world.clock(self.index), None, "test", fx))
         self.sync()
         moves = self.engine.state.moves
-        self.life = Life(moves.life, moves.incarnation)
+        self.life = Incarnation(moves.life, moves.incarnation)
         self.engine.open_connection(1, 70 + self.index, "", "")
         self.engine.open_session(1, 1, 2, "")
         self.engine.open_producer(1, 1, 1, "queue", QUEUE)

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import zmq
 
 from hms.boot.linking import Linking
-from hms.engine.cluster.members import NOBODY, Change, Life
+from hms.engine.cluster.members import NOBODY, Change, Incarnation
 from hms.server.links.link_frames import LinkKind, decode_link
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.links import Links
@@ -136,12 +136,12 @@ class Side:
     engine has not handled yet; version: what it knows of the other one."""
 
     period: int = 0
-    life: Life = NOBODY
+    life: Incarnation = NOBODY
     said: int = 0
     taken: int = 0
     taken_of: int = 0
     lane: list = field(default_factory=list)
-    engine_life: Life = NOBODY
+    engine_life: Incarnation = NOBODY
     version: int = 0
 
     def word(self, version):

@@ -11,10 +11,10 @@ import msgspec
 from hms.errors.catalogue import StoreLocked
 from hms.records import (
     Definition,
-    Dictionary,
     Placement,
     RecordType,
     Sent,
+    Snapshot,
     decode_moved,
     decode_sent,
     dictionary,
@@ -51,7 +51,7 @@ class Place:
         """A store with one queue, ready to be written."""
         store = self.open(settings)
         records = list(store.recover())
-        store.start(lambda: msgspec.structs.astuple(dictionary(Dictionary(ONE_QUEUE, 0, 2)))[:3])
+        store.start(lambda: msgspec.structs.astuple(dictionary(Snapshot(ONE_QUEUE, 0, 2)))[:3])
         store.commit()
         return store, records
 

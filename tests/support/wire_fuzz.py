@@ -17,7 +17,7 @@ from collections import Counter
 import msgspec
 import zmq
 
-from hms.engine.cluster.members import Life, Voice
+from hms.engine.cluster.members import Incarnation, Voice
 from hms.server.links.link_frames import link_frame
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.links import Links
@@ -131,7 +131,7 @@ class Link:
         self._links = Links(
             settings, on_word=self._heard, on_change=lambda _: None, wake=lambda: None
         )
-        self._links.life = Life(rng.randrange(1, 1 << 40), 1)
+        self._links.life = Incarnation(rng.randrange(1, 1 << 40), 1)
         self._links.open(self._context)
         self._address = address
         self._stranger = self._context.socket(zmq.DEALER)
@@ -162,7 +162,7 @@ class Link:
 
     def _strange(self):
         rng = self._rng
-        voice = Voice(Life(rng.choice(NUMBERS[:9]), rng.randrange(3)), rng.randrange(3))
+        voice = Voice(Incarnation(rng.choice(NUMBERS[:9]), rng.randrange(3)), rng.randrange(3))
         payload = rng.randbytes(rng.choice((0, 5, 300)))
         head, payload = link_frame(rng.randint(1, 4), rng.randrange(5), voice, voice, payload)
         return [head if rng.random() < 0.5 else self._frames.mutated(head), payload]

@@ -4,7 +4,7 @@ from client_link import sent
 
 import hms
 from hms.client.core.link import Link
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.session_state import SessionState
 from hms.wire import frames
 from hms.wire.frames import DELIVER_HEAD, Kind
@@ -20,10 +20,10 @@ def make_inbox(
     ordered: bool = False,
     number: int = 5,
     credit_bytes: int = 0,
-) -> Inbox:
+) -> PrefetchBuffer:
     """A consumer of the session, 5 if not said otherwise."""
     opening = OpenConsumer(number, state.number, "queue", "q", credit, credit_bytes=credit_bytes)
-    inbox = Inbox(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
+    inbox = PrefetchBuffer(link, opening, hms.Queue("q"), lambda: 1_000, None, is_ordered=ordered)
     link.receivers[number] = inbox
     state.inboxes[number] = inbox
     return inbox
@@ -45,7 +45,7 @@ def deliver(
     link.receive(frames.frame(Kind.DELIVER, head + b"".join(rows)), 1.0)
 
 
-def consume(state: SessionState, inbox: Inbox) -> int:
+def consume(state: SessionState, inbox: PrefetchBuffer) -> int:
     """The application takes the next message; its id."""
     message_id = inbox.take()[0].message_id
     state.consumed(inbox, message_id)

@@ -1,6 +1,6 @@
 """Records for tests of the history: what a node would have written, without a node."""
 
-from hms.records import Cause, Definition, Dictionary, Record, Sent, dictionary, ranges, sent
+from hms.records import Cause, Definition, Record, Sent, Snapshot, dictionary, ranges, sent
 from hms.store.journal import Journal
 from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 
@@ -33,7 +33,7 @@ def ranges_record(kind, *spans, number=ORDERS, at_ms=2000, cause=Cause.NONE):
 def log(*records: Record, first_lsn=100, definitions=DEFINITIONS):
     """(lsn, type, count, payload, position) of a segment that begins with its dictionary."""
     lsn = first_lsn
-    for record in (dictionary(Dictionary(definitions)), *records):
+    for record in (dictionary(Snapshot(definitions)), *records):
         yield lsn, int(record.type), record.events, b"".join(record.parts), 0
         lsn += record.events
 
@@ -43,7 +43,7 @@ def open_journal(path, *, segment_bytes=8192, definitions=DEFINITIONS):
     journal = Journal.open(path, segment_bytes=segment_bytes, node_uid=1)
     for _ in journal.recover():
         pass
-    journal.start(lambda: as_stored(dictionary(Dictionary(definitions))))
+    journal.start(lambda: as_stored(dictionary(Snapshot(definitions))))
     return journal
 
 

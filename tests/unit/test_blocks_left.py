@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from hms.engine.log.live_index import Blocks, hold, left_by
+from hms.engine.log.live_index import LiveIndex, hold, left_by
 from hms.engine.messages import StoredMessage
 
 
-def stored(rng: random.Random) -> tuple[Blocks, list[StoredMessage]]:
+def stored(rng: random.Random) -> tuple[LiveIndex, list[StoredMessage]]:
     """Messages of some batches, large and small, held by queue 5, some by 6 too."""
-    blocks, messages = Blocks(), []
+    blocks, messages = LiveIndex(), []
     for _ in range(rng.randint(1, 6)):
         first = len(messages) + 1
         batch = [
@@ -30,7 +30,7 @@ def stored(rng: random.Random) -> tuple[Blocks, list[StoredMessage]]:
     return blocks, messages
 
 
-def seen(blocks: Blocks, messages: list[StoredMessage]) -> list[object]:
+def seen(blocks: LiveIndex, messages: list[StoredMessage]) -> list[object]:
     """All that an operator or the ring could tell of them."""
     found = [
         (

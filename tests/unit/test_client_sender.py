@@ -8,7 +8,7 @@ from client_link import LOST, answer, confirm, new_link, sent, up
 import hms
 from hms.client.core.link import Link
 from hms.client.pack_building import frames_of
-from hms.client.send_buffer import FRAME_MESSAGES_MAX, Sender, SendOptions, Ticket
+from hms.client.send_buffer import FRAME_MESSAGES_MAX, PendingSend, Sender, SendOptions
 from hms.wire import frames
 from hms.wire.frames import Kind
 from hms.wire.structures import Hello, encode_error
@@ -23,8 +23,8 @@ def make_sender(link: Link, *, is_transacted: bool = False) -> Sender:
     return Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=is_transacted)
 
 
-def add(sender: Sender, *, is_persistent: bool = True) -> Ticket:
-    ticket = Ticket(1, [], SendOptions(is_persistent))
+def add(sender: Sender, *, is_persistent: bool = True) -> PendingSend:
+    ticket = PendingSend(1, [], SendOptions(is_persistent))
     sender.add(hms.Message(b"x").encode(), ticket, is_persistent=is_persistent)
     return ticket
 
@@ -200,7 +200,7 @@ def timed():
 def promise(link: Link, sender: Sender) -> Future:
     """The future of a message that is sent."""
     future: Future = Future()
-    ticket = Ticket(1, [], SendOptions(), future)
+    ticket = PendingSend(1, [], SendOptions(), future)
     sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
     sender.push()
     return future

@@ -8,7 +8,7 @@ from client_session import make_state
 import hms
 from hms.client.core.link import Link
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.pending_sends import SendOptions, Ticket
+from hms.client.pending_sends import PendingSend, SendOptions
 from hms.client.send_buffer import Sender
 from hms.wire.structures import Administer, Browse
 
@@ -21,10 +21,10 @@ def link() -> Link:
     return new_link()
 
 
-def send(link: Link, *, is_transacted: bool = False) -> Ticket:
+def send(link: Link, *, is_transacted: bool = False) -> PendingSend:
     """A message on its way."""
     sender = Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=is_transacted)
-    ticket = Ticket(1, [], SendOptions())
+    ticket = PendingSend(1, [], SendOptions())
     sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
     sender.push()
     return ticket

@@ -4,7 +4,7 @@ import pytest
 from client_link import LOST, answer, new_link, sent, up
 
 import hms
-from hms.client.core.destination_watch import Watching
+from hms.client.core.destination_watch import DestinationWatch
 from hms.wire import frames
 from hms.wire.frames import Kind
 from hms.wire.structures import Event, Watch, decode_request, encode, encode_error
@@ -17,7 +17,7 @@ class Rig:
 
     def __init__(self):
         self.link = new_link()
-        self.watching = Watching(self.link)
+        self.watching = DestinationWatch(self.link)
         self.events, self.errors = [], []
         self.link.on_event, self.link.on_error = self.events.append, self.errors.append
 

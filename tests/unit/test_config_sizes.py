@@ -10,7 +10,7 @@ from hms.boot.config import load
 from hms.boot.sizes import RECORD_ROOM_BYTES, frame_bytes_max
 from hms.client import send_buffer
 from hms.errors.catalogue import ConfigError
-from hms.records import Definition, Dictionary, Placement, Sent, dictionary, sent
+from hms.records import Definition, Placement, Sent, Snapshot, dictionary, sent
 from hms.store.journal import Journal
 from hms.store.journal.append_backlog import Backlog
 from hms.wire.frames import RANGE, SEND_HEAD, SETTLE_ITEM
@@ -56,7 +56,7 @@ def test_the_largest_frame_fits_into_the_smallest_segment(tmp_path, message):
 
     journal = Journal.open(tmp_path / "store", segment_bytes=node.segment_bytes, node_uid=1)
     list(journal.recover())
-    journal.start(lambda: msgspec.structs.astuple(dictionary(Dictionary(ONE_QUEUE)))[:3])
+    journal.start(lambda: msgspec.structs.astuple(dictionary(Snapshot(ONE_QUEUE)))[:3])
     for _ in range(3):
         journal.append(*msgspec.structs.astuple(_largest_record(limits.frame_bytes_max))[:3])
         journal.commit()
@@ -110,7 +110,7 @@ def test_the_room_beside_a_frame_holds_a_dictionary_and_many_placements():
     marks = [Placement(n, bytes(256 // 8)) for n in every]
     record = _record(256, marks, pack)
     backlog = Backlog(
-        segment, 1, 1, lambda: msgspec.structs.astuple(dictionary(Dictionary(definitions)))[:3]
+        segment, 1, 1, lambda: msgspec.structs.astuple(dictionary(Snapshot(definitions)))[:3]
     )
 
     backlog.append(*msgspec.structs.astuple(record)[:3])

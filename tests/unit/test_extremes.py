@@ -73,7 +73,7 @@ EXTREMES = [
         if 4 <= kind <= 8
     ),
     records.reserved(U48),
-    records.dictionary(records.Dictionary([_DEFINITION], U48, U32, U48, LAST_MS, _IDENTITY)),
+    records.dictionary(records.Snapshot([_DEFINITION], U48, U32, U48, LAST_MS, _IDENTITY)),
     records.node_event(records.NodeEvent("booted", LAST_MS, "WARM", TEXT)),
     records.moved([_KEPT], [b"payload"], None),
     records.memory(records.Memory([_TAKEN], [(U64, U32, U32)], [BYTES])),

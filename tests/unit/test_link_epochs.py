@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hms.engine.cluster.members import Hello, Life, Members, Presence, Voice
+from hms.engine.cluster.members import Hello, Incarnation, Members, Presence, Voice
 from hms.errors.catalogue import MemberRefused
 
 SILENCE_MS = 1000
@@ -29,7 +29,7 @@ class Side:
     """Words of the other one since that is up."""
 
     def __post_init__(self):
-        own = Hello("hms", f"n{self.index}", self.index, Life(self.index, 1), 1)
+        own = Hello("hms", f"n{self.index}", self.index, Incarnation(self.index, 1), 1)
         other = 3 - self.index
         self.members = Members(own, [(other, f"n{other}")], SILENCE_MS)
         self.other = self.members.members[other]

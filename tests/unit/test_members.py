@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hms.engine.cluster.members import DEAF_MS, SILENT, Hello, Life, Members, Presence, Voice
+from hms.engine.cluster.members import DEAF_MS, SILENT, Hello, Incarnation, Members, Presence, Voice
 from hms.errors.catalogue import MemberRefused
 
-OWN = Life(50, 3)
+OWN = Incarnation(50, 3)
 SILENCE_MS = 1000
 US = Voice(OWN, 1)
-OTHER = Voice(Life(9, 1), 1)
+OTHER = Voice(Incarnation(9, 1), 1)
 PIPE = b"pipe"
 
 
@@ -24,7 +24,7 @@ def make():
     return Members(Hello("hms", "n1", 1, OWN, 1), [(2, "n2"), (3, "n3")], SILENCE_MS)
 
 
-def hello(life=Life(9, 1), **changed):  # noqa: B008 - a constant
+def hello(life=Incarnation(9, 1), **changed):  # noqa: B008 - a constant
     said = Hello("hms", "n2", 2, life, 1)
     return said._replace(**changed)
 
@@ -33,12 +33,12 @@ def test_a_node_is_up_only_when_it_hears_this_one_too(members):
     """A link in one direction carries no answers."""
     assert members.hello(hello(), PIPE, 0) == []
     assert members.heard(2, OTHER, SILENT, 1) == []
-    assert members.heard(2, OTHER, Voice(Life(50, 2), 1), 1) == []
+    assert members.heard(2, OTHER, Voice(Incarnation(50, 2), 1), 1) == []
 
     (up,) = members.heard(2, OTHER, US, 2)
 
     assert up.is_up
-    assert members.is_welcome(2, Life(9, 1))
+    assert members.is_welcome(2, Incarnation(9, 1))
 
 
 def test_silence_fails_a_node_at_once_and_a_hello_brings_it_back(members):
@@ -50,7 +50,7 @@ def test_silence_fails_a_node_at_once_and_a_hello_brings_it_back(members):
     (down,) = members.tick(SILENCE_MS + 1)
 
     assert not down.is_up
-    assert not members.is_welcome(2, Life(9, 1))
+    assert not members.is_welcome(2, Incarnation(9, 1))
     members.hello(hello(), PIPE, 2000)
     assert members.heard(2, OTHER, Voice(OWN, 2), 2000)[0].is_up
 
@@ -60,34 +60,34 @@ def test_an_old_life_is_refused_and_a_new_one_replaces_it(members):
     members.hello(hello(), PIPE, 0)
     members.heard(2, OTHER, US, 0)
 
-    (down,) = members.hello(hello(Life(9, 2)), PIPE, 1)
+    (down,) = members.hello(hello(Incarnation(9, 2)), PIPE, 1)
 
     assert not down.is_up
     with pytest.raises(MemberRefused, match="older"):
-        members.hello(hello(Life(9, 1)), PIPE, 2)
+        members.hello(hello(Incarnation(9, 1)), PIPE, 2)
     with pytest.raises(MemberRefused, match="speaks as"):
         members.known(2, OTHER, PIPE)
 
 
 def test_a_disk_that_is_replaced_while_the_clock_is_behind_makes_a_new_life(members):
     """Its store's number is lower than the last one's; it must not be refused for ever."""
-    members.hello(hello(Life(9, 5)), PIPE, 0)
-    members.heard(2, OTHER._replace(life=Life(9, 5)), US, 0)
+    members.hello(hello(Incarnation(9, 5)), PIPE, 0)
+    members.heard(2, OTHER._replace(life=Incarnation(9, 5)), US, 0)
     with pytest.raises(MemberRefused, match="older"):
-        members.hello(hello(Life(7, 1)), b"new", 1)  # two that say they are node 2
+        members.hello(hello(Incarnation(7, 1)), b"new", 1)  # two that say they are node 2
 
     members.tick(SILENCE_MS + 1)
-    members.hello(hello(Life(7, 1)), b"new", SILENCE_MS + 2)
+    members.hello(hello(Incarnation(7, 1)), b"new", SILENCE_MS + 2)
     hears = Voice(OWN, members.members[2].own_epoch)
-    (up,) = members.heard(2, Voice(Life(7, 1), 1), hears, SILENCE_MS + 3)
+    (up,) = members.heard(2, Voice(Incarnation(7, 1), 1), hears, SILENCE_MS + 3)
 
-    assert (up.is_up, up.life) == (True, Life(7, 1))
-    for old in (Life(9, 5), Life(9, 6)):
+    assert (up.is_up, up.life) == (True, Incarnation(7, 1))
+    for old in (Incarnation(9, 5), Incarnation(9, 6)):
         with pytest.raises(MemberRefused, match="older"):
             members.hello(hello(old), PIPE, SILENCE_MS + 4)
     members.tick(3 * SILENCE_MS)
     with pytest.raises(MemberRefused, match="older"):
-        members.hello(hello(Life(9, 6)), PIPE, 3 * SILENCE_MS)
+        members.hello(hello(Incarnation(9, 6)), PIPE, 3 * SILENCE_MS)
 
 
 def test_a_node_that_does_not_hear_this_one_any_more_is_down(members):
@@ -170,7 +170,7 @@ def test_ups_and_downs_alternate_whatever_happens(steps):
     members, now_ms, told = make(), 0, []
     for what, incarnation, later_ms in steps:
         now_ms += later_ms
-        life = Life(9, incarnation)
+        life = Incarnation(9, incarnation)
         try:
             if what == "hello":
                 told += members.hello(hello(life), PIPE, now_ms)

@@ -4,7 +4,7 @@ import pytest
 
 import hms
 from hms.engine.effects import Effects
-from hms.engine.session.deduplication import Memories, Taken
+from hms.engine.session.deduplication import DeduplicationState, Taken
 from hms.wire.packed_messages import ROW, pack_messages
 from tests.support.engine_rig import EngineRig
 
@@ -19,7 +19,7 @@ def _remember(memories, uid, handle, sequence):
 @pytest.mark.parametrize("is_connected", [True, False])
 def test_a_producer_is_known_exactly_or_its_past_is_in_doubt(is_connected):
     """After 10,000 others were opened, an active producer's send was stored twice silently."""
-    memories = Memories(KEPT)
+    memories = DeduplicationState(KEPT)
     mine = memories.open_producer(7, 1, 0)
     mine.remember(1, Taken(1, 0, 1), 4)
     if not is_connected:
@@ -39,7 +39,7 @@ def test_a_producer_is_known_exactly_or_its_past_is_in_doubt(is_connected):
 @pytest.mark.parametrize("is_connected", [True, False])
 def test_a_commit_is_known_exactly_or_said_to_be_forgotten(is_connected):
     """After 10,000 other sessions committed, a true commit was reported as rolled back."""
-    memories = Memories(KEPT)
+    memories = DeduplicationState(KEPT)
     assert memories.open_session(7, 1)
     memories.committed(7, 1, 3)
     if not is_connected:
@@ -57,7 +57,7 @@ def test_a_commit_is_known_exactly_or_said_to_be_forgotten(is_connected):
 
 def test_who_is_used_is_kept_and_producers_that_send_nothing_cost_no_place():
     """Order by use, not by opening."""
-    memories = Memories(2)
+    memories = DeduplicationState(2)
     _remember(memories, 1, 1, 1)
     _remember(memories, 2, 1, 1)
     for uid in range(10, 20):

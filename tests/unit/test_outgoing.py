@@ -4,7 +4,7 @@ import pytest
 
 from hms.engine.effects import Confirm, Deliver
 from hms.engine.messages import StoredMessage
-from hms.server.outgoing_frames import PACKS_MAX, Outgoing, Packs
+from hms.server.outgoing_frames import PACKS_MAX, OutgoingFrames, Packs
 from hms.wire.frames import Kind, decode_delivery, decode_envelope
 from hms.wire.packed_messages import unpack_delivered
 
@@ -22,7 +22,7 @@ def delivery(consumer: int, messages: list[StoredMessage], **other) -> Deliver:
     return Deliver(1, consumer, 0, messages, other.pop("counts", None), kind="topic", **other)
 
 
-def said(outgoing: Outgoing) -> list[tuple[object, list[int], list[int]]]:
+def said(outgoing: OutgoingFrames) -> list[tuple[object, list[int], list[int]]]:
     """Peer, consumers and message ids of each frame; no consumers for what is no delivery."""
     found = []
     for peer, parts in outgoing.frames():
@@ -38,7 +38,7 @@ def said(outgoing: Outgoing) -> list[tuple[object, list[int], list[int]]]:
 def test_consumers_who_get_the_same_runs_in_turn_share_their_frames():
     """Credit of several consumers comes in one word, and each is given two runs for it."""
     one, two = run(1), run(11)
-    outgoing = Outgoing()
+    outgoing = OutgoingFrames()
     for consumer in (5, 6):
         for messages in (one, two):
             outgoing.tell(PEER, delivery(consumer, list(messages)))
@@ -49,7 +49,7 @@ def test_consumers_who_get_the_same_runs_in_turn_share_their_frames():
 def test_a_delivery_never_goes_ahead_of_what_its_consumer_got_before():
     """Consumer 6 has the second run first: it gets the first one behind it."""
     one, two = run(1), run(11)
-    outgoing = Outgoing()
+    outgoing = OutgoingFrames()
     outgoing.tell(PEER, delivery(5, one))
     outgoing.tell(PEER, delivery(5, two))
     outgoing.tell(PEER, delivery(6, two))
@@ -62,7 +62,7 @@ def test_a_delivery_never_goes_ahead_of_what_its_consumer_got_before():
 def test_a_delivery_never_goes_ahead_of_another_word_to_its_peer():
     """Such as the answer to the consumer's own opening."""
     one = run(1)
-    outgoing = Outgoing()
+    outgoing = OutgoingFrames()
     outgoing.tell(PEER, delivery(5, one))
     outgoing.tell(PEER, Confirm(1, 7, 1, 1, 1))
     outgoing.tell(PEER, delivery(6, one))
@@ -74,7 +74,7 @@ def test_a_delivery_never_goes_ahead_of_another_word_to_its_peer():
 def test_what_is_said_about_one_consumers_attempts_is_not_shared(which):
     """A redelivery or a part of a list is its own."""
     one = run(1, 2)
-    outgoing = Outgoing()
+    outgoing = OutgoingFrames()
     outgoing.tell(PEER, delivery(5, one, **{which: [1, 1]}))
     outgoing.tell(PEER, delivery(6, one))
 
@@ -89,7 +89,7 @@ def test_a_pack_is_remembered_for_the_next_release_and_only_for_the_very_same_me
         message.payload = message.payload.upper()
     frames = []
     for messages in (one, one, one, other):
-        outgoing = Outgoing(None, packs)
+        outgoing = OutgoingFrames(None, packs)
         outgoing.tell(PEER, delivery(5, messages))
         frames.append(outgoing.frames()[0][1][1])
 
@@ -102,7 +102,7 @@ def test_only_the_last_packs_are_remembered_and_forgotten_when_told():
     """What is kept for others must not grow."""
     packs = Packs()
     for first in range(1, 1000, 10):
-        outgoing = Outgoing(None, packs)
+        outgoing = OutgoingFrames(None, packs)
         outgoing.tell(PEER, delivery(5, run(first)))
         outgoing.frames()
     assert len(packs) == PACKS_MAX

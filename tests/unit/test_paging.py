@@ -8,7 +8,7 @@ from hms.engine.log.live_index import Block
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings, EngineSettings
-from hms.server.payloads import Bodies
+from hms.server.payloads import Payloads
 from hms.store.interface import SegmentGoneError
 from hms.wire.frames import DELIVER_HEAD, Kind
 from tests.support.journal_node import JournalNode
@@ -183,9 +183,9 @@ def test_a_body_is_looked_for_again_where_its_message_was_moved():
     message.payload = b""
     told = iter([3, 3, 7])
 
-    assert Bodies(_Gone(5), lambda _: [next(told)]).of_all([message]) == [b"77777"]
+    assert Payloads(_Gone(5), lambda _: [next(told)]).of_all([message]) == [b"77777"]
     with pytest.raises(SegmentGoneError):
-        Bodies(_Gone(5), lambda _: [3]).of_all([message])
+        Payloads(_Gone(5), lambda _: [3]).of_all([message])
 
 
 def test_where_a_message_lies_is_asked_under_the_engines_lock(tmp_path):

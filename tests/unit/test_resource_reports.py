@@ -3,7 +3,7 @@
 import pytest
 
 import hms
-from hms.server.resource_managers import Resources
+from hms.server.resource_managers import ResourceManagers
 from hms.wire.commands import order
 from hms.wire.operations import REPORT_BYTES_MAX
 
@@ -27,7 +27,7 @@ def _report(text):
 @pytest.mark.parametrize("report", BAD)
 def test_a_report_that_no_status_could_carry_is_refused(report):
     """A large integer stopped the node with the next status."""
-    resources = Resources([{"name": "pg"}])
+    resources = ResourceManagers([{"name": "pg"}])
     resources.operate(*_report('{"waiting": 1}'))
 
     with pytest.raises(hms.InvalidArgument):

@@ -10,14 +10,14 @@ from client_link import LOST, new_link, up
 from client_link import sent as sent_frames
 
 import hms
-from hms.client.send_buffer import Sender, SendOptions, Ticket
+from hms.client.send_buffer import PendingSend, Sender, SendOptions
 from hms.engine.admin.configured_destinations import define_destinations
 from hms.engine.effects import Deliver, Effects, Reply
 from hms.engine.engine import ConsumerRequest
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.errors.catalogue import DurableNameInUse
 from hms.records import RecordType
-from hms.server.effect_release import Releases
+from hms.server.effect_release import EffectRelease
 from hms.store.journal import Journal
 from hms.wire.frames import (
     Kind,
@@ -165,7 +165,7 @@ class _Outlet:
 
 def test_what_needs_no_record_does_not_overtake_what_waits_for_one():
     """Messages of one producer arrived in the wrong order."""
-    releases = Releases({1: "one", 2: "two"})
+    releases = EffectRelease({1: "one", 2: "two"})
     releases.outlet = _Outlet()
     for connection, must_wait in ((1, True), (1, False), (2, False)):
         fx = Effects()
@@ -194,7 +194,7 @@ def test_a_pack_that_waits_for_room_when_the_connection_is_lost_is_sent_behind_t
     transacted = Sender(link, 9, hms.Queue("q"), lambda: 0.0, is_transacted=True)
     plain = Sender(link, 8, hms.Queue("q"), lambda: 0.0, is_transacted=False)
     for sender in (transacted, transacted, plain, plain):
-        ticket = Ticket(1, [], SendOptions())
+        ticket = PendingSend(1, [], SendOptions())
         sender.add(hms.Message(b"x").encode(), ticket, is_persistent=True)
         sender.push()
     assert plain.has_pack

@@ -5,7 +5,14 @@ import pickle
 import pytest
 
 import hms
-from hms.client.core.conversation_state import DATA, DISCONNECTED, ROOM, WINDOW, Part, Talk
+from hms.client.core.conversation_state import (
+    DATA,
+    DISCONNECTED,
+    ROOM,
+    WINDOW,
+    ConversationState,
+    Part,
+)
 from hms.errors.catalogue import ConnectionLost, ConversationProtocol, RequestTimeout
 from hms.wire.structures import TalkHead, decode_with_body
 from tpmon.constants import TPEV_DISCONIMM, TPEV_SVCERR
@@ -23,7 +30,7 @@ class Wire:
 
 def side(*, is_server=False, has_control=True):
     wire = Wire()
-    return Talk(wire, 5, is_server=is_server, has_control=has_control), wire
+    return ConversationState(wire, 5, is_server=is_server, has_control=has_control), wire
 
 
 def outcome(steps):

@@ -1,4 +1,4 @@
-"""Turns: which call runs on which server, and which one waits. Sans-IO; see monitor.py.
+"""Call scheduler: which call runs on which server, and which one waits. Sans-IO; see monitor.py.
 
 A call is waiting (in its service), behind another (in its session's line), running, or ended. Of
 the calls that wait for one server the one of the highest priority goes first, then the oldest.
@@ -17,7 +17,7 @@ from tpmon.constants import TPFAIL
 from tpmon.scheduling.call_statistics import Tally
 from tpmon.scheduling.monitor_state import NO_RULES, Call, Rules, Server, Service
 
-__all__ = ["Turns"]
+__all__ = ["CallScheduler"]
 
 CALLS_WAITING_MAX = 10_000
 CALL_BYTES_WAITING_MAX = 256 << 20
@@ -30,7 +30,7 @@ _UNSEEN = ResultHead(0, TPFAIL, verdict=Verdict.RELEASED)
 Effect = Invoke | Answer | Say | Kill
 
 
-class Turns:
+class CallScheduler:
     """Calls, and the servers that take them one at a time."""
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Relay: conversations, passed on between a client and the server that runs its call. Sans-IO.
+"""Conversation relay: conversations, passed on between a client and the server that runs its call.
+Sans-IO.
 
 A conversation is a call that both sides talk in while it runs. The node knows which two connections
 belong together and passes their parts on unread; it ends as any call does, by the server's result.
@@ -13,15 +14,15 @@ from hms.errors.catalogue import InvalidArgument
 from hms.server.service_monitor import Say
 from hms.wire.structures import ResultHead, TalkHead
 from tpmon.scheduling.monitor_state import Call
-from tpmon.scheduling.service_registry import Offering
+from tpmon.scheduling.service_registry import ServiceRegistry
 
-__all__ = ["DATA", "DISCONNECTED", "ROOM", "Relay"]
+__all__ = ["DATA", "DISCONNECTED", "ROOM", "ConversationRelay"]
 
 DATA, ROOM, DISCONNECTED = 0, 1, 2
 MODES = (0, 1, 2)
 
 
-class Relay(Offering):
+class ConversationRelay(ServiceRegistry):
     """Conversations among the calls."""
 
     def __init__(self, *arguments: Any) -> None:

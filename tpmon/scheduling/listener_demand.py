@@ -1,4 +1,4 @@
-"""Appetite: which listeners may have a message now. Sans-IO.
+"""Listener demand: which listeners may have a message now. Sans-IO.
 
 A listener's consumer has no credit of its own. It is given one message when a server of its service
 is free, and the next one when that one is settled; so no message is taken out of its queue to wait
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hms.server.service_monitor import Grant, Listener
 
-__all__ = ["Appetite"]
+__all__ = ["ListenerDemand"]
 
 Key = tuple[int, int]
 """Connection and consumer."""
@@ -31,7 +31,7 @@ class _Table:
         return not (self.hungry or self.armed or self.promised)
 
 
-class Appetite:
+class ListenerDemand:
     """The listeners of a node."""
 
     def __init__(self) -> None:

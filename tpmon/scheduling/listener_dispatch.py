@@ -1,23 +1,24 @@
-"""Feeding: when listeners' messages are asked for, and their turns. Sans-IO; see monitor.py."""
+"""Listener dispatch: when listeners' messages are asked for, and their turns. Sans-IO; see
+monitor.py."""
 
 from collections import deque
 from typing import Any
 
 from hms.server.service_monitor import Grant, Listener, Origin
 from hms.wire.structures import InvokeHead
-from tpmon.scheduling.conversation_relay import Relay
-from tpmon.scheduling.listener_demand import Appetite
+from tpmon.scheduling.conversation_relay import ConversationRelay
+from tpmon.scheduling.listener_demand import ListenerDemand
 from tpmon.scheduling.monitor_state import Call
 
-__all__ = ["Feeding"]
+__all__ = ["ListenerDispatch"]
 
 
-class Feeding(Relay):
+class ListenerDispatch(ConversationRelay):
     """Listeners among the callers."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.appetite = Appetite()
+        self.appetite = ListenerDemand()
 
     def listen(self, origin: Origin, head: InvokeHead, data: bytes, expires_at_ms: int = 0) -> None:
         """A message arrived for a listener; it waits its turn in its session, until it expires."""

@@ -35,7 +35,7 @@ from hms.wire.structures import CallHead, InvokeHead, ResultHead
 from tpmon.scheduling.call_scheduler import CALL_BYTES_WAITING_MAX
 from tpmon.scheduling.call_statistics import Tally
 from tpmon.scheduling.conversation_relay import MODES
-from tpmon.scheduling.listener_dispatch import Feeding
+from tpmon.scheduling.listener_dispatch import ListenerDispatch
 from tpmon.scheduling.monitor_state import Call, Rules, Server
 
 __all__ = ["Answer", "Invoke", "Kill", "Load", "Monitor", "Origin", "Rules", "Say"]
@@ -44,7 +44,7 @@ TIMEOUT_MS_MAX = 1 << 40
 FORWARDS_MAX = 16
 
 
-class Monitor(Feeding):
+class Monitor(ListenerDispatch):
     """Services, servers and calls of one node.
 
     first_call: the number of the first call; a node that boots again must not repeat numbers that

@@ -1,4 +1,5 @@
-"""Offering: which server offers which service, and how busy they are. Sans-IO; see monitor.py."""
+"""Service registry: which server offers which service, and how busy they are. Sans-IO; see
+monitor.py."""
 
 from typing import Any
 
@@ -10,11 +11,11 @@ from hms.errors.catalogue import (
 from hms.errors.tree import HmsError
 from hms.server.service_monitor import Load, Verdict
 from hms.wire.structures import ResultHead, wire_fields
-from tpmon.scheduling.call_scheduler import Turns
+from tpmon.scheduling.call_scheduler import CallScheduler
 from tpmon.scheduling.call_statistics import Tally
 from tpmon.scheduling.monitor_state import Call, Server, Service, check_service_name
 
-__all__ = ["EXPECTED_MS", "Offering"]
+__all__ = ["EXPECTED_MS", "ServiceRegistry"]
 
 TPFAIL = 1
 SERVICES_PER_SERVER_MAX = 1_000
@@ -22,7 +23,7 @@ EXPECTED_MS = 10_000
 """How long calls wait for a lost server that is started again."""
 
 
-class Offering(Turns):
+class ServiceRegistry(CallScheduler):
     """Servers and their services."""
 
     def __init__(self, *arguments: Any) -> None:

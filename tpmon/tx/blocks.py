@@ -21,7 +21,7 @@ from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction, current
 
 if TYPE_CHECKING:
-    from hms.client.core.requests import Asking
+    from hms.client.core.requests import Requests
 
 __all__ = ["AsyncBlock", "AsyncTransaction", "Block", "rm", "transactional"]
 
@@ -36,7 +36,7 @@ class Block:
     is durable.
     """
 
-    def __init__(self, connection: "Asking", timeout_s: float, wait: str = "completed") -> None:
+    def __init__(self, connection: "Requests", timeout_s: float, wait: str = "completed") -> None:
         try:
             check_word("wait", wait, ("completed", "logged"))
             check_seconds("timeout_s", timeout_s)
@@ -103,7 +103,7 @@ class AsyncTransaction:
 class AsyncBlock:
     """The same for asyncio."""
 
-    def __init__(self, connection: "Asking", timeout_s: float, wait: str = "completed") -> None:
+    def __init__(self, connection: "Requests", timeout_s: float, wait: str = "completed") -> None:
         self._block = Block(connection, timeout_s, wait)
 
     async def __aenter__(self) -> AsyncTransaction:
@@ -133,7 +133,7 @@ def rm(name: str) -> Any:
 
 
 def transactional(
-    requires: str = "required", *, timeout_s: float = 0, connection: "Asking | None" = None
+    requires: str = "required", *, timeout_s: float = 0, connection: "Requests | None" = None
 ) -> Callable[[_F], _F]:
     """Let a function run in a transaction: of its caller, or one of its own.
 
@@ -168,7 +168,7 @@ def transactional(
 
 
 def _async(
-    function: Callable[..., Any], requires: str, timeout_s: float, connection: "Asking | None"
+    function: Callable[..., Any], requires: str, timeout_s: float, connection: "Requests | None"
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
@@ -208,5 +208,5 @@ def _resume(outer: Transaction | None) -> None:
     current_transaction.enter(outer)
 
 
-def _connection() -> "Asking":
+def _connection() -> "Requests":
     return context.current("@transactional").connection

@@ -14,7 +14,7 @@ from tpmon.xa.resource import ResourceManager
 from tpmon.xa.resource_opening import Definition, open_resource
 
 if TYPE_CHECKING:
-    from hms.client.core.requests import Asking
+    from hms.client.core.requests import Requests
 
 __all__ = ["HMS", "LIST_VERB", "NodePlace", "definitions_of", "place_of"]
 
@@ -22,13 +22,13 @@ HMS = "hms"
 """The node itself, as a resource manager."""
 LIST_VERB = "resource.list"
 
-_places: "weakref.WeakKeyDictionary[Asking, NodePlace]" = weakref.WeakKeyDictionary()
+_places: "weakref.WeakKeyDictionary[Requests, NodePlace]" = weakref.WeakKeyDictionary()
 _identities: "weakref.WeakKeyDictionary[Any, tuple[Any, int]]" = weakref.WeakKeyDictionary()
 """Of the logs behind other connections, by link, since a WELCOME."""
 _lock = threading.Lock()
 
 
-def place_of(connection: "Asking") -> "NodePlace":
+def place_of(connection: "Requests") -> "NodePlace":
     """That of a connection, for threads or for asyncio."""
     with _lock:
         place = _places.get(connection)
@@ -40,7 +40,7 @@ def place_of(connection: "Asking") -> "NodePlace":
 class Blocking:
     """A connection whatever its shell, asked from a thread that may wait."""
 
-    def __init__(self, connection: "Asking") -> None:
+    def __init__(self, connection: "Requests") -> None:
         self._connection: Any = weakref.proxy(connection)
         self._is_async = hasattr(type(connection), "loop")
 
@@ -86,7 +86,7 @@ class Blocking:
 class NodePlace:
     """See the module; every function may block."""
 
-    def __init__(self, connection: "Asking") -> None:
+    def __init__(self, connection: "Requests") -> None:
         self.blocking = Blocking(connection)
         self._log: NodeLog | None = None
         self._definitions: dict[str, Definition] = {}

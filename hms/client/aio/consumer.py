@@ -11,7 +11,7 @@ from hms.client.core.async_connection import AsyncConnection
 from hms.client.file_bodies import FileInfo
 from hms.client.message import Message
 from hms.client.opening_steps import Opening
-from hms.client.prefetch_buffer import Inbox, Stamp
+from hms.client.prefetch_buffer import PrefetchBuffer, Stamp
 from hms.client.public_names import public_names
 from hms.client.session_steps import SessionSteps
 from hms.errors.catalogue import ConnectionClosed
@@ -23,7 +23,11 @@ class Consumer(Opened, ConsumerSteps):
     _connection: AsyncConnection
 
     def __init__(
-        self, session: SessionSteps, inbox: Inbox, opening: Opening, listening: ListeningTask
+        self,
+        session: SessionSteps,
+        inbox: PrefetchBuffer,
+        opening: Opening,
+        listening: ListeningTask,
     ) -> None:
         super().__init__(session, inbox)
         self._listening = listening

@@ -10,24 +10,24 @@ from hms.client.aio.consumer import Consumer
 from hms.client.aio.listener_task import ListeningTask
 from hms.client.aio.opened import Opened
 from hms.client.aio.producer import Producer
-from hms.client.browse_pages import Pages
+from hms.client.browse_pages import BrowsePages
 from hms.client.core.async_connection import AsyncConnection
 from hms.client.destinations import Destination, Queue, Topic
 from hms.client.opening_steps import Opening
 from hms.client.own_destinations import creating, deleting_temporary, looking_up, making_temporary
 from hms.client.pack_building import Body
 from hms.client.pending_sends import SendOptions
-from hms.client.prefetch_buffer import Inbox
+from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.client.public_names import public_names
 from hms.client.receipt import Receipt
 from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow
-from hms.client.session_members import Making
+from hms.client.session_members import SessionMembers
 from hms.client.session_state import SessionState
 from hms.client.xa_resource import AsyncHmsResource
 
 
-class Session(Opened, Making[Producer, Consumer, Browser]):
+class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
     """See hms.aio.connect(...).session(). Leaving its block closes it; a transacted one commits
     first, or rolls back when an exception leaves."""
 
@@ -155,10 +155,10 @@ class Session(Opened, Making[Producer, Consumer, Browser]):
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
         return Producer(self, sender, options, opening)
 
-    def _consumer(self, inbox: Inbox, opening: Opening) -> Consumer:
+    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
         return Consumer(self, inbox, opening, self.listening)
 
-    def _browser(self, pages: Pages) -> Browser:
+    def _browser(self, pages: BrowsePages) -> Browser:
         return Browser(self.connection, pages)
 
     def __dir__(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Offers: the services that a connection offers, and offers again on a new one."""
+"""Advertised services: the services that a connection offers, and offers again on a new one."""
 
 from hms.client.core.link import Link
 from hms.client.core.link_participants import Participant
@@ -7,7 +7,7 @@ from hms.errors.tree import HmsError
 from hms.wire.structures import Advertise, Unadvertise
 
 
-class Offers(Participant):
+class AdvertisedServices(Participant):
     """See the module."""
 
     tick_s = 0.0

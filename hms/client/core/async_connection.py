@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, Self, TypeVar
 
 from hms.client.core import current_transaction
-from hms.client.core.calls import Calling
+from hms.client.core.calls import Calls
 from hms.client.core.link import State
 from hms.client.core.operations import FOREVER, Mark, Outside, Steps, Wait
 from hms.client.core.service_data import Data
@@ -42,7 +42,7 @@ def my_runner() -> "asyncio.Task[Any] | None":
     return RUNNER.get() or asyncio.current_task()
 
 
-class AsyncConnection(Calling):
+class AsyncConnection(Calls):
     """For the tasks of one loop, any number of them; options: see
     hms.client.core.connection_options.Options."""
 

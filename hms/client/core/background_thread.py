@@ -16,11 +16,11 @@ from typing import Any
 from hms.client.core.fork_detection import forbid_in_child
 from hms.client.core.link import State
 from hms.client.core.operations import Mark, Steps, Wait
-from hms.client.core.thread_driver import TICK_S, Driver
+from hms.client.core.thread_driver import TICK_S, ThreadDriver
 from hms.client.core.transport_loop import guarded
 
 
-class Background(Driver):
+class BackgroundThread(ThreadDriver):
     """See the module."""
 
     def __init__(self, address: str | Sequence[str], **options: Any) -> None:

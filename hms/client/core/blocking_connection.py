@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from hms.client.core import current_transaction
 from hms.client.core.arguments import check_seconds, check_text, check_word
-from hms.client.core.background_thread import Background
+from hms.client.core.background_thread import BackgroundThread
 from hms.client.core.conversation import Conversation
 from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.core.service_data import Data, encode_data
@@ -25,7 +25,7 @@ from hms.wire.structures import (
 )
 
 
-class Connection(Background):
+class Connection(BackgroundThread):
     """For threads, any number of them; options: the fields of
     hms.client.core.connection_options.Options."""
 

@@ -1,4 +1,4 @@
-"""Calling services, and answering calls: what threads and asyncio have in common."""
+"""Calls of services, and answers to calls: what threads and asyncio have in common."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -8,11 +8,11 @@ from typing import Any
 
 from hms.client.core import current_transaction
 from hms.client.core.arguments import check_patience, check_text
-from hms.client.core.conversation_state import Part, Talk
+from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.link import State
 from hms.client.core.operations import FOREVER, Steps, Wait
 from hms.client.core.pending_requests import Pending, own_copy
-from hms.client.core.requests import Asking
+from hms.client.core.requests import Requests
 from hms.client.core.service_data import encode_data
 from hms.client.core.service_deadline import time_left_s
 from hms.client.core.service_reply import Reply, reply_of
@@ -34,7 +34,7 @@ from hms.wire.structures import (
 _Then = Callable[[Pending], None]
 
 
-class Calling(Asking):
+class Calls(Requests):
     """See the module. timeout_s None: as long as the service or the node says."""
 
     def asking_service(self, service: str, data: Any, timeout_s: float | None) -> Steps[Reply]:
@@ -132,7 +132,7 @@ class Calling(Asking):
         return decode_with_body(pending.checked().payload, ResultHead)
 
     def saying(
-        self, talk: Talk, part: Part, deadline: float, *, may_wait: bool = True
+        self, talk: ConversationState, part: Part, deadline: float, *, may_wait: bool = True
     ) -> Steps[int]:
         """Say something in a conversation; the event if it is over, else 0. MessageTooLarge,
         ConversationProtocol, RequestTimeout."""
@@ -157,7 +157,7 @@ class Calling(Asking):
 
     def connecting(
         self, service: str, data: bytes, kind: int, *, has_control: bool, deadline: float
-    ) -> Steps[Talk]:
+    ) -> Steps[ConversationState]:
         """Begin a conversation; the talk when the service has taken it up. ServiceNotFound,
         RequestTimeout."""
         if current_transaction.current() is not None:
@@ -165,7 +165,7 @@ class Calling(Asking):
             raise InvalidArgument(what=service, detail=detail)
         self._check_size(data)
         mode = CALLER_SPEAKS if has_control else SERVICE_SPEAKS
-        talk = Talk(self.link, 0, is_server=False, has_control=has_control)
+        talk = ConversationState(self.link, 0, is_server=False, has_control=has_control)
         pending = Pending(service, then=partial(self._talk_over, talk))
         payload = encode_with_body(CallHead(service, 0, kind, mode=mode), data)
         talk.number = self.link.ask(Kind.CALL, payload, pending)
@@ -190,12 +190,12 @@ class Calling(Asking):
         yield from self.answer_to(pending)
         return int(pending.value() or 0)
 
-    def leave(self, talk: Talk) -> None:
+    def leave(self, talk: ConversationState) -> None:
         """End a conversation from this side, whatever state it is in."""
         talk.disconnect()
         self.link.talks.pop((not talk.is_server, talk.number), None)
 
-    def _talk_over(self, talk: Talk, pending: Pending) -> None:
+    def _talk_over(self, talk: ConversationState, pending: Pending) -> None:
         """The service's result ends it."""
         self.link.talks.pop((True, talk.number), None)
         self.link.woken.append(talk)

@@ -4,10 +4,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from hms.client.core.conversation_state import Part, Talk
+from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.pending_requests import own_copy
 from hms.client.core.service_data import Data, decode_data, encode_data
-from hms.client.core.thread_driver import Driver
+from hms.client.core.thread_driver import ThreadDriver
 from hms.errors.catalogue import ConversationEnded, RequestTimeout
 from hms.wire.service_codes import TPEV_DISCONIMM, TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC
 
@@ -29,7 +29,12 @@ class Conversation:
     return what it ended with. See Connection.conversation()."""
 
     def __init__(
-        self, connection: Driver, talk: Talk, service: str, timeout_s: float, cd: int = 0
+        self,
+        connection: ThreadDriver,
+        talk: ConversationState,
+        service: str,
+        timeout_s: float,
+        cd: int = 0,
     ) -> None:
         self._connection = connection
         self._talk = talk

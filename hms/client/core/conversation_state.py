@@ -1,4 +1,5 @@
-"""Talk: one side of a conversation, the same for client and server. No socket, thread or clock.
+"""Conversation state: one side of a conversation, the same for client and server. No socket, thread
+or clock.
 
 Half duplex: one side has control and speaks; with its last words it hands control over. Each side
 may have WINDOW parts on the way that the other has not taken yet, so neither can flood the other. A
@@ -21,7 +22,7 @@ from hms.wire.packed_messages import KIND_NONE
 from hms.wire.service_codes import TPEV_DISCONIMM, TPEV_SVCERR
 from hms.wire.structures import TalkHead, encode_with_body
 
-__all__ = ["DATA", "DISCONNECTED", "ROOM", "Part", "Talk"]
+__all__ = ["DATA", "DISCONNECTED", "ROOM", "ConversationState", "Part"]
 
 DATA, ROOM, DISCONNECTED = 0, 1, 2
 WINDOW = 32
@@ -42,7 +43,7 @@ class Outbox(Protocol):
         """Send without expecting an answer."""
 
 
-class Talk:
+class ConversationState:
     """See the module. number: of the call, as the node knows it on this connection; event: how it
     ended, 0 while it goes on; last: what it ended with."""
 

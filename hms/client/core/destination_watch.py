@@ -1,4 +1,4 @@
-"""Watching: whether there is a consumer at a destination (F-E11).
+"""Destination watch: whether there is a consumer at a destination (F-E11).
 
 The node is asked once for each destination and connection, and tells every change from then on. A
 durable subscription whose subscriber is away is nobody.
@@ -14,7 +14,7 @@ from hms.errors.tree import HmsError
 from hms.wire.structures import Watch
 
 
-class Watching(Participant):
+class DestinationWatch(Participant):
     """The destinations that a connection watches, by kind and name; the value is what was last told
     of each, None before the first answer."""
 

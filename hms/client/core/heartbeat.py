@@ -1,4 +1,5 @@
-"""Pulse: what a connection does by the clock: turn() does what is due and says when to come again.
+"""Heartbeat: what a connection does by the clock: turn() does what is due and says when to come
+again.
 
 It tries to connect, looks whether the node is still there, beats, and ticks what was held back.
 """
@@ -8,12 +9,12 @@ from time import monotonic
 
 from hms.client.core.link import State
 from hms.client.core.operations import FOREVER
-from hms.client.core.transport_loop import Carrier
+from hms.client.core.transport_loop import TransportLoop
 
 _LOGGER = logging.getLogger("hms.client")
 
 
-class Pulse(Carrier):
+class Heartbeat(TransportLoop):
     """See the module."""
 
     @property

@@ -1,22 +1,23 @@
-"""Serving: the calls, conversations and notices that come in over a link. No socket, no thread."""
+"""Incoming calls: the calls, conversations and notices that come in over a link. No socket, no
+thread."""
 
 from collections.abc import Callable
 
-from hms.client.core.conversation_state import Talk
+from hms.client.core.conversation_state import ConversationState
 from hms.errors.tree import HmsError
 from hms.wire import structures
 from hms.wire.frames import Kind
 from hms.wire.structures import InvokeHead, NoticeHead, TalkHead
 
 
-class Serving:
+class IncomingCalls:
     """What a link has of them. woken: who is to be woken; calls: functions of the application that
     are to be run where they may block."""
 
     def __init__(self) -> None:
         self.woken: list[object] = []
         self.calls: list[Callable[[], object]] = []
-        self.talks: dict[tuple[bool, int], Talk] = {}
+        self.talks: dict[tuple[bool, int], ConversationState] = {}
         """Conversations: whether the other side is a server, and the number of the call."""
         self.on_notice: Callable[[NoticeHead, bytes], None] | None = None
         self.on_invoke: Callable[[InvokeHead, bytes], None] | None = None
@@ -44,7 +45,7 @@ class Serving:
         head, data = structures.decode_with_body(payload, InvokeHead)
         if head.mode:
             has_control = head.mode == structures.SERVICE_SPEAKS
-            talk = Talk(self, head.call, is_server=True, has_control=has_control)
+            talk = ConversationState(self, head.call, is_server=True, has_control=has_control)
             self.talks[False, head.call] = talk
         if self.on_invoke is not None:
             handler = self.on_invoke

@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from hms.client.core.events import Event, EventKind
-from hms.client.core.incoming_calls import Serving
+from hms.client.core.incoming_calls import IncomingCalls
 from hms.client.core.link_participants import Caller, Participant, Receiver, Ticking
 from hms.client.core.pending_requests import Asked, Frame, OnLoss, Pending
 from hms.errors.catalogue import ConnectionClosed, ConnectionLost, ProtocolError
@@ -45,7 +45,7 @@ class State(enum.Enum):
     ENDED = "closed, or lost for good"
 
 
-class Link(Serving):
+class Link(IncomingCalls):
     """See the module. hello: who this client is; address: where the node was last looked for."""
 
     def __init__(self, hello: Hello) -> None:

@@ -1,4 +1,4 @@
-"""Asking a node: the operations of a connection, each written once, for threads and for asyncio.
+"""Requests to a node: the operations of a connection, written once for threads and for asyncio.
 
 With reconnect (F-K4) a connection connects again by itself, over all the addresses in turn, and
 every operation waits through the outage up to request_timeout_s; without, a lost connection ends
@@ -11,11 +11,11 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from hms.client.core.advertised_services import Offers
+from hms.client.core.advertised_services import AdvertisedServices
 from hms.client.core.arguments import check_text, check_values, shown
 from hms.client.core.connection_options import Options
-from hms.client.core.destination_watch import Watching
-from hms.client.core.heartbeat import Pulse
+from hms.client.core.destination_watch import DestinationWatch
+from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.link import Link, State
 from hms.client.core.link_participants import Caller
 from hms.client.core.operations import FOREVER, Steps, Wait
@@ -62,7 +62,7 @@ _CALLS = {
 """What an application calls for what is asked of the node."""
 
 
-class Asking(Pulse):
+class Requests(Heartbeat):
     """See the module; options: the fields of hms.client.core.connection_options.Options."""
 
     def __init__(self, address: str | Sequence[str], **options: Any) -> None:
@@ -73,8 +73,8 @@ class Asking(Pulse):
         super().__init__(link, addresses, chosen)
         self.request_timeout_s = chosen.request_timeout_s
         self._connect_timeout_s = chosen.connect_timeout_s
-        self._offers = Offers(link)
-        self._watching = Watching(link)
+        self._offers = AdvertisedServices(link)
+        self._watching = DestinationWatch(link)
 
     @property
     def is_connected(self) -> bool:

@@ -1,4 +1,4 @@
-"""Waiting for frames without a hand-over between threads.
+"""Waiting for frames at the socket without a hand-over between threads.
 
 Of the threads that wait, one is the reader: it polls the socket itself and takes the frames in for
 all. The others sleep until what they wait for is there, or until the role falls to them. So an
@@ -31,7 +31,7 @@ class _Sleeper:
             self._gate.release()
 
 
-class Waiting:
+class SocketWait:
     """See the module. lock: the connection's, held around every call; take_in: reads the socket and
     returns whether anything can be polled; idle: is told when the last waiting thread has left."""
 

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from hms.client.core.calls import Calling
+from hms.client.core.calls import Calls
 from hms.client.core.operations import Outside, Steps, Wait
-from hms.client.core.socket_wait import Waiting
+from hms.client.core.socket_wait import SocketWait
 from hms.client.core.transport import Transport
 
 TICK_S = 0.005
@@ -19,13 +19,13 @@ TICK_S = 0.005
 _T = TypeVar("_T")
 
 
-class Driver(Calling):
+class ThreadDriver(Calls):
     """See the module."""
 
     def __init__(self, address: str | Sequence[str], **options: Any) -> None:
         super().__init__(address, **options)
         self.lock: threading.Lock = threading.Lock()
-        self._waiting = Waiting(self.lock, self._take_in, self._nobody_waits)
+        self._waiting = SocketWait(self.lock, self._take_in, self._nobody_waits)
         self._wakes_at = 0.0
         self._thread_reads = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

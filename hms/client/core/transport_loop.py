@@ -1,4 +1,4 @@
-"""Carrier: what carries a link: one ZeroMQ socket after the other. It never waits.
+"""Transport loop: what carries a link: one ZeroMQ socket after the other. It never waits.
 
 Two shells drive it: thread_driver.py with threads, async_connection.py in an event loop. They watch
 the socket and wake whoever waits. What is due by the clock stands in heartbeat.py."""
@@ -39,7 +39,7 @@ LOOK_PAUSE_S = 0.5
 _HOPELESS = (TpSecurity, TpProtocol)
 
 
-class Carrier:
+class TransportLoop:
     """See the module. Whoever touches link holds the lock, and calls flush() after it."""
 
     lock: AbstractContextManager[Any]

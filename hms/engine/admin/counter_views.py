@@ -5,11 +5,11 @@ from typing import Any
 
 from hms.engine.admin.destination_attributes import said_of
 from hms.engine.queue.destinations import Queue, Topic
-from hms.engine.queue.pending_list import Line
+from hms.engine.queue.pending_list import PendingList
 from hms.engine.state import State
 
 
-def counters_of(lines: Iterable[Line]) -> dict[str, int]:
+def counters_of(lines: Iterable[PendingList]) -> dict[str, int]:
     """What happened since the node booted, and what is there now.
 
     processed: acknowledged; remaining: all that is there; pending: of that what waits; dispatched:
@@ -39,7 +39,7 @@ _COUNTERS = (
 )
 
 
-def _of_line(line: Line) -> dict[str, int]:
+def _of_line(line: PendingList) -> dict[str, int]:
     counters = line.counters
     pending = line.waiting_count + line.delayed_count
     return {

@@ -16,7 +16,7 @@ from hms.engine.cluster.demand import serve
 from hms.engine.cluster.directory import VERBS, Directory
 from hms.engine.cluster.gossip import Gossiping
 from hms.engine.cluster.master_node import check_master
-from hms.engine.cluster.members import Life
+from hms.engine.cluster.members import Incarnation
 from hms.engine.cluster.peer_state import Peer
 from hms.engine.cluster.relay_state import Relays
 from hms.engine.cluster.relaying import gone, interested, relay_name, wishes
@@ -64,7 +64,7 @@ class Cluster:
 
     # nodes that come and go
 
-    def up(self, index: int, life: Life, now_ms: int, fx: Effects) -> None:
+    def up(self, index: int, life: Incarnation, now_ms: int, fx: Effects) -> None:
         """A node is there: what has no answer is said again, or comes back from a store that is
         gone."""
         state = self._state

@@ -38,14 +38,14 @@ class Presence(enum.StrEnum):
     FAILED = "failed"
 
 
-class Life(NamedTuple):
+class Incarnation(NamedTuple):
     """A run of a node: its store, and how often that was booted. (0, 0): none is known."""
 
     store: int
     incarnation: int
 
 
-NOBODY = Life(0, 0)
+NOBODY = Incarnation(0, 0)
 REPLACED_MAX = 64
 DEAF_MS = 10_000
 """Longer than a connection and its handshakes take, over any distance."""
@@ -54,7 +54,7 @@ DEAF_MS = 10_000
 class Voice(NamedTuple):
     """A run of a node as another one hears it; epoch: the how many-th beginning of the link."""
 
-    life: Life
+    life: Incarnation
     epoch: int
 
 
@@ -67,7 +67,7 @@ class Hello(NamedTuple):
     cluster: str
     name: str
     node: int
-    life: Life
+    life: Incarnation
     version: int
     key_name: str = ""
     epoch: int = 1
@@ -82,7 +82,7 @@ class Change(NamedTuple):
     """A node came (is_up) or went."""
 
     node: int
-    life: Life
+    life: Incarnation
     is_up: bool
     reason: str = ""
 
@@ -94,7 +94,7 @@ class Member:
     index: int
     name: str
     presence: Presence = Presence.ABSENT
-    life: Life = NOBODY
+    life: Incarnation = NOBODY
     epoch: int = 0
     own_epoch: int = 1
     pipe: bytes = b""
@@ -107,7 +107,7 @@ class Member:
     replaced: list[int] = field(default_factory=list)
     """Stores that it had before."""
 
-    def is_older(self, life: Life) -> bool:
+    def is_older(self, life: Incarnation) -> bool:
         """Whether a life is over: another one came after it."""
         if life.store == self.life.store:
             return life.incarnation < self.life.incarnation
@@ -174,7 +174,7 @@ class Members:
             return changes
         return []
 
-    def is_welcome(self, index: int, life: Life) -> bool:
+    def is_welcome(self, index: int, life: Incarnation) -> bool:
         """Whether what this life of the node says counts."""
         member = self.members.get(index)
         return member is not None and member.life == life and member.presence is Presence.UP

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hms.engine.cluster.cluster_messages import Ask, Gossip
-from hms.engine.cluster.members import NOBODY, Life
+from hms.engine.cluster.members import NOBODY, Incarnation
 from hms.engine.cluster.planning import Figures
 from hms.engine.selector import KEPT_LIMITS, Selector
 
@@ -51,7 +51,7 @@ class Peer:
     index: int
     name: str
     is_up: bool = False
-    life: Life = NOBODY
+    life: Incarnation = NOBODY
     told: int = 0
     is_drained: bool = False
     figures: dict[str, Figures] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Peer:
     tally: Tally = field(default_factory=Tally)
     last_error: str = ""
 
-    def came(self, life: Life) -> None:
+    def came(self, life: Incarnation) -> None:
         """It is up, and nothing is known of it yet."""
         self.forget()
         self.is_up, self.life, self.last_error = True, life, ""

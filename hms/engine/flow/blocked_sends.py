@@ -1,4 +1,4 @@
-"""Blocked: sends and commits that wait for room at the node (F-C11, F-C14).
+"""Blocked sends: sends and commits that wait for room at the node (F-C11, F-C14).
 
 Theory of operation. What finds a destination full under FLOW_CONTROL, or paused, is kept here, as
 it came, and is tried again whenever something has changed. Those for one destination stand in a
@@ -24,7 +24,7 @@ TRIED_AT_ONCE = 256
 """So many destinations are looked at after each change."""
 
 
-class Blocked:
+class BlockedSends:
     """All that waits. lines: by destination, each in the order in which they came.
 
     bytes_max: what may be kept; ms_max: how long, if the client does not give up sooner.

@@ -12,7 +12,7 @@ from hms.engine.flow.destination_control import LimitBehavior
 from hms.engine.flow.room_wait import Key, Obstacle
 from hms.engine.messages import OVERHEAD_BYTES
 from hms.engine.queue.destinations import Queue, Subscription, Topic
-from hms.engine.queue.pending_list import Line
+from hms.engine.queue.pending_list import PendingList
 from hms.engine.session.session_objects import PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.errors.catalogue import (
@@ -35,12 +35,12 @@ BATCHES = 8
 """So many batches fit at least into a destination that has a limit."""
 
 
-def held_count(line: Line) -> int:
+def held_count(line: PendingList) -> int:
     """All that a line has: waiting, delayed and out."""
     return line.waiting_count + line.delayed_count + line.out_count
 
 
-def held_bytes(line: Line) -> int:
+def held_bytes(line: PendingList) -> int:
     """The heads and bodies of all that a line has."""
     return line.size_bytes - OVERHEAD_BYTES * held_count(line)
 

@@ -1,4 +1,4 @@
-"""Gathering: the lists of a queue that gathers groups, from their first member on (F-C17)."""
+"""Group assembly: the lists of a queue that gathers groups, from their first member on (F-C17)."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from hms.errors.catalogue import GroupMessageInvalid
 from hms.wire.packed_messages import Head
 
 
-class Gathering:
+class GroupAssembly:
     """life_ms: how long a list may wait to be whole; -1 for ever."""
 
     def __init__(self, life_ms: int) -> None:

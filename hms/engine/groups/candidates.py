@@ -11,9 +11,9 @@ from operator import attrgetter
 from typing import Protocol
 
 from hms.engine.effects import Reply
-from hms.engine.groups.message_groups import Tracks
+from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.groups.message_sort import Entry, MessageSort
-from hms.engine.groups.scan_slices import Looking
+from hms.engine.groups.scan_slices import ScanSlices
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.selector.selector_cost import Price
@@ -28,7 +28,7 @@ class SelectedLine(Protocol):
     """The messages that selectors choose from; see queue/pending_list.py."""
 
     waiting_count: int
-    tracks: Tracks | None
+    tracks: MessageGroups | None
 
     @property
     def sort(self) -> MessageSort | None:
@@ -53,7 +53,7 @@ class Candidates:
     """Of one consumer; every step costs O(log n)."""
 
     def __init__(
-        self, queue: SelectedQueue, consumer: ConsumerView, looking: "Looking[Candidates]"
+        self, queue: SelectedQueue, consumer: ConsumerView, looking: "ScanSlices[Candidates]"
     ) -> None:
         self.queue = queue
         self._line = queue.line

@@ -27,7 +27,7 @@ from hms.wire.packed_messages import (
 )
 
 if TYPE_CHECKING:
-    from hms.engine.groups.message_groups import Tracks
+    from hms.engine.groups.message_groups import MessageGroups
     from hms.engine.state import State
 
 ORDER_STAMP_BYTES = 64
@@ -83,7 +83,7 @@ def stamped_with_clock(
     state: "State",
     rows: Sequence[Row],
     pack: bytes | memoryview,
-    tracks: "Tracks | None" = None,
+    tracks: "MessageGroups | None" = None,
 ) -> tuple[list[Row], memoryview]:
     """The batch with heads that say when their messages were taken, by the order clock; tracks: of
     the queue, which may have messages of another node whose clock is ahead."""

@@ -1,4 +1,4 @@
-"""Track: messages of one line that go out in an order of their own (F-C16, F-C17).
+"""Message group: messages of one line that go out in an order of their own (F-C16, F-C17).
 
 Theory of operation. Of a track only the first message *stands*: in the line, where anybody may take
 it, or on the shelf of the consumer that owns the track. The others wait behind it, so a track that
@@ -24,7 +24,7 @@ Key = tuple[str, str, int]
 """Kind and name; and a number, as a gathered group may begin again before the last one has left."""
 
 
-class Track:
+class MessageGroup:
     """A group of one consumer, JMSXGroupID (F-C17)."""
 
     __slots__ = ("_heap", "ends", "is_ending", "key", "late", "out", "owner", "standing", "waiting")
@@ -92,7 +92,7 @@ class Track:
         self.left(message_id)
 
 
-class OrderTrack(Track):
+class OrderTrack(MessageGroup):
     """A global order: one message after the other (F-C16), by the order's clock."""
 
     __slots__ = ()
@@ -108,7 +108,7 @@ class OrderTrack(Track):
         heapq.heappush(self._heap, (mark.number, message.seq, message))
 
 
-class GatherTrack(Track):
+class GatherTrack(MessageGroup):
     """A group that is gathered: a list, whole or not at all (F-C17)."""
 
     __slots__ = ("count", "is_broken", "members", "since_ms")

@@ -1,13 +1,14 @@
-"""Tracks: the groups and global orders of one line, and whose turn is whose (F-C16, F-C17)."""
+"""Message groups: the groups and global orders of one line, and whose turn is whose (F-C16,
+F-C17)."""
 
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from hms.engine.groups.assembly import Gathering
+from hms.engine.groups.assembly import GroupAssembly
 from hms.engine.groups.group_marks import Mark, mark_of
-from hms.engine.groups.message_group import GatherTrack, Key, OrderTrack, Track
+from hms.engine.groups.message_group import GatherTrack, Key, MessageGroup, OrderTrack
 from hms.engine.groups.message_sort import Entry
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import ConsumerView
@@ -33,13 +34,13 @@ class TrackedLine(Protocol):
         """A waiting message may not be taken from the line."""
 
 
-class Tracks:
+class MessageGroups:
     """See message_group.py. The line's `held_count` is how many of these wait and do not stand
     there."""
 
     def __init__(self, line: TrackedLine) -> None:
         self._line = line
-        self.gathering: Gathering | None = None
+        self.gathering: GroupAssembly | None = None
         """Of a queue that gathers."""
         self.waiting_count = 0
         self.is_woken = False
@@ -49,11 +50,11 @@ class Tracks:
         """The highest clock of a global order that was seen here."""
         self.on_free: Callable[[StoredMessage], None] = lambda _: None
         """Told of a message that anybody may take now."""
-        self._of: dict[int, Track] = {}
-        self._tracks: dict[Key, Track] = {}
-        self._owned: dict[ConsumerView, dict[Key, Track]] = {}
+        self._of: dict[int, MessageGroup] = {}
+        self._tracks: dict[Key, MessageGroup] = {}
+        self._owned: dict[ConsumerView, dict[Key, MessageGroup]] = {}
         self._shelves: dict[ConsumerView, list[Entry]] = {}
-        self._idle: OrderedDict[Key, Track] = OrderedDict()
+        self._idle: OrderedDict[Key, MessageGroup] = OrderedDict()
 
     # what comes and goes at the line
 
@@ -69,7 +70,7 @@ class Tracks:
             return False
         if mark.kind == "gather":
             assert self.gathering is not None, "only a queue that gathers has such marks"
-            track: Track = self.gathering.track_for(mark)
+            track: MessageGroup = self.gathering.track_for(mark)
         else:
             track = self._track(mark)
         self._of[message.id] = track
@@ -88,7 +89,7 @@ class Tracks:
         self._wait(track, message, mark)
         return True
 
-    def _wait(self, track: Track, message: StoredMessage, mark: Mark) -> None:
+    def _wait(self, track: MessageGroup, message: StoredMessage, mark: Mark) -> None:
         self._line.held_count += 1
         self.waiting_count += 1
         self._idle.pop(track.key, None)
@@ -142,7 +143,7 @@ class Tracks:
         self._decide(track)
         return True
 
-    def _waits_no_more(self, track: Track, message: StoredMessage) -> None:
+    def _waits_no_more(self, track: MessageGroup, message: StoredMessage) -> None:
         if track.standing is message:
             self._unstand(track)
         self._line.held_count -= 1
@@ -192,7 +193,7 @@ class Tracks:
             self._line.held_count -= 1
             self.waiting_count -= 1
             track.gone_out(each)
-        if track.owner is None and type(track) is Track:
+        if track.owner is None and type(track) is MessageGroup:
             track.owner = consumer
             self._owned.setdefault(consumer, {})[track.key] = track
         self._decide(track)
@@ -237,7 +238,7 @@ class Tracks:
         kinds = [type(track) for track in self._tracks.values()]
         lists = self.gathering.tracks() if self.gathering is not None else []
         return {
-            "groups": kinds.count(Track),
+            "groups": kinds.count(MessageGroup),
             "orders": kinds.count(OrderTrack),
             "lists": len(lists),
             "lists_open": sum(1 for track in lists if not track.is_whole),
@@ -245,15 +246,15 @@ class Tracks:
 
     # inside
 
-    def _track(self, mark: Mark) -> Track:
+    def _track(self, mark: Mark) -> MessageGroup:
         key = mark.kind, mark.name, 0
         found = self._tracks.get(key)
         if found is None:
-            found = OrderTrack(key) if mark.kind == "order" else Track(key)
+            found = OrderTrack(key) if mark.kind == "order" else MessageGroup(key)
             self._tracks[key] = found
         return found
 
-    def _decide(self, track: Track) -> None:
+    def _decide(self, track: MessageGroup) -> None:
         """Have the right message stand, and in the right place."""
         if track.is_ending and not track.out:
             self._free(track)
@@ -270,7 +271,7 @@ class Tracks:
         if track.is_empty:
             self._rest(track)
 
-    def _stand(self, track: Track, message: StoredMessage) -> None:
+    def _stand(self, track: MessageGroup, message: StoredMessage) -> None:
         track.standing = message
         self.is_woken = True
         if track.owner is None:
@@ -280,12 +281,12 @@ class Tracks:
             shelf = self._shelves.setdefault(track.owner, [])
             heapq.heappush(shelf, self._line.entry(message))
 
-    def _unstand(self, track: Track) -> None:
+    def _unstand(self, track: MessageGroup) -> None:
         message, track.standing = track.standing, None
         if message is not None and track.owner is None:
             self._line.unstand(message)
 
-    def _free(self, track: Track) -> None:
+    def _free(self, track: MessageGroup) -> None:
         """Its consumer owns it no more; nothing of it is out."""
         self._unstand(track)
         track.is_ending = False
@@ -293,7 +294,7 @@ class Tracks:
         if owner is not None:
             self._owned[owner].pop(track.key, None)
 
-    def _rest(self, track: Track) -> None:
+    def _rest(self, track: MessageGroup) -> None:
         """Nothing of it is here: an owned group is remembered for a while."""
         if isinstance(track, GatherTrack):
             assert self.gathering is not None, "only a queue that gathers has lists"

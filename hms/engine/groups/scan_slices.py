@@ -1,4 +1,4 @@
-"""Looking: consumers with selectors look at what waits in slices, between which others go on.
+"""Scan slices: consumers with selectors look at what waits in slices, between which others go on.
 
 To ask a selector about 100,000 messages may take 20 seconds. A command takes so many steps of it as
 a millisecond of the node allows, the rest is done by ticks. Who has not looked at everything yet is
@@ -8,7 +8,7 @@ a millisecond of the node allows, the rest is done by ticks. Who has not looked 
 from collections import deque
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["LOOK_STEPS", "Looking"]
+__all__ = ["LOOK_STEPS", "ScanSlices"]
 
 LOOK_STEPS = 10_000
 """2 to 20 ms; see hms/engine/selector/selector_cost.py."""
@@ -30,7 +30,7 @@ class Scan(Protocol):
 _Scan = TypeVar("_Scan", bound=Scan)
 
 
-class Looking(Generic[_Scan]):
+class ScanSlices(Generic[_Scan]):
     """Who is behind at this node. steps_left: how many steps may be taken yet; see State.at()."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Blocks: which live messages lie in which segment of the log.
+"""Live index: which live messages lie in which segment of the log.
 
 The log is a ring: its oldest segment can go once what is live in it was written again at the head.
 So the engine knows the live messages of each segment. A *block* is up to about 256 messages of
@@ -39,7 +39,7 @@ class Block:
 
     __slots__ = ("_blocks", "base", "live", "messages", "offsets", "segment")
 
-    def __init__(self, blocks: "Blocks") -> None:
+    def __init__(self, blocks: "LiveIndex") -> None:
         self._blocks = blocks
         self.messages: list[StoredMessage | None] = []
         self.offsets = array("Q")
@@ -145,7 +145,7 @@ class _Landing(msgspec.Struct, frozen=True, gc=False):
             block.landed(position >> SEGMENT_SHIFT)
 
 
-class Blocks:
+class LiveIndex:
     """All blocks, by the oldest segment that they reach into."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.file_references import watched_as
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.settings import DEAD_LETTER_QUEUE
-from hms.engine.state import InLimbo, State
+from hms.engine.state import AwaitingPageIn, State
 from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
 from hms.wire.packed_messages import HEAD_BYTES_READ_MAX, ROW, encode_head
 
@@ -85,10 +85,10 @@ def _wait_for_body(
 ) -> None:
     assert message.block is not None
     message.block.keep(message, place.number)
-    state.limbo.append(InLimbo(place, message, attempts, reason.value))
+    state.limbo.append(AwaitingPageIn(place, message, attempts, reason.value))
 
 
-def body_came(state: State, waiting: InLimbo, payload: bytes, fx: Effects) -> Queue:
+def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects) -> Queue:
     """A message in limbo becomes a dead letter; the queue that keeps it, to be dispatched."""
     place, message, attempts, name = waiting
     assert message.block is not None

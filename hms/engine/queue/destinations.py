@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from hms.engine.effects import Effects
 from hms.engine.flow.destination_control import Control, Limits
-from hms.engine.groups.assembly import Gathering
+from hms.engine.groups.assembly import GroupAssembly
 from hms.engine.groups.candidates import Candidates
-from hms.engine.groups.message_groups import Tracks
+from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.groups.message_sort import Entry, MessageSort
-from hms.engine.groups.scan_slices import Looking
+from hms.engine.groups.scan_slices import ScanSlices
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import ConnectionView, ConsumerView
-from hms.engine.queue.pending_list import Line
+from hms.engine.queue.pending_list import PendingList
 from hms.engine.selector import KEPT_LIMITS, Selector
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
@@ -34,7 +34,7 @@ class Place:
 
     def __init__(self, number: int, name: str) -> None:
         self.number = number
-        self.line = Line(number, name)
+        self.line = PendingList(number, name)
         self.consumers: list[ConsumerView] = []
         self.priorities: tuple[int, ...] = ()
         """Of its consumers, each once, the highest first."""
@@ -107,11 +107,11 @@ class Queue(Place):
         name: str,
         redelivery_limit: int,
         messages_max: int,
-        looking: Looking[Candidates] | None = None,
+        looking: ScanSlices[Candidates] | None = None,
     ) -> None:
         super().__init__(number, name)
         self.redelivery_limit = redelivery_limit
-        self._looking = Looking[Candidates]() if looking is None else looking
+        self._looking = ScanSlices[Candidates]() if looking is None else looking
         if messages_max:
             self.control.set_limits(Limits(messages_max))
         self.producers = 0
@@ -186,14 +186,14 @@ class Queue(Place):
 
     def keep_order(self, configured: DestinationSettings | None) -> None:
         """Groups and global orders count here from now on, and what the configuration has of it."""
-        tracks = self.line.tracks = Tracks(self.line)
+        tracks = self.line.tracks = MessageGroups(self.line)
         tracks.on_free = self._freed
         if configured is None:
             return
         if configured.sort is not None:
             self.line.sort_by(MessageSort(configured.sort))
         if configured.is_gathering:
-            tracks.gathering = Gathering(configured.group_life_ms)
+            tracks.gathering = GroupAssembly(configured.group_life_ms)
 
     def _freed(self, message: StoredMessage) -> None:
         for found in self.candidates.values():
@@ -256,7 +256,7 @@ class Subscription(Place):
         """Publications that its queue had no room for."""
         self.redefine(definition)
         if self.is_shared:
-            self.line.tracks = Tracks(self.line)
+            self.line.tracks = MessageGroups(self.line)
         self.take_over()
         self.is_removed = False
         self.is_proxy = definition.name.startswith(PROXY_PREFIX)

@@ -1,4 +1,4 @@
-"""Mortal: which waiting messages of a line expire, and when."""
+"""Expiry index: which waiting messages of a line expire, and when."""
 
 import heapq
 
@@ -7,7 +7,7 @@ from hms.engine.messages import StoredMessage
 _STALE_MAX = 64
 
 
-class Mortal:
+class ExpiryIndex:
     """Messages that wait and have a time to live; every step costs O(log n)."""
 
     __slots__ = ("_heap", "_messages")

@@ -1,4 +1,4 @@
-"""Line: where messages wait for consumers: a queue, or one subscription of a topic.
+"""Pending list: where messages wait for consumers: a queue, or one subscription of a topic.
 
 Theory of operation. A message is WAITING, DELAYED (it waits, but not before its time) or OUT
 (delivered, not settled); it leaves by being acknowledged or discarded. Waiting messages stand in
@@ -8,19 +8,19 @@ their order (ready_queue.py), or their group or global order holds them back (or
 from collections.abc import Iterable, Iterator
 
 from hms.engine.admin.counters import Counters
-from hms.engine.groups.message_groups import Tracks
+from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.log.live_index import left_by
 from hms.engine.messages import StoredMessage, sizes_of
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
-from hms.engine.queue.expiry_index import Mortal
+from hms.engine.queue.expiry_index import ExpiryIndex
 from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
-from hms.engine.queue.ready_queue import Standing
+from hms.engine.queue.ready_queue import ReadyQueue
 from hms.wire.packed_messages import KIND_FILE
 
 
-class Line:
+class PendingList:
     """Messages in order, highest priority first, oldest first within one priority."""
 
     def __init__(self, number: int, name: str) -> None:
@@ -37,11 +37,11 @@ class Line:
         self.counters = Counters()
         self.history: dict[int, tuple[int, int]] = {}
         """(deliveries, failed attempts) of messages that came back, by id."""
-        self._standing = Standing()
-        self._mortal = Mortal()
+        self._standing = ReadyQueue()
+        self._mortal = ExpiryIndex()
         self._index: dict[int, StoredMessage] | None = None
         self._delayed = Delayed()
-        self.tracks: Tracks | None = None
+        self.tracks: MessageGroups | None = None
         """Groups and global orders, where there can be some (F-C16, F-C17)."""
 
     # adding
@@ -230,7 +230,7 @@ class Line:
         self.waiting_count -= len(messages)
         self.size_bytes -= sizes_of(messages)
         self._standing.clear()
-        self._mortal = Mortal()
+        self._mortal = ExpiryIndex()
         if self._index is not None:
             self._index.clear()
         if self.number:

@@ -1,4 +1,4 @@
-"""Standing: the order of the messages that wait at a line.
+"""Ready queue: the order of the messages that wait at a line.
 
 Theory of operation. Messages stand in one deque per priority, in order of arrival. Those that come
 back stand in a heap beside it and are older than what follows them, so the next message is the
@@ -18,7 +18,7 @@ from hms.engine.messages import StoredMessage
 _GONE_MAX = 1024
 
 
-class Standing:
+class ReadyQueue:
     """See the module."""
 
     __slots__ = ("_gone", "_heap", "_levels", "_top", "sort")

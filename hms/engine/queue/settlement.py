@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from hms.engine.effects import Effects
-from hms.engine.groups.message_groups import Tracks
+from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.dead_letters import DeadReason, keep, target_of
 from hms.engine.queue.destinations import Queue, Subscription
@@ -94,7 +94,7 @@ def take_from_work(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list
 
 
 def _whole_lists(
-    tracks: Tracks, out: dict[int, StoredMessage], found: list[StoredMessage]
+    tracks: MessageGroups, out: dict[int, StoredMessage], found: list[StoredMessage]
 ) -> list[StoredMessage]:
     """With each message the others of its list: it is settled as one (F-C17)."""
     by_id = {m.id: m for m in found}

@@ -91,7 +91,7 @@ class ProducerMemory:
             self.forgotten = max(self.forgotten, recent.popitem(last=False)[0])
 
 
-class Memories:
+class DeduplicationState:
     """What is remembered of producers and of committed transactions, by client.
 
     Those of clients that are connected are always kept. Of the others entries_max of each kind are,

@@ -11,7 +11,7 @@ from typing import Any
 
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.cluster_messages import Offer, Word, decode_word, encode_word
-from hms.engine.cluster.members import Change, Life
+from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.effects import Effects, ToNode
 from hms.errors.tree import HmsError
 from hms.server.effect_encoding import PayloadsOf
@@ -29,7 +29,7 @@ class NodeKey:
     index: int
 
 
-Said = tuple[Word, list[bytes], Life]
+Said = tuple[Word, list[bytes], Incarnation]
 
 
 class Door:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hms.engine.cluster.members import Life, Voice
+from hms.engine.cluster.members import Incarnation, Voice
 from hms.errors.catalogue import FrameTooLarge, ProtocolError
 
 MAGIC = b"HL"
@@ -84,7 +84,7 @@ def decode_link(parts: Sequence[bytes], payload_bytes_max: int) -> LinkEnvelope:
 
 
 def _voice(store: int, incarnation: int, epoch: int) -> Voice:
-    return Voice(Life(store, incarnation), epoch)
+    return Voice(Incarnation(store, incarnation), epoch)
 
 
 def encode_hello(body: HelloBody) -> bytes:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hms.engine.cluster.members import Life
+from hms.engine.cluster.members import Incarnation
 from hms.server.links.keys import KeyPair
 
 FRAMES_PER_S_MAX = 20_000
@@ -45,4 +45,4 @@ class Heard:
     budget: int = FRAMES_PER_S_MAX
     shunned_until: float = 0.0
     addresses: tuple[str, ...] = ()
-    inbox: list[tuple[Life, bytes]] = field(default_factory=list)
+    inbox: list[tuple[Incarnation, bytes]] = field(default_factory=list)

@@ -17,7 +17,7 @@ from typing import Any
 
 import zmq
 
-from hms.engine.cluster.members import NOBODY, Change, Hello, Life, Members, Presence, Voice
+from hms.engine.cluster.members import NOBODY, Change, Hello, Incarnation, Members, Presence, Voice
 from hms.server.links.link_frames import (
     LINK_VERSION,
     HelloBody,
@@ -27,7 +27,7 @@ from hms.server.links.link_frames import (
 )
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.link_status import describe_link
-from hms.server.links.receiver import Hearing
+from hms.server.links.receiver import LinkReceiver
 from hms.server.links.sender import Speaker
 from hms.workers.outbox import Outbox
 
@@ -47,7 +47,7 @@ class Links:
         self,
         settings: LinkSettings,
         *,
-        on_word: Callable[[int, list[tuple[Life, bytes]]], bool],
+        on_word: Callable[[int, list[tuple[Incarnation, bytes]]], bool],
         on_change: Callable[[Change], None],
         wake: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
@@ -59,7 +59,7 @@ class Links:
         self.life = NOBODY
         self._names = {peer.index: peer.name for peer in settings.peers}
         self._speakers: dict[int, Speaker] = {}
-        self._hearing: Hearing
+        self._hearing: LinkReceiver
         self._hello_at = 0.0
         self._turned_at = 0.0
 
@@ -71,7 +71,7 @@ class Links:
         own = Hello(settings.cluster, settings.name, settings.index, self.life, LINK_VERSION)
         peers = [(peer.index, peer.name) for peer in settings.peers]
         self.members = Members(own, peers, round(settings.heartbeat_s * 1000))
-        self._hearing = Hearing(settings, self.members, self, self._on_word)
+        self._hearing = LinkReceiver(settings, self.members, self, self._on_word)
         self._hearing.open(context)
         for peer in settings.peers:
             guard = self._hearing.guard

@@ -1,4 +1,4 @@
-"""Hearing: the socket that other nodes connect to, and what comes through it.
+"""Link receiver: the socket that other nodes connect to, and what comes through it.
 
 A node speaks through the pipe of its last hello. Whatever comes costs at most the link: garbage is
 counted, named in the log and in the status, and answered with REFUSED; a flood cuts the link for a
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import zmq
 
-from hms.engine.cluster.members import SILENT, Change, Hello, Life, Members, Presence, Voice
+from hms.engine.cluster.members import SILENT, Change, Hello, Incarnation, Members, Presence, Voice
 from hms.errors.catalogue import InvalidArgument, MemberRefused
 from hms.errors.tree import HmsError
 from hms.server.links.key_guard import Guard
@@ -47,7 +47,7 @@ class Owner(Protocol):
         """Somebody waits for a hello."""
 
 
-class Hearing:
+class LinkReceiver:
     """What comes in. on_word: see Links."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Hearing:
         settings: LinkSettings,
         members: Members,
         owner: Owner,
-        on_word: Callable[[int, list[tuple[Life, bytes]]], bool],
+        on_word: Callable[[int, list[tuple[Incarnation, bytes]]], bool],
     ) -> None:
         self._settings, self.members = settings, members
         self._owner, self._on_word = owner, on_word

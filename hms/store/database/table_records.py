@@ -11,10 +11,10 @@ from contextlib import closing
 from hms.errors.catalogue import StoreCorrupt
 from hms.records import (
     Definition,
-    Dictionary,
     Kept,
     Memory,
     Record,
+    Snapshot,
     Stay,
     decode_definition,
     decode_moved,
@@ -37,7 +37,7 @@ Records = Iterator[StoredRecord]
 def dictionary_of(meta: Meta, definitions: list[bytes]) -> StoredRecord:
     """All places and the next numbers."""
     decoded: list[Definition] = [decode_definition(encoded) for encoded in definitions]
-    content = Dictionary(decoded, 0, meta.next_number, meta.next_seq, meta.now_ms)
+    content = Snapshot(decoded, 0, meta.next_number, meta.next_seq, meta.now_ms)
     return _stored(meta, dictionary(content))
 
 

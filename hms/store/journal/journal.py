@@ -21,11 +21,11 @@ from hms.store.journal.append_backlog import Backlog
 from hms.store.journal.disk import REAL_DISK, Disk
 from hms.store.journal.format import Entry
 from hms.store.journal.lock import DirectoryLock
-from hms.store.journal.preallocated_segment import RESERVE_MIN, Spare
+from hms.store.journal.preallocated_segment import RESERVE_MIN, PreallocatedSegment
 from hms.store.journal.record_fetch import Fetch
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment import Segment
-from hms.store.journal.segment_manager import LogLimits, Ring
+from hms.store.journal.segment_manager import LogLimits, SegmentManager
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 4096
@@ -45,9 +45,11 @@ class Journal:
         self._node_uid, self._disk = node_uid, disk
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
-        self._spare = Spare(disk, path, segment_bytes, self._refuses)
+        self._spare = PreallocatedSegment(disk, path, segment_bytes, self._refuses)
         self._fetch = Fetch(disk, path)
-        self._ring = Ring(disk, path, segment_bytes, limits, self._spare, self._fetch.forget)
+        self._ring = SegmentManager(
+            disk, path, segment_bytes, limits, self._spare, self._fetch.forget
+        )
         self._maintenance = threading.Lock()
         self._recovery: Recovery | None = None
         self._backlog: Backlog | None = None

@@ -1,4 +1,5 @@
-"""The spare: the next segment's file, written with zeros beforehand, and the reserve behind it.
+"""Preallocated segment: the next segment's file, written with zeros beforehand, and the reserve
+behind it.
 
 A disk that is full thus shows when they are prepared, never at a commit, and what has to be written
 all the same still has the rest of the present segment, the spare and the reserve (P10). Overwriting
@@ -32,7 +33,7 @@ class LimitReachedError(OSError):
     """One more file would be beyond the log's own limit."""
 
 
-class Spare:
+class PreallocatedSegment:
     """At most one prepared file, and the reserve; one thread at a time prepares or takes them.
 
     refuses: why no further file may be made, although the disk may have space, or None.

@@ -1,4 +1,4 @@
-"""The ring: which segments the log still needs, and what becomes of the others.
+"""Segment manager: which segments the log still needs, and what becomes of the others.
 
 The oldest segment is let go in three steps, each safe on disk before the next: what is needed of it
 is appended again (by the engine, see next_to_clean); the next new segment's header says that the
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.disk import Disk
-from hms.store.journal.preallocated_segment import Spare
+from hms.store.journal.preallocated_segment import PreallocatedSegment
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
@@ -51,7 +51,7 @@ class LogLimits(NamedTuple):
     """What no archive has yet stays in the history, beyond every limit."""
 
 
-class Ring:
+class SegmentManager:
     """Sizes of the log's segments and the oldest one needed. Every thread may ask and tell."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Ring:
         directory: Path,
         segment_bytes: int,
         limits: LogLimits,
-        spare: Spare,
+        spare: PreallocatedSegment,
         forget: Callable[[int], None],
     ) -> None:
         self._disk, self._directory, self._limits = disk, directory, limits

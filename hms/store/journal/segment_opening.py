@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from hms.records import Dictionary, RecordType, decode_dictionary
+from hms.records import RecordType, Snapshot, decode_dictionary
 from hms.store.journal.disk import Disk
 from hms.store.journal.format import (
     RECORD_HEADER_BYTES,
@@ -16,7 +16,7 @@ from hms.store.journal.segment_walk import SegmentInfo, is_whole, opened
 _FIRST_BYTES: Final = 64 * 1024
 
 
-def opening(disk: Disk, info: SegmentInfo) -> Dictionary | None:
+def opening(disk: Disk, info: SegmentInfo) -> Snapshot | None:
     """What the first record of a segment tells; None when that cannot be read, or not yet."""
     try:
         with opened(disk, info.file) as fd:
@@ -25,7 +25,7 @@ def opening(disk: Disk, info: SegmentInfo) -> Dictionary | None:
         return None  # reading it will tell what is wrong with it
 
 
-def _dictionary(disk: Disk, fd: int, salt: int) -> Dictionary | None:
+def _dictionary(disk: Disk, fd: int, salt: int) -> Snapshot | None:
     start = SEGMENT_HEADER_BYTES
     view = memoryview(disk.pread(fd, _FIRST_BYTES, start))
     header = unpack_record_header(view, 0, salt)
