@@ -6,6 +6,7 @@ effects when the log is durable that far.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from hms.engine.admin import views
@@ -23,7 +24,13 @@ from hms.engine.queue import queue_send, scan_continuation, settlement
 from hms.engine.queue.dead_letters import body_came
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
-from hms.engine.queue.dispatch import CHUNK_BYTES, discard, dispatch, dispatch_due
+from hms.engine.queue.dispatch import (
+    CHUNK_BYTES,
+    discard,
+    dispatch,
+    dispatch_due,
+    dispatching_once,
+)
 from hms.engine.queue.file_rules import drop_overdue, drop_unnamed
 from hms.engine.queue.in_flight_view import in_flight
 from hms.engine.queue.settlement import Return
@@ -412,6 +419,10 @@ class Engine:
         consumer.credit = min(consumer.credit + count, limit)
         consumer.room_bytes = min(consumer.room_bytes + size_bytes, consumer.window_bytes)
         dispatch(self.state, consumer.place, fx)
+
+    def dispatching_once(self, fx: Effects) -> AbstractContextManager[None]:
+        """For a command of many parts: messages go out at its end, not behind each of them."""
+        return dispatching_once(self.state, fx)
 
     def listener_done(
         self,

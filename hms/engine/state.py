@@ -93,6 +93,8 @@ class State:
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
         self.limbo: list[AwaitingPageIn] = []
+        self.to_dispatch: dict[int, Queue | Subscription] | None = None
+        """What is dispatched at the end of a command of many parts; None: at once."""
         """Messages that wait for their bodies; whoever reads those takes them away."""
         self._wakes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []

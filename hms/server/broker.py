@@ -66,6 +66,9 @@ BACKLOG_WAIT_S = 30.0
 TICK = object()
 """Put on the INTERNAL lane by the scheduler: expiry and deadlines."""
 INTERNAL: Hashable = "internal"
+SETTLED_SINGLY_MAX = 8
+"""Of a SETTLE with more items, messages go out at its end: each that gives back and asks again
+would have all that its consumer may have sent once more, under one hold of the lock."""
 
 
 class StorageWorkers(Protocol):
@@ -320,6 +323,17 @@ class Broker:
     def _settle(
         self, number: int, envelope: Envelope, items: list[Settlement], now_ms: int, fx: Effects
     ) -> None:
+        if len(items) <= SETTLED_SINGLY_MAX:
+            settled = self._settle_each(number, items, now_ms, fx)
+        else:
+            with self.engine.dispatching_once(fx):
+                settled = self._settle_each(number, items, now_ms, fx)
+        if envelope.correlation:
+            fx.must_wait = True  # it answers for what was settled before, too
+            fx.out.append(Reply(number, envelope.correlation, settled))
+
+    def _settle_each(self, number: int, items: list[Settlement], now_ms: int, fx: Effects) -> int:
+        """How many messages were settled."""
         engine, settled = self.engine, 0
         for item in items:
             action, consumer, epoch = item.action, item.consumer, item.epoch
@@ -336,9 +350,7 @@ class Broker:
                 settled += engine.give_back(
                     number, consumer, epoch, item.ranges, how, now_ms, fx, delay_ms
                 )
-        if envelope.correlation:
-            fx.must_wait = True  # it answers for what was settled before, too
-            fx.out.append(Reply(number, envelope.correlation, settled))
+        return settled
 
     def _lose(self, peer: Hashable) -> None:
         number = self.doorman.numbers.get(peer)

@@ -82,6 +82,18 @@ def test_an_alert_that_nobody_takes_is_sent_by_the_next_watch(spark, node, tmp_p
     assert [alert["count"] for alert in taken(node)] == [60]
 
 
+def _once(call):
+    """A second Ctrl-C means more than the first: another batch must not send it."""
+    done = []
+
+    def at_first(*_):
+        if not done:
+            done.append(True)
+            call()
+
+    return at_first
+
+
 def test_an_interrupted_watch_ends_without_a_traceback(spark, tmp_path, capfd, caplog):
     """Ctrl-C is how a watch ends; the next one goes on where this one was."""
     journal = begin(tmp_path / "store")
@@ -93,7 +105,7 @@ def test_an_interrupted_watch_ends_without_a_traceback(spark, tmp_path, capfd, c
     done = watch(
         spark,
         tmp_path / "store",
-        tell=lambda *_: os.kill(os.getpid(), signal.SIGINT),
+        tell=_once(lambda: os.kill(os.getpid(), signal.SIGINT)),
         **given,
     )
 
@@ -112,8 +124,10 @@ def test_a_watch_that_ends_within_a_batch_shows_no_traceback(spark, tmp_path, ca
     given = {"checkpoint": tmp_path / "c", "interval_s": 0.1}
     cancelled = []
 
+    interrupt = _once(lambda: os.kill(os.getpid(), signal.SIGINT))
+
     def interrupt_within(*_):
-        os.kill(os.getpid(), signal.SIGINT)
+        interrupt()
         query = spark.streams.active[0]
         while query.isActive:
             time.sleep(0.01)

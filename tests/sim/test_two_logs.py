@@ -51,8 +51,8 @@ def commit_decided_by_a_stranger(patch):
     """Another log is asked whether the commit took effect, and knows nothing of it."""
     init = _Commit.__init__
 
-    def unbound(self, number):
-        init(self, number)
+    def unbound(self, *rest):
+        init(self, *rest)
         self.is_bound = False
 
     patch.setattr(_Commit, "__init__", unbound)

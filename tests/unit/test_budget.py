@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from hms.wire.frames import Kind
+from hms.wire import structures as wire
+from hms.wire.frames import RANGE, SETTLE_ITEM, Action, Kind
 from tests.support import largest
 from tests.support.largest import LARGEST, commands_of_the_protocol
 from tests.support.memory_peer import Node, Peer
@@ -82,3 +83,41 @@ def test_what_a_command_costs_does_not_grow_with_what_waits(name, tmp_path):
         assert many > GROWTH_MAX * few, "it does not grow any more: strike it off the list"
     else:
         assert many <= GROWTH_MAX * few + 100
+
+
+def _settling(pairs, folder):
+    """The calls under one hold of a frame that gives all back and asks for it again, so often."""
+    node = Node(folder)
+    peer = Peer(node, 1)
+    largest.fill(peer, "long", 600)
+    peer.request(wire.OpenConsumer(7, 1, "queue", "long", 500))
+    node.broker._holds = holds = Counted()
+    back = SETTLE_ITEM.pack(Action.RELEASE, 7, 0, 1) + RANGE.pack(0, (1 << 64) - 1)
+    node.send(peer.name, Kind.SETTLE, (back + SETTLE_ITEM.pack(Action.CREDIT, 7, 0, 500)) * pairs)
+    return holds.most
+
+
+def test_a_frame_that_gives_back_and_asks_again_and_again_sends_once(tmp_path):
+    """25 pairs in 1,200 bytes held the lock for 0.6 s, 2,048 pairs for minutes."""
+    one, many = _settling(1, tmp_path / "one"), _settling(200, tmp_path / "many")
+
+    assert many - one <= 200 * 60
+
+
+def _closing(consumers, folder):
+    node = Node(folder)
+    peer = Peer(node, 1)
+    largest.fill(peer, "long", 50)
+    peer.request(wire.OpenSession(9))
+    for handle in range(100, 100 + consumers):
+        peer.request(wire.OpenConsumer(handle, 9, "queue", "long", 1, selector=f"a = {handle}"))
+    node.broker._holds = holds = Counted()
+    peer.request(wire.CloseSession(9))
+    return holds.most
+
+
+def test_closing_a_session_costs_what_it_has_open_and_not_its_square(tmp_path):
+    """20,000 consumers with selectors of one session were not closed in 20 s."""
+    few, many = _closing(100, tmp_path / "few"), _closing(400, tmp_path / "many")
+
+    assert many <= 6 * few

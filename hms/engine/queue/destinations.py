@@ -175,7 +175,7 @@ class Queue(Place):
     def offer(self, messages: list[StoredMessage]) -> None:
         """Show messages that wait, or wait again, to the consumers with selectors; those of groups
         are shown when they are the first."""
-        if not self.candidates:
+        if not self.candidates or not messages:
             return
         tracks = self.line.tracks
         alone = messages if tracks is None else [m for m in messages if not tracks.knows(m)]

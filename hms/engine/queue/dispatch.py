@@ -6,6 +6,7 @@ room for. A delivery of persistent messages is a record: after a crash the messa
 is known to have been out, so it comes again with the right count (docs/decisions/0006).
 """
 
+import contextlib
 import heapq
 from collections.abc import Iterator
 
@@ -30,6 +31,13 @@ RANGES_PER_RECORD = 1024
 
 def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Deliver what waits at a place as far as its consumers' credit goes."""
+    if state.to_dispatch is None:
+        _dispatch_now(state, place, fx)
+    else:
+        state.to_dispatch[id(place)] = place
+
+
+def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> None:
     line = place.line
     if not line.waiting_count or not place.consumers or place.control.is_receiving_paused:
         if place.feed is not None:
@@ -59,6 +67,22 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
             ready = [c for c in ready if _has_room(c)]
         discard(state, place, expired, Cause.EXPIRED, fx)
     _after(state, place, fx)
+
+
+@contextlib.contextmanager
+def dispatching_once(state: State, fx: Effects) -> Iterator[None]:
+    """What is to be dispatched in the block is dispatched at its end, each place once: a command of
+    many parts, each of which lets messages go out again, would cost as much as all of them."""
+    if state.to_dispatch is not None:
+        yield
+        return
+    state.to_dispatch = {}
+    try:
+        yield
+    finally:
+        places, state.to_dispatch = state.to_dispatch, None
+        for place in places.values():
+            dispatch(state, place, fx)
 
 
 def _after(state: State, place: Queue | Subscription, fx: Effects) -> None:

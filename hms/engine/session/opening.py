@@ -8,7 +8,7 @@ from hms.engine.groups.group_view import is_gathering
 from hms.engine.queue import scan_continuation
 from hms.engine.queue.departures import depart, forget, keeps_messages
 from hms.engine.queue.destinations import Queue, Subscription, Topic
-from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.dispatch import dispatch, dispatching_once
 from hms.engine.queue.settlement import Return, give_back_all
 from hms.engine.selector.selector_fields import checked_selector
 from hms.engine.session import consumer_watch
@@ -47,8 +47,9 @@ def close_connection(state: State, number: int, how: Return, fx: Effects) -> Non
         return
     consumer_watch.watch_no_more(state, connection)
     _no_more_for(connection.consumers.values())
-    for session in list(connection.sessions.values()):
-        close_session(state, connection, session.handle, how, fx)
+    with dispatching_once(state, fx):
+        for session in list(connection.sessions.values()):
+            close_session(state, connection, session.handle, how, fx)
     connection_ended(state, number, fx)
 
 
@@ -86,8 +87,9 @@ def close_session(
     state.blocked.drop(error, fx, session)
     _no_more_for(session.consumers)
     places = leave(state, session, Return.LOST, fx)
-    for consumer in list(session.consumers):
-        remove_consumer(state, consumer, how, fx)
+    with dispatching_once(state, fx):
+        for consumer in list(session.consumers):
+            remove_consumer(state, consumer, how, fx)
     for producer in [p for p in connection.producers.values() if p.session is session]:
         close_producer(state, connection, producer.handle, is_final=how is not Return.LOST, fx=fx)
     del connection.sessions[handle]
