@@ -13,7 +13,7 @@ LIKELY = {
     "confirmation_before_sync": 7_002,
     "expiry_without_record": 7_002,
     "older_epoch_accepted": 7_002,
-    "receipts_of_branches_forgotten": 8_244,
+    "receipts_of_branches_forgotten": 20_333,
     "returned_to_the_end": 7_112,
     "transaction_split": 7_012,
     "vote_not_recorded": 7_003,
@@ -30,6 +30,7 @@ def _runs_until(wanted, *, is_judged, likely=7_000):
     return None
 
 
+@pytest.mark.timeout(600)  # a rare one whose likely seed has gone takes hundreds of runs
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_fault_is_caught_by_the_books(plant, monkeypatch, record_property):
     """By what clients see alone: nobody looks into the node while it runs."""
