@@ -1,6 +1,6 @@
 """Two logs and one client core with both addresses: what a client is told is true, or in doubt.
 
-HMS_SIM_SEED=7 pytest tests/sim -k strangers      one run; HMS_SIM_RUNS=1000 so many from there on
+HMS_SIM_SEED=7 pytest tests/sim -k two_logs      one run; HMS_SIM_RUNS=1000 so many from there on
 """
 
 import os
