@@ -133,6 +133,9 @@ class Broker:
         """Called when the log has come on: lanes that wait for it may go on."""
         self._waits: dict[Hashable, float] = {}
         """Since when lanes have been waiting, in seconds of the monotonic clock."""
+        self._verdicts: dict[Hashable, str | None] = {}
+        """Why the sends of the batch that comes next on a lane are refused. Asked once: what became
+        short since must_wait() said that it may go is a reason to wait, not to refuse it."""
         self._bodies = Payloads(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
         self._housekeeping = LogCleaning(engine, store, self._change, self._bodies)
@@ -173,6 +176,7 @@ class Broker:
             self._apply(peer, commands)
         if is_lost:
             self._waits.pop(peer, None)
+            self._verdicts.pop(peer, None)
             self._lose(peer)
 
     def must_wait(self, peer: Hashable, items: Sequence[Any]) -> bool:
@@ -181,9 +185,11 @@ class Broker:
         the acknowledgements of all others would be stuck behind them (P10)."""
         store = self._store
         is_behind = store.backlog_bytes > BACKLOG_BYTES_MAX
+        refused = store.sends_refused()
         if not (is_behind or store.is_waiting_for_space):
             if self._waits:
                 self._waits.pop(peer, None)
+            self._verdicts[peer] = refused and store.sends_refused()
             return False
         if self.doorman.is_stopping or not any(_is_send(item) for item in items):
             return False
@@ -207,16 +213,19 @@ class Broker:
 
     def _apply(self, peer: Hashable, commands: list[Command]) -> None:
         """Apply a batch, and give the lock back between its portions: others go on in between."""
+        verdicts = self._verdicts
+        refused = verdicts.pop(peer) if peer in verdicts else self._store.sends_refused()
         if len(commands) == 1:
-            self._apply_portion(peer, commands, is_last=True)
+            self._apply_portion(peer, commands, refused, is_last=True)
             return
         *others, last = portions(commands)
         for portion in others:
-            self._apply_portion(peer, portion, is_last=False)
-        self._apply_portion(peer, last, is_last=True)
+            self._apply_portion(peer, portion, refused, is_last=False)
+        self._apply_portion(peer, last, refused, is_last=True)
 
-    def _apply_portion(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> None:
-        refused = self._store.sends_refused()
+    def _apply_portion(
+        self, peer: Hashable, commands: list[Command], refused: str | None, *, is_last: bool
+    ) -> None:
         are_settled = True
         for envelope, _, _ in commands:
             are_settled = are_settled and envelope.kind is Kind.SETTLE

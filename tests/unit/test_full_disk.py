@@ -89,6 +89,32 @@ def test_all_that_waits_on_a_full_disk_is_acknowledged_and_sending_goes_on(
     store.node.close()
 
 
+@pytest.mark.parametrize("is_limited", [False, True], ids=["disk", "max_log_bytes"])
+@pytest.mark.parametrize(("size", "per_batch"), [(500, 8), (11_000, 1)])
+def test_senders_wait_as_long_as_room_is_being_made(
+    tmp_path, monkeypatch, size, per_batch, is_limited
+):
+    """What was cleaned but not let go of yet counted as no reason to wait: a sender was told that
+    the store is full while its space was about to come back."""
+    store = Store(tmp_path, is_limited=is_limited)
+    sent = store.fill(bytes(size), per_batch)
+    node, journal, seen = store.node, store.node.store, []
+    out = node.consume(1, sent)
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "step", lambda: None)
+        node.acknowledge(out)
+    node.broker.lead()
+
+    while journal.sends_refused():
+        seen.append(journal.is_waiting_for_space)
+        if not node.broker.lead():
+            node.jobs.pop(0)()
+
+    assert seen
+    assert all(seen)
+    node.close()
+
+
 def test_a_node_boots_on_a_full_disk_again_and_again(tmp_path):
     """A boot begins a segment: space for it is kept, and each boot gives it back."""
     store = Store(tmp_path)

@@ -49,6 +49,21 @@ def test_a_full_disk_does_not_refuse_what_was_taken_before():
     assert _sending(node, 2) == [Kind.ERROR]
 
 
+def test_what_became_short_after_a_batch_was_let_go_refuses_the_next_one():
+    """A disk that fills up between the two looks refused what would only have had to wait."""
+    node = MemoryNode(SETTINGS)
+    node.send("a", Kind.HELLO, structures.encode(hello_of(7)))
+    for request in (OpenSession(1), OpenProducer(2, 1, "queue", "orders")):
+        node.send("a", Kind.REQUEST, structures.encode(request))
+    payload = encode_send(SendHead(2, 1, 1, is_persistent=True), _pack())
+    assert not node.broker.must_wait("a", [(Envelope(Kind.SEND, 1, 1, len(payload)), payload)])
+
+    node.store.refusal = "No space left on device"
+
+    assert _sending(node, 1) == [Kind.CONFIRM]
+    assert _sending(node, 2) == [Kind.ERROR]
+
+
 def _send(rig, first_sequence, *, is_persistent=True):
     pack = memoryview(_pack())
     fx = rig.run(

@@ -96,12 +96,12 @@ class Journal:
     @property
     def is_waiting_for_space(self) -> bool:
         """The spare is only not ready yet and less than an eighth of the segment is left, or the
-        reserve has not grown yet with what waits, or cleaning will make room."""
+        reserve has not grown yet with what waits, or room is being made."""
         if self._backlog is None or self._segment is None:
             return False
         spare, begun_ahead = self._spare, self._backlog.segment - self._segment.number
         if spare.refusal is not None:  # the history may give way yet
-            return not self._is_short or self._ring.is_cleanable()
+            return not self._is_short or self._ring.is_freeing or self._maintenance.locked()
         is_whole = spare.is_whole
         if is_whole and not begun_ahead:
             return False

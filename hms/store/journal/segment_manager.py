@@ -174,9 +174,12 @@ class SegmentManager:
         limit, wanted = self._limits.log_bytes_max, (SEGMENTS_MIN + 1) * self._segment_bytes
         return not limit or self.log_bytes + wanted <= limit
 
-    def is_cleanable(self) -> bool:
-        """Cleaning will make space."""
-        return self._to_clean(self._live_bytes) is not None
+    @property
+    def is_freeing(self) -> bool:
+        """Cleaning will make space; or it did, and a segment is about to be begun for its sake, or
+        those that are not needed any more are about to go."""
+        is_cleanable = self._to_clean(self._live_bytes) is not None
+        return is_cleanable or self.is_turn_due or self.is_due
 
     def _first(self) -> int:
         cleaned = self._cleaned
