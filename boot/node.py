@@ -3,8 +3,9 @@
     python -P -m hms.boot.node --config FILE --node NAME [--warm | --cold] [--ready-fd N]
 
 SIGTERM drains: what the node has taken is finished, confirmed and said good-bye to. A second one
-stops at once; nothing confirmed is lost either way. A fault of the store or of the engine stops the
-node with its reason in the log (P7).
+stops at once; nothing confirmed is lost either way. SIGHUP opens the log file anew, so that it can
+be rotated, and takes log_level from the configuration as it is now. A fault of the store or of the
+engine stops the node with its reason in the log (P7).
 """
 
 import argparse
@@ -12,10 +13,13 @@ import contextlib
 import gc
 import logging
 import os
+import shutil
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from typing import Any
 
 from hms.boot import compose
@@ -50,6 +54,7 @@ WARN_S = 3600
 DRAIN_TIMEOUT_S = 30.0
 PROMPT_TIMEOUT_S = 2.0
 SERVERS_TIMEOUT_S = 15.0
+_STANDARD_FDS = (1, 2)
 
 
 class NodeProcess:
@@ -62,6 +67,11 @@ class NodeProcess:
         self._failed = False
         self._stops = 0
         self._ready_fd: int | None = None
+        self._log_file = _log_file()
+        self._listens: list[str] = []
+        self._booted_at = self._disk_free_bytes = 0
+        self._deleted = 0
+        """So many messages a COLD boot removed."""
         self._journal = open_store(config, node)
         self._engine = Engine(compose.engine_settings(config, node))
         self._files = FileStore(node.store / "files", node.max_file_bytes)
@@ -72,6 +82,7 @@ class NodeProcess:
             compose.identity(config, node),
             compose.clock_ms,
             self._files,
+            facts=self._facts,
         )
         self._linking = make_linking(config, node, self._engine, self._broker)
         self._ledger = compose.ledger(node, self._engine_bytes)
@@ -88,9 +99,12 @@ class NodeProcess:
     def run(self, ready_fd: int | None) -> int:
         """Boot, serve, stop; the process's exit code."""
         self._ready_fd = ready_fd
+        signal.signal(signal.SIGHUP, self._on_hangup)
         self._recover()
         gc.freeze()  # what was recovered, perhaps millions of messages, is not walked again
-        addresses = self._gateway.bind()
+        addresses = self._listens = self._gateway.bind()
+        self._booted_at = compose.clock_ms()
+        self._look_at_disk()
         self._start_workers()
         self._schedule()
         self._warn()
@@ -121,6 +135,7 @@ class NodeProcess:
         own = self._journal.last_lsn + 1, os.urandom(16)
         compose.clock_ms.begin_at(self._engine.state.now_ms + 1)
         self._broker.monitor.number_from(compose.first_call(own[1]))
+        found = self._waiting()
         self._engine.boot(compose.clock_ms(), is_warm, compose.hms_version(), fx, own)
         if self._linking is not None:
             self._linking.booted()
@@ -129,8 +144,14 @@ class NodeProcess:
         append_records(self._journal, fx.records)
         self._journal.commit()
         self._journal.maintain()
-        waiting = sum(p.line.waiting_count for p in self._engine.state.places.values())
+        waiting = self._waiting()
+        self._deleted = found - waiting
+        if self._deleted:
+            log.warning("the COLD boot deleted %d messages", self._deleted)
         log.info("recovered %d messages from %d records", waiting, records)
+
+    def _waiting(self) -> int:
+        return sum(place.line.waiting_count for place in self._engine.state.places.values())
 
     def _look_for_files(self) -> None:
         """Files that messages name and that are gone are told of; others are given up in time."""
@@ -203,6 +224,20 @@ class NodeProcess:
         for name in self._broker.abandoned():
             log.warning("nobody receives what waits for the durable subscription %s", name)
 
+    def _look_at_disk(self) -> None:
+        """Asked for here and not when somebody wants to know: that is under the engine's lock."""
+        with contextlib.suppress(OSError):
+            self._disk_free_bytes = shutil.disk_usage(self._node.store).free
+
+    def _facts(self) -> dict[str, Any]:
+        """What the process knows of itself, for the status."""
+        return {
+            "listen": list(self._listens),
+            "uptime_s": (compose.clock_ms() - self._booted_at) // 1000,
+            "disk_free_bytes": self._disk_free_bytes,
+            "deleted_at_boot": self._deleted,
+        }
+
     def _arm(self, due_ms: int) -> None:
         """A TICK at that time; an earlier wish replaces a later one."""
         at = after_ms(due_ms - compose.clock_ms())
@@ -223,6 +258,7 @@ class NodeProcess:
         self._lanes.put_many(INTERNAL, [TICK])
         self._lanes.go_on()
         self._servers.adjust(self._broker.load())
+        self._look_at_disk()
         if self._journal.needs_maintenance:
             self._storage.submit(self._broker.maintain)
 
@@ -265,6 +301,26 @@ class NodeProcess:
             threading.Thread(target=self._drain, name="hms-stop", daemon=True).start()
         else:
             self._gateway.stop()
+
+    def _on_hangup(self, *_: object) -> None:
+        threading.Thread(target=self._reopen_log, name="hms-hangup", daemon=True).start()
+
+    def _reopen_log(self) -> None:
+        """What was moved away is left alone. A log that goes to a terminal or to a supervisor's
+        pipe stays as it is."""
+        try:
+            if self._log_file is not None:
+                append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                fd = os.open(self._log_file, append, 0o640)
+                for standard in _STANDARD_FDS:
+                    os.dup2(fd, standard)
+                os.close(fd)
+            level = load(self._config.path).node(self._node.name).log_level
+        except (OSError, HmsError) as fault:
+            log.warning("the log is not opened anew: %s", fault)
+            return
+        logging.getLogger().setLevel(level or "INFO")
+        log.info("the log begins anew")
 
     def _drain(self) -> None:
         """Finish what was taken, in the order in which it flows."""
@@ -329,6 +385,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     boot.add_argument("--cold", dest="start", action="store_const", const="COLD")
     parser.add_argument("--ready-fd", type=int)
     return parser.parse_args(arguments)
+
+
+def _log_file() -> str | None:
+    """Where what the process writes goes, when that is a file; its name may change later."""
+    if not stat.S_ISREG(os.fstat(_STANDARD_FDS[-1]).st_mode):
+        return None
+    return str(Path(f"/proc/self/fd/{_STANDARD_FDS[-1]}").readlink())
 
 
 def _log_to_stderr(level: str | None) -> None:

@@ -1,9 +1,10 @@
 """Node processes: start one detached, know whether it runs, end it.
 
-A pid alone may have been given to another process since, so the pid file also holds when the
-process started and in which boot of the machine; signals go through a pidfd that was opened before
-the comparison, so that they can reach no other process. The file is written by whoever starts the
-node (the pid stays the same over exec) and removed by whoever sees it end.
+The pid file holds the plain number, as other tools expect it. A pid alone may have been given to
+another process since, so a process file beside it also holds when the process started and in which
+boot of the machine; it is the one that is believed. Signals go through a pidfd that was opened
+before the comparison, so that they can reach no other process. Both files are written by whoever
+starts the node (the pid stays the same over exec) and removed by whoever sees it end.
 """
 
 import fcntl
@@ -33,7 +34,7 @@ _PROMPT_AFTER_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as the pid file describes it; started is in clock ticks since machine_boot."""
+    """A process as its file describes it; started is in clock ticks since machine_boot."""
 
     pid: int
     started: int
@@ -60,7 +61,7 @@ def identify(pid: int) -> Process | None:
 def find(node: Node) -> Process | None:
     """The running process of a node, or None."""
     try:
-        process = Process(**json.loads(_pid_file(node).read_text()))
+        process = Process(**json.loads(_process_file(node).read_text()))
     except (OSError, ValueError, TypeError):
         return None
     return process if process.is_alive else None
@@ -242,15 +243,25 @@ def _pid_file(node: Node) -> Path:
     return node.runtime / f"{node.name}.pid"
 
 
+def _process_file(node: Node) -> Path:
+    return node.runtime / f"{node.name}.process"
+
+
 def _record(node: Node, process: Process) -> None:
+    _write(_pid_file(node), f"{process.pid}\n")
+    _write(_process_file(node), json.dumps(asdict(process)))
+
+
+def _write(file: Path, text: str) -> None:
     """Written beside and renamed, so that no reader finds half of it."""
-    half = node.runtime / f"{node.name}.pid.new"
+    half = file.with_name(f"{file.name}.new")
     half.unlink(missing_ok=True)
     with _opened(half, os.O_EXCL) as opened:
-        opened.write(json.dumps(asdict(process)))
-    half.replace(_pid_file(node))
+        opened.write(text)
+    half.replace(file)
 
 
 def _forget(node: Node, process: Process) -> Process:
+    _process_file(node).unlink(missing_ok=True)
     _pid_file(node).unlink(missing_ok=True)
     return process

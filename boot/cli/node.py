@@ -1,6 +1,8 @@
 """hms boot, hms down and hms status."""
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import click
@@ -16,11 +18,14 @@ __all__ = ["boot", "down", "status"]
 @target_options
 @click.option("--warm", "start", flag_value="WARM", help="Recover everything, whatever BOOT says.")
 @click.option("--cold", "start", flag_value="COLD", help="Delete what the store holds first.")
+@click.option("--yes", "is_sure", is_flag=True, help="Delete without a question on a terminal.")
 @click.option("--foreground", is_flag=True, help="Stay the node's process instead of returning.")
 @click.option(
     "--timeout", "timeout_s", type=float, default=120, show_default=True, help="Seconds to wait."
 )
-def boot(target: Target, start: str | None, foreground: bool, timeout_s: float) -> None:
+def boot(
+    target: Target, start: str | None, is_sure: bool, foreground: bool, timeout_s: float
+) -> None:
     """Start the node and return when it is ready; exit code 1 tells that it is not.
 
     Without --node every node of the configuration is booted.
@@ -28,6 +33,8 @@ def boot(target: Target, start: str | None, foreground: bool, timeout_s: float) 
     _refuse_address(target)
     config = target.config()
     nodes = target.nodes(config)
+    if start == "COLD" and not is_sure and sys.stdin.isatty():
+        _ask(nodes)
     if foreground:
         if len(nodes) > 1:
             raise click.UsageError("--foreground runs one node: name it with --node")
@@ -36,8 +43,27 @@ def boot(target: Target, start: str | None, foreground: bool, timeout_s: float) 
         with _Bar(node) as bar:
             process = boot_node(config, node, start, timeout_s, bar.show)
         said = {"node": node.name, "pid": process.pid, "listen": list(node.listen)}
-        where = ", ".join(node.listen)
-        target.say(f"{node.name} is ready at {where} (process {process.pid})", said)
+        text = f"{node.name} is ready at {', '.join(node.listen)} (process {process.pid})"
+        if start == "COLD":
+            said["deleted"] = _asked(config, node)["deleted_at_boot"]
+            text += f"; {said['deleted']} messages were deleted"
+        target.say(text, said)
+
+
+def _ask(nodes: Sequence[Node]) -> None:
+    """Whether what the stores hold is to be deleted; nothing is asked where there is nothing."""
+    held = [(node, size) for node in nodes if (size := _store_bytes(node.store))]
+    for node, size in held:
+        click.confirm(
+            f"A COLD boot deletes all that {node.name} holds in {node.store} "
+            f"({size >> 20} MiB). Go on?",
+            abort=True,
+            err=True,
+        )
+
+
+def _store_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*.log"))
 
 
 class _Bar:
@@ -101,11 +127,15 @@ def status(target: Target) -> None:
 def _look_at(config: Config, node: Node) -> dict[str, Any]:
     """What is known of a node from outside, and what it tells itself."""
     process = find(node)
-    asked = Target(config.path, node.listen[0], node.name, is_json=False)
     said: dict[str, Any] = {"node": node.name, "running": process is not None}
     if process is None:
         return {**said, "log": str(node.log_file)}
-    return {**said, "pid": process.pid, **asked.administer("status")}
+    return {**said, "pid": process.pid, **_asked(config, node)}
+
+
+def _asked(config: Config, node: Node) -> dict[str, Any]:
+    target = Target(config.path, node.listen[0], node.name, is_json=False)
+    return dict(target.administer("status"))
 
 
 def _refuse_address(target: Target) -> None:

@@ -106,7 +106,9 @@ class Broker:
         clock_ms: Callable[[], int],
         files: FileStore | None = None,
         permit: Permit = permit_all,
+        facts: Callable[[], dict[str, Any]] = dict,
     ) -> None:
+        """facts: what the process around it adds to the status."""
         self.engine = engine
         self.monitor = monitor
         self.doorman = ConnectionRegistry(engine, monitor, identity)
@@ -124,6 +126,7 @@ class Broker:
         self._goes_on = False
         self.servers: Supervisor = NoServers()
         self._permit = permit
+        self._facts = facts
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
@@ -532,6 +535,7 @@ class Broker:
         return {
             "node": identity.node,
             "version": identity.version,
+            **self._facts(),
             "last_lsn": store.last_lsn,
             "durable_lsn": store.durable_lsn,
             "sends_refused": store.sends_refused(),

@@ -183,6 +183,42 @@ def test_a_second_sigterm_stops_at_once_and_loses_nothing_confirmed(running):
     assert set(confirmed) <= kept
 
 
+def test_sighup_begins_a_new_log_file_and_the_node_goes_on(running):
+    """Rotation sends it after it has moved the file; the signal's default ended the node without
+    a drain."""
+    old = running.log_file.with_name("old.log")
+    running.log_file.rename(old)
+    pause, until = threading.Event(), time.monotonic() + 20
+    os.kill(running.pid, signal.SIGHUP)
+    while "the log begins anew" not in running.log:
+        assert time.monotonic() < until
+        pause.wait(0.02)
+    _send(running, "orders", [b"kept"])
+    assert [message.body for message in _take_all(running, "orders")] == [b"kept"]
+    assert running.stop() == 0
+    assert "draining" in running.log
+    assert "draining" not in old.read_text()
+
+
+def test_the_status_says_since_when_where_and_how_much_room_there_is(running):
+    """The first questions at night."""
+    with hms.connect(running.address) as conn:
+        told = conn.administer("status")
+    assert told["listen"] == [running.address]
+    assert told["uptime_s"] >= 0
+    assert told["disk_free_bytes"] > 0
+
+
+def test_a_cold_boot_says_how_many_messages_it_deleted(running):
+    """Nobody could tell afterwards what was lost."""
+    _send(running, "orders", [b"a", b"b", b"c"])
+    running.stop()
+    running.boot(warm=False)
+    with hms.connect(running.address) as conn:
+        assert conn.administer("status")["deleted_at_boot"] == 3
+    assert "the COLD boot deleted 3 messages" in running.log
+
+
 def test_a_client_that_falls_silent_is_missed_and_its_messages_go_to_another(running):
     """F-M7, the other way round: the client's process is stopped, its sockets stay open."""
     _send(running, "orders", [b"a"])

@@ -4,9 +4,12 @@ import os
 import signal
 import sys
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from hms.boot import supervise
+from hms.boot.cli.node import _ask
 from hms.boot.config import load
 from hms.boot.ready import is_told_ready, read_word, tell_failed, tell_progress, tell_ready
 from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
@@ -121,10 +124,22 @@ def test_a_prompt_end_sends_the_second_signal(boot):
     assert _reap(process) == 0
 
 
-def test_a_process_that_got_the_number_later_is_never_touched(boot):
-    """A pid file outlives a crash; its number may be anybody's by then."""
+def test_the_pid_file_holds_the_plain_number(boot):
+    """Monitors and init scripts read it with cat."""
     process = boot(WAITS)
     file = boot.node.runtime / "N1.pid"
+    assert file.read_text() == f"{process.pid}\n"
+
+    supervise.end_node(boot.node, is_prompt=True, timeout_s=TIME_S)
+
+    assert not list(boot.node.runtime.glob("N1.p*"))
+    _reap(process)
+
+
+def test_a_process_that_got_the_number_later_is_never_touched(boot):
+    """A process file outlives a crash; its number may be anybody's by then."""
+    process = boot(WAITS)
+    file = boot.node.runtime / "N1.process"
     told = file.read_text()
     file.write_text(told.replace(str(process.started), str(process.started + 1)))
 
@@ -137,10 +152,10 @@ def test_a_process_that_got_the_number_later_is_never_touched(boot):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "17", '{"pid": "x"}', '{"pid": 1, "a": 2}'])
-def test_a_damaged_pid_file_means_that_nothing_is_known_to_run(boot, text):
+def test_a_damaged_process_file_means_that_nothing_is_known_to_run(boot, text):
     """The file is written by others too."""
     boot.node.runtime.mkdir(parents=True)
-    (boot.node.runtime / "N1.pid").write_text(text)
+    (boot.node.runtime / "N1.process").write_text(text)
 
     assert supervise.find(boot.node) is None
 
@@ -203,3 +218,23 @@ def test_a_node_whose_starter_has_gone_boots_on():
     reader, writer = os.pipe()
     os.close(reader)
     tell_ready(writer)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("y\n", 0)])
+def test_a_cold_boot_on_a_terminal_asks_before_it_deletes(boot, answer, code):
+    """It deleted all that waited, without a word."""
+    store = boot.node.store
+    store.mkdir(parents=True)
+    (store / "00000001.log").write_bytes(bytes(3 << 20))
+
+    asked = CliRunner().invoke(click.Command("ask", callback=lambda: _ask([boot.node])), [], answer)
+
+    assert asked.exit_code == code
+    assert f"deletes all that N1 holds in {store} (3 MiB)" in asked.output
+
+
+def test_a_cold_boot_of_an_empty_store_asks_nothing(boot):
+    """There is nothing to lose."""
+    asked = CliRunner().invoke(click.Command("ask", callback=lambda: _ask([boot.node])), [], "")
+
+    assert (asked.exit_code, asked.output) == (0, "")

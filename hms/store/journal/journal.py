@@ -5,6 +5,7 @@ append() only numbers records; one leader at a time takes all that waits, writes
 the node recovers at boot (P7).
 """
 
+import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ from hms.store.journal.segment_manager import LogLimits, SegmentManager
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 4096
 NO_LIMITS: Final = LogLimits()
+_log = logging.getLogger("hms.store")
 _segment_of = attrgetter("segment")
 
 
@@ -198,7 +200,12 @@ class Journal:
         while self._spare.is_out_of_space and self._ring.give_up_history():
             self._spare.retry()
             self._spare.maintain()
-        self._is_short = self._spare.refusal is not None
+        is_short = self._spare.refusal is not None
+        if is_short and not self._is_short:
+            _log.warning("new persistent messages are refused: %s", self._spare.refusal)
+        elif self._is_short and not is_short:
+            _log.warning("new persistent messages are taken again: there is room")
+        self._is_short = is_short
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of a durable record. Raises StoreFailed and SegmentGoneError."""
