@@ -371,7 +371,8 @@ class Broker:
 
     def _newly_due(self) -> int | None:
         """When delayed messages or calls are due, if that is sooner than what was asked for."""
-        due_ms, call_ms = self.engine.due_ms(is_prompt=self.go_on is not None), self.monitor.due_ms
+        due_ms = self.engine.due_ms(is_prompt=self.go_on is not None)
+        call_ms = self.monitor.times.due_ms
         if not due_ms or (call_ms and call_ms < due_ms):
             due_ms = call_ms
         if not due_ms or (self._armed_ms is not None and self._armed_ms <= due_ms):

@@ -24,7 +24,8 @@ def drain_monitor(engine: Engine, monitor: ServiceMonitor, now_ms: int, fx: Effe
     grant = partial(_grant, engine, now_ms, fx)
     while monitor.effects or monitor.changed:
         monitor.release_orphans()
-        effects, monitor.effects = monitor.effects, []
+        effects = monitor.effects.copy()
+        monitor.effects.clear()
         for effect in effects:
             if isinstance(effect, Kill):
                 hung.append(effect.name)
@@ -58,7 +59,7 @@ def call_listeners(
 ) -> None:
     """Messages for listeners, durable now, each with head and body, wait for their service; those
     that were taken back meanwhile are out no more."""
-    monitor.now_ms = max(monitor.now_ms, now_ms)
+    monitor.times.now_ms = max(monitor.times.now_ms, now_ms)
     for deliver, payload in calls:
         owner = engine.state.connections.get(deliver.connection)
         consumer = owner.consumers.get(deliver.consumer) if owner is not None else None

@@ -5,6 +5,7 @@ it leaves in `effects`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from hms.wire.structures import CallHead, InvokeHead, ResultHead, TalkHead
@@ -81,19 +82,29 @@ class Load(NamedTuple):
     waiting: int
 
 
+@dataclass(slots=True)
+class Times:
+    """The monitor's time, as it was last told; due_ms: when it wants tick(), None: whenever."""
+
+    now_ms: int = 0
+    due_ms: int | None = None
+
+
 class ServiceMonitor(Protocol):
     """Services, servers, calls and listeners of one node; every call is made under the engine's
     lock."""
 
-    effects: list[Any]
-    """Invoke, Answer, Say and Kill, in order."""
-    now_ms: int
-    due_ms: int | None
-    """When it wants tick(); None: whenever."""
+    @property
+    def effects(self) -> list[Any]:
+        """Invoke, Answer, Say and Kill, in order; whoever does them empties the list."""
 
     @property
     def changed(self) -> set[str]:
         """Services whose listeners may be given messages now."""
+
+    @property
+    def times(self) -> Times:
+        """What it knows of time."""
 
     def number_from(self, first_call: int) -> None:
         """At boot: the number of the first call."""

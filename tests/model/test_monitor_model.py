@@ -143,7 +143,8 @@ class MonitorMachine(RuleBasedStateMachine):
     def check(self):
         self.monitor.release_orphans()
         self.monitor.changed.clear()
-        effects, self.monitor.effects = self.monitor.effects, []
+        effects = self.monitor.effects.copy()
+        self.monitor.effects.clear()
         for effect in effects:
             if isinstance(effect, Invoke):
                 self._check_invoke(effect)
@@ -184,15 +185,15 @@ class MonitorMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_idle_while_calls_wait(self):
-        for service in self.monitor._services.values():
+        for service in self.monitor._calls.services.values():
             assert not (service.idle and service.waiting and service.may_run), service
             busy = [one for one in self.running.values() if one.head.service == service.name]
             assert service.running == len(busy)
 
     @invariant()
     def the_bytes_that_wait_are_counted(self):
-        waiting = [c for s in self.monitor._services.values() for c in s.waiting]
-        assert self.monitor._bytes_waiting == sum(len(call.data) for call in waiting)
+        waiting = [c for s in self.monitor._calls.services.values() for c in s.waiting]
+        assert self.monitor.bytes_waiting == sum(len(call.data) for call in waiting)
 
     def teardown(self):
         """Every call ends once there is a server for each service."""
@@ -204,8 +205,8 @@ class MonitorMachine(RuleBasedStateMachine):
         while self.running:
             self.finish(0)
         assert [a.number for a in self.asked if a.is_wanted and not a.answers] == []
-        assert self.monitor._lines == {}
-        assert self.monitor._running == {}
+        assert self.monitor._calls.lines == {}
+        assert self.monitor._calls.running == {}
 
     # helpers
 

@@ -13,7 +13,8 @@ class Rig:
         self.monitor = Monitor(**options)
 
     def effects(self):
-        effects, self.monitor.effects = self.monitor.effects, []
+        effects = self.monitor.effects.copy()
+        self.monitor.effects.clear()
         return effects
 
     def serve(self, connection, *services, name=""):

@@ -82,7 +82,7 @@ def test_a_consumer_that_the_engine_closed_is_forgotten(rig):
     rig.monitor.feed(queues.grant)
 
     assert queues.given == [3]
-    assert [one.consumer for one in rig.monitor.appetite.listeners.values()] == [3]
+    assert [one.consumer for one in rig.monitor._listeners._demand.listeners.values()] == [3]
 
 
 def test_a_message_that_was_promised_to_who_has_left_frees_its_place(rig):

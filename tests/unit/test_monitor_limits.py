@@ -106,15 +106,15 @@ def test_the_node_is_told_when_the_next_call_is_over():
     rig.serve(S1, "SLOW", "LIMITED")
     rig.call("SLOW", timeout_ms=100, now_ms=1000)
     rig.call("SLOW", timeout_ms=50, now_ms=1000)
-    assert rig.monitor.due_ms == 1060
+    assert rig.monitor.times.due_ms == 1060
 
     rig.monitor.tick(1060)
-    assert rig.monitor.due_ms == 1100
+    assert rig.monitor.times.due_ms == 1100
 
     rig.monitor.tick(1100)
-    assert rig.monitor.due_ms is None
+    assert rig.monitor.times.due_ms is None
     invoke, *late = rig.effects()
     assert [a.head.error_number for a in late] == [ServiceTimeout.number] * 2
     rig.finish(invoke)
     rig.call("LIMITED", now_ms=1100)
-    assert rig.monitor.due_ms == 1400
+    assert rig.monitor.times.due_ms == 1400

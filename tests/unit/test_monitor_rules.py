@@ -149,7 +149,7 @@ def test_a_server_is_told_that_its_partner_has_left(rig, leave):
     assert isinstance(told, Say)
     assert (told.connection, told.head.what) == (S1, DISCONNECTED)
     assert rig.effects() == []
-    assert rig.monitor._talks == {}
+    assert rig.monitor._calls.conversations == {}
 
 
 def test_the_counts_tell_calls_failures_and_run_times(rig):

@@ -11,8 +11,9 @@ from itertools import islice
 import msgspec
 
 from hms.errors.catalogue import ServiceBusy, ServiceLimit, TooManyRequests
-from hms.server.service_monitor import Answer, Invoke, Kill, Say, Verdict
-from hms.wire.structures import ResultHead
+from hms.errors.tree import HmsError
+from hms.server.service_monitor import Answer, Invoke, Kill, Say, Times, Verdict
+from hms.wire.structures import ResultHead, wire_fields
 from tpmon.constants import TPFAIL
 from tpmon.scheduling.call_statistics import Tally
 from tpmon.scheduling.monitor_state import NO_RULES, Call, Rules, Server, Service
@@ -41,70 +42,73 @@ class CallScheduler:
     ) -> None:
         self._bytes_waiting_max = bytes_waiting_max
         self.effects: list[Effect] = []
-        self.now_ms = 0
+        self.times = Times()
         self.changed: set[str] = set()
         """Services for whose listeners there may be a free server now, or none any more."""
         self._rules = rules
         self._tallies: dict[str, Tally] = {}
-        self._services: dict[str, Service] = {}
-        self._running: dict[int, Call] = {}
-        self._lines: dict[tuple[int, int], deque[Call]] = {}
+        self.services: dict[str, Service] = {}
+        self.running: dict[int, Call] = {}
+        self.lines: dict[tuple[int, int], deque[Call]] = {}
         """Listener calls of a session: the first one is waiting or running, the others follow."""
+        self.conversations: dict[tuple[int, int], Call] = {}
+        """By the client's connection and correlation."""
         self._next = first_call
         self._arrivals = 0
-        self._bytes_waiting = 0
-        self.due_ms: int | None = None
-        """When tick() is to be called at the latest, and not too often."""
+        self.bytes_waiting = 0
+        """Data of calls that wait for a server."""
 
-    def _await(self, at_ms: int) -> None:
+    def await_until(self, at_ms: int) -> None:
         """Something is over at that time."""
         at_ms += -at_ms % DUE_STEP_MS
-        if self.due_ms is None or at_ms < self.due_ms:
-            self.due_ms = at_ms
+        if self.times.due_ms is None or at_ms < self.times.due_ms:
+            self.times.due_ms = at_ms
 
     def number_from(self, first_call: int) -> None:
         """At boot: the number of the first call."""
-        assert not self._running, "calls have their numbers"
+        assert not self.running, "calls have their numbers"
         self._next = first_call
 
-    def _service(self, name: str) -> Service:
-        service = self._services.get(name)
+    def service(self, name: str) -> Service:
+        """A service by its name, also one that nobody offers."""
+        service = self.services.get(name)
         if service is None:
-            rules, tally = self._rules.get(name, NO_RULES), self._tally(name)
-            service = self._services[name] = Service(name, rules, tally)
+            rules, tally = self._rules.get(name, NO_RULES), self.tally(name)
+            service = self.services[name] = Service(name, rules, tally)
         return service
 
-    def _tally(self, name: str) -> Tally:
+    def tally(self, name: str) -> Tally:
         """The counts of a service, also of one that was gone meanwhile."""
         if name not in self._tallies:
             spare = len(self._tallies) + 1 - TALLIES_MAX
-            gone = (known for known in self._tallies if known not in self._services)
+            gone = (known for known in self._tallies if known not in self.services)
             for known in list(islice(gone, max(0, spare))):
                 del self._tallies[known]
             self._tallies[name] = Tally()
         return self._tallies[name]
 
-    def _forget_if_unused(self, service: Service) -> None:
-        if not service.is_offered and not service.waiting and not service.running:
-            self._services.pop(service.name, None)
+    def tick_tallies(self, now_ms: int) -> None:
+        """Let the counts of services age."""
+        for tally in self._tallies.values():
+            tally.tick(now_ms)
 
-    def _free(self, server: Server) -> None:
+    def forget_if_unused(self, service: Service) -> None:
+        """Nobody offers it, and nothing of it waits or runs."""
+        if not service.is_offered and not service.waiting and not service.running:
+            self.services.pop(service.name, None)
+
+    def free(self, server: Server) -> None:
         """Its call is over, also for the service's concurrency."""
         call, server.current, server.is_hung = server.current, None, False
         assert call is not None
-        service = self._services[call.head.service]
+        service = self.services[call.head.service]
         service.running -= 1
         self.changed.add(service.name)
-        self._forget_if_unused(service)
+        self.forget_if_unused(service)
 
-    @property
-    def bytes_waiting(self) -> int:
-        """Data of calls that wait for a server."""
-        return self._bytes_waiting
-
-    def _now_idle(self, server: Server) -> None:
+    def now_idle(self, server: Server) -> None:
         """Give an idle server the call whose turn it is, or note that it is idle."""
-        offered = [self._services[name] for name in server.services]
+        offered = [self.services[name] for name in server.services]
         waiting = [service for service in offered if service.waiting and service.may_run]
         if waiting:
             first = min(waiting, key=lambda one: (-one.rules.priority, one.waiting[0].arrival))
@@ -114,17 +118,17 @@ class CallScheduler:
             service.idle[server.connection] = server
             self.changed.add(service.name)
 
-    def _fill(self, service: Service) -> None:
+    def fill(self, service: Service) -> None:
         """Run what waits for a place in the service's concurrency."""
         while service.waiting and service.idle and service.may_run:
             self._run(self._take_first(service), next(iter(service.idle.values())))
 
     def _take_first(self, service: Service) -> Call:
         call = service.waiting.popleft()
-        self._bytes_waiting -= len(call.data)
+        self.bytes_waiting -= len(call.data)
         return call
 
-    def _check_room(self, service: Service, data_bytes: int, *, may_wait: bool) -> None:
+    def check_room(self, service: Service, data_bytes: int, *, may_wait: bool) -> None:
         """Refuse a call that would have to wait and may not, or for which there is no room."""
         count = len(service.waiting)
         if service.idle and service.may_run:
@@ -133,77 +137,89 @@ class CallScheduler:
             raise ServiceBusy(service=service.name)
         if count >= CALLS_WAITING_MAX:
             raise ServiceLimit(service=service.name, count=count, limit=CALLS_WAITING_MAX)
-        if self._bytes_waiting + data_bytes > self._bytes_waiting_max:
-            count, limit = self._bytes_waiting, self._bytes_waiting_max
+        if self.bytes_waiting + data_bytes > self._bytes_waiting_max:
+            count, limit = self.bytes_waiting, self._bytes_waiting_max
             raise TooManyRequests(what="bytes of calls", count=count, limit=limit)
 
-    def _start(self, call: Call) -> None:
-        service = self._service(call.head.service)
+    def start(self, call: Call) -> None:
+        """Run a call, or have it wait for its turn."""
+        service = self.service(call.head.service)
         self._arrivals += 1
         call.arrival = self._arrivals
         if call.deadline_ms:
-            self._await(call.deadline_ms)
+            self.await_until(call.deadline_ms)
         if service.idle and service.may_run:
             self._run(call, next(iter(service.idle.values())))
         else:
             service.waiting.append(call)
-            self._bytes_waiting += len(call.data)
+            self.bytes_waiting += len(call.data)
 
     def _run(self, call: Call, server: Server) -> None:
         for name in server.services:
-            self._services[name].idle.pop(server.connection, None)
-        call.number, server.current, call.began_ms = self._next, call, self.now_ms
-        self._services[call.head.service].running += 1
+            self.services[name].idle.pop(server.connection, None)
+        call.number, server.current, call.began_ms = self._next, call, self.times.now_ms
+        self.services[call.head.service].running += 1
         self._next += 1
-        self._running[call.number] = call
-        if limit_ms := self._services[call.head.service].rules.limit_ms:
-            self._await(call.began_ms + limit_ms)
-        is_autotran = self._services[call.head.service].rules.autotran
+        self.running[call.number] = call
+        if limit_ms := self.services[call.head.service].rules.limit_ms:
+            self.await_until(call.began_ms + limit_ms)
+        is_autotran = self.services[call.head.service].rules.autotran
         head = msgspec.structs.replace(call.head, call=call.number, is_autotran=is_autotran)
         self.effects.append(Invoke(server.connection, head, call.data))
         call.data = b""
 
-    def _take_out(self, is_meant: Callable[[Call], bool]) -> list[Call]:
+    def take_out(self, is_meant: Callable[[Call], bool]) -> list[Call]:
         """Remove waiting calls, in the order in which they came."""
         taken: list[Call] = []
-        for service in list(self._services.values()):
+        for service in list(self.services.values()):
             here = [call for call in service.waiting if is_meant(call)]
             if here:
                 service.waiting = deque(call for call in service.waiting if not is_meant(call))
-                self._bytes_waiting -= sum(len(call.data) for call in here)
-                self._forget_if_unused(service)
+                self.bytes_waiting -= sum(len(call.data) for call in here)
+                self.forget_if_unused(service)
                 taken += here
         return taken
 
-    def _end(self, call: Call, head: ResultHead, data: bytes) -> None:
+    def end(self, call: Call, head: ResultHead, data: bytes) -> None:
+        """A call is over: whoever waits for it is told. A second end is none."""
+        if call.head.mode:
+            self.conversations.pop((call.origin.connection, call.origin.correlation), None)
         if call.is_ended:
             return  # by its deadline; the server only now came back
         call.is_ended = True
-        self._running.pop(call.number, None)
+        self.running.pop(call.number, None)
         if call.is_wanted:
             self.effects.append(Answer(call.origin, head, data))
         if call.origin.session:
-            self._leave_line(call)
+            self.leave_line(call)
 
-    def _leave_line(self, call: Call) -> None:
+    def fail(self, call: Call, error: HmsError) -> None:
+        """End a call for its server, and count it."""
+        if not call.is_ended:
+            tally = self.tally(call.head.service)
+            tally.broke_off()
+            tally.failed_with(str(error), self.times.now_ms)
+        self.end(call, ResultHead(0, TPFAIL, 0, 0, error.number, wire_fields(error)), b"")
+
+    def leave_line(self, call: Call) -> None:
         """A listener's call is over: the next one of its session may begin."""
         key = (call.origin.connection, call.origin.session)
-        line = self._lines.get(key)
+        line = self.lines.get(key)
         if line is None or call not in line:
             return
         was_first = line[0] is call
         line.remove(call)
         if was_first:
-            self._start_first(key)
+            self.start_first(key)
 
-    def _start_first(self, key: tuple[int, int]) -> None:
+    def start_first(self, key: tuple[int, int]) -> None:
         """The next one of a listener's session that has not expired while it waited (F-D2)."""
-        line = self._lines[key]
-        while line and 0 < line[0].expires_at_ms <= self.now_ms:
+        line = self.lines[key]
+        while line and 0 < line[0].expires_at_ms <= self.times.now_ms:
             late = line.popleft()
             late.is_ended = True
             self.effects.append(Answer(late.origin, _UNSEEN, b""))
         if line:
-            self._start(line[0])
+            self.start(line[0])
         else:
-            del self._lines[key]
+            del self.lines[key]

@@ -6,13 +6,12 @@ belong together and passes their parts on unread; it ends as any call does, by t
 Whoever leaves before has the other side told: the client by TALK, the server by its lost call.
 """
 
-from typing import Any
-
 import msgspec
 
 from hms.errors.catalogue import InvalidArgument
 from hms.server.service_monitor import Say
-from hms.wire.structures import ResultHead, TalkHead
+from hms.wire.structures import TalkHead
+from tpmon.scheduling.call_scheduler import CallScheduler
 from tpmon.scheduling.monitor_state import Call
 from tpmon.scheduling.service_registry import ServiceRegistry
 
@@ -22,13 +21,11 @@ DATA, ROOM, DISCONNECTED = 0, 1, 2
 MODES = (0, 1, 2)
 
 
-class ConversationRelay(ServiceRegistry):
+class ConversationRelay:
     """Conversations among the calls."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._talks: dict[tuple[int, int], Call] = {}
-        """By the client's connection and correlation."""
+    def __init__(self, calls: CallScheduler, registry: ServiceRegistry) -> None:
+        self._calls, self._registry = calls, registry
 
     def talk(self, connection: int, head: TalkHead, data: bytes) -> None:
         """A part of a conversation; one for nobody crossed its end and is dropped."""
@@ -40,39 +37,35 @@ class ConversationRelay(ServiceRegistry):
             self._from_client(connection, head, data)
 
     def _from_server(self, connection: int, head: TalkHead, data: bytes) -> None:
-        server = self._servers.get(connection)
+        server = self._registry.servers.get(connection)
         call = server.current if server is not None else None
         if call is not None and call.number == head.call and call.is_wanted and call.head.mode:
             origin = call.origin
             to = msgspec.structs.replace(head, call=origin.correlation)
-            self.effects.append(Say(origin.connection, to, data))
+            self._calls.effects.append(Say(origin.connection, to, data))
 
     def _from_client(self, connection: int, head: TalkHead, data: bytes) -> None:
-        call = self._talks.get((connection, head.call))
+        call = self._calls.conversations.get((connection, head.call))
         if call is None:
             return
         if head.what == DISCONNECTED:
-            self._talks.pop((connection, head.call), None)
+            self._calls.conversations.pop((connection, head.call), None)
             call.is_wanted = False
         self._tell_server(call, head, data)
         if head.what == DISCONNECTED and not call.number:
-            self._take_out(lambda waiting: waiting is call)
+            self._calls.take_out(lambda waiting: waiting is call)
 
     def _tell_server(self, call: Call, head: TalkHead, data: bytes = b"") -> None:
-        server = next((s for s in self._servers.values() if s.current is call), None)
+        server = next((s for s in self._registry.servers.values() if s.current is call), None)
         if server is not None:
             to = msgspec.structs.replace(head, call=call.number)
-            self.effects.append(Say(server.connection, to, data))
+            self._calls.effects.append(Say(server.connection, to, data))
 
-    def _begin_talk(self, call: Call) -> None:
-        self._talks[call.origin.connection, call.origin.correlation] = call
+    def begin(self, call: Call) -> None:
+        """A call that both sides talk in begins."""
+        self._calls.conversations[call.origin.connection, call.origin.correlation] = call
 
-    def _client_left(self, connection: int) -> None:
+    def client_left(self, connection: int) -> None:
         """The servers that talk with it are told."""
-        for key in [key for key in self._talks if key[0] == connection]:
-            self._tell_server(self._talks.pop(key), TalkHead(0, DISCONNECTED))
-
-    def _end(self, call: Call, head: ResultHead, data: bytes) -> None:
-        if call.head.mode:
-            self._talks.pop((call.origin.connection, call.origin.correlation), None)
-        super()._end(call, head, data)
+        for key in [key for key in self._calls.conversations if key[0] == connection]:
+            self._tell_server(self._calls.conversations.pop(key), TalkHead(0, DISCONNECTED))

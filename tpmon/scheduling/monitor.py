@@ -32,11 +32,11 @@ from hms.errors.catalogue import (
 from hms.server.service_monitor import Answer, Invoke, Kill, Load, Origin, Say
 from hms.wire.service_codes import TPFAIL, TPSUCCESS
 from hms.wire.structures import CallHead, InvokeHead, ResultHead
-from tpmon.scheduling.call_scheduler import CALL_BYTES_WAITING_MAX
-from tpmon.scheduling.call_statistics import Tally
-from tpmon.scheduling.conversation_relay import MODES
+from tpmon.scheduling.call_scheduler import CALL_BYTES_WAITING_MAX, CallScheduler
+from tpmon.scheduling.conversation_relay import MODES, ConversationRelay
 from tpmon.scheduling.listener_dispatch import ListenerDispatch
 from tpmon.scheduling.monitor_state import Call, Rules, Server
+from tpmon.scheduling.service_registry import ServiceRegistry
 
 __all__ = ["Answer", "Invoke", "Kill", "Load", "Monitor", "Origin", "Rules", "Say"]
 
@@ -44,7 +44,7 @@ TIMEOUT_MS_MAX = 1 << 40
 FORWARDS_MAX = 16
 
 
-class Monitor(ListenerDispatch):
+class Monitor:
     """Services, servers and calls of one node.
 
     first_call: the number of the first call; a node that boots again must not repeat numbers that
@@ -59,21 +59,43 @@ class Monitor(ListenerDispatch):
         block_ms: int = 0,
         bytes_waiting_max: int = CALL_BYTES_WAITING_MAX,
     ) -> None:
-        super().__init__(first_call, rules or {}, bytes_waiting_max)
+        calls = self._calls = CallScheduler(first_call, rules or {}, bytes_waiting_max)
+        registry = self._registry = ServiceRegistry(calls)
+        conversations = self._conversations = ConversationRelay(calls, registry)
+        listeners = self._listeners = ListenerDispatch(calls, registry)
         self._block_ms = block_ms
+        self.effects, self.changed, self.times = calls.effects, calls.changed, calls.times
+        self.number_from = calls.number_from
+        self.introduce, self.advertise = registry.introduce, registry.advertise
+        self.unadvertise, self.release_orphans = registry.unadvertise, registry.release_orphans
+        self.group_of, self.connections_of = registry.group_of, registry.connections_of
+        self.load, self.is_offered = registry.load, registry.is_offered
+        self.describe, self.describe_groups = registry.describe, registry.describe_groups
+        self.describe_absent = registry.describe_absent
+        self.talk = conversations.talk
+        self.listen, self.listen_at = listeners.listen, listeners.listen_at
+        self.withdraw, self.settled = listeners.withdraw, listeners.settled
+        self.recovered, self.closed = listeners.recovered, listeners.closed
+        self.running_of, self.feed = listeners.running_of, listeners.feed
+        self.listeners_missing = listeners.listeners_missing
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Data of calls that wait for a server."""
+        return self._calls.bytes_waiting
 
     # calls
 
     def call(self, origin: Origin, head: CallHead, data: bytes, now_ms: int) -> None:
         """A client's CALL."""
-        self.now_ms = now_ms
-        service = self._services.get(head.service)
+        self._calls.times.now_ms = now_ms
+        service = self._calls.services.get(head.service)
         if service is None or not service.is_offered:
             raise ServiceNotFound(service=head.service)
         if head.mode not in MODES:
             raise InvalidArgument(what="mode", detail=f"{head.mode} is no mode of a call")
         timeout_ms = self._timeout_ms(head)
-        self._check_room(service, len(data), may_wait=head.may_wait)
+        self._calls.check_room(service, len(data), may_wait=head.may_wait)
         deadline_ms = now_ms + timeout_ms if timeout_ms else 0
         invoke = InvokeHead(
             head.service,
@@ -86,19 +108,19 @@ class Monitor(ListenerDispatch):
         )
         call = Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted)
         if head.mode:
-            self._begin_talk(call)
-        self._start(call)
+            self._conversations.begin(call)
+        self._calls.start(call)
 
     def result(self, connection: int, head: ResultHead, data: bytes, now_ms: int = 0) -> None:
         """A server ended a call; a result that nobody waits for any more is dropped."""
-        self.now_ms = max(self.now_ms, now_ms)
-        server = self._servers.get(connection)
+        self._calls.times.now_ms = max(self._calls.times.now_ms, now_ms)
+        server = self._registry.servers.get(connection)
         call = server.current if server is not None else None
         if server is None or call is None or call.number != head.call:
             return
         name = call.head.service
         self._count(server, call, head)
-        self._free(server)
+        self._calls.free(server)
         if head.forward and not call.is_ended:
             self._forward(call, head, data)
         else:
@@ -111,63 +133,61 @@ class Monitor(ListenerDispatch):
                 elapsed_us=0,
                 branches=(*call.branches, *head.branches),
             )
-            self._end(call, plain, data)
-        self._now_idle(server)
-        if name in self._services:
-            self._fill(self._services[name])
+            self._calls.end(call, plain, data)
+        self._calls.now_idle(server)
+        if name in self._calls.services:
+            self._calls.fill(self._calls.services[name])
 
     def message_of(self, connection: int, number: int) -> object:
         """What a listener was given that this server runs the service for now; else None."""
-        server = self._servers.get(connection)
+        server = self._registry.servers.get(connection)
         call = server.current if server is not None else None
         is_it = call is not None and call.number == number and not call.is_ended
         return call.origin.token if call is not None and is_it else None
 
     def lost(self, connection: int) -> None:
         """A connection ended: its running call failed, its own calls are not wanted any more."""
-        self._client_left(connection)
-        self.appetite.drop(connection)
-        for call in self._running.values():
+        self._conversations.client_left(connection)
+        for call in self._calls.running.values():
             if call.origin.connection == connection:
                 call.is_wanted = False
-        for key in [key for key in self._lines if key[0] == connection]:
-            del self._lines[key]
-        self._take_out(lambda call: call.origin.connection == connection)
-        server = self._servers.pop(connection, None)
+        self._listeners.connection_lost(connection)
+        self._calls.take_out(lambda call: call.origin.connection == connection)
+        server = self._registry.servers.pop(connection, None)
         if server is None:
             return
         self._break_off(server)
         for service in sorted(server.services):
-            self._take_away(server, service, is_expected=bool(server.name))
+            self._registry.take_away(server, service, is_expected=bool(server.name))
 
     def tick(self, now_ms: int) -> None:
         """End calls whose time is over, and give up services whose server did not come back."""
-        self.now_ms, self.due_ms = now_ms, None
-        for call in list(self._running.values()):
+        self._calls.times.now_ms, self._calls.times.due_ms = now_ms, None
+        for call in list(self._calls.running.values()):
             if 0 < call.deadline_ms <= now_ms:
                 self._time_out(call)
-        for server in list(self._servers.values()):
+        for server in list(self._registry.servers.values()):
             self._limit(server, now_ms)
-        for call in self._take_out(lambda call: 0 < call.deadline_ms <= now_ms):
+        for call in self._calls.take_out(lambda call: 0 < call.deadline_ms <= now_ms):
             self._time_out(call)
-        for service in [s for s in self._services.values() if s.is_expected]:
-            self._await_server(service, now_ms)
-        for tally in (*self._tallies.values(), *self._groups.values()):
-            tally.tick(now_ms)
+        self._registry.tick(now_ms)
+        self._calls.tick_tallies(now_ms)
         self._await_next()
 
     def _await_next(self) -> None:
         """The first of all that will be over."""
-        waiting = (call for service in self._services.values() for call in service.waiting)
-        running = self._running.values()
+        waiting = (call for service in self._calls.services.values() for call in service.waiting)
+        running = self._calls.running.values()
         ends = [c.deadline_ms for calls in (waiting, running) for c in calls if c.deadline_ms]
-        for server in self._servers.values():
+        for server in self._registry.servers.values():
             call = server.current
-            limit_ms = self._services[call.head.service].rules.limit_ms if call is not None else 0
+            limit_ms = (
+                self._calls.services[call.head.service].rules.limit_ms if call is not None else 0
+            )
             if call is not None and limit_ms and not server.is_hung:
                 ends.append(call.began_ms + limit_ms)
         if ends:
-            self._await(min(ends))
+            self._calls.await_until(min(ends))
 
     # inside
 
@@ -177,37 +197,39 @@ class Monitor(ListenerDispatch):
             raise InvalidArgument(what="timeout_ms", detail=f"{head.timeout_ms} is out of range")
         if head.mode:
             return 0
-        return head.timeout_ms or self._service(head.service).rules.block_ms or self._block_ms
+        return head.timeout_ms or self._calls.service(head.service).rules.block_ms or self._block_ms
 
     def _limit(self, server: Server, now_ms: int) -> None:
         """A service that runs past its limit: its caller is told, its process ended."""
         call = server.current
-        limit_ms = self._services[call.head.service].rules.limit_ms if call is not None else 0
+        limit_ms = self._calls.services[call.head.service].rules.limit_ms if call is not None else 0
         if call is None or not limit_ms or server.is_hung or now_ms < call.began_ms + limit_ms:
             return
         server.is_hung = True
-        self._fail(call, ServiceHung(service=call.head.service, limit_s=_seconds(limit_ms)))
+        self._calls.fail(call, ServiceHung(service=call.head.service, limit_s=_seconds(limit_ms)))
         if server.name:
-            self.effects.append(Kill(server.name))
+            self._calls.effects.append(Kill(server.name))
 
     def _break_off(self, server: Server) -> None:
         call = server.current
         if call is None:
             return
-        self._group_tally(server).failed_with(f"lost while it ran {call.head.service}", self.now_ms)
-        self._fail(call, ServerLost(service=call.head.service))
-        self._free(server)
-        if call.head.service in self._services:
-            self._fill(self._services[call.head.service])
+        self._registry.tally_of(server).failed_with(
+            f"lost while it ran {call.head.service}", self._calls.times.now_ms
+        )
+        self._calls.fail(call, ServerLost(service=call.head.service))
+        self._calls.free(server)
+        if call.head.service in self._calls.services:
+            self._calls.fill(self._calls.services[call.head.service])
 
     def _forward(self, call: Call, head: ResultHead, data: bytes) -> None:
         """The service handed its call on to another one; the caller's deadline stays."""
-        self._running.pop(call.number, None)
+        self._calls.running.pop(call.number, None)
         call.forwards, call.number = call.forwards + 1, 0
         if call.forwards > FORWARDS_MAX or call.head.mode:  # a conversation stays where it is
-            self._fail(call, ForwardLimit(count=call.forwards, service=head.forward))
-        elif not self.is_offered(head.forward):
-            self._fail(call, ServiceNotFound(service=head.forward))
+            self._calls.fail(call, ForwardLimit(count=call.forwards, service=head.forward))
+        elif not self._registry.is_offered(head.forward):
+            self._calls.fail(call, ServiceNotFound(service=head.forward))
         else:
             call.head = InvokeHead(
                 head.forward,
@@ -219,25 +241,22 @@ class Monitor(ListenerDispatch):
             )
             call.branches += head.branches
             call.data = data
-            self._start(call)
+            self._calls.start(call)
 
     def _count(self, server: Server, call: Call, head: ResultHead) -> None:
         """Into the counts of the service, which has it already if it ended before, and of the
         server."""
         error = _said(head)
-        tallies = [] if call.is_ended else [self._tally(call.head.service)]
-        tallies += [self._group_tally(server)] if server.group else []
+        tallies = [] if call.is_ended else [self._calls.tally(call.head.service)]
+        tallies += [self._registry.tally_of(server)] if server.group else []
         for tally in tallies:
             tally.ended(head.elapsed_us)
             if error:
-                tally.failed_with(error, self.now_ms)
-
-    def _group_tally(self, server: Server) -> Tally:
-        return self._groups.setdefault(server.group, Tally()) if server.group else Tally()
+                tally.failed_with(error, self._calls.times.now_ms)
 
     def _time_out(self, call: Call) -> None:
         timeout_s = _seconds(call.timeout_ms)
-        self._fail(call, ServiceTimeout(service=call.head.service, timeout_s=timeout_s))
+        self._calls.fail(call, ServiceTimeout(service=call.head.service, timeout_s=timeout_s))
 
 
 def _said(head: ResultHead) -> str:

@@ -8,12 +8,11 @@ from hms.errors.catalogue import (
     ServiceNotFound,
     TooManyRequests,
 )
-from hms.errors.tree import HmsError
 from hms.server.service_monitor import Load, Verdict
-from hms.wire.structures import ResultHead, wire_fields
+from hms.wire.structures import ResultHead
 from tpmon.scheduling.call_scheduler import CallScheduler
 from tpmon.scheduling.call_statistics import Tally
-from tpmon.scheduling.monitor_state import Call, Server, Service, check_service_name
+from tpmon.scheduling.monitor_state import Server, Service, check_service_name
 
 __all__ = ["EXPECTED_MS", "ServiceRegistry"]
 
@@ -23,23 +22,23 @@ EXPECTED_MS = 10_000
 """How long calls wait for a lost server that is started again."""
 
 
-class ServiceRegistry(CallScheduler):
+class ServiceRegistry:
     """Servers and their services."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._servers: dict[int, Server] = {}
+    def __init__(self, calls: CallScheduler) -> None:
+        self._calls = calls
+        self.servers: dict[int, Server] = {}
         self._groups: dict[str, Tally] = {}
         """By [server.NAME]; there are as many as the configuration has."""
 
     def introduce(self, connection: int, name: str) -> None:
         """A server says hello; name: "NAME:pid" of a process that the node started, or nothing."""
-        self._servers[connection] = Server(connection, name if ":" in name else "")
+        self.servers[connection] = Server(connection, name if ":" in name else "")
 
     def advertise(self, connection: int, service: str, signature: str = "") -> None:
         """A server offers a service; doing so twice is doing it once. ServiceMismatch."""
         check_service_name(service)
-        server = self._servers.setdefault(connection, Server(connection))
+        server = self.servers.setdefault(connection, Server(connection))
         if service in server.services:
             return
         if len(server.services) >= SERVICES_PER_SERVER_MAX:
@@ -47,39 +46,39 @@ class ServiceRegistry(CallScheduler):
             raise TooManyRequests(what="services of a server", count=count, limit=count)
         self._check_signature(server, service, signature)
         server.services[service] = signature
-        offered = self._service(service)
+        offered = self._calls.service(service)
         offered.servers[connection] = server
         offered.is_expected, offered.expected_until_ms = False, None
         if server.current is None:
-            self._now_idle(server)
+            self._calls.now_idle(server)
 
     def unadvertise(self, connection: int, service: str, *, is_expected: bool = False) -> None:
         """A server offers a service no more; a call that it runs goes on. is_expected: its process
         ends, and another follows, for which calls wait."""
-        server = self._servers.get(connection)
+        server = self.servers.get(connection)
         if server is None or service not in server.services:
             raise ServiceNotFound(service=service)
-        self._take_away(server, service, is_expected=is_expected)
+        self.take_away(server, service, is_expected=is_expected)
 
     def group_of(self, connection: int) -> str:
         """The [server.NAME] that the process of a connection was started for, or nothing."""
-        server = self._servers.get(connection)
+        server = self.servers.get(connection)
         return server.group if server is not None else ""
 
     def connections_of(self, name: str) -> list[int]:
         """The connections of the process that was introduced by this name."""
-        return [c for c, server in self._servers.items() if name and server.name == name]
+        return [c for c, server in self.servers.items() if name and server.name == name]
 
     # looking
 
     def is_offered(self, service: str) -> bool:
         """Whether some server has it, or is expected back."""
-        known = self._services.get(service)
+        known = self._calls.services.get(service)
         return known is not None and known.is_offered
 
     def describe(self) -> list[dict[str, Any]]:
         """Services for operators."""
-        known = sorted(self._services.values(), key=lambda service: service.name)
+        known = sorted(self._calls.services.values(), key=lambda service: service.name)
         return [service.describe() for service in known]
 
     def load(self) -> list[Load]:
@@ -103,11 +102,22 @@ class ServiceRegistry(CallScheduler):
             for name in {*loads, *self._groups}
         }
 
+    def tally_of(self, server: Server) -> Tally:
+        """The counts of the group that a server was started for; of no group they are dropped."""
+        return self._groups.setdefault(server.group, Tally()) if server.group else Tally()
+
+    def tick(self, now_ms: int) -> None:
+        """Give up services whose server did not come back, and let counts age."""
+        for service in [s for s in self._calls.services.values() if s.is_expected]:
+            self._await_server(service, now_ms)
+        for tally in self._groups.values():
+            tally.tick(now_ms)
+
     # inside
 
     def _check_signature(self, server: Server, service: str, signature: str) -> None:
         """Two servers of one service agree in it; new code of the same server may change it."""
-        known = self._services.get(service)
+        known = self._calls.services.get(service)
         for other in known.servers.values() if known is not None else ():
             theirs = other.services[service]
             is_same = bool(server.group) and other.group == server.group
@@ -116,7 +126,7 @@ class ServiceRegistry(CallScheduler):
 
     def _by_group(self) -> dict[str, list[Server]]:
         named: dict[str, list[Server]] = {}
-        for server in self._servers.values():
+        for server in self.servers.values():
             if server.group:
                 named.setdefault(server.group, []).append(server)
         return named
@@ -124,16 +134,16 @@ class ServiceRegistry(CallScheduler):
     def _load(self, name: str, servers: list[Server]) -> Load:
         busy = sum(1 for server in servers if server.current is not None)
         services = {service for server in servers for service in server.services}
-        waiting = sum(len(self._services[service].waiting) for service in services)
+        waiting = sum(len(self._calls.services[service].waiting) for service in services)
         return Load(name, len(servers), busy, waiting)
 
-    def _take_away(self, server: Server, name: str, *, is_expected: bool) -> None:
+    def take_away(self, server: Server, name: str, *, is_expected: bool) -> None:
         """The server does not offer this service any longer."""
         del server.services[name]
-        service = self._services[name]
+        service = self._calls.services[name]
         service.servers.pop(server.connection, None)
         service.idle.pop(server.connection, None)
-        self.changed.add(name)
+        self._calls.changed.add(name)
         if not service.servers:
             service.is_expected = is_expected
             self._give_up_unless_offered(service)
@@ -150,28 +160,20 @@ class ServiceRegistry(CallScheduler):
         (release_orphans)."""
         if service.is_offered:
             return
-        self.changed.add(service.name)
-        for call in self._take_out(
+        self._calls.changed.add(service.name)
+        for call in self._calls.take_out(
             lambda call: not call.origin.session and call.head.service == service.name
         ):
-            self._fail(call, ServiceNotFound(service=service.name))
-        self._forget_if_unused(service)
+            self._calls.fail(call, ServiceNotFound(service=service.name))
+        self._calls.forget_if_unused(service)
 
     def release_orphans(self) -> None:
         """Give back the messages that wait for services that nobody offers any more."""
-        for name in sorted(self.changed):
+        for name in sorted(self._calls.changed):
             while not self.is_offered(name):
-                orphans = self._take_out(lambda call, name=name: call.head.service == name)  # type: ignore[misc]
+                orphans = self._calls.take_out(lambda call, name=name: call.head.service == name)  # type: ignore[misc]
                 if not orphans:
                     break
                 released = ResultHead(0, TPFAIL, verdict=Verdict.RELEASED)
                 for call in orphans:
-                    self._end(call, released, b"")
-
-    def _fail(self, call: Call, error: HmsError) -> None:
-        """End a call for its server, and count it."""
-        if not call.is_ended:
-            tally = self._tally(call.head.service)
-            tally.broke_off()
-            tally.failed_with(str(error), self.now_ms)
-        self._end(call, ResultHead(0, TPFAIL, 0, 0, error.number, wire_fields(error)), b"")
+                    self._calls.end(call, released, b"")
