@@ -30,7 +30,7 @@ from hms.store.journal.format import (
 from hms.store.journal.segment_walk import is_whole
 from tests.sim.disk import Inode, SimDisk
 
-_SEGMENT = re.compile(r"\d{16}\.log")
+_SEGMENT = re.compile(r"\d{16}\.(log|history)")
 
 
 class Definitions:
@@ -58,6 +58,8 @@ class Durable:
         self._seen_syncs = -1
         self._places: dict[int, tuple[int, int, int]] = {}
         """By inode: where reading goes on, the next sequence number, the salt."""
+        self._read_to_the_end: set[str] = set()
+        """Segments that the log has let go: nothing is written there any more."""
         self._definitions = Definitions()
         self.sent: set[int] = set()
         self.delivered: Counter[tuple[str, int]] = Counter()
@@ -67,12 +69,14 @@ class Durable:
         self.ended: set[bytes] = set()
 
     def refresh(self) -> "Durable":
-        """Read what became safe since the last time."""
+        """Read what became safe since the last time, history too: a crash may lie between."""
         if self._seen_syncs != self._disk.syncs:
             self._seen_syncs = self._disk.syncs
-            for name in sorted(self._disk.safe_names):
-                if _SEGMENT.fullmatch(name):
+            for name in sorted(self._disk.safe_names.keys() - self._read_to_the_end):
+                if (found := _SEGMENT.fullmatch(name)) is not None:
                     self._read(self._disk.safe_names[name])
+                    if found[1] == "history":
+                        self._read_to_the_end.add(name)
         return self
 
     def _read(self, inode: Inode) -> None:
