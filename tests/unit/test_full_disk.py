@@ -169,3 +169,29 @@ def test_messages_that_are_given_back_again_and_again_do_not_stop_a_full_node(tm
     assert len(store.node.waiting()) == sent
     assert store.drain() == sent
     store.node.close()
+
+
+@pytest.mark.parametrize("files", [0, 1, 2, 3])
+def test_a_full_log_is_cleaned_although_boots_have_taken_its_reserve(tmp_path, files):
+    """A node that was killed in one boot after the other, before it had cleaned: it said for ever
+    that its log was full, of one schedule of 200 bytes. The disk has space; only the limit is
+    reached."""
+    store = Store(tmp_path, is_limited=True)
+    store.node.broker._housekeeping.run = lambda: None
+    sent = store.fill(bytes(500), 8)
+    out = store.node.consume(1, sent)
+    store.node.acknowledge(out[1:])
+    store.node.close()
+    store.node = None
+    for file in (*tmp_path.glob("*.reserve"), tmp_path / "spare.log"):
+        file.unlink()
+    store.limits = LogLimits(log_bytes_max=store.disk.used + files * SEGMENT)
+    store.boot()
+    assert store.node.store.sends_refused() is not None
+
+    for _ in range(6):
+        store.tick()
+
+    assert store.node.store.sends_refused() is None
+    assert len(store.node.waiting()) == 1
+    store.node.close()

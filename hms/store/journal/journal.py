@@ -47,7 +47,7 @@ class Journal:
         self._node_uid, self._disk = node_uid, disk
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
-        self._spare = PreallocatedSegment(disk, path, segment_bytes, self._refuses)
+        self._spare = PreallocatedSegment(disk, path, segment_bytes, self._refuses, self._pays)
         self._fetch = Fetch(disk, path)
         self._ring = SegmentManager(
             disk, path, segment_bytes, limits, self._spare, self._fetch.forget
@@ -314,6 +314,9 @@ class Journal:
 
     def _refuses(self, prepared: int) -> str | None:
         return self._ring.refuses(prepared)
+
+    def _pays(self) -> bool:
+        return self._ring.pays_to_clean()
 
     def _begin_first(self, number: int, first_lsn: int) -> Segment:
         """The segment of this boot; on a full disk what only the history needs gives way."""

@@ -36,7 +36,8 @@ class LimitReachedError(OSError):
 class PreallocatedSegment:
     """At most one prepared file, and the reserve; one thread at a time prepares or takes them.
 
-    refuses: why no further file may be made, although the disk may have space, or None.
+    refuses: why no further file may be made, although the disk may have space, or None. pays:
+    whether cleaning would give back more than the files that it needs.
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class PreallocatedSegment:
         directory: Path,
         segment_bytes: int,
         refuses: Callable[[int], str | None] = lambda _files: None,
+        pays: Callable[[], bool] = lambda: False,
     ) -> None:
         self._disk, self._directory, self._size = disk, directory, segment_bytes
-        self._refuses = refuses
+        self._refuses, self._pays = refuses, pays
         self._path = directory / SPARE_NAME
         self._lock = threading.Lock()
         self._reserve = Reserve(disk, directory, segment_bytes)
@@ -171,8 +173,16 @@ class PreallocatedSegment:
             self._refused(error)
             return False
         if self.is_whole:
-            self.refusal, self.is_out_of_space = None, False
+            self._be_whole()
         return not self.is_whole or self._has_too_many
+
+    def _be_whole(self) -> None:
+        """Nothing is refused any more, unless the files that are there are beyond the limit."""
+        reason = self._refuses(self.files - 1)
+        if reason is None:
+            self.refusal, self.is_out_of_space = None, False
+        elif self.refusal is not None:
+            self._note(LimitReachedError(errno.ENOSPC, reason))
 
     def _note(self, error: OSError) -> None:
         self._failed_at = self._disk.monotonic()
@@ -183,6 +193,21 @@ class PreallocatedSegment:
         self._note(error)
         if self._fd is None and self.is_out_of_space and self._reserve.count > 1:
             self._prepare_from_reserve()  # so that no commit has to
+        elif isinstance(error, LimitReachedError):
+            self._make_room_to_clean()
+
+    def _make_room_to_clean(self) -> None:
+        """Beyond the limit, for a while: boots may have taken the files that cleaning needs, and a
+        log that is not cleaned for want of them would stay full for ever."""
+        try:
+            while not self.has_room_to_clean and self._pays():
+                if self._fd is None:
+                    self._prepare()
+                else:
+                    self._reserve.add()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
 
     def _check_limit(self) -> None:
         reason = self._refuses(self.files)

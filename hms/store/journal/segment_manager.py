@@ -120,15 +120,20 @@ class SegmentManager:
         if self.log_bytes <= self._allowed(live_bytes):
             return None
         is_dead = first < self.oldest_live  # nothing is to be moved
-        return first if is_dead or self._is_worth_moving(live_bytes) else None
+        has_room = not self._is_scarce or self._spare.has_room_to_clean
+        return first if is_dead or (has_room and self._is_worth_moving(live_bytes)) else None
 
     def _is_worth_moving(self, live_bytes: int) -> bool:
         size = self.log_bytes
         if live_bytes > LIVE_SHARE_MAX * size:
             return False
-        if live_bytes > size // 2 and not self._has_budget():
-            return False
-        return not self._is_scarce or self._spare.has_room_to_clean
+        return live_bytes <= size // 2 or self._has_budget()
+
+    def pays_to_clean(self) -> bool:
+        """What cleaning leaves, and all the files that are wanted, are within the log's limit."""
+        left = SCARCE_MIN + self._spare.wanted + 1
+        is_less = self._live_bytes + left * self._segment_bytes <= self._limits.log_bytes_max
+        return is_less and self._is_worth_moving(self._live_bytes)
 
     @property
     def _is_scarce(self) -> bool:
