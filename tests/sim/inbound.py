@@ -155,6 +155,7 @@ class Inbound:
         has not failed."""
         unit, login, said = self.unit, self.unit.login, self.said()
         unit.inbounds.remove(self)
+        unit.closed.append(self)
         is_open = self.inbox.error is None
         yield from unit.shell.drive(self.consumer.closing())
         if is_open and login is not None and unit.login is login:

@@ -39,6 +39,8 @@ class Unit:
         self.rng, self.books = client.world.rng, client.world.books
         self.shell = Shell(client)
         self.inbounds: list[Inbound] = []
+        self.closed: list[Inbound] = []
+        """What they have seen is given back with the session's recover() still."""
         self.outbounds: list[Outbound] = []
         self._kind = ack, is_transacted, is_asynchronous, is_xa
         self._transaction: Transaction | None = None
@@ -179,7 +181,8 @@ class Unit:
 
     def recover(self) -> Steps:
         """As Session.recover()."""
-        failing = [receipt for inbound in self.inbounds for receipt in inbound.give_back()]
+        inbounds, self.closed = [*self.inbounds, *self.closed], []
+        failing = [receipt for inbound in inbounds for receipt in inbound.give_back()]
         login = self.login
         yield from self.shell.drive(self.session.recovering())
         if login is not None and self.login is login:
