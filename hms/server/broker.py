@@ -66,9 +66,6 @@ BACKLOG_WAIT_S = 30.0
 TICK = object()
 """Put on the INTERNAL lane by the scheduler: expiry and deadlines."""
 INTERNAL: Hashable = "internal"
-SETTLED_SINGLY_MAX = 8
-"""Of a SETTLE with more items, messages go out at its end: each that gives back and asks again
-would have all that its consumer may have sent once more, under one hold of the lock."""
 
 
 class StorageWorkers(Protocol):
@@ -335,7 +332,9 @@ class Broker:
     def _settle(
         self, number: int, envelope: Envelope, items: list[Settlement], now_ms: int, fx: Effects
     ) -> None:
-        if len(items) <= SETTLED_SINGLY_MAX:
+        """Messages go out at its end: each item that gives back and asks again would have all that
+        its consumer may have sent once more, under one hold of the lock."""
+        if len(items) == 1:
             settled = self._settle_each(number, items, now_ms, fx)
         else:
             with self.engine.dispatching_once(fx):
