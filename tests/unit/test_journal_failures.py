@@ -4,10 +4,11 @@ import errno
 import os
 
 import pytest
-from journal_support import FaultyDisk, booted, opened, recovered
+from journal_support import NODE, SMALL, FaultyDisk, booted, dictionary, opened, recovered
 
 from hms.errors.catalogue import StoreFailed, StoreUnavailable
-from hms.store.journal import RealDisk
+from hms.store.journal import Journal, RealDisk
+from hms.store.journal.segment_manager import LogLimits
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
@@ -51,6 +52,35 @@ def test_an_error_while_a_segment_is_begun_kills_the_journal(tmp_path, call):
     with pytest.raises(StoreFailed):
         journal.commit()
     assert journal.durable_lsn == durable
+    journal.close()
+
+
+class FirstWriteFails(RealDisk):
+    """Refuses a segment's header, which is written into the prepared file."""
+
+    def __init__(self, code):
+        self._code, self.tries = code, 0
+
+    def pwritev(self, fd, buffers, offset):
+        if self.name(fd).endswith("spare.log") and any(any(buffer) for buffer in buffers):
+            self.tries += 1
+            raise OSError(self._code, os.strerror(self._code))
+        return super().pwritev(fd, buffers, offset)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_boot_whose_first_write_fails_does_not_write_it_again(tmp_path, code):
+    """At max_log_bytes a boot tries again when a file could not be made; a failed write is not
+    such a case: what a second sync says of it is not true (P7)."""
+    disk = FirstWriteFails(code)
+    limits = LogLimits(log_bytes_max=SMALL - 1)
+    journal = Journal.open(tmp_path, segment_bytes=SMALL, node_uid=NODE, disk=disk, limits=limits)
+    assert list(journal.recover()) == []
+
+    with pytest.raises(StoreUnavailable):
+        journal.start(dictionary)
+
+    assert disk.tries == 1
     journal.close()
 
 

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +22,11 @@ from hms.store.journal.append_backlog import Backlog
 from hms.store.journal.disk import REAL_DISK, Disk
 from hms.store.journal.format import Entry
 from hms.store.journal.lock import DirectoryLock
-from hms.store.journal.preallocated_segment import RESERVE_MIN, PreallocatedSegment
+from hms.store.journal.preallocated_segment import (
+    RESERVE_MIN,
+    NoFileError,
+    PreallocatedSegment,
+)
 from hms.store.journal.record_fetch import Fetch
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment import Segment
@@ -319,12 +323,10 @@ class Journal:
         return self._ring.pays_to_clean()
 
     def _begin_first(self, number: int, first_lsn: int) -> Segment:
-        """The segment of this boot; on a full disk what only the history needs gives way."""
-        try:
+        """The segment of this boot; on a full disk what only the history needs gives way. Only a
+        file that could not be made is made again: what failed once is not written again (P7)."""
+        with suppress(NoFileError):
             return self._begin_segment(number, first_lsn, is_boot=True)
-        except OSError:
-            if not self._spare.is_out_of_space:
-                raise
         self._make_room()
         return self._begin_segment(number, first_lsn, is_boot=True)
 

@@ -33,6 +33,10 @@ class LimitReachedError(OSError):
     """One more file would be beyond the log's own limit."""
 
 
+class NoFileError(OSError):
+    """There is no prepared file, and no space to make one."""
+
+
 class PreallocatedSegment:
     """At most one prepared file, and the reserve; one thread at a time prepares or takes them.
 
@@ -111,8 +115,8 @@ class PreallocatedSegment:
 
     @contextmanager
     def taken(self, *, may_be_last: bool = False) -> Iterator[int]:
-        """The prepared file, made now when there is none; raises OSError. The last file of the
-        reserve is for a boot, or for a segment that frees others.
+        """The prepared file, made now when there is none; NoFileError when that needs space, and
+        OSError. The last file of the reserve is for a boot, or for a segment that frees others.
 
         The block renames it. Until then nobody else prepares: who opened the name now would have
         the very file that is being begun, and would fill it with zeros.
@@ -120,7 +124,7 @@ class PreallocatedSegment:
         with self._lock:
             if self._fd is None:
                 self._reserve.look()
-                self._prepare_somehow(0 if may_be_last else 1)
+                self._prepare_now(0 if may_be_last else 1)
             fd, self._fd = self._fd, None
             assert fd is not None
             try:
@@ -213,6 +217,14 @@ class PreallocatedSegment:
         reason = self._refuses(self.files)
         if reason is not None:
             raise LimitReachedError(errno.ENOSPC, reason)
+
+    def _prepare_now(self, left: int) -> None:
+        try:
+            self._prepare_somehow(left)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            raise NoFileError(error.errno, error.strerror, error.filename) from error
 
     def _prepare_somehow(self, left: int) -> None:
         """From new space; from the reserve, but for so many files; at last beyond the limit."""
