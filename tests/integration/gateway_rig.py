@@ -11,6 +11,7 @@ import zmq
 from hms.server.gateway import Gateway, GatewayLimits
 from hms.wire.frames import Kind, decode_envelope, frame
 from hms.wire.structures import decode_error
+from tests.support.store_place import until
 
 WAIT_S = 10
 FRAME_BYTES_MAX = 1 << 20
@@ -49,6 +50,8 @@ class Rig:
         )
         self.endpoints = self.gateway.bind()
         self.faults = []
+        self.turns, self._take_turn = 0, self.gateway._take_turn
+        self.gateway._take_turn = self._turn_and_count
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -57,6 +60,10 @@ class Rig:
             self.gateway.run()
         except BaseException as fault:  # noqa: BLE001 - told at the end of the test
             self.faults.append(fault)
+
+    def _turn_and_count(self):
+        self._take_turn()
+        self.turns += 1
 
     def _lose(self, key, reason):
         self.order.append("lost")
@@ -101,10 +108,13 @@ class Rig:
             self.turn()
 
     def turn(self):
-        """Wait until the loop has gone round: a stranger's frame is answered in it."""
+        """Wait until the loop has gone round: a stranger's frame is answered in it, what was put
+        before is done at the end of that turn."""
         with client_of(self.endpoints[0]) as stranger:
             stranger.send_multipart([b"", b""])
             assert receive_error(stranger).number == 1001
+        seen = self.turns
+        until(lambda: self.gateway.wake() or self.turns > seen, pause_s=0.001)
 
 
 def receive(client):
