@@ -11,6 +11,7 @@ from hms.engine.engine import Engine
 from hms.errors.catalogue import HandleUnknown, NodeStopping, ProtocolError
 from hms.server.byte_ledger import window
 from hms.server.effect_release import EffectRelease, ToConnection, ToPeer
+from hms.server.listener_services import tell_running
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire import structures as wire
 from hms.wire.client_identity import SECRET_BYTES, check_identity, uid_of
@@ -93,6 +94,7 @@ class ConnectionRegistry:
         peer = self.peers.pop(number, None)
         self.numbers.pop(peer, None)
         self._names.pop(number, None)
+        tell_running(self._engine, self._monitor, number)
         self._monitor.lost(number)
         self._engine.close_connection(number, now_ms, fx, is_final=is_final)
 

@@ -70,6 +70,17 @@ def call_listeners(
             monitor.listen(origin, _invocation(deliver), body, message.expires_at_ms)
 
 
+def tell_running(
+    engine: Engine, monitor: ServiceMonitor, connection: int, session: int = 0, consumer: int = 0
+) -> None:
+    """Which messages services have of a connection's, a session's or a consumer's, that are about
+    to come back: they were seen, those that wait for their turn were not."""
+    for deliver in monitor.running_of(connection, session, consumer):
+        assert isinstance(deliver, Deliver)
+        spans = [(message.id, message.id) for message in deliver.messages]
+        engine.seen(connection, deliver.consumer, deliver.epoch, spans)
+
+
 def _invocation(deliver: Deliver) -> wire.InvokeHead:
     (message,) = deliver.messages
     (row,) = delivered_rows(deliver.messages, deliver.counts)

@@ -4,12 +4,13 @@ commands."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hms.engine.effects import Deliver, Effects, Reply
+from hms.engine.effects import Effects, Reply
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.queue.destinations import Queue
 from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.server.branch_handlers import BranchHandlers
+from hms.server.listener_services import tell_running
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
 from hms.server.segment_roll import SEAL
 from hms.server.service_monitor import Listener, ServiceMonitor
@@ -91,7 +92,7 @@ class RequestHandlers:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        self._tell_running(connection, session=request.session)
+        tell_running(self._engine, self._monitor, connection, session=request.session)
         self._engine.close_session(connection, request.session, now_ms, fx)
         fx.must_wait = True  # what was acknowledged before is safe then
         self._monitor.closed(connection, request.session)
@@ -192,7 +193,7 @@ class RequestHandlers:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        self._tell_running(connection, consumer=request.consumer)
+        tell_running(self._engine, self._monitor, connection, consumer=request.consumer)
         self._engine.close_consumer(connection, request.consumer, now_ms, fx)
         fx.must_wait = True  # as above
         self._monitor.closed(connection, consumer=request.consumer)
@@ -235,17 +236,9 @@ class RequestHandlers:
     def _recover(
         self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects
     ) -> None:
-        self._tell_running(connection, session=request.session)
+        tell_running(self._engine, self._monitor, connection, session=request.session)
         self._engine.recover(connection, request.session, correlation, now_ms, fx)
         self._monitor.recovered(connection, request.session)
-
-    def _tell_running(self, connection: int, session: int = 0, consumer: int = 0) -> None:
-        """Which messages services have of a session's, or a consumer's, that are about to come
-        back: they were seen, those that wait for their turn were not."""
-        for deliver in self._monitor.running_of(connection, session, consumer):
-            assert isinstance(deliver, Deliver)
-            spans = [(message.id, message.id) for message in deliver.messages]
-            self._engine.seen(connection, deliver.consumer, deliver.epoch, spans)
 
     def _browse(
         self, connection: int, correlation: int, request: wire.Browse, _: int, fx: Effects

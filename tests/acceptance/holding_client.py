@@ -23,7 +23,10 @@ def say(queue, message):
 
 
 def hold(connection, queue, door, mode):
-    """In a thread's client."""
+    """In a thread's client; what a service is given, the service says."""
+    if door == "service":
+        session = connection.session(asynchronous=True, **MODES[mode])
+        return session.consumer(queue, listener="HELD")
     consumer = connection.session(**MODES[mode]).consumer(queue)
     if door == "listener":
         consumer.listen(lambda message: (say(queue, message), threading.Event().wait()))

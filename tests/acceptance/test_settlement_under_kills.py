@@ -1,16 +1,18 @@
 """What becomes of messages that an application has when it, or the node, is killed.
 
-The doors and modes of test_settlement but services, all at once: a kill costs as much as fifty
-cells.
+The doors and modes of test_settlement, all at once: a kill costs as much as fifty cells.
 """
 
 import itertools
+import os
+import signal
 import subprocess
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from settlement_rig import LIMIT, MODES, WAIT_S, until
+from settlement_rig import LIMIT, MODES, WAIT_S, Pipes, until
 
 import hms
 from hms.testing import node
@@ -32,8 +34,8 @@ NAMES = {f"held{number}": cell for number, cell in enumerate(CELLS)}
 class Holder:
     """A client process that has one message in each cell."""
 
-    def __init__(self, address, names):
-        cells = [f"{name}:{':'.join(NAMES[name])}" for name in names]
+    def __init__(self, address, names, ways=NAMES):
+        cells = [f"{name}:{':'.join(ways[name])}" for name in names]
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "holding_client.py"), address, *cells],
             stdout=subprocess.PIPE,
@@ -87,6 +89,84 @@ def test_what_an_application_has_when_it_or_its_node_is_killed_comes_again(
             left = 0 if mode == "NONE" else 1
             assert (_shown(conn, name)["waiting"], NAMES[name]) == (left, NAMES[name])
             assert _shown(conn, name)["dead_lettered"] == 0
+
+
+CALLED = {f"called{mode}": ("service", mode) for mode in ("AUTO", "DUPS_OK", "NONE")}
+SERVED = {
+    "hms": {"queue": {name: {"redelivery_limit": LIMIT} for name in CALLED}},
+    "server": {"held": {"module": "settlement_services", "MIN": 3, "MAX": 3, "restart_delay_s": 0}},
+}
+
+
+@pytest.fixture
+def served():
+    with node(config=SERVED, python_path=[HERE]) as booted:
+        yield booted
+
+
+@pytest.fixture
+def pipes(tmp_path):
+    with ExitStack() as stack:
+        made = {name: Pipes(tmp_path / name, None) for name in CALLED}
+        for one in made.values():
+            stack.enter_context(closing(one))
+        yield made
+
+
+def _send_places(session, pipes):
+    for name, one in pipes.items():
+        session.send(hms.Queue(name), one.place.encode())
+
+
+def test_what_services_have_when_their_listening_client_is_killed_comes_again(
+    served, pipes, request
+):
+    """Each run of a service counts once, more often than the limit, and is no failed attempt."""
+    with hms.connect(served.address) as conn, conn.session() as session:
+        _send_places(session, pipes)
+        names = list(CALLED)
+        for turn in range(LIMIT + 1):
+            holder = Holder(served.address, names, CALLED)
+            request.addfinalizer(holder.kill)
+            given = {name: pipes[name].given() for name in names}
+            assert given == dict.fromkeys(names, (turn + 1, turn > 0))
+            holder.kill()
+            until(lambda: not any(_shown(conn, name)["in_flight"] for name in CALLED))
+            for name in names:
+                pipes[name].go(b"o")
+            names = [name for name in names if CALLED[name][1] != "NONE"]
+        for name, (_, mode) in CALLED.items():
+            found = _shown(conn, name)
+            left = 0 if mode == "NONE" else 1
+            assert (found["waiting"], found["dead_lettered"], mode) == (left, 0, mode)
+            message = session.consumer(hms.Queue(name)).receive(0)
+            assert (message is not None) == bool(left)
+            assert message is None or message.delivery_count == LIMIT + 2
+
+
+def test_what_services_have_when_their_processes_are_killed_is_a_failed_attempt_each(served, pipes):
+    """Flagged, counted once, and a dead letter at the limit; NONE was done with at its delivery."""
+    with hms.connect(served.address) as conn, conn.session() as session:
+        kept = [
+            conn.session(asynchronous=True, **MODES[mode]).consumer(
+                hms.Queue(name), listener="HELD"
+            )
+            for name, (_, mode) in CALLED.items()
+        ]
+        _send_places(session, pipes)
+        names = list(CALLED)
+        for turn in range(LIMIT):
+            given = {name: pipes[name].given() for name in names}
+            assert given == dict.fromkeys(names, (turn + 1, turn > 0))
+            (held,) = conn.administer("server.list")
+            for pid in held["pids"]:
+                os.kill(pid, signal.SIGKILL)
+            names = [name for name in names if CALLED[name][1] != "NONE"]
+        letters = session.consumer(hms.Queue("HMS.DLQ"))
+        dead = [letters.receive(WAIT_S) for _ in names]
+        assert {one.property("$DeadOrigin") for one in dead} == {f"queue:{name}" for name in names}
+        assert {one.property("$DeadCount") for one in dead} == {LIMIT}
+        assert len(kept) == len(CALLED)
 
 
 def _shown(conn, name):

@@ -146,6 +146,8 @@ def test_a_lost_listener_counts_as_before():
     rig.send()
     rig.consume(9, session=3, listener="WORK")
     rig.run(lambda fx: rig.engine.listener_credit(1, 9, 1, rig.now_ms, fx))
+    out = rig.engine.state.connections[1].consumers[9].out
+    rig.engine.seen(1, 9, 0, [(one, one) for one in out])
     rig.run(lambda fx: rig.engine.close_connection(1, rig.now_ms, fx))
     line = rig.engine.state.queues["orders"].line
     (message,) = line.in_order()

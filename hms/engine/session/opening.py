@@ -220,9 +220,10 @@ def close_consumer(state: State, consumer: Consumer, fx: Effects) -> None:
 
 
 def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) -> None:
-    """Close a consumer; what is out to it comes back, a subscription that is not durable ends."""
+    """Close a consumer; what is out to it comes back, a subscription that is not durable ends. What
+    a listener's service was given is known (Engine.seen), so the rest was seen by nobody."""
     place = consumer.place
-    give_back_all(state, consumer, how, fx)
+    give_back_all(state, consumer, Return.RELEASED if consumer.listener else how, fx)
     scan_continuation.answer_all(consumer, fx)
     if consumer.has_left:
         forget(consumer)
