@@ -28,9 +28,11 @@ COUNTS = {
     "N": 4,
     "O": 1,
     "Q": 5,
+    "X": 2,
 }
 IDS = [f"F-{part}{number}" for part, count in COUNTS.items() for number in range(1, count + 1)]
-"""Every feature that the system must have: so many in each part, A to Q (P is in its own table)."""
+"""Every feature that the system must have: so many in each part, A to Q (P is in its own table),
+and X, what users asked for besides."""
 
 
 @pytest.fixture(scope="module")
