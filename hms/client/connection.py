@@ -42,16 +42,21 @@ class Connection(hms.client.core.blocking_connection.Connection):
         """Schedules and delayed messages, the next one due first; kind "schedule" or "delayed":
         those only; destination: such as "queue:orders"."""
         asked = schedules_asked(kind, destination, limit)
-        return [schedule_of(one) for one in self.run(self.administering("schedule.list", asked))]
+        return [
+            schedule_of(one)
+            for one in self.run(self.administering("schedule.list", asked, "schedules()"))
+        ]
 
     def schedule(self, name: str) -> Schedule:
         """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
-        return schedule_of(self.run(self.administering("schedule.show", schedule_named(name))))
+        return schedule_of(
+            self.run(self.administering("schedule.show", schedule_named(name), "schedule()"))
+        )
 
     def cancel_schedule(self, name: str) -> None:
         """End a schedule, or take back a message that waits for its time, given by its id.
         ScheduleNotFound."""
-        self.run(self.administering("schedule.cancel", schedule_named(name)))
+        self.run(self.administering("schedule.cancel", schedule_named(name), "cancel_schedule()"))
 
     def __repr__(self) -> str:
         return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"

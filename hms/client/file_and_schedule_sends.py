@@ -15,7 +15,7 @@ from hms.client.receipt import Receipt
 from hms.client.schedules import Recurrence, Schedule, schedule_head, schedule_of
 from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow
-from hms.errors.catalogue import InvalidArgument
+from hms.errors.catalogue import InvalidArgument, RequestTimeout, TpConnectionClosed
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import pack_messages
 from hms.wire.structures import encode_with_body
@@ -74,7 +74,8 @@ class MoreSends:
         how: SendHow,
         recurrence: Recurrence,
     ) -> Steps[Schedule]:
-        """Have the node send a message again and again; asked twice, it is the same schedule."""
+        """Have the node send a message again and again; asked twice, it is the same schedule. What
+        nobody answered may be there: SendInDoubt."""
         self.check_open()
         options = self._with(how) if how else self._options
         if options.delay_ms:
@@ -88,5 +89,10 @@ class MoreSends:
         head = schedule_head(number, name, recurrence, options, now_ms, self._next_request())
         pending = Pending("Schedule", OnLoss.REPEAT, error_if_strange=self._sender.in_doubt(1))
         link.ask(Kind.SCHEDULE, encode_with_body(head, pack_messages([encoded])), pending)
-        yield from self._connection.answer_to(pending)
+        try:
+            yield from self._connection.answer_to(pending)
+        except (RequestTimeout, TpConnectionClosed) as late:
+            if pending.is_answered or not pending.is_written:
+                raise
+            raise self._sender.in_doubt_after(1, late) from None
         return schedule_of(pending.value())

@@ -24,7 +24,7 @@ def creating(session: SessionSteps, kind: str, text: str) -> Steps[Destination]:
     made = _MAKE[kind](name)
     if mark:
         arguments = {"name": name, "life": "DYNAMIC"} | _options(said)
-        yield from session.connection.administering(f"{kind}.create", arguments)
+        yield from session.connection.administering(f"{kind}.create", arguments, f"create_{kind}()")
     return made
 
 
@@ -42,7 +42,8 @@ def _options(said: str) -> dict[str, Any]:
 def making_temporary(session: SessionSteps, kind: str) -> Steps[Destination]:
     """A destination that lives as long as this connection, and from which only it receives."""
     session.check_open()
-    asked = session.connection.asking(CreateTemporary(kind), on_loss=OnLoss.FAIL)
+    request, call = CreateTemporary(kind), f"temporary_{kind}()"
+    asked = session.connection.asking(request, on_loss=OnLoss.FAIL, call=call)
     return _MAKE[kind]((yield from asked)["name"])
 
 
@@ -58,6 +59,7 @@ def looking_up(session: SessionSteps, export_name: str) -> Steps[Destination]:
     """The destination that is exported under that name, or has it; ExportNameNotFound."""
     session.check_open()
     check_text("export_name", export_name, least=1)
-    asked = session.connection.administering("destination.lookup.show", {"name": export_name})
+    name = {"name": export_name}
+    asked = session.connection.administering("destination.lookup.show", name, "lookup()")
     found = yield from asked
     return _MAKE[found["kind"]](found["name"])

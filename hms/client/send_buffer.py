@@ -271,14 +271,18 @@ class Sender:
             return late
         is_written = any(frame.is_written for frame in self._window if ticket in frame.tickets)
         is_back = self.withdraw(ticket) and not is_written
-        if self.link.is_looking:
-            return self.in_doubt(ticket.count)
-        if is_back or self.is_transacted:
+        if not self.link.is_looking and (is_back or self.is_transacted):
             return late
+        return self.in_doubt_after(ticket.count, late)
+
+    def in_doubt_after(self, count: int, late: HmsError) -> SendInDoubt:
+        """So many have left, and `late` ended the wait for their answer."""
+        if self.link.is_looking:
+            return self.in_doubt(count)
         reason = f"no answer within {late.fields.get('timeout_s', 0):g} s"
         if not isinstance(late, RequestTimeout):
             reason = f"the connection was lost ({reason_of(late)})"
-        return self.in_doubt(ticket.count, reason)
+        return self.in_doubt(count, reason)
 
     def _take_back(self, ticket: PendingSend) -> bool:
         """Whether it was still waiting to be sent, and will not be."""

@@ -13,7 +13,16 @@ from client_rig import LIMITS, WAIT_S, FakeNode, fake_node, in_thread
 import hms
 from hms.wire.frames import Action, Kind
 from hms.wire.packed_messages import KIND_FILE
-from hms.wire.structures import Browse, OpenConsumer, OpenSession, Poll, Recover
+from hms.wire.structures import (
+    Administer,
+    Browse,
+    CreateTemporary,
+    DeleteTemporary,
+    OpenConsumer,
+    OpenSession,
+    Poll,
+    Recover,
+)
 
 
 @pytest.fixture
@@ -462,3 +471,29 @@ def test_a_timeout_names_what_was_called(node):
         pytest.raises(hms.RequestTimeout, match=r"no answer to session\(\) within"),
     ):
         connection.session()
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("lookup()", lambda connection: connection.session().lookup("orders")),
+        ("create_queue()", lambda c: c.session().create_queue("a?max-messages=5")),
+        ("create_topic()", lambda c: c.session().create_topic("a?max-messages=5")),
+        ("temporary_queue()", lambda connection: connection.session().temporary_queue()),
+        ("delete_temporary()", lambda c: c.session().delete_temporary(hms.Queue("a"))),
+        ("schedules()", lambda connection: connection.schedules()),
+        ("schedule()", lambda connection: connection.schedule("a")),
+        ("cancel_schedule()", lambda connection: connection.cancel_schedule("a")),
+        ("administer()", lambda connection: connection.administer("schedule.list")),
+    ],
+)
+def test_a_timeout_names_what_was_called_also_where_another_command_does_it(node, name, call):
+    """administer() was named to whoever had called lookup()."""
+    for kind in (Administer, CreateTemporary, DeleteTemporary):
+        node.on[kind] = lambda _: None
+    with (
+        hms.connect(node.address, request_timeout_s=0.2) as connection,
+        pytest.raises(hms.RequestTimeout) as late,
+    ):
+        call(connection)
+    assert late.value.what == name

@@ -4,11 +4,12 @@ import threading
 
 import msgspec
 import pytest
-from client_rig import LIMITS, WAIT_S, FakeNode, fake_node
+from client_rig import LIMITS, WAIT_S, FakeNode, fake_node, in_thread
 
 import hms
 from hms.wire import frames
 from hms.wire.frames import Kind
+from tests.support.store_place import until
 
 
 @pytest.fixture
@@ -187,3 +188,33 @@ def hms_request(name: str) -> type:
     from hms.wire import structures
 
     return getattr(structures, name)
+
+
+def test_a_schedule_that_a_silent_node_was_asked_for_is_in_doubt(node):
+    """It may be there, and send for years (P11); RequestTimeout was told."""
+    node.on[Kind.SCHEDULE] = lambda _: None
+    with hms.connect(node.address, request_timeout_s=0.2) as connection:
+        producer = connection.session().producer("orders")
+
+        with pytest.raises(hms.SendInDoubt, match=r"queue:orders .* no answer within 0\.2 s"):
+            producer.schedule("daily", b"report", every_s=60)
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+def test_a_schedule_whose_node_is_lost_is_in_doubt_if_it_has_left(has_left):
+    """What was asked while there was no connection is known not to be there."""
+    with fake_node() as node:
+        node.on[Kind.SCHEDULE] = lambda _: None
+        with hms.connect(node.address, request_timeout_s=0.5) as connection:
+            producer = connection.session().producer("orders")
+            if not has_left:
+                node.drop()
+                until(lambda: not connection.is_connected)
+            ended = in_thread(lambda: producer.schedule("daily", b"report", every_s=60))
+            if has_left:
+                node.wait(lambda: node.kinds(Kind.SCHEDULE))
+                node.drop()
+
+            error = ended.get(timeout=WAIT_S)
+
+    assert type(error) is (hms.SendInDoubt if has_left else hms.ConnectionLost)

@@ -57,19 +57,22 @@ class Connection(AsyncConnection):
         those only; destination: such as "queue:orders"."""
         asked = schedules_asked(kind, destination, limit)
         return [
-            schedule_of(one) for one in await self.run(self.administering("schedule.list", asked))
+            schedule_of(one)
+            for one in await self.run(self.administering("schedule.list", asked, "schedules()"))
         ]
 
     async def schedule(self, name: str) -> Schedule:
         """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
         return schedule_of(
-            await self.run(self.administering("schedule.show", schedule_named(name)))
+            await self.run(self.administering("schedule.show", schedule_named(name), "schedule()"))
         )
 
     async def cancel_schedule(self, name: str) -> None:
         """End a schedule, or take back a message that waits for its time, given by its id.
         ScheduleNotFound."""
-        await self.run(self.administering("schedule.cancel", schedule_named(name)))
+        await self.run(
+            self.administering("schedule.cancel", schedule_named(name), "cancel_schedule()")
+        )
 
     def __repr__(self) -> str:
         return f"<aio.Connection {', '.join(self.addresses)} {self.link.state.value}>"

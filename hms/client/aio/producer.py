@@ -87,7 +87,7 @@ class Producer(Opened, ProducerSteps):
         **recurrence: Unpack[Recurrence],
     ) -> Schedule:
         """Have the node send a message again and again, until conn.cancel_schedule(name): see
-        Recurrence (F-D4). InvalidSchedule, ScheduleExists, ScheduleLimit."""
+        Recurrence (F-D4). InvalidSchedule, ScheduleExists, ScheduleLimit, SendInDoubt."""
         how: SendHow = {"persistent": persistent, "ttl_s": ttl_s, "priority": priority}
         return await self._connection.run(self.scheduling(name, body, properties, how, recurrence))
 

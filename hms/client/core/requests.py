@@ -48,6 +48,7 @@ _CALLS = {
     "CloseProducer": "producer.close()",
     "CloseSession": "session.close()",
     "Commit": "commit()",
+    "DeleteTemporary": "delete_temporary()",
     "OpenConsumer": "consumer()",
     "OpenProducer": "producer()",
     "OpenSession": "session()",
@@ -200,10 +201,15 @@ class Requests(Heartbeat):
     # ---- requests
 
     def asking(
-        self, request: Request, timeout_s: float | None = None, on_loss: OnLoss = OnLoss.REPEAT
+        self,
+        request: Request,
+        timeout_s: float | None = None,
+        on_loss: OnLoss = OnLoss.REPEAT,
+        call: str = "",
     ) -> Steps[Any]:
-        """Ask, wait, and return the reply's plain data, or raise what the node answered."""
-        pending = Pending(type(request).__name__, on_loss)
+        """Ask, wait, and return the reply's plain data, or raise what the node answered. call: what
+        the application called, where the request does not tell."""
+        pending = Pending(call or type(request).__name__, on_loss)
         if isinstance(request, Advertise | Unadvertise):
             self._offers.note(request)
         self.link.request(request, pending)
@@ -214,14 +220,17 @@ class Requests(Heartbeat):
         """Wait until the application's callbacks that are due have run."""
         raise NotImplementedError
 
-    def administering(self, verb: str, arguments: dict[str, Any] | None) -> Steps[Any]:
-        """An operator's command; one that changes something is not repeated after a loss."""
+    def administering(
+        self, verb: str, arguments: dict[str, Any] | None, call: str = ""
+    ) -> Steps[Any]:
+        """An operator's command; one that changes something is not repeated after a loss. call: as
+        of asking()."""
         check_text("verb", verb)
         check_values("arguments", arguments)
         known = OPERATIONS.get(verb)  # a newer node may know more
         is_read = known is not None and known.repeat is Repeat.READ
         on_loss = OnLoss.REPEAT if is_read else OnLoss.FAIL
-        return self.asking(Administer(verb, arguments or {}), on_loss=on_loss)
+        return self.asking(Administer(verb, arguments or {}), on_loss=on_loss, call=call)
 
     def watching(self, kind: str, name: str) -> Steps[None]:
         """Tell the event listener whether there is a consumer; the node's refusal is raised."""
