@@ -59,12 +59,19 @@ class EngineRig:
         return fx
 
     def send(
-        self, producer=1, count=1, body=b"x", properties=None, is_persistent=True, connection=1
+        self,
+        producer=1,
+        count=1,
+        body=b"x",
+        properties=None,
+        is_persistent=True,
+        connection=1,
+        priority=4,
     ):
         """One batch."""
         self.sequence += count
         head = encode_head(Head(properties or {}))
-        row = ROW.pack(len(head), len(body), 0, 0, 4, 0, 0, 0)
+        row = ROW.pack(len(head), len(body), 0, 0, priority, 0, 0, 0)
         pack = memoryview(pack_messages([(row, head, body)] * count))
         first = self.sequence
         self.sequence += count

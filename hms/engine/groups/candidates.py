@@ -1,44 +1,39 @@
 """Candidates: what waits in a queue and matches one consumer's selector, in the queue's order.
 
-A message that somebody else takes is noticed when its turn comes; then it is dropped here. What is
-offered is looked at immediately as far as the steps of this moment go, else later (scan_slices.py).
+Of a queue's waiting messages, which scan_order.py keeps once for all, a consumer remembers how far
+it has looked and the first few that match; when those are taken it looks on. So what it keeps has a
+bound, whatever waits. Messages that somebody else takes are noticed when their turn comes. A
+message that comes before the place reached is looked at immediately as far as the steps of this
+moment go, else later (scan_slices.py).
 """
 
-import heapq
-from collections import deque
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from bisect import bisect_left
 from typing import Protocol
 
 from hms.engine.effects import Reply
 from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.groups.message_sort import Entry, MessageSort
+from hms.engine.groups.scan_order import BEGINNING, END, Key, Offer, ScanOrder, behind
 from hms.engine.groups.scan_slices import ScanSlices
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.selector.selector_cost import Price
 
-_STALE_MAX = 1024
-_AT_ONCE = 256
-"""The price of so many is reckoned together."""
-_seq = attrgetter("seq")
+FOUND_MAX = 256
+"""So many that match are remembered; what is behind them is looked at again."""
 
 
 class SelectedLine(Protocol):
     """The messages that selectors choose from; see queue/pending_list.py."""
 
-    waiting_count: int
     tracks: MessageGroups | None
 
     @property
     def sort(self) -> MessageSort | None:
         """What orders the messages beside their arrival."""
 
-    def entry(self, message: StoredMessage) -> Entry:
-        """Where a message has its place."""
-
-    def open_index(self) -> dict[int, StoredMessage]:
-        """Waiting messages by id."""
+    def open_scan(self) -> ScanOrder:
+        """Waiting messages in their order."""
 
 
 class SelectedQueue(Protocol):
@@ -50,127 +45,167 @@ class SelectedQueue(Protocol):
 
 
 class Candidates:
-    """Of one consumer; every step costs O(log n)."""
+    """Of one consumer."""
 
     def __init__(
         self, queue: SelectedQueue, consumer: ConsumerView, looking: "ScanSlices[Candidates]"
     ) -> None:
         self.queue = queue
         self._line = queue.line
+        self._order = queue.line.open_scan()
         self._wants = consumer.wants
         selector = consumer.selector
         self._price = Price() if selector is None else selector.price
         self._looking = looking
-        self._heap: list[Entry] = []
-        self._unseen: deque[Sequence[StoredMessage]] = deque()
-        """What it has not looked at, in lists by seq; of the first one from _at on."""
-        self._at = self._unseen_count = self._floor = 0
+        self._found: list[Key] = []
+        """In order; all of them before the place reached."""
+        self._reached: Key = BEGINNING
+        """It has looked at everything before this place, but for what is late."""
+        self._late: tuple[int, int] | None = None
+        """Where it goes on in the late offers; None when it is not late."""
+        self._floor = 0
+        """The lowest seq of what is late."""
+        self._is_closed = False
+        self.is_behind = False
+        """Whether there is something that it looks at in slices."""
         self.replies: list[Reply] = []
         """To polls that are answered when it has looked at everything."""
+        self._look_on(0)
+        self._list()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is something that it has not looked at."""
-        return bool(self._unseen)
-
-    def offer(self, messages: Sequence[StoredMessage]) -> None:
+    def offer(self, offer: Offer) -> None:
         """Messages begin to wait, or wait again."""
-        if not self._unseen:
-            messages = self._look_now(messages)
-        if messages:
-            self._look_later(messages)
+        if self._late is not None:
+            self._order.late.number_of(offer)  # it comes to that
+            return
+        if offer.first < self._reached and not self._look_now(offer):
+            self._late = self._order.late.number_of(offer), 0
+            self._order.late.enter()
+            self._note_lateness()
+        if self._late is not None or self._reached is not END:
+            self._list()
 
     def close(self) -> None:
         """Its consumer goes."""
-        self._unseen.clear()
+        self._is_closed, self.is_behind = True, False
+        self._found.clear()
+        if self._late is not None:
+            self._late = None
+            self._order.late.leave()
 
     def first(self) -> Entry | None:
         """The first that still waits, and that anybody may take."""
-        line, heap = self._line, self._heap
-        index, tracks = line.open_index(), line.tracks
-        while heap:
-            message = _message_of(heap[0])
-            if index.get(message.id) is message and (tracks is None or tracks.is_free(message)):
-                return None if self._unseen and self._may_overtake(message) else heap[0]
-            heapq.heappop(heap)
+        found, tracks = self._found, self._line.tracks
+        while found or self._goes_on():
+            key = found[0]
+            message = self._waiting(*key[-2:])
+            if message is not None and (tracks is None or tracks.is_free(message)):
+                return None if self._may_overtake(message) else (*key[:-1], message)
+            del found[0]
         return None
 
     def go_on(self, steps: int) -> None:
         """Look at more of what it has not looked at, for so many steps at most, and at one message
         at least."""
-        looking, index = self._looking, self._line.open_index()
-        until = looking.steps_left - steps
-        matching: list[StoredMessage] = []
-        while self._unseen and looking.steps_left > max(0, until):
-            message = self._next_unseen()
-            if index.get(message.id) is message:
-                if self._wants(message):
-                    matching.append(message)
-                looking.steps_left -= self._price.of(1, message.head_bytes)
-        self._add(matching)
-        self._floor = self._lowest_unseen()
+        if self._is_closed:
+            return
+        until = max(0, self._looking.steps_left - steps)
+        if self._late is not None:
+            self._look_at_late(until)
+        if self._late is None:
+            self._look_on(until)
+        self.is_behind = self._needs_more
 
     # inside
 
-    def _look_now(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-        """As far as the steps go; the rest."""
-        looking = self._looking
-        for start in range(0, len(messages), _AT_ONCE):
-            some = messages[start : start + _AT_ONCE]
-            steps = self._price.of(len(some), sum([m.head_bytes for m in some]))
-            if steps > looking.steps_left:
-                return messages[start:]
-            looking.steps_left -= steps
-            self._add([m for m in some if self._wants(m)])
-        return ()
+    @property
+    def _needs_more(self) -> bool:
+        if self._late is not None:
+            return True
+        return self._reached is not END and len(self._found) < FOUND_MAX
 
-    def _look_later(self, messages: Sequence[StoredMessage]) -> None:
-        if not self._unseen:
-            self._at = self._unseen_count = 0
+    def _list(self) -> None:
+        """Be looked after if it needs more."""
+        if not self.is_behind and self._needs_more:
+            self.is_behind = True
             self._looking.add(self)
-        self._append(sorted(messages, key=_seq))
-        if self._unseen_count > 2 * self._line.waiting_count + _STALE_MAX:  # most of it has left
-            self._unseen.clear()
-            self._at = self._unseen_count = 0
-            self._append(sorted(self._line.open_index().values(), key=_seq))
-        self._floor = self._lowest_unseen()
 
-    def _append(self, messages: list[StoredMessage]) -> None:
-        if messages:
-            self._unseen.append(messages)
-            self._unseen_count += len(messages)
+    def _goes_on(self) -> bool:
+        """Nothing is left of what was found: whether something more is found now."""
+        if self._needs_more:
+            if self._late is None:
+                self._look_on(0)
+            self._list()
+        return bool(self._found)
 
-    def _next_unseen(self) -> StoredMessage:
-        first = self._unseen[0]
-        message = first[self._at]
-        self._at += 1
-        self._unseen_count -= 1
-        if self._at == len(first):
-            self._unseen.popleft()
-            self._at = 0
-        return message
+    def _waiting(self, seq: int, id_: int) -> StoredMessage | None:
+        message = self._order.index.get(id_)
+        return message if message is not None and message.seq == seq else None
 
-    def _lowest_unseen(self) -> int:
-        firsts = [messages[0].seq for messages in self._unseen]
-        if firsts:
-            firsts[0] = self._unseen[0][self._at].seq
-        return min(firsts, default=0)
+    def _look_on(self, until: int) -> None:
+        """Look at what stands behind the place reached, until so many steps are left or enough is
+        found."""
+        looking, index, found, wants = self._looking, self._order.index, self._found, self._wants
+        last: Key | None = None
+        for key in self._order.onwards(self._reached):
+            if looking.steps_left <= until or len(found) >= FOUND_MAX:
+                if last is not None:
+                    self._reached = behind(last)
+                return
+            last, message = key, index[key[-1]]
+            looking.steps_left -= self._price.of(1, message.head_bytes)
+            if wants(message):
+                found.append(key)
+        self._reached = END
+
+    def _look_now(self, offer: Offer) -> bool:
+        """Look at what was offered before the place reached; whether the steps went so far."""
+        looking = self._looking
+        for key, message in offer.keyed:
+            if key < self._reached:
+                steps = self._price.of(1, message.head_bytes)
+                if steps > looking.steps_left:
+                    return False
+                looking.steps_left -= steps
+                if self._wants(message):
+                    self._find(key)
+        return True
+
+    def _look_at_late(self, until: int) -> None:
+        looking, order = self._looking, self._order
+        place = self._late and order.late.next_at(*self._late)
+        while place is not None and looking.steps_left > until:
+            message = self._waiting(*order.late.get(*place))
+            looking.steps_left -= 1
+            key = order.key(message) if message is not None else self._reached
+            if message is not None and key < self._reached:
+                looking.steps_left -= self._price.of(1, message.head_bytes)
+                if self._wants(message):
+                    self._find(key)
+            place = order.late.next_at(place[0], place[1] + 1)
+        self._late = place
+        if place is None:
+            order.late.leave()
+        else:
+            self._note_lateness()
+
+    def _note_lateness(self) -> None:
+        place = self._late and self._order.late.next_at(*self._late)
+        assert place is not None, "nothing is late"
+        self._floor = self._order.late.lowest_seq(*place)
+
+    def _find(self, key: Key) -> None:
+        """One more, somewhere before the place reached; the last of too many is forgotten, and
+        the place reached is where it stood."""
+        found = self._found
+        at = bisect_left(found, key)
+        if at == len(found) or found[at] != key:
+            found.insert(at, key)
+        if len(found) > FOUND_MAX:
+            self._reached = found.pop()
 
     def _may_overtake(self, message: StoredMessage) -> bool:
-        """Whether something that it has not looked at may stand before the message."""
+        """Whether something that it is late with may stand before the message."""
+        if self._late is None:
+            return False
         return self._line.sort is not None or message.seq >= self._floor
-
-    def _add(self, messages: Iterable[StoredMessage]) -> None:
-        heap, line = self._heap, self._line
-        for message in messages:
-            heapq.heappush(heap, line.entry(message))
-        if len(heap) > 2 * line.waiting_count + _STALE_MAX:
-            index = line.open_index()
-            kept = {e[-1].id: e for e in heap if index.get(e[-1].id) is _message_of(e)}
-            self._heap = list(kept.values())
-            heapq.heapify(self._heap)
-
-
-def _message_of(entry: Entry) -> StoredMessage:
-    message: StoredMessage = entry[-1]
-    return message

@@ -145,9 +145,7 @@ class Queue(Place):
         """It gets messages from now on; with a selector it looks at all that waits, once."""
         self._came(consumer)
         if consumer.selector is not None:
-            waiting = self.line.open_index()
-            found = self.candidates[consumer] = Candidates(self, consumer, self._looking)
-            found.offer(list(waiting.values()))
+            self.candidates[consumer] = Candidates(self, consumer, self._looking)
 
     def detach(self, consumer: ConsumerView) -> None:
         """A consumer goes, and a backup takes over from it."""
@@ -159,7 +157,7 @@ class Queue(Place):
             candidates.close()
         self._gone(consumer)
         if not self.candidates:
-            self.line.close_index()
+            self.line.close_scan()
         self.promote()
 
     @property
@@ -179,8 +177,10 @@ class Queue(Place):
             return
         tracks = self.line.tracks
         alone = messages if tracks is None else [m for m in messages if not tracks.knows(m)]
-        for found in self.candidates.values():
-            found.offer(alone)
+        if alone:
+            offer = self.line.open_scan().offer(alone)
+            for found in self.candidates.values():
+                found.offer(offer)
 
     offer_again = offer
 
@@ -196,8 +196,10 @@ class Queue(Place):
             tracks.gathering = GroupAssembly(configured.group_life_ms)
 
     def _freed(self, message: StoredMessage) -> None:
-        for found in self.candidates.values():
-            found.offer([message])
+        if self.candidates:
+            offer = self.line.open_scan().offer([message])
+            for found in self.candidates.values():
+                found.offer(offer)
 
 
 class Retained(Queue):

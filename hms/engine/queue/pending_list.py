@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from hms.engine.admin.counters import Counters
 from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.groups.message_sort import Entry, MessageSort
+from hms.engine.groups.scan_order import ScanOrder
 from hms.engine.log.live_index import left_by
 from hms.engine.messages import StoredMessage, sizes_of
 from hms.engine.queue.consumer_view import ConsumerView
@@ -40,6 +41,7 @@ class PendingList:
         self._standing = ReadyQueue()
         self._mortal = ExpiryIndex()
         self._index: dict[int, StoredMessage] | None = None
+        self._scan: ScanOrder | None = None
         self._delayed = Delayed()
         self.tracks: MessageGroups | None = None
         """Groups and global orders, where there can be some (F-C16, F-C17)."""
@@ -70,6 +72,9 @@ class PendingList:
         self._standing.add(rest)
         if self._index is not None:
             self._index.update((m.id, m) for m in messages)
+            if self._scan is not None:
+                for message in messages:
+                    self._scan.add(message)
 
     def put_back(self, message: StoredMessage, deliveries: int, attempts: int) -> None:
         """A message that was out waits again, in its old place."""
@@ -83,6 +88,8 @@ class PendingList:
             self._mortal.add(message)
         if self._index is not None:
             self._index[message.id] = message
+            if self._scan is not None:
+                self._scan.add(message)
 
     def put_back_later(
         self, message: StoredMessage, deliveries: int, attempts: int, due_ms: int
@@ -233,6 +240,8 @@ class PendingList:
         self._mortal = ExpiryIndex()
         if self._index is not None:
             self._index.clear()
+            if self._scan is not None:
+                self._scan.clear()
         if self.number:
             left_by(messages, self.number)
         return messages
@@ -309,9 +318,15 @@ class PendingList:
             self._index = {m.id: m for m in self.in_order()}
         return self._index
 
-    def close_index(self) -> None:
-        """The index is not needed any more."""
-        self._index = None
+    def open_scan(self) -> ScanOrder:
+        """Waiting messages in their order, kept from now on; for selectors."""
+        if self._scan is None:
+            self._scan = ScanOrder(self.open_index(), self.sort)
+        return self._scan
+
+    def close_scan(self) -> None:
+        """Neither the order nor the index is needed any more."""
+        self._index = self._scan = None
 
     # inside
 
@@ -324,6 +339,8 @@ class PendingList:
             self._mortal.remove(message)
         if self._index is not None:
             self._index.pop(message.id, None)
+            if self._scan is not None:
+                self._scan.remove(message)
 
     def _leave(self, message: StoredMessage) -> None:
         self.size_bytes -= message.size_bytes
