@@ -48,12 +48,12 @@ class Linking:
         moves = self._engine.state.moves
         self.links.life = Incarnation(moves.life, moves.incarnation)
 
-    def handle(self, key: Hashable, items: list[Any]) -> None:
-        """A lane's batch, of a node or of a client."""
+    def turn(self, key: Hashable, items: list[Any]) -> None:
+        """A turn of a lane, of a node or of a client; the rest stays in the list."""
         if isinstance(key, NodeKey):
-            self._door.handle(key, items)
+            self._door.turn(key, items)
         else:
-            self._broker.handle(key, items)
+            self._broker.turn(key, items)
 
     def tick(self) -> None:
         """Several times a second."""

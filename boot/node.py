@@ -36,13 +36,13 @@ from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeFailed, NodeStopping
 from hms.errors.tree import HmsError
 from hms.server.broker import INTERNAL, TICK, Broker, Lost
-from hms.server.byte_ledger import take_part
+from hms.server.byte_ledger import size_of, take_part
 from hms.server.effect_encoding import Frame
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
-from hms.workers.lanes import PARK, Handle, LanePool
+from hms.workers.lanes import AGAIN, PARK, Handle, LanePool
 from hms.workers.storage import StoragePool
 
 log = logging.getLogger("hms.node")
@@ -179,8 +179,8 @@ class NodeProcess:
         self._broker.go_on = self._go_on
         linking = self._linking
         self._broker.releases.greedy = self._ledger.greedy
-        handle = self._broker.handle if linking is None else linking.handle
-        self._lanes = LanePool(group.hmsmaxthr, self._handler(handle), on_fault=self._on_fault)
+        turn = self._broker.turn if linking is None else linking.turn
+        self._lanes = LanePool(group.hmsmaxthr, self._handler(turn), on_fault=self._on_fault)
         self._broker.on_progress = self._lanes.go_on
         if group.hmsmaxthr > 1 and isinstance(self._journal, Journal):
             # A database may be away for minutes, and a pool of one has other things to do.
@@ -191,23 +191,27 @@ class NodeProcess:
     def _engine_bytes(self) -> int:
         return self._engine.state.held_bytes + self._broker.monitor.bytes_waiting
 
-    def _handler(self, handle: Callable[[Hashable, list[Any]], None]) -> Handle:
+    def _handler(self, turn: Callable[[Hashable, list[Any]], None]) -> Handle:
         """The same for so many bytes at a time, and the ledger knows what is done."""
         handled = self._ledger.handled
 
         must_wait = self._broker.must_wait
 
         def in_parts(peer: Hashable, items: list[Any]) -> object:
-            while items:
-                if isinstance(peer, int) and must_wait(peer, items):
-                    return PARK
-                part, size = take_part(items, BATCH_BYTES)
-                try:
-                    handle(peer, part)
-                finally:
-                    if size:
-                        handled(peer, size)
-            return None
+            if isinstance(peer, int) and must_wait(peer, items):
+                return PARK
+            part, size = take_part(items, BATCH_BYTES)
+            try:
+                turn(peer, part)
+            except BaseException:
+                part.clear()
+                raise
+            finally:
+                if size:
+                    size -= size_of(part) if part else 0
+                    handled(peer, size)
+            items[:0] = part
+            return AGAIN if items else None
 
         return in_parts
 

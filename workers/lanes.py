@@ -6,7 +6,8 @@ goes to the back of the ready ones if something waits, else it is gone. So one b
 no other, and a lane is never with two workers.
 
 A batch that has to wait for something is given back, and its lane is *parked* until go_on(): a
-worker that waited would hold up the other lanes.
+worker that waited would hold up the other lanes. One of which a turn's worth is done is given back
+too, and its lane goes to the back of the ready ones.
 
 No wake-up is lost, though a put wakes one worker at most: while a worker sleeps that nobody has
 woken, there are at least as many woken workers as ready lanes, because each put that made a lane
@@ -21,10 +22,12 @@ from typing import Any
 from hms.workers.sleepers import Sleepers
 from hms.workers.threads import OnFault, join_threads, report_fault, start_threads
 
-__all__ = ["PARK", "Handle", "LanePool"]
+__all__ = ["AGAIN", "PARK", "Handle", "LanePool"]
 
 PARK = object()
 """Returned by a handle that has to wait: what is left in its list comes again, before the rest."""
+AGAIN = object()
+"""Returned by a handle that leaves the rest of its list for its lane's next turn."""
 Handle = Callable[[Hashable, list[Any]], object]
 
 
@@ -151,22 +154,27 @@ class LanePool:
     def _run(self) -> None:
         lane: _Lane | None = None
         rest: list[Any] = []
-        while (taken := self._take_turn(lane, rest)) is not None:
+        must_wait = False
+        while (taken := self._take_turn(lane, rest, must_wait=must_wait)) is not None:
             lane, batch = taken
-            rest = []
+            rest, must_wait = [], False
             try:
-                if self._handle(lane.key, batch) is PARK:
+                outcome = self._handle(lane.key, batch)
+                must_wait = outcome is PARK
+                if must_wait or outcome is AGAIN:
                     rest = batch
             except BaseException as fault:  # noqa: BLE001 - reported, and the pool lives
                 report_fault(self._on_fault, fault, f"lane {lane.key!r}")
             del batch, taken  # a sleeping worker keeps no message alive
 
-    def _take_turn(self, done: _Lane | None, rest: list[Any]) -> tuple[_Lane, list[Any]] | None:
+    def _take_turn(
+        self, done: _Lane | None, rest: list[Any], *, must_wait: bool
+    ) -> tuple[_Lane, list[Any]] | None:
         """Give one lane back and take the next, under one hold of the lock; None at the end."""
         while True:
             with self._lock:
                 if done is not None:
-                    self._give_back(done, rest)
+                    self._give_back(done, rest, must_wait=must_wait)
                     done, rest = None, []
                 if (lane := self._next_lane()) is not None:
                     return lane, lane.take(self._batch_max)
@@ -183,10 +191,10 @@ class LanePool:
             del self._lanes[lane.key]  # it was discarded while it was ready
         return None
 
-    def _give_back(self, lane: _Lane, rest: list[Any]) -> None:
+    def _give_back(self, lane: _Lane, rest: list[Any], *, must_wait: bool) -> None:
         if not lane.is_emptied:
             lane.waiting.extendleft(reversed(rest))
-        if rest and not self._is_closing:
+        if must_wait and not self._is_closing:
             self._parked.append(lane)
         elif lane.waiting:
             self._ready.append(lane)

@@ -29,6 +29,8 @@ from hms.engine.queue.dispatch import (
     discard,
     dispatch,
     dispatch_due,
+    dispatch_rest,
+    dispatching_later,
     dispatching_once,
 )
 from hms.engine.queue.file_rules import drop_overdue, drop_unnamed
@@ -43,6 +45,7 @@ from hms.engine.session import (
     consumer_watch,
     idle_transactions,
     opening,
+    partial_returns,
     service_listeners,
     temporary_destinations,
     transactions,
@@ -61,6 +64,8 @@ from hms.wire.commands import Order, order
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
+SEEN_PER_EFFORT = 16
+"""So many ids are noted in the time in which one message is settled."""
 
 __all__ = ["ConsumerRequest", "Engine", "Return"]
 
@@ -204,6 +209,52 @@ class Engine:
         opening.close_connection(self.state, number, Return.LOST, fx)
         if found is not None:
             temporary_destinations.owner_left(self.state, found.uid, fx, is_final=is_final)
+
+    # what takes more than one hold of the lock: each of these does a slice, and tells whether to
+    # call it again before the command (partial_returns.py)
+
+    def number_of(self, uid: int) -> int | None:
+        """The connection of a client."""
+        found = (c.number for c in self.state.connections.values() if c.uid == uid)
+        return next(found, None)
+
+    def close_some(self, number: int, now_ms: int, fx: Effects) -> bool:
+        """Before close_connection()."""
+        self.state.at(now_ms)
+        connection = self.state.connections.get(number)
+        return connection is not None and partial_returns.close_some(self.state, connection, fx)
+
+    def end_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
+        """Before close_session()."""
+        self.state.at(now_ms)
+        session = self.state.session(self.state.connection(connection), handle)
+        return partial_returns.end_some(self.state, session, Return.RELEASED, fx)
+
+    def shut_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
+        """Before close_consumer()."""
+        self.state.at(now_ms)
+        consumer = self.state.consumer(self.state.connection(connection), handle)
+        return partial_returns.shut_some(self.state, consumer, fx)
+
+    def roll_back_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
+        """Before rollback()."""
+        self.state.at(now_ms)
+        session = self.state.session(self.state.connection(connection), handle)
+        return partial_returns.roll_back_some(self.state, session, fx)
+
+    def recover_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
+        """Before recover()."""
+        self.state.at(now_ms)
+        session = self.state.session(self.state.connection(connection), handle)
+        return not session.is_transacted and partial_returns.recover_some(self.state, session, fx)
+
+    def poll_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
+        """Before poll()."""
+        self.state.at(now_ms)
+        place = self.state.consumer(self.state.connection(connection), handle).place
+        dispatch_due(self.state, fx)
+        dispatch(self.state, place, fx)
+        return id(place) in self.state.outgoing.rest
 
     def open_session(
         self, connection: int, handle: int, ack_mode: int, kind: str, xid: bytes = b""
@@ -360,6 +411,7 @@ class Engine:
             return 0
         self.state.at(now_ms)
         count = settlement.acknowledge_out(self.state, consumer, spans, fx)
+        self.state.outgoing.effort += count
         forget_if_done(consumer)
         return count
 
@@ -389,6 +441,7 @@ class Engine:
             delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
         settlement.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
         dispatch(self.state, consumer.place, fx)
+        self.state.outgoing.effort += len(messages)
         forget_if_done(consumer)
         return len(messages)
 
@@ -398,7 +451,17 @@ class Engine:
         """The application has these; its session is about to begin again, or it to be closed."""
         consumer = self.state.connection(connection).consumers.get(handle)
         if consumer is not None and consumer.epoch == epoch:
+            self.state.outgoing.effort = len(consumer.out) // SEEN_PER_EFFORT
             settlement.note_seen(consumer, spans)
+
+    def slice_of(
+        self, connection: int, handle: int, epoch: int, spans: Sequence[tuple[int, int]]
+    ) -> tuple[Sequence[tuple[int, int]], Sequence[tuple[int, int]] | None]:
+        """What of the ranges is to be settled under one hold of the lock, and what is left then."""
+        consumer = self.state.connection(connection).consumers.get(handle)
+        if consumer is None or consumer.epoch != epoch:
+            return spans, None
+        return settlement.slice_of(consumer, spans)
 
     def credit(
         self,
@@ -423,6 +486,23 @@ class Engine:
     def dispatching_once(self, fx: Effects) -> AbstractContextManager[None]:
         """For a command of many parts: messages go out at its end, not behind each of them."""
         return dispatching_once(self.state, fx)
+
+    def dispatching_later(
+        self, places: dict[int, Queue | Subscription]
+    ) -> AbstractContextManager[None]:
+        """The same for a command that takes more than one hold of the lock: `places` notes where
+        messages are to go out at its end."""
+        return dispatching_later(self.state, places)
+
+    def dispatch(self, places: Iterable[Queue | Subscription], fx: Effects) -> None:
+        """Messages go out at these places."""
+        for place in places:
+            dispatch(self.state, place, fx)
+
+    @property
+    def effort(self) -> int:
+        """About how many messages the last command has touched."""
+        return self.state.outgoing.effort
 
     def listener_done(
         self,
@@ -578,8 +658,9 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether tick() has more to look at for selectors, as soon as others had their turn."""
-        return self.state.looking.is_any
+        """Whether tick() has more to look at for selectors, or to deliver, as soon as others had
+        their turn."""
+        return self.state.looking.is_any or bool(self.state.outgoing.rest)
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: whoever
@@ -592,7 +673,7 @@ class Engine:
             times.append(blocked_ms)
         if state.schedules is not None and (next_ms := state.schedules.due_ms()) is not None:
             times.append(next_ms)
-        if state.looking.is_any and not is_prompt:
+        if self.is_behind and not is_prompt:
             times.append(state.now_ms)
         return min(times, default=None)
 
@@ -616,6 +697,7 @@ class Engine:
             self.state.blocked.retry(fx)
         self.state.blocked.expire(self.state.now_ms, fx)
         scan_continuation.go_on(self.state, fx)
+        dispatch_rest(self.state, fx)
         dispatch_due(self.state, fx)
         send_due(self.state, refused, fx)
         expire(self.state, fx)

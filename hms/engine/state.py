@@ -50,6 +50,22 @@ class AwaitingPageIn(NamedTuple):
     reason: str
 
 
+class Outgoing:
+    """Where messages are to go out yet.
+
+    at_end: at the end of a command of many parts, None: at once; rest: more could go out there than
+    one command may deliver, ticks go on with it; effort: about how many messages the command at
+    hand has touched.
+    """
+
+    __slots__ = ("at_end", "effort", "rest")
+
+    def __init__(self) -> None:
+        self.at_end: dict[int, Queue | Subscription] | None = None
+        self.rest: dict[int, Queue | Subscription] = {}
+        self.effort = 0
+
+
 class State:
     """Connections, places and numbers. now_ms never runs backwards."""
 
@@ -93,9 +109,8 @@ class State:
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
         self.limbo: list[AwaitingPageIn] = []
-        self.to_dispatch: dict[int, Queue | Subscription] | None = None
-        """What is dispatched at the end of a command of many parts; None: at once."""
         """Messages that wait for their bodies; whoever reads those takes them away."""
+        self.outgoing = Outgoing()
         self._wakes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
@@ -123,7 +138,8 @@ class State:
     # time and numbers
 
     def at(self, now_ms: int) -> int:
-        """Take over the time of a command."""
+        """Take over the time of a command, which begins."""
+        self.outgoing.effort = 0
         if now_ms > self.now_ms:
             self.now_ms = now_ms
             self.looking.steps_left = LOOK_STEPS

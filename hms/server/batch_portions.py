@@ -1,8 +1,9 @@
 """Portions: how much of a connection's batch is applied under one hold of the engine's lock.
 
 A lane hands over up to 256 frames, and one frame may carry 1,024 messages or 65,536 ranges. Applied
-in one go they kept everybody else out for half a second. A portion ends once it weighs enough; a
-single frame is never divided, as it is taken whole or refused whole.
+in one go they kept everybody else out for half a second. A portion ends once it weighs enough; it
+is one turn of its lane. A SEND is never divided, as it is taken whole or refused whole; of what
+settles or gives back much, a portion does a slice (hms/engine/session/partial_returns.py).
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from hms.wire import structures as wire
 from hms.wire.commands import Order
 from hms.wire.frames import Envelope, Kind
 
-__all__ = ["PORTION_WEIGHT", "Command", "Payload", "name_of", "portions"]
+__all__ = ["PORTION_WEIGHT", "Command", "Payload", "name_of", "portion_length", "portions"]
 
 Payload = bytes | memoryview
 """A view when it is a large SEND, whose messages are copied out of it."""
@@ -32,18 +33,22 @@ _HEAVY = (
 _BYTES_PER_WEIGHT = 4096
 
 
-def portions(commands: list[Command]) -> Iterator[list[Command]]:
-    """The commands in their order, as lists of which no one weighs much; there is one at least."""
-    portion: list[Command] = []
+def portion_length(commands: list[Command]) -> int:
+    """How many of the commands, of which there is one at least, are applied under one hold."""
     weight = 0
-    for command in commands:
-        portion.append(command)
+    for count, command in enumerate(commands, 1):
         weight += _weight(command)
         if weight >= PORTION_WEIGHT:
-            yield portion
-            portion, weight = [], 0
-    if portion:
-        yield portion
+            return count
+    return len(commands)
+
+
+def portions(commands: list[Command]) -> Iterator[list[Command]]:
+    """The commands in their order, as lists of which no one weighs much."""
+    while commands:
+        count = portion_length(commands)
+        yield commands[:count]
+        commands = commands[count:]
 
 
 def name_of(command: Command) -> str:

@@ -12,13 +12,16 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import AwaitingPageIn
 from hms.errors.catalogue import ProtocolError, StoreFull
 from hms.errors.tree import HmsError
-from hms.server.batch_portions import Command, Payload, name_of, portions
+from hms.server.batch_portions import Command, Payload, name_of, portion_length
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.effect_encoding import encode_effect
@@ -63,6 +66,10 @@ LEAD_BYTES_MAX = 64 << 10
 """A general worker that put no more into an idle log writes and syncs it itself."""
 SPACE_WAIT_S = 5.0
 BACKLOG_WAIT_S = 30.0
+EFFORT_MAX = 4096
+"""So many messages are touched, and a SETTLE goes on at its lane's next turn."""
+_NEW = 2
+"""An item that was not decoded yet: envelope and payload."""
 TICK = object()
 """Put on the INTERNAL lane by the scheduler: expiry and deadlines."""
 INTERNAL: Hashable = "internal"
@@ -110,6 +117,7 @@ class Broker:
         self.monitor = monitor
         self.doorman = ConnectionRegistry(engine, monitor, identity)
         self.doorman.is_own = self._is_own
+        self.doorman.on_closed = self._closed
         self.releases = self.doorman.releases
         self.storage: StorageWorkers
         self.arm: Callable[[int], None] = lambda _due_ms: None
@@ -131,6 +139,9 @@ class Broker:
         self._progress = threading.Condition()
         self.on_progress: Callable[[], None] = lambda: None
         """Called when the log has come on: lanes that wait for it may go on."""
+        self._settling: dict[int, tuple[int, dict[int, Queue | Subscription]]] = {}
+        """Of a connection whose SETTLE takes more than one turn: how many messages are settled, and
+        where messages go out at its end."""
         self._waits: dict[Hashable, float] = {}
         """Since when lanes have been waiting, in seconds of the monotonic clock."""
         self._verdicts: dict[Hashable, str | None] = {}
@@ -153,31 +164,48 @@ class Broker:
         """Whether a server is a process that the node has started."""
         return self.servers.is_own(name, uid)
 
+    def _closed(self, number: int) -> None:
+        self._settling.pop(number, None)
+
     def _submit(self, job: Callable[[], None]) -> bool:
         """A job for the storage workers, which are there only when the node begins to work."""
         return bool(self.storage.submit(job))
 
     # general workers
 
-    def handle(self, peer: Hashable, items: list[Any]) -> None:
-        """A lane's batch. An error nobody foresaw escapes and stops the node: its log is right,
-        its memory may not be (P7)."""
+    def handle(self, peer: Hashable, items: Sequence[Any]) -> None:
+        """A lane's batch, turn after turn."""
+        rest = list(items)
+        while rest:
+            self.turn(peer, rest)
+
+    def turn(self, peer: Hashable, items: list[Any]) -> None:
+        """Apply as much of a lane's batch as one hold of the lock may; the rest stays in the list,
+        for the lane's next turn: no batch keeps a worker from the other lanes. An error nobody
+        foresaw escapes and stops the node: its log is right, its memory may not be (P7)."""
         if peer == INTERNAL:
+            items.clear()
             self._tick()
             return
         commands: list[Command] = []
-        is_lost = False
+        lost: list[Any] = []
         for item in items:
             if isinstance(item, Lost):
-                is_lost = True
+                lost.append(item)
             else:
-                commands.append(_decode(*item))
-        if commands:
-            self._apply(peer, commands)
-        if is_lost:
+                commands.append(_decode(*item) if len(item) == _NEW else (item[0], *item[:0:-1]))
+        done = self._apply(peer, commands) if commands else 0
+        if done < len(commands):
+            items[:] = [(envelope, payload, head) for envelope, head, payload in commands[done:]]
+            items += lost
+            return
+        if lost:
             self._waits.pop(peer, None)
             self._verdicts.pop(peer, None)
-            self._lose(peer)
+            if not self._lose(peer):
+                items[:] = lost
+                return
+        items.clear()
 
     def must_wait(self, peer: Hashable, items: Sequence[Any]) -> bool:
         """Whether a lane's batch has to wait, because the log is behind or its next segment not
@@ -211,68 +239,84 @@ class Broker:
                     lambda: store.backlog_bytes <= BACKLOG_BYTES_MAX, BACKLOG_WAIT_S
                 )
 
-    def _apply(self, peer: Hashable, commands: list[Command]) -> None:
-        """Apply a batch, and give the lock back between its portions: others go on in between."""
+    def _apply(self, peer: Hashable, commands: list[Command]) -> int:
+        """Apply the first portion of a batch; how many commands are done."""
         verdicts = self._verdicts
         refused = verdicts.pop(peer) if peer in verdicts else self._store.sends_refused()
-        if len(commands) == 1:
-            self._apply_portion(peer, commands, refused, is_last=True)
-            return
-        *others, last = portions(commands)
-        for portion in others:
-            self._apply_portion(peer, portion, refused, is_last=False)
-        self._apply_portion(peer, last, refused, is_last=True)
+        count = 1 if len(commands) == 1 else portion_length(commands)
+        is_last = count == len(commands)
+        portion = commands if is_last else commands[:count]
+        return self._apply_portion(peer, portion, refused, is_last=is_last)
 
     def _apply_portion(
         self, peer: Hashable, commands: list[Command], refused: str | None, *, is_last: bool
-    ) -> None:
+    ) -> int:
         are_settled = True
+        done = 0
         for envelope, _, _ in commands:
             are_settled = are_settled and envelope.kind is Kind.SETTLE
 
         def change(fx: Effects, now_ms: int) -> None:
+            nonlocal done
             for command in commands:
-                self._apply_one(peer, command, now_ms, refused, fx)
+                if not self._apply_one(peer, command, now_ms, refused, fx):
+                    return
+                done += 1
 
         by = name_of(commands[-1])
         self._change(change, is_in_hand=is_last, may_linger=are_settled, by=by)
+        return done
 
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
-    ) -> None:
-        """One command; a refusal is an effect like any other. No variable of this frame keeps an
-        error: its traceback keeps the frame, and the garbage collector alone would end that."""
+    ) -> bool:
+        """One command; a refusal is an effect like any other. False: a slice of it is done, and it
+        comes again. No variable of this frame keeps an error: its traceback keeps the frame, and
+        the garbage collector alone would end that."""
         envelope, head, _ = command
-        number = self.doorman.numbers.get(peer)
         try:
-            if isinstance(head, HmsError):
-                self._unreadable(number, envelope, now_ms, fx)
-                fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))
-                return
-            self._permit(command_of(envelope.kind, head), head, number)
-            if envelope.kind is Kind.HELLO:
-                self.doorman.hello(peer, envelope.correlation, head, now_ms, fx)
-            elif number is None:
-                return  # it was closed by a takeover or a fault before this frame came
-            elif envelope.kind is Kind.SEND:
-                self._send(number, command, refused, now_ms, fx)
-            elif envelope.kind is Kind.SETTLE:
-                self._settle(number, envelope, head, now_ms, fx)
-            elif envelope.kind is Kind.REQUEST:
-                self._requests.apply(number, envelope.correlation, head, now_ms, fx)
-            elif envelope.kind is Kind.SCHEDULE:
-                self._schedule(number, envelope, head, refused, now_ms, fx)
-            elif envelope.kind is Kind.GOODBYE:
-                self.doorman.dismiss(number, now_ms, fx, is_final=True)
-            else:
-                self._serve(number, envelope, head, now_ms, fx)
+            if not isinstance(head, HmsError):
+                return self._apply_read(peer, command, now_ms, refused, fx)
+            self._unreadable(peer, envelope, now_ms, fx)
+            fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))
         except HmsError as error:
             # Its traceback leads back to itself and to the payload: 16 MiB until the collector runs
             refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
             fx.out.append(ToPeer(peer, encode_effect(refusal)))
+        return True
 
-    def _unreadable(self, number: int | None, envelope: Envelope, now_ms: int, fx: Effects) -> None:
+    def _apply_read(
+        self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
+    ) -> bool:
+        """One whose head could be read; a refusal is raised."""
+        envelope, head, _ = command
+        number = self.doorman.numbers.get(peer)
+        self._permit(command_of(envelope.kind, head), head, number)
+        if envelope.kind is Kind.HELLO:
+            if self.doorman.hello_some(peer, head, now_ms, fx):
+                return False
+            self.doorman.hello(peer, envelope.correlation, head, now_ms, fx)
+        elif number is None:
+            pass  # it was closed by a takeover or a fault before this frame came
+        elif envelope.kind is Kind.SEND:
+            self._send(number, command, refused, now_ms, fx)
+        elif envelope.kind is Kind.SETTLE:
+            return self._settle(number, envelope, head, now_ms, fx)
+        elif envelope.kind is Kind.REQUEST:
+            return self._requests.apply(number, envelope.correlation, head, now_ms, fx)
+        elif envelope.kind is Kind.SCHEDULE:
+            self._schedule(number, envelope, head, refused, now_ms, fx)
+        elif envelope.kind is not Kind.GOODBYE:
+            self._serve(number, envelope, head, now_ms, fx)
+        elif self.doorman.close_some(number, now_ms, fx):
+            return False
+        else:
+            self.doorman.dismiss(number, now_ms, fx, is_final=True)
+        return True
+
+    def _unreadable(self, peer: Hashable, envelope: Envelope, now_ms: int, fx: Effects) -> None:
         """Who waits for a result that cannot be read must not wait for more: the server goes."""
+        number = self.doorman.numbers.get(peer)
         if envelope.kind is Kind.RESULT and number is not None:
             self.doorman.dismiss(number, now_ms, fx)
 
@@ -331,42 +375,84 @@ class Broker:
 
     def _settle(
         self, number: int, envelope: Envelope, items: list[Settlement], now_ms: int, fx: Effects
-    ) -> None:
-        """Messages go out at its end: each item that gives back and asks again would have all that
-        its consumer may have sent once more, under one hold of the lock."""
-        if len(items) == 1:
+    ) -> bool:
+        """What is done of it is taken off its items; see _apply_one(). Messages go out at its end:
+        each item that gives back and asks again would have all that its consumer may have sent
+        once more, under one hold of the lock."""
+        if len(items) == 1 and number not in self._settling:
             settled = self._settle_each(number, items, now_ms, fx)
+            places: dict[int, Queue | Subscription] = {}
         else:
-            with self.engine.dispatching_once(fx):
-                settled = self._settle_each(number, items, now_ms, fx)
+            settled, places = self._settling.pop(number, (0, {}))
+            try:
+                with self.engine.dispatching_later(places):
+                    settled += self._settle_each(number, items, now_ms, fx)
+            except HmsError:
+                self.engine.dispatch(places.values(), fx)
+                raise
+        if items:
+            self._settling[number] = settled, places
+            return False
+        if places:
+            self.engine.dispatch(places.values(), fx)
         if envelope.correlation:
             fx.must_wait = True  # it answers for what was settled before, too
             fx.out.append(Reply(number, envelope.correlation, settled))
+        return True
 
     def _settle_each(self, number: int, items: list[Settlement], now_ms: int, fx: Effects) -> int:
-        """How many messages were settled."""
-        engine, settled = self.engine, 0
+        """How many messages were settled; what has to wait for the next turn stays in the list."""
+        engine, settled, effort, done = self.engine, 0, 0, 0
         for item in items:
+            if effort >= EFFORT_MAX:
+                break
             action, consumer, epoch = item.action, item.consumer, item.epoch
-            if action is Action.ACKNOWLEDGE:
-                settled += engine.acknowledge(number, consumer, epoch, item.ranges, now_ms, fx)
-            elif action is Action.CREDIT:
+            if action is Action.CREDIT:
                 engine.credit(number, consumer, epoch, item.credit, now_ms, fx)
             elif action is Action.CREDIT_BYTES:
                 engine.credit(number, consumer, epoch, 0, now_ms, fx, item.credit)
             elif action is Action.SEEN:
                 engine.seen(number, consumer, epoch, item.ranges)
             else:
-                how, delay_ms = _RETURNS[action], item.credit if action is Action.RETRY else None
-                settled += engine.give_back(
-                    number, consumer, epoch, item.ranges, how, now_ms, fx, delay_ms
-                )
+                spans, later = engine.slice_of(number, consumer, epoch, item.ranges)
+                settled += self._settle_spans(number, item, spans, now_ms, fx)
+                if later is not None:
+                    items[done] = structs.replace(item, ranges=later)
+                    break
+            effort += engine.effort
+            done += 1
+        del items[:done]
         return settled
 
-    def _lose(self, peer: Hashable) -> None:
+    def _settle_spans(
+        self,
+        number: int,
+        item: Settlement,
+        spans: Sequence[tuple[int, int]],
+        now_ms: int,
+        fx: Effects,
+    ) -> int:
+        engine, action, consumer, epoch = self.engine, item.action, item.consumer, item.epoch
+        if action is Action.ACKNOWLEDGE:
+            return engine.acknowledge(number, consumer, epoch, spans, now_ms, fx)
+        how, delay_ms = _RETURNS[action], item.credit if action is Action.RETRY else None
+        return engine.give_back(number, consumer, epoch, spans, how, now_ms, fx, delay_ms)
+
+    def _lose(self, peer: Hashable) -> bool:
+        """False: a slice of it is done; see _apply_one()."""
         number = self.doorman.numbers.get(peer)
+        is_done = True
+
+        def change(fx: Effects, now_ms: int) -> None:
+            nonlocal is_done
+            assert number is not None
+            is_done = not self.doorman.close_some(number, now_ms, fx)
+            if is_done:
+                self.doorman.close(number, now_ms, fx)
+
         if number is not None:
-            self._change(lambda fx, now_ms: self.doorman.close(number, now_ms, fx), by="LOST")
+            self._change(change, by="LOST")
+        return is_done
 
     def _newly_due(self) -> int | None:
         """When delayed messages or calls are due, if that is sooner than what was asked for."""
@@ -403,12 +489,18 @@ class Broker:
     def server_ended(self, name: str) -> None:
         """A server process ended without a good-bye: its connection is over now, not when its
         silence is noticed."""
+        is_done = False
 
         def change(fx: Effects, now_ms: int) -> None:
+            nonlocal is_done
             for number in self.monitor.connections_of(name):
+                if self.doorman.close_some(number, now_ms, fx):
+                    return
                 self.doorman.dismiss(number, now_ms, fx)
+            is_done = True
 
-        self._change(change)
+        while not is_done:
+            self._change(change, by="LOST")
 
     # the one place where the engine's lock is taken
 

@@ -147,3 +147,8 @@ def take_part(items: list[Any], bytes_max: int) -> tuple[list[Any], int]:
     part = items.copy()
     items.clear()
     return part, size
+
+
+def size_of(items: list[Any]) -> int:
+    """What take_part() counts for items of a lane."""
+    return sum([len(item[1]) + FRAME_BYTES for item in items if type(item) is tuple])

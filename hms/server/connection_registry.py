@@ -50,6 +50,8 @@ class ConnectionRegistry:
         """Addresses of other nodes that a client may use."""
         self.is_own: Callable[[str, int], bool] = lambda _name, _uid: False
         """Whether a server is the process of that name that the node has started."""
+        self.on_closed: Callable[[int], None] = lambda _number: None
+        """Told of each connection that is no more."""
         self.numbers: dict[Hashable, int] = {}
         self.peers: dict[int, Hashable] = {}
         self.releases = EffectRelease(self.peers)
@@ -58,6 +60,14 @@ class ConnectionRegistry:
         self._next = 1
         self._names: dict[int, tuple[str, str]] = {}
         """User and client name of each client that is no server."""
+
+    def hello_some(self, peer: Hashable, hello: wire.Hello, now_ms: int, fx: Effects) -> bool:
+        """Before hello(): a slice of what closing the same client's older connection takes, and
+        whether there is more of it."""
+        if self.is_stopping or peer in self.numbers or not hello.secret:
+            return False
+        older = self._engine.number_of(_uid(hello))
+        return older is not None and self.close_some(older, now_ms, fx)
 
     def hello(
         self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
@@ -89,6 +99,11 @@ class ConnectionRegistry:
         )
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 
+    def close_some(self, number: int, now_ms: int, fx: Effects) -> bool:
+        """Give back a slice of what a connection has that is about to end; whether there is more."""
+        tell_running(self._engine, self._monitor, number)
+        return self._engine.close_some(number, now_ms, fx)
+
     def close(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
         """A connection ended; is_final: in order, its client does not come back."""
         peer = self.peers.pop(number, None)
@@ -97,6 +112,7 @@ class ConnectionRegistry:
         tell_running(self._engine, self._monitor, number)
         self._monitor.lost(number)
         self._engine.close_connection(number, now_ms, fx, is_final=is_final)
+        self.on_closed(number)
 
     def dismiss(self, number: int, now_ms: int, fx: Effects, *, is_final: bool = False) -> None:
         """Close a connection from this side."""

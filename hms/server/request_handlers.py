@@ -61,15 +61,55 @@ class RequestHandlers:
             **BranchHandlers(engine.branches, monitor).handlers,
         }
 
+        self._slices: dict[type, Callable[[int, Any, int, Effects], bool]] = {
+            wire.CloseSession: self._end_some,
+            wire.CloseConsumer: self._shut_some,
+            wire.Rollback: self._roll_back_some,
+            wire.Recover: self._recover_some,
+            wire.Poll: self._poll_some,
+        }
+        """What of a request is done under holds of the lock before its own."""
+
     def add(self, handlers: Mapping[type, Callable[..., None]]) -> None:
         """Requests that somebody else applies."""
         self._handlers.update(handlers)
 
     def apply(
         self, connection: int, correlation: int, request: wire.Request, now_ms: int, fx: Effects
-    ) -> None:
-        """Apply a request; its reply is among the effects, a refusal is raised."""
-        self._handlers[type(request)](connection, correlation, request, now_ms, fx)
+    ) -> bool:
+        """Apply a request; its reply is among the effects, a refusal is raised. False: a slice of
+        it is done, and it is to be applied again when others had their turn."""
+        kind = type(request)
+        if kind in self._slices and self._slices[kind](connection, request, now_ms, fx):
+            return False
+        self._handlers[kind](connection, correlation, request, now_ms, fx)
+        return True
+
+    def _end_some(
+        self, connection: int, request: wire.CloseSession, now_ms: int, fx: Effects
+    ) -> bool:
+        tell_running(self._engine, self._monitor, connection, session=request.session)
+        return self._engine.end_some(connection, request.session, now_ms, fx)
+
+    def _shut_some(
+        self, connection: int, request: wire.CloseConsumer, now_ms: int, fx: Effects
+    ) -> bool:
+        tell_running(self._engine, self._monitor, connection, consumer=request.consumer)
+        return self._engine.shut_some(connection, request.consumer, now_ms, fx)
+
+    def _roll_back_some(
+        self, connection: int, request: wire.Rollback, now_ms: int, fx: Effects
+    ) -> bool:
+        return self._engine.roll_back_some(connection, request.session, now_ms, fx)
+
+    def _recover_some(
+        self, connection: int, request: wire.Recover, now_ms: int, fx: Effects
+    ) -> bool:
+        tell_running(self._engine, self._monitor, connection, session=request.session)
+        return self._engine.recover_some(connection, request.session, now_ms, fx)
+
+    def _poll_some(self, connection: int, request: wire.Poll, now_ms: int, fx: Effects) -> bool:
+        return self._engine.poll_some(connection, request.consumer, now_ms, fx)
 
     def _open_session(
         self, connection: int, correlation: int, request: wire.OpenSession, _: int, fx: Effects
@@ -92,7 +132,6 @@ class RequestHandlers:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        tell_running(self._engine, self._monitor, connection, session=request.session)
         self._engine.close_session(connection, request.session, now_ms, fx)
         fx.must_wait = True  # what was acknowledged before is safe then
         self._monitor.closed(connection, request.session)
@@ -193,7 +232,6 @@ class RequestHandlers:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        tell_running(self._engine, self._monitor, connection, consumer=request.consumer)
         self._engine.close_consumer(connection, request.consumer, now_ms, fx)
         fx.must_wait = True  # as above
         self._monitor.closed(connection, consumer=request.consumer)
@@ -236,7 +274,6 @@ class RequestHandlers:
     def _recover(
         self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects
     ) -> None:
-        tell_running(self._engine, self._monitor, connection, session=request.session)
         self._engine.recover(connection, request.session, correlation, now_ms, fx)
         self._monitor.recovered(connection, request.session)
 

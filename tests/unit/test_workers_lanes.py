@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lane_rig import WAIT_S, Recorder, gate, hasty_threads, pools, recorder
 
 from hms.workers import LanePool
+from hms.workers.lanes import AGAIN
 
 __all__ = ["gate", "hasty_threads", "pools", "recorder"]  # the fixtures
 
@@ -176,3 +177,41 @@ def test_a_pool_is_quiet_while_nothing_waits_for_a_worker(pools, gate):
     pool.put_many("a", [2])
     assert not pool.is_quiet
     gate.is_open.set()
+
+
+def test_a_lane_with_more_to_do_goes_behind_the_others(pools):
+    """Two connections with a long batch each occupied both workers until these were done."""
+    order, is_begun, may_go = [], threading.Event(), threading.Event()
+
+    def handle(key, items):
+        is_begun.set()
+        assert may_go.wait(WAIT_S)
+        order.append((key, items.pop(0)))
+        return AGAIN if items else None
+
+    lanes = pools(1, handle)
+    lanes.put_many("a", [1, 2, 3])
+    assert is_begun.wait(WAIT_S)
+    lanes.put_many("b", [1])
+    lanes.put_many("a", [4])
+    may_go.set()
+    assert lanes.close(drain=True, timeout_s=WAIT_S)
+
+    assert order == [("a", 1), ("b", 1), ("a", 2), ("a", 3), ("a", 4)]
+
+
+def test_what_was_dropped_in_its_turn_does_not_come_again(pools):
+    """A closed peer has nothing more to say."""
+    done = []
+
+    def handle(key, items):
+        done.append(items.pop(0))
+        if done == [1]:
+            lanes.discard(key)
+        return AGAIN
+
+    lanes = pools(1, handle)
+    lanes.put_many("a", [1, 2, 3])
+    assert lanes.close(drain=True, timeout_s=WAIT_S)
+
+    assert done == [1]

@@ -18,24 +18,25 @@ TURN_MESSAGES = 64
 class HandOut:
     """One hand-out; batches: what each consumer takes. The caller delivers it."""
 
-    def __init__(self, place: Place, now_ms: int) -> None:
+    def __init__(self, place: Place, now_ms: int, count_max: int) -> None:
         assert place.line.tracks is not None, f"{place.name} has no groups"
         self._place, self._line, self._tracks = place, place.line, place.line.tracks
         self._now_ms = now_ms
+        self._left = count_max
         self.batches: dict[ConsumerView, list[StoredMessage]] = {}
         self.expired: list[StoredMessage] = []
         self._credit: dict[ConsumerView, int] = {}
         self._room: dict[ConsumerView, int] = {}
 
     def run(self) -> None:
-        """Until nobody takes anything more."""
+        """Until nobody takes anything more, or so many have been taken."""
         for priority in self._place.priorities:
             self._among([c for c in self._place.consumers if c.priority == priority])
 
     def _among(self, consumers: list[ConsumerView]) -> None:
         """The same for those of one priority; the higher ones come first."""
         ready = [c for c in consumers if self._begin(c)]
-        while ready and self._line.waiting_count:
+        while ready and self._line.waiting_count and self._left > 0:
             share = max(1, min(TURN_MESSAGES, self._line.waiting_count // len(ready)))
             if not sum([self._turn(c, share) for c in self._in_turn(ready)]):
                 break
@@ -101,6 +102,7 @@ class HandOut:
     def _take(self, consumer: ConsumerView, message: StoredMessage) -> None:
         goes = self._line.take_with(message, consumer)
         self.batches.setdefault(consumer, []).extend(goes)
+        self._left -= len(goes)
         self._credit[consumer] -= 1
         self._room[consumer] -= sum([m.length for m in goes])
 

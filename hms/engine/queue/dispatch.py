@@ -25,28 +25,40 @@ CHUNK_MESSAGES = 256
 CHUNK_BYTES = 1 << 20
 ACK_NONE = 3
 RELEASED_AT_ONCE = 4096
+DELIVERED_AT_ONCE = 4096
+"""About 20 ms when they came back before. What more a command could deliver is left to ticks."""
 RANGES_PER_RECORD = 1024
 """16 KiB: a record has to fit into the smallest segment."""
 
 
 def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Deliver what waits at a place as far as its consumers' credit goes."""
-    if state.to_dispatch is None:
+    if state.outgoing.at_end is None:
         _dispatch_now(state, place, fx)
     else:
-        state.to_dispatch[id(place)] = place
+        state.outgoing.at_end[id(place)] = place
 
 
 def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> None:
     line = place.line
+    state.outgoing.rest.pop(id(place), None)
     if not line.waiting_count or not place.consumers or place.control.is_receiving_paused:
         if place.feed is not None:
             place.feed(fx)
         return
     if place.has_tracks():
         _dispatch_tracked(state, place, fx)
+    else:
+        _dispatch_plain(state, place, fx)
+    if state.outgoing.effort < DELIVERED_AT_ONCE or not line.waiting_count:
         _after(state, place, fx)
-        return
+    else:
+        state.outgoing.rest[id(place)] = place
+
+
+def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> None:
+    """Where a consumer may take any message."""
+    line = place.line
     for priority in place.priorities:
         if isinstance(place, Queue) and place.candidates:
             _dispatch_selected(state, place, priority, fx)
@@ -54,11 +66,13 @@ def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> Non
         if len(place.priorities) > 1:
             ready = [c for c in ready if c.priority == priority]
         expired: list[StoredMessage] = []
-        while line.waiting_count and ready:
+        while line.waiting_count and ready and state.outgoing.effort < DELIVERED_AT_ONCE:
             share = min(CHUNK_MESSAGES, -(-line.waiting_count // len(ready)))
             place.turn += 1
             start = place.turn % len(ready)
             for consumer in ready[start:] + ready[:start] if start else ready:
+                if state.outgoing.effort >= DELIVERED_AT_ONCE:
+                    break
                 count = min(consumer.credit, share)
                 room = min(CHUNK_BYTES, consumer.room_bytes)
                 messages = line.take(count, room, state.now_ms, expired)
@@ -66,23 +80,38 @@ def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> Non
                     _deliver(state, place, consumer, messages, fx)
             ready = [c for c in ready if _has_room(c)]
         discard(state, place, expired, Cause.EXPIRED, fx)
-    _after(state, place, fx)
+
+
+def dispatch_rest(state: State, fx: Effects) -> None:
+    """Deliver what commands have left, as far as one may; each place in its turn."""
+    for place in list(state.outgoing.rest.values()):
+        dispatch(state, place, fx)
 
 
 @contextlib.contextmanager
 def dispatching_once(state: State, fx: Effects) -> Iterator[None]:
     """What is to be dispatched in the block is dispatched at its end, each place once: a command of
     many parts, each of which lets messages go out again, would cost as much as all of them."""
-    if state.to_dispatch is not None:
+    if state.outgoing.at_end is not None:
         yield
         return
-    state.to_dispatch = {}
+    state.outgoing.at_end = {}
     try:
         yield
     finally:
-        places, state.to_dispatch = state.to_dispatch, None
+        places, state.outgoing.at_end = state.outgoing.at_end, None
         for place in places.values():
             dispatch(state, place, fx)
+
+
+@contextlib.contextmanager
+def dispatching_later(state: State, places: dict[int, Queue | Subscription]) -> Iterator[None]:
+    """What is to be dispatched in the block is only noted."""
+    state.outgoing.at_end = places
+    try:
+        yield
+    finally:
+        state.outgoing.at_end = None
 
 
 def _after(state: State, place: Queue | Subscription, fx: Effects) -> None:
@@ -136,8 +165,8 @@ def _dispatch_tracked(state: State, place: Queue | Subscription, fx: Effects) ->
     if tracks.is_handing_out:
         return  # it is called by what it does itself; it goes on until nothing more goes out
     tracks.is_handing_out = is_any = True
-    while is_any:
-        hand_out = HandOut(place, state.now_ms)
+    while is_any and state.outgoing.effort < DELIVERED_AT_ONCE:
+        hand_out = HandOut(place, state.now_ms, DELIVERED_AT_ONCE - state.outgoing.effort)
         hand_out.run()
         for consumer, messages in hand_out.batches.items():
             for chunk in _chunks(messages):
@@ -165,6 +194,8 @@ def _dispatch_selected(state: State, queue: Queue, priority: int, fx: Effects) -
     for consumer, found in queue.candidates.items():
         if consumer.priority != priority:
             continue
+        if state.outgoing.effort >= DELIVERED_AT_ONCE:
+            break
         chosen: list[StoredMessage] = []
         room = consumer.room_bytes
         while len(chosen) < consumer.credit and room > 0 and (entry := found.first()) is not None:
@@ -203,6 +234,7 @@ def _deliver(
     fx: Effects,
 ) -> None:
     line = place.line
+    state.outgoing.effort += len(messages)
     counts = None
     if line.history:
         counts = [line.deliveries(m) + 1 for m in messages]

@@ -363,15 +363,20 @@ def told_counts(deliveries: int, attempts: int) -> tuple[int, int]:
 
 def ids_of(messages: Iterable[StoredMessage]) -> list[tuple[int, int]]:
     """The ids of messages, in the order given, as ranges of consecutive ones."""
+    return runs_of([message.id for message in messages])
+
+
+def runs_of(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Ids, in the order given, as ranges of consecutive ones."""
     ranges: list[tuple[int, int]] = []
     first = last = -2
-    for message in messages:
-        if message.id == last + 1:
-            last = message.id
+    for one in ids:
+        if one == last + 1:
+            last = one
             continue
         if first >= 0:
             ranges.append((first, last))
-        first = last = message.id
+        first = last = one
     if first >= 0:
         ranges.append((first, last))
     return ranges

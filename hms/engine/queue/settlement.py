@@ -18,6 +18,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue.dead_letters import DeadReason, keep, target_of
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import acknowledge, dispatch, write_ranges
+from hms.engine.queue.pending_list import runs_of
 from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES
 from hms.engine.session.session_objects import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE
@@ -28,6 +29,8 @@ from hms.records import Cause, RecordType
 LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
 """A message's own redelivery limit, as a property that its sender sets."""
 RELEASED_EARLY_MS = 1000
+SLICE = 2048
+"""Messages that are settled or come back at once: 10 ms."""
 WIDE = 2
 """Ranges that hold so many times the ids that are out are looked up, not walked through."""
 
@@ -46,7 +49,7 @@ def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[Store
     out = consumer.out
     spans = list(spans)
     if sum([last - first + 1 for first, last in spans]) > WIDE * (len(out) + 1):
-        spans = _ids_within(out, spans)
+        spans = [(i, i) for i in _ids_within(out, spans)]
     found = [out.pop(i) for first, last in spans for i in range(first, last + 1) if i in out]
     tracks = consumer.place.line.tracks
     if tracks is not None and tracks.gathering is not None:
@@ -55,23 +58,55 @@ def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[Store
     return found
 
 
-def _ids_within(out: Iterable[int], spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The ids that the spans hold, in their order, each as a span. The work grows with ids and
-    spans, not with their product nor with what lies between."""
+class Runs(list[tuple[int, int]]):
+    """Ranges of ids that were out, each id once: so they can be settled in slices, and what goes
+    out again in between is not settled twice."""
+
+
+def slice_of(
+    consumer: Consumer, spans: Sequence[tuple[int, int]]
+) -> tuple[Sequence[tuple[int, int]], Runs | None]:
+    """What is to be settled of the ranges under one hold of the lock, and what is left of them."""
+    out = consumer.out
+    if len(out) <= SLICE:
+        return spans, None
+    if not isinstance(spans, Runs):
+        width = sum([last - first + 1 for first, last in spans])
+        if width <= SLICE:
+            return spans, None
+        if width <= WIDE * len(out):
+            ids = [i for first, last in spans for i in range(first, last + 1) if i in out]
+            spans = Runs(runs_of(dict.fromkeys(ids)))
+        else:
+            spans = Runs(runs_of(_ids_within(out, list(spans))))
+    count = 0
+    for at, (first, last) in enumerate(spans):
+        count += last - first + 1
+        if count > SLICE:
+            end = last - (count - SLICE)
+            return [*spans[:at], (first, end)], Runs([(end + 1, last), *spans[at + 1 :]])
+    return spans, None
+
+
+def _ids_within(out: Iterable[int], spans: list[tuple[int, int]]) -> list[int]:
+    """The ids that the spans hold, in their order. The work grows with ids and spans, not with
+    their product nor with what lies between."""
     ids, found, end = sorted(out), list[int](), -1
     for first, last in sorted(spans):
         if last > end:
             start = bisect_left(ids, max(first, end + 1))
             found += ids[start : bisect_right(ids, last)]
             end = last
+    if len(found) == len(ids):
+        return list(out)
     wanted = set(found)
-    return [(i, i) for i in out if i in wanted]
+    return [i for i in out if i in wanted]
 
 
 def note_seen(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> None:
     """The application has those of the ids that are out to the consumer; of a list, all of it."""
     out, known = consumer.out, [(one, one) for one in consumer.seen]
-    ids = [one for one, _ in _ids_within(out, [*known, *spans])]
+    ids = _ids_within(out, [*known, *spans])
     tracks = consumer.place.line.tracks
     if tracks is not None and tracks.gathering is not None:
         ids = [i for one in ids for i in (tracks.whole(out[one]) or (one,)) if i in out]

@@ -30,6 +30,10 @@ class NodeKey:
 
 
 Said = tuple[Word, list[bytes], Incarnation]
+TURN_WORDS = 16
+"""So many are applied under one hold of the lock."""
+TURN_BYTES = 256 << 10
+"""And of those that carry messages so many bytes."""
 
 
 class Door:
@@ -45,8 +49,20 @@ class Door:
         self._change = change
         self._say = say
 
+    def turn(self, key: NodeKey, items: list[Any]) -> None:
+        """Apply the first of a lane's batch; the rest stays in the list, for its next turn."""
+        count, size = 0, 0
+        for item in items:
+            count += 1
+            size += len(item[1]) if type(item) is tuple else 0
+            if size >= TURN_BYTES:
+                break
+        count = min(count, TURN_WORDS)
+        self.handle(key, items[:count])
+        del items[:count]
+
     def handle(self, key: NodeKey, items: list[Any]) -> None:
-        """A lane's batch."""
+        """Apply words under one hold of the engine's lock."""
         said = [item if isinstance(item, Change) else self._decode(key, item) for item in items]
 
         def apply(fx: Effects, now_ms: int) -> None:
