@@ -66,7 +66,7 @@ LEAD_BYTES_MAX = 64 << 10
 """A general worker that put no more into an idle log writes and syncs it itself."""
 SPACE_WAIT_S = 5.0
 BACKLOG_WAIT_S = 30.0
-EFFORT_MAX = 4096
+EFFORT_MAX = 2048
 """So many messages are touched, and a SETTLE goes on at its lane's next turn."""
 _NEW = 2
 """An item that was not decoded yet: envelope and payload."""

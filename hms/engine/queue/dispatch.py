@@ -25,8 +25,8 @@ CHUNK_MESSAGES = 256
 CHUNK_BYTES = 1 << 20
 ACK_NONE = 3
 RELEASED_AT_ONCE = 4096
-DELIVERED_AT_ONCE = 4096
-"""About 20 ms when they came back before. What more a command could deliver is left to ticks."""
+DELIVERED_AT_ONCE = 2048
+"""About 10 ms when they came back before. What more a command could deliver is left to ticks."""
 RANGES_PER_RECORD = 1024
 """16 KiB: a record has to fit into the smallest segment."""
 
