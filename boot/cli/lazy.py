@@ -35,6 +35,16 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuses bytes that are no UTF-8, of which Python makes characters that nothing takes."""
+        for argument in args:
+            if not argument.isascii() and any("\ud800" <= c <= "\udfff" for c in argument):
+                from hms.errors.catalogue import InvalidArgument  # noqa: PLC0415 - only for this
+
+                detail = f"{os.fsencode(argument)[:80]!r} is no UTF-8"
+                ctx.fail(str(InvalidArgument(what="command line", detail=detail)))
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

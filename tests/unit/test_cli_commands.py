@@ -190,3 +190,24 @@ def test_every_group_explains_itself(hms, name):
 
     assert said.exit_code == 0
     assert "Usage: hms" in said.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["send", "orders", "\udcff\udcfe"],
+        ["send", "\udcff", "x"],
+        ["send", "orders", "x", "--property", "a=\udcff"],
+        ["--config", "\udcff", "status"],
+        ["queue", "\udcff"],
+        ["\udcff"],
+        ["queue", "create", "ü\udcff"],
+    ],
+)
+def test_an_argument_that_is_no_utf_8_is_a_wrong_command_line(words):
+    """Python hands such bytes over as lone surrogates, which no encoder takes: a traceback."""
+    done = CliRunner().invoke(main, words)
+
+    assert done.exit_code == 2
+    assert "HMS-1011 command line: b'" in done.stderr
+    assert "\\xff" in done.stderr
