@@ -5,6 +5,9 @@ node that followed it at once would expire in a moment what should live for an h
 should be gone. So time goes on as it has since the boot, and follows the wall clock only slowly.
 It begins no earlier than the log has come: a machine whose clock is behind at boot must not have
 the node's time stand still until then. Time that the machine slept has passed.
+
+Past the year 2262 a time in nanoseconds does not fit into 64 bits: Python cannot even write a line
+of a log then. A node does not boot with such a clock, and stops when it is set so far.
 """
 
 import threading
@@ -12,7 +15,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["EvenClock"]
+from hms.errors.catalogue import ClockUnusable
+
+__all__ = ["LATEST", "EvenClock", "require_clock"]
+
+LATEST: Final = "2262-01-01"
+LATEST_NS: Final = 9_214_646_400 * 1_000_000_000
+"""The same."""
 
 FOLLOWS: Final = 0.01
 """Of each second at most so much is used to come nearer to the wall clock."""
@@ -22,6 +31,14 @@ _NS_PER_MS: Final = 1_000_000
 def awake_and_asleep_ns() -> int:
     """A clock that is never set, and goes on while the machine sleeps."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def require_clock() -> None:
+    """End the process, with the reason as its last word, when Python cannot read the clock."""
+    try:
+        time.time_ns()
+    except OverflowError:
+        raise SystemExit(str(ClockUnusable(latest=LATEST))) from None
 
 
 class EvenClock:
@@ -34,7 +51,19 @@ class EvenClock:
     ) -> None:
         self._wall_ns, self._steady_ns = wall_ns, steady_ns
         self._lock = threading.Lock()
-        self._now_ns, self._looked_ns = wall_ns(), steady_ns()
+        self._now_ns, self._looked_ns = self._wall() or 0, steady_ns()
+
+    def check(self) -> None:
+        """ClockUnusable when the machine's clock cannot be read or is past LATEST."""
+        if self._wall() is None:
+            raise ClockUnusable(latest=LATEST)
+
+    def _wall(self) -> int | None:
+        try:
+            found = self._wall_ns()
+        except OverflowError:
+            return None
+        return found if found < LATEST_NS else None
 
     def begin_at(self, at_ms: int) -> None:
         """The log has come so far: go on from there if that is later."""
@@ -47,7 +76,8 @@ class EvenClock:
             steady_ns = self._steady_ns()
             passed = max(steady_ns - self._looked_ns, 0)
             most = int(passed * FOLLOWS)
-            away = self._wall_ns() - (self._now_ns + passed)
+            wall_ns = self._wall()
+            away = 0 if wall_ns is None else wall_ns - (self._now_ns + passed)
             self._now_ns += passed + max(-most, min(away, most))
             self._looked_ns = steady_ns
             return self._now_ns // _NS_PER_MS

@@ -93,7 +93,7 @@ class NodeProcess:
             "ledger": self._ledger,
         }
         self._gateway = make_gateway(node, self._linking, **handlers)
-        self._scheduler = EvenScheduler(timezone="UTC")
+        self._scheduler = EvenScheduler(self._on_fault, timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
 
     def run(self, ready_fd: int | None) -> int:
@@ -114,7 +114,10 @@ class NodeProcess:
         self._servers.start(addresses[0])
         log.info("node %s listens at %s", self._node.name, ", ".join(addresses))
         threading.Thread(target=self._tell_ready, args=(ready_fd,), daemon=True).start()
-        self._gateway.run()
+        try:
+            self._gateway.run()
+        except OverflowError as fault:
+            self._on_fault(fault)
         return 1 if self._failed else 0
 
     def _tell_ready(self, ready_fd: int | None) -> None:
@@ -342,8 +345,9 @@ class NodeProcess:
         """The store failed, or something nobody foresaw: stop, confirm nothing more (P7)."""
         if not self._failed:
             self._failed = True
+            fault = _known(fault)
             told = isinstance(fault, HmsError)
-            log.critical("the node stops: %s", fault, exc_info=None if told else fault)
+            _say(f"the node stops: {fault}", None if told else fault)
             reason = fault if isinstance(fault, HmsError) else NodeFailed(detail=repr(fault))
             self._broker.farewell(reason)
         self._gateway.stop()
@@ -352,8 +356,9 @@ class NodeProcess:
         """Give back what the process holds; the log stays as it is."""
         with contextlib.suppress(Exception):
             self._servers.stop()
-        if self._scheduler.running:
-            self._scheduler.shutdown(wait=False)
+        with contextlib.suppress(OverflowError):  # it writes a line to the log
+            if self._scheduler.running:
+                self._scheduler.shutdown(wait=False)
         if not self._failed:
             self._journal.close()
 
@@ -364,6 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(None)
     keep_freed_memory()
     try:
+        compose.clock_ms.check()
         config = load(given.config)
         node = config.node(given.node)
         _log_to_stderr(node.log_level)
@@ -372,12 +378,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return process.run(given.ready_fd)
         finally:
             process.close()
-    except HmsError as error:
-        log.critical("%s", error)
+    except (HmsError, OverflowError) as fault:
+        error = _known(fault)
+        if not isinstance(error, HmsError):
+            raise
+        _say(str(error))
         if given.ready_fd is not None:
             with contextlib.suppress(OSError):
                 tell_failed(given.ready_fd, str(error))
         return 1
+
+
+def _known(fault: BaseException) -> BaseException:
+    """The fault, or why it came: with a clock that nobody can read anything overflows."""
+    if isinstance(fault, OverflowError):
+        try:
+            compose.clock_ms.check()
+        except HmsError as error:
+            return error
+    return fault
+
+
+def _say(text: str, fault: BaseException | None = None) -> None:
+    """Into the log; without the time when no clock tells it."""
+    try:
+        log.critical(text, exc_info=fault)
+    except OverflowError:
+        sys.stderr.write(f"CRITICAL {log.name} {text}\n")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

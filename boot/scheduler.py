@@ -5,6 +5,7 @@ due for an hour: no expiry, no delayed message, no heartbeat.
 """
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -34,9 +35,19 @@ def _ahead_s() -> float:
 
 
 class EvenScheduler(BackgroundScheduler):  # type: ignore[misc]
-    """Runs jobs after the time that really passed."""
+    """Runs jobs after the time that really passed. on_fault: told why it can do so no more."""
+
+    def __init__(self, on_fault: Callable[[BaseException], None], **options: Any) -> None:
+        super().__init__(**options)
+        self._on_fault = on_fault
 
     def _main_loop(self) -> None:
+        try:
+            self._run_jobs()
+        except Exception as fault:  # noqa: BLE001 - told
+            self._on_fault(fault)
+
+    def _run_jobs(self) -> None:
         ahead_s, wait_s = _ahead_s(), None
         while self.state != STATE_STOPPED:
             self._event.wait(LOOKS_EVERY_S if wait_s is None else min(wait_s, LOOKS_EVERY_S))

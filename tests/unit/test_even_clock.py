@@ -1,9 +1,14 @@
 """The node's clock when the machine's is set."""
 
+import os
 import random
 import time
 
-from hms.boot.clock import EvenClock, awake_and_asleep_ns
+import pytest
+
+from hms.boot import compose, node
+from hms.boot.clock import LATEST_NS, EvenClock, awake_and_asleep_ns, require_clock
+from hms.errors.catalogue import ClockUnusable
 
 S = 1_000_000_000
 HOUR = 3600 * S
@@ -81,3 +86,63 @@ def test_it_never_goes_back():
         now = machine.clock()
         assert now >= last
         last = now
+
+
+def _unreadable():
+    raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+
+@pytest.mark.parametrize("wall_ns", [_unreadable, lambda: LATEST_NS, lambda: 1 << 90])
+def test_a_clock_past_the_year_2262_is_told_and_time_goes_on_evenly(wall_ns):
+    """Nothing expires at once, and what asks the time is not the one that fails."""
+    machine = Machine()
+    machine.clock.check()
+    before = machine.clock()
+    machine.clock._wall_ns = wall_ns
+
+    machine.steady += 60 * S
+
+    assert machine.clock() == before + 60_000
+    with pytest.raises(ClockUnusable, match="2262"):
+        machine.clock.check()
+    machine.clock._wall_ns = lambda: machine.wall
+    machine.clock.check()
+
+
+def test_a_clock_that_cannot_be_read_when_the_node_begins_is_no_fault_of_an_import():
+    """The command line imports it, too."""
+    clock = EvenClock(_unreadable, lambda: 5 * S)
+    assert clock() == 0
+    with pytest.raises(ClockUnusable):
+        clock.check()
+
+
+def test_a_node_does_not_boot_with_a_clock_that_cannot_be_read(monkeypatch, capsys, tmp_path):
+    """It says why, though a line of its log cannot be written."""
+    monkeypatch.setattr(compose.clock_ms, "_wall_ns", _unreadable)
+    monkeypatch.setattr(node.log, "critical", lambda *_, **__: _unreadable())
+    monkeypatch.setattr(node, "_log_to_stderr", lambda _: None)
+    reading, writing = os.pipe()
+    try:
+        missing = ["--config", str(tmp_path / "hms.conf"), "--ready-fd", str(writing)]
+        assert node.main(missing) == 1
+        assert b"failed HMS-8006" in os.read(reading, 1000)
+    finally:
+        os.close(reading)
+    assert "CRITICAL hms.node HMS-8006 the machine's clock is wrong" in capsys.readouterr().err
+
+
+def test_what_overflows_while_the_clock_cannot_be_read_is_told_as_that(monkeypatch):
+    """Whoever reads the log must see what to mend; another overflow is one."""
+    fault = OverflowError("int too large")
+    assert node._known(fault) is fault
+    monkeypatch.setattr(compose.clock_ms, "_wall_ns", _unreadable)
+    assert isinstance(node._known(fault), ClockUnusable)
+
+
+def test_a_process_without_a_clock_ends_with_the_reason_and_without_a_traceback(monkeypatch):
+    """Python cannot import its logging then: neither a node nor a command gets any further."""
+    require_clock()
+    monkeypatch.setattr(time, "time_ns", _unreadable)
+    with pytest.raises(SystemExit, match="HMS-8006"):
+        require_clock()

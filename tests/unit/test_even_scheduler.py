@@ -3,6 +3,8 @@
 import threading
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from hms.boot import scheduler as scheduling
 
 
@@ -11,7 +13,7 @@ def test_a_job_runs_although_the_clock_was_set_back_by_an_hour(monkeypatch):
     ahead_s, ran = [100.0], threading.Event()
     monkeypatch.setattr(scheduling, "_ahead_s", lambda: ahead_s[0])
     monkeypatch.setattr(scheduling, "LOOKS_EVERY_S", 0.01)
-    scheduler = scheduling.EvenScheduler(timezone="UTC")
+    scheduler = scheduling.EvenScheduler(pytest.fail, timezone="UTC")
     in_an_hour = datetime.now(UTC) + timedelta(hours=1)
     scheduler.add_job(ran.set, "date", run_date=in_an_hour, misfire_grace_time=None)
     scheduler.start()
@@ -32,7 +34,7 @@ def test_a_timer_has_a_time_however_far_away_it_is():
 
 def test_small_corrections_move_nothing(monkeypatch):
     """A time service slews all the time; moving the jobs each time would add up."""
-    scheduler, moved = scheduling.EvenScheduler(timezone="UTC"), []
+    scheduler, moved = scheduling.EvenScheduler(pytest.fail, timezone="UTC"), []
     looks = iter([5.0, *(5.0 + 0.01 * n for n in range(15))])
     done = threading.Event()
 
@@ -51,3 +53,24 @@ def test_small_corrections_move_nothing(monkeypatch):
         assert moved == []
     finally:
         scheduler.shutdown()
+
+
+def test_a_clock_that_cannot_be_read_is_told_and_not_a_scheduler_that_is_silently_gone(monkeypatch):
+    """A node without ticks would expire and retry nothing, and look well."""
+    told, done = [], threading.Event()
+
+    def ahead_s():
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    def on_fault(fault):
+        told.append(fault)
+        done.set()
+
+    monkeypatch.setattr(scheduling, "_ahead_s", ahead_s)
+    scheduler = scheduling.EvenScheduler(on_fault, timezone="UTC")
+    scheduler.start()
+    try:
+        assert done.wait(20)
+    finally:
+        scheduler.shutdown()
+    assert isinstance(told[0], OverflowError)
