@@ -71,6 +71,7 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
         calendar=CronCalendar(),
         prefetch_max=node.prefetch_max,
         prefetch_bytes_max=node.prefetch_bytes_max,
+        selectors_max=node.max_selectors,
         frames_in_flight_max=node.max_requests,
         passing_bytes_max=node.max_pending_bytes,
         **_limits(node),

@@ -100,6 +100,7 @@ class Node:
     prefetch_max: int
     prefetch_bytes: int
     prefetch_bytes_max: int
+    max_selectors: int
     redelivery_limit: int
     recovery_interval_s: float
     log_file: Path

@@ -242,6 +242,12 @@ NODE = Section(
             "The most that a consumer may say as its prefetch_bytes.",
         ),
         Key(
+            "max_selectors",
+            kinds.integer(1, 65_536),
+            1000,
+            "The most consumers with selectors of a queue: what is sent there asks each of them.",
+        ),
+        Key(
             "redelivery_limit",
             kinds.integer(-1, 10_000),
             3,

@@ -499,10 +499,12 @@ class Engine:
         for place in places:
             dispatch(self.state, place, fx)
 
-    @property
-    def effort(self) -> int:
-        """About how many messages the last command has touched."""
-        return self.state.outgoing.effort
+    def take_effort(self) -> int:
+        """About how many messages the last command has touched, or consumers it has asked."""
+        outgoing, looking = self.state.outgoing, self.state.looking
+        effort = outgoing.effort + looking.asked
+        outgoing.effort = looking.asked = 0
+        return effort
 
     def listener_done(
         self,

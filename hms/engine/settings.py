@@ -81,6 +81,8 @@ class EngineSettings:
     """So long a local transaction may stay open without a send or receipt; 0 for ever."""
     sessions_max: int = 1024
     consumers_max: int = 65_536
+    selectors_max: int = 1000
+    """Consumers with selectors of a queue."""
     prefetch_max: int = 8192
     prefetch_bytes_max: int = 64 << 20
     frames_in_flight_max: int = 64

@@ -67,7 +67,8 @@ LEAD_BYTES_MAX = 64 << 10
 SPACE_WAIT_S = 5.0
 BACKLOG_WAIT_S = 30.0
 EFFORT_MAX = 2048
-"""So many messages are touched, and a SETTLE goes on at its lane's next turn."""
+"""So many messages are touched, or consumers asked, and the rest of a batch, or of a SETTLE, is
+left for its lane's next turn."""
 _NEW = 2
 """An item that was not decoded yet: envelope and payload."""
 TICK = object()
@@ -142,6 +143,8 @@ class Broker:
         self._settling: dict[int, tuple[int, dict[int, Queue | Subscription]]] = {}
         """Of a connection whose SETTLE takes more than one turn: how many messages are settled, and
         where messages go out at its end."""
+        self._effort = 0
+        """What the commands under this hold of the lock have touched so far."""
         self._waits: dict[Hashable, float] = {}
         """Since when lanes have been waiting, in seconds of the monotonic clock."""
         self._verdicts: dict[Hashable, str | None] = {}
@@ -251,17 +254,21 @@ class Broker:
     def _apply_portion(
         self, peer: Hashable, commands: list[Command], refused: str | None, *, is_last: bool
     ) -> int:
-        are_settled = True
+        are_settled, engine = True, self.engine
         done = 0
         for envelope, _, _ in commands:
             are_settled = are_settled and envelope.kind is Kind.SETTLE
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal done
+            self._effort = 0
             for command in commands:
+                if self._effort >= EFFORT_MAX:
+                    return
                 if not self._apply_one(peer, command, now_ms, refused, fx):
                     return
                 done += 1
+                self._effort += engine.take_effort()
 
         by = name_of(commands[-1])
         self._change(change, is_in_hand=is_last, may_linger=are_settled, by=by)
@@ -402,9 +409,9 @@ class Broker:
 
     def _settle_each(self, number: int, items: list[Settlement], now_ms: int, fx: Effects) -> int:
         """How many messages were settled; what has to wait for the next turn stays in the list."""
-        engine, settled, effort, done = self.engine, 0, 0, 0
+        engine, settled, done = self.engine, 0, 0
         for item in items:
-            if effort >= EFFORT_MAX:
+            if self._effort >= EFFORT_MAX:
                 break
             action, consumer, epoch = item.action, item.consumer, item.epoch
             if action is Action.CREDIT:
@@ -419,7 +426,7 @@ class Broker:
                 if later is not None:
                     items[done] = structs.replace(item, ranges=later)
                     break
-            effort += engine.effort
+            self._effort += engine.take_effort()
             done += 1
         del items[:done]
         return settled

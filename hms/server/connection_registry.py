@@ -100,7 +100,7 @@ class ConnectionRegistry:
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 
     def close_some(self, number: int, now_ms: int, fx: Effects) -> bool:
-        """Give back a slice of what a connection has that is about to end; whether there is more."""
+        """Give back a slice of what an ending connection has; whether there is more."""
         tell_running(self._engine, self._monitor, number)
         return self._engine.close_some(number, now_ms, fx)
 

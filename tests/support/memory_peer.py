@@ -1,5 +1,7 @@
 """A node in memory with files, and a client of it that speaks the protocol by hand."""
 
+from dataclasses import replace
+
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.store.files import FileStore
 from hms.wire import structures as wire
@@ -22,9 +24,9 @@ SETTINGS = EngineSettings(
 class Node(MemoryNode):
     """Its storage workers do their jobs when step() is called."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, **settings):
         self.jobs = []
-        super().__init__(SETTINGS, files=FileStore(folder, 1 << 30))
+        super().__init__(replace(SETTINGS, **settings), files=FileStore(folder, 1 << 30))
 
     def submit(self, job):
         self.jobs.append(job)

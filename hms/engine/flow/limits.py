@@ -191,6 +191,14 @@ def check_consumers(queue: Queue) -> None:
         raise ConsumerLimit(what=what, count=count, limit=most)
 
 
+def check_selectors(queue: Queue, limit: int) -> None:
+    """Refuse a consumer with a selector too many: what is sent to the queue asks each of them."""
+    count = len(queue.candidates)
+    if count >= limit:
+        what = f"consumers with selectors of queue {queue.name} (max_selectors)"
+        raise ConsumerLimit(what=what, count=count, limit=limit)
+
+
 def paused(target: Queue | Topic) -> Obstacle:
     """A destination takes nothing now (F-C14)."""
     fields: dict[str, FieldValue] = {"kind": target.kind, "destination": target.name}

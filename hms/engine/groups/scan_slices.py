@@ -35,6 +35,8 @@ class ScanSlices(Generic[_Scan]):
 
     def __init__(self) -> None:
         self.steps_left = LOOK_STEPS
+        self.asked = 0
+        """How many consumers were offered something in the command at hand."""
         self._behind: deque[_Scan] = deque()
 
     @property

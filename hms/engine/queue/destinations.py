@@ -175,6 +175,7 @@ class Queue(Place):
         are shown when they are the first."""
         if not self.candidates or not messages:
             return
+        self._looking.asked += len(self.candidates)
         tracks = self.line.tracks
         alone = messages if tracks is None else [m for m in messages if not tracks.knows(m)]
         if alone:
@@ -196,6 +197,7 @@ class Queue(Place):
             tracks.gathering = GroupAssembly(configured.group_life_ms)
 
     def _freed(self, message: StoredMessage) -> None:
+        self._looking.asked += len(self.candidates)
         if self.candidates:
             offer = self.line.open_scan().offer([message])
             for found in self.candidates.values():

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from hms.engine.effects import Effects
-from hms.engine.flow.limits import check_consumers, check_producers
+from hms.engine.flow.limits import check_consumers, check_producers, check_selectors
 from hms.engine.groups.group_view import is_gathering
 from hms.engine.queue import scan_continuation
 from hms.engine.queue.departures import depart, forget, keeps_messages
@@ -177,6 +177,8 @@ def open_consumer(
     else:
         place = queue_for(state, request.destination, fx, connection.uid)
         check_consumers(place)
+        if selector is not None:
+            check_selectors(place, state.settings.selectors_max)
         if request.listener and is_gathering(place):
             instead = "Receive its lists in a session that is not asynchronous."
             raise NotSupported(feature="a listener service for lists", instead=instead)
