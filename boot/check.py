@@ -6,27 +6,15 @@ place while the rest is looked at.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hms.boot import kinds
 from hms.boot.kinds import Refused, did_you_mean
 from hms.boot.locate import Parsed, Path, plain
-from hms.boot.schema import (
-    DOMAIN,
-    LATER_SECTIONS,
-    QUEUE,
-    SECTIONS,
-    SUBSCRIPTION,
-    TOPIC,
-    Key,
-    Section,
-)
+from hms.boot.sections import LATER_SECTIONS, SECTIONS, Key, Section
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_NAMED = {section.path: section for section in SECTIONS if section.is_named}
-_WORDS = tuple(".".join(section.path) for section in SECTIONS)
 
 
 class Report:
@@ -74,44 +62,56 @@ def header(path: Path) -> str:
     return f"[{'.'.join(w if _BARE.fullmatch(w) else json.dumps(w) for w in words)}]"
 
 
-def check_sections(parsed: Parsed, report: Report) -> list[Found]:
-    """All sections that the schema knows; faults go into the report."""
-    return [_check_keys(*each, report) for each in _sections(parsed.data, report)]
+def check_sections(
+    parsed: Parsed,
+    report: Report,
+    known: Sequence[Section] = SECTIONS,
+    later: Mapping[str, str] = LATER_SECTIONS,
+) -> list[Found]:
+    """All sections that are known; faults go into the report. later: refused with a reason."""
+    by_path = {section.path: section for section in known}
+    every = _sections(parsed.data, (), by_path, later, report)
+    return [_check_keys(*each, report) for each in every]
 
 
-def _sections(data: dict[str, Any], report: Report) -> Iterator[tuple[Section, Path, Any]]:
-    for top, value in data.items():
-        word = plain(top)
-        if word == "":
-            continue
-        if word == DOMAIN.path[0]:
-            yield DOMAIN, (top,), value
-        elif word == "hms" and isinstance(value, dict):
-            yield from _destinations(top, value, report)
-        elif (word,) in _NAMED:
-            yield from _named(_NAMED[(word,)], (top,), value, report)
-        else:
-            _refuse_section(word, value, (top,), report)
-
-
-def _destinations(
-    top: str, tables: dict[str, Any], report: Report
+def _sections(
+    tables: dict[str, Any],
+    above: Path,
+    known: Mapping[Path, Section],
+    later: Mapping[str, str],
+    report: Report,
 ) -> Iterator[tuple[Section, Path, Any]]:
-    for kind, value in tables.items():
-        section = _NAMED.get(("hms", plain(kind)))
-        if section is not None:
-            yield from _named(section, (top, kind), value, report)
+    for top, value in tables.items():
+        path = (*above, top)
+        words = tuple(map(plain, path))
+        section = known.get(words)
+        if words == ("",):
+            continue
+        if section is not None and section.is_named:
+            yield from _named(section, path, value, report)
+        elif section is not None:
+            yield section, path, value
+        elif isinstance(value, dict) and any(one[: len(words)] == words for one in known):
+            yield from _sections(value, path, known, later, report)
         else:
-            _refuse_section(f"hms.{plain(kind)}", value, (top, kind), report)
+            _refuse_section(path, value, known, later, report)
 
 
-def _refuse_section(word: str, value: Any, path: Path, report: Report) -> None:
+def _refuse_section(
+    path: Path,
+    value: Any,
+    known: Mapping[Path, Section],
+    later: Mapping[str, str],
+    report: Report,
+) -> None:
+    word = ".".join(map(plain, path))
     if not isinstance(value, dict):
         report.add(path, f"key {word!r} stands outside of any section")
-    elif word in LATER_SECTIONS:
-        report.add(path, f"[{word}] {LATER_SECTIONS[word]}")
+    elif word in later:
+        report.add(path, f"[{word}] {later[word]}")
     else:
-        report.add(path, f"unknown section [{word}]{did_you_mean(word, _WORDS)}")
+        hint = did_you_mean(word, tuple(".".join(one) for one in known))
+        report.add(path, f"unknown section [{word}]{hint}")
 
 
 def _named(
@@ -147,10 +147,8 @@ def _check_keys(section: Section, path: Path, table: Any, report: Report) -> Fou
 
 def _check_name(found: Found, report: Report) -> None:
     try:
-        if found.section in {QUEUE, TOPIC, SUBSCRIPTION}:
-            kinds.destination(found.name)
-        elif found.section is not DOMAIN:
-            kinds.name(found.name)
+        if found.section.is_named:
+            found.section.read_name(found.name)
     except Refused as fault:
         report.add(found.path, f"{found.title} {fault}")
 
@@ -184,5 +182,4 @@ def _fill_in(found: Found, key: Key, report: Report) -> None:
         found.bad.add(key.attribute)
         report.add(found.path, f"{found.title} needs {key.name}: {key.why}")
     if key.attribute not in found.values:
-        default = key.default
-        found.values[key.attribute] = None if default is None else key.read(default)
+        found.values[key.attribute] = key.default

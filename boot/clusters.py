@@ -5,7 +5,7 @@ from hms.boot.destinations import Homes
 from hms.boot.entries import Config, Group, Node
 from hms.boot.kinds import did_you_mean
 from hms.boot.kinds_cluster import is_loopback
-from hms.boot.schema import DOMAIN, NODE, QUEUE, SVRGROUP, TOPIC
+from hms.boot.sections import DOMAIN, NODE, QUEUE, SVRGROUP, TOPIC
 from hms.boot.sizes import frame_bytes_max
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue, Scope
 from hms.errors.catalogue import LinkKeyError, NotSupported

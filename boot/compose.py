@@ -3,14 +3,14 @@
 import zlib
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from hms.boot.calendar import CronCalendar
 from hms.boot.clock import EvenClock
 from hms.boot.clusters import cluster_settings
-from hms.boot.config import Config, Node, Queue, Subscription, Topic
 from hms.boot.descriptors import connections_max
+from hms.boot.entries import Config, Node, Queue, Subscription, Topic
 from hms.boot.orders import order_of, sort_settings
+from hms.boot.sections import engine_settings as engine_settings_of
 from hms.boot.sizes import definitions_bytes_max, frame_bytes_max
 from hms.engine.flow.destination_control import LimitBehavior, Limits
 from hms.engine.settings import (
@@ -56,26 +56,16 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
     """What the engine is told."""
     places: list[Queue | Topic] = [*config.queues_of(node), *config.topics_of(node)]
     return EngineSettings(
+        **engine_settings_of(node),
         node_index=node.group.hmsindex,
         is_warm=node.boot == "WARM",
-        redelivery_limit=node.redelivery_limit,
-        memory_bytes_max=node.max_memory_bytes,
-        abandoned_after_ms=round(node.abandoned_after_s * 1000),
-        message_bytes_max=node.max_message_bytes,
-        transaction_bytes_max=node.max_transaction_bytes,
-        transaction_idle_ms=round(node.transaction_idle_s * 1000),
-        sessions_max=node.maxsession,
-        consumers_max=node.max_consumers,
-        schedules_max=node.max_schedules,
-        file_life_ms=round(node.file_life_s * 1000),
         calendar=CronCalendar(),
-        prefetch_max=node.prefetch_max,
-        prefetch_bytes_max=node.prefetch_bytes_max,
-        selectors_max=node.max_selectors,
-        frames_in_flight_max=node.max_requests,
-        passing_bytes_max=node.max_pending_bytes,
-        **_limits(node),
-        **_topics(node),
+        limits=Limits(
+            node.max_messages,
+            node.max_bytes,
+            producers_max=node.max_producers,
+            behavior=LimitBehavior(node.limit_behavior),
+        ),
         definitions_bytes_max=definitions_bytes_max(node),
         destinations=(*map(_destination, places), REPLAY_RUNS),
         subscriptions=tuple(map(_subscription, config.subscriptions_of(node))),
@@ -83,73 +73,17 @@ def engine_settings(config: Config, node: Node) -> EngineSettings:
     )
 
 
-def _limits(node: Node) -> dict[str, Any]:
-    return {
-        "limits": Limits(
-            node.max_messages,
-            node.max_bytes,
-            producers_max=node.max_producers,
-            behavior=LimitBehavior(node.limit_behavior),
-        ),
-        "paged_max": node.max_paged_messages,
-        "blocked_ms_max": round(node.flow_control_s * 1000),
-        "blocked_bytes_max": node.max_blocked_bytes,
-        "is_auto": node.auto_destinations,
-        "auto_idle_ms": round(node.auto_idle_s * 1000),
-    }
-
-
-def _topics(node: Node) -> dict[str, Any]:
-    return {
-        "is_topics_open": node.open_topics,
-        "is_topics_strict": node.strict_topics,
-        "topic_life_ms": round(node.topic_life_s * 1000),
-        "topics_max": node.max_topics,
-        "topic_characters_max": node.max_topic_length,
-        "topic_levels_max": node.max_topic_levels,
-        "retained_max": node.max_retained,
-        "retained_bytes_max": node.max_retained_bytes,
-    }
-
-
 def _subscription(one: Subscription) -> SubscriptionSettings:
-    return SubscriptionSettings(
-        one.name,
-        one.topic,
-        one.selector,
-        one.scheme,
-        one.queue,
-        one.correlation_id,
-        one.retained,
-        sort_settings(one),
-    )
+    return SubscriptionSettings(one.name, **engine_settings_of(one), sort=sort_settings(one))
 
 
 def _destination(place: Queue | Topic) -> DestinationSettings:
-    own: dict[str, Any] = {}
-    if isinstance(place, Queue):
-        own["active_max"] = place.max_active_consumers
-        own["backups_max"] = place.max_backup_consumers
-        own |= order_of(place)
-    else:
-        own["topic_string"] = place.topic_string or ""
-        own["persistent_delivery"] = place.persistent_delivery or ""
-        own["non_persistent_delivery"] = place.non_persistent_delivery or ""
     return DestinationSettings(
-        **own,
+        **engine_settings_of(place),
+        **(order_of(place) if isinstance(place, Queue) else {}),
         kind="queue" if isinstance(place, Queue) else "topic",
         name=place.name,
         is_warm=None if place.boot is None else place.boot == "WARM",
-        redelivery_limit=place.redelivery_limit,
-        dead_letter=place.dead_letter,
-        messages_max=place.max_messages,
-        bytes_max=place.max_bytes,
-        message_bytes_max=place.max_message_bytes,
-        producers_max=place.max_producers,
-        limit_behavior=place.limit_behavior,
-        export_name=place.export_name,
-        redelivery_delay_ms=round(place.redelivery_delay_s * 1000),
-        expired_to=place.expired_to,
     )
 
 

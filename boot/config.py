@@ -4,28 +4,16 @@
 file's keys in lower case; paths are absolute, and what the file leaves out is filled in.
 """
 
-from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hms.boot.check import Found, Report, check_sections
-from hms.boot.entries import (
-    Config,
-    Domain,
-    Group,
-    Node,
-    Queue,
-    Resource,
-    Server,
-    Service,
-    Subscription,
-    Topic,
-)
+from hms.boot.entries import Config
 from hms.boot.kinds import spell_size
 from hms.boot.locate import parse
 from hms.boot.references import check_references
-from hms.boot.schema import (
+from hms.boot.sections import (
     DOMAIN,
     NODE,
     QUEUE,
@@ -35,7 +23,18 @@ from hms.boot.schema import (
     SUBSCRIPTION,
     SVRGROUP,
     TOPIC,
+    Domain,
+    Entry,
+    Group,
+    Named,
+    Node,
+    Queue,
+    Resource,
     Section,
+    Server,
+    Service,
+    Subscription,
+    Topic,
 )
 from hms.errors.catalogue import ConfigError
 
@@ -56,6 +55,8 @@ __all__ = [
 ]
 
 FILE_BYTES_MAX = 1 << 20
+
+_Entry = TypeVar("_Entry", bound=Named)
 
 
 def load(path: str | Path) -> Config:
@@ -127,19 +128,19 @@ def _read(path: Path) -> str:
 
 def _build(every: list[Found], path: Path) -> Config:
     base = path.parent
-    domain = next((_make(Domain, found) for found in _of(every, DOMAIN)), None) or _default_domain()
     node_names = [found.name for found in _of(every, NODE)]
-    groups = {found.name: _group(found, base, node_names) for found in _of(every, SVRGROUP)}
+    domain = next((Domain(**found.values) for found in _of(every, DOMAIN)), None) or Domain()
+    groups = {f.name: _group(f, base, node_names) for f in _of(every, SVRGROUP)}
     nodes = {f.name: _node(f, base, domain, groups) for f in _of(every, NODE)}
     return Config(
         domain=domain,
         nodes=nodes,
         groups={**{node.group.name: node.group for node in nodes.values()}, **groups},
         servers={found.name: _server(found, base) for found in _of(every, SERVER)},
-        services={f.name: Service(f.name, **f.values) for f in _of(every, SERVICE)},
-        queues={f.name: Queue(f.name, **f.values) for f in _of(every, QUEUE)},
-        topics={f.name: Topic(f.name, **f.values) for f in _of(every, TOPIC)},
-        subscriptions={f.name: Subscription(f.name, **f.values) for f in _of(every, SUBSCRIPTION)},
+        services=_entries(every, SERVICE, Service, base),
+        queues=_entries(every, QUEUE, Queue, base),
+        topics=_entries(every, TOPIC, Topic, base),
+        subscriptions=_entries(every, SUBSCRIPTION, Subscription, base),
         path=path,
         resources={f.name: _resource(f, base) for f in _of(every, RESOURCE)},
     )
@@ -149,56 +150,59 @@ def _of(every: list[Found], section: Section) -> list[Found]:
     return [found for found in every if found.section is section]
 
 
-def _make(kind: type[Domain], found: Found) -> Domain:
-    return kind(**found.values)
+def _entries(
+    every: list[Found], section: Section, kind: type[_Entry], base: Path
+) -> dict[str, _Entry]:
+    found = _of(every, section)
+    return {one.name: kind(name=one.name, **_values(one, base)) for one in found}
 
 
-def _default_domain() -> Domain:
-    return Domain(**{key.attribute: key.default for key in DOMAIN.keys})
+def _values(found: Found, base: Path) -> dict[str, Any]:
+    """What the file says or its defaults, with absolute paths."""
+    return {word: _absolute(value, base) for word, value in found.values.items()}
+
+
+def _absolute(value: Any, base: Path) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_absolute(item, base) for item in value)
+    return base / value if isinstance(value, Path) else value
 
 
 def _group(found: Found, base: Path, node_names: list[str]) -> Group:
-    values = dict(found.values)
-    values["link_key_file"] = values["link_key_file"] and base / values["link_key_file"]
+    values = _values(found, base)
     values["nodename"] = values["nodename"] or node_names[0]
-    return Group(found.name, **values)
-
-
-def _default_group(node: str) -> Group:
-    values = {key.attribute: key.default for key in SVRGROUP.keys}
-    return Group(f"{node}-hms", **{**values, "nodename": node})
+    return Group(name=found.name, **values)
 
 
 def _node(found: Found, base: Path, domain: Domain, groups: dict[str, Group]) -> Node:
-    values, name = dict(found.values), found.name
+    values, name = _values(found, base), found.name
     own = (g for g in groups.values() if g.nodename == name and g.svgtype == "HMS")
-    values["store"] = base / (values["store"] or Path("var", name, "store"))
-    values["runtime"] = base / (values["runtime"] or values["store"].parent / "run")
-    values["log_file"] = base / (values["log_file"] or values["runtime"] / f"{name}.log")
+    group = next(own, None) or Group(name=f"{name}-hms", nodename=name)
+    values["store"] = values["store"] or base / "var" / name / "store"
+    values["runtime"] = values["runtime"] or values["store"].parent / "run"
+    values["log_file"] = values["log_file"] or values["runtime"] / f"{name}.log"
     values["maxsession"] = values["maxsession"] or domain.maxsession
-    return Node(name, next(own, None) or _default_group(name), **values)
+    return Node(name=name, group=group, **values)
 
 
 def _server(found: Found, base: Path) -> Server:
-    values = dict(found.values)
-    values["python_path"] = tuple(base / folder for folder in values["python_path"])
+    values = _values(found, base)
     values["max"] = values["max"] or max(values["min"], 1)
-    return Server(found.name, **values)
+    return Server(name=found.name, **values)
 
 
 def _resource(found: Found, base: Path) -> Resource:
-    values = dict(found.values)
+    values = _values(found, base)
     for key, prefix in (("open", "sqlite:"), ("password", "file:")):
         where = values[key]
         if where is not None and where.startswith(prefix):
             values[key] = f"{prefix}{base / where.removeprefix(prefix)}"
-    return Resource(found.name, **values)
+    return Resource(name=found.name, **values)
 
 
-def _plain(section: Section, what: Any) -> dict[str, Any]:
+def _plain(section: Section, what: Entry) -> dict[str, Any]:
     """An entry as the file would say it; keys that are None are left to their default."""
-    values = asdict(what)
-    shown = {key.name: values[key.attribute] for key in section.keys}
+    shown = {key.name: getattr(what, key.attribute) for key in section.keys}
     return {word: _written(value) for word, value in shown.items() if value is not None}
 
 

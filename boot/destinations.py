@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hms.boot.check import Found, Report
 from hms.boot.kinds import DEAD_LETTER_QUEUE, did_you_mean
 from hms.boot.known_topics import Known
-from hms.boot.schema import NODE, QUEUE, SUBSCRIPTION, TOPIC
+from hms.boot.sections import NODE, QUEUE, SUBSCRIPTION, TOPIC
 from hms.errors.catalogue import TopicStringError
 
 Homes = Callable[[Found], frozenset[str] | None]

@@ -78,6 +78,13 @@ def size(low: int, high: int, multiple: int = 1) -> Reader:
     return read
 
 
+def boolean(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise Refused(f"must be true or false, not {shown(value)}")
+    return value
+
+
 def choice(*words: str, later: tuple[str, ...] = ()) -> Reader:
     """One of the words; those in `later` are known but refused in this version."""
 

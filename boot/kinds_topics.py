@@ -9,13 +9,6 @@ from hms.errors.catalogue import TopicStringError
 TEXT_CHARACTERS_MAX = 1024
 
 
-def boolean(value: Any) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise Refused(f"must be true or false, not {shown(value)}")
-    return value
-
-
 def text(value: Any) -> str:
     """A short text, or nothing."""
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX:

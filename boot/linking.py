@@ -6,8 +6,8 @@ from typing import Any
 
 from hms.boot import compose
 from hms.boot.clusters import link_settings
-from hms.boot.config import Config, Node
 from hms.boot.descriptors import raise_limit
+from hms.boot.entries import Config, Node
 from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.engine import Engine
 from hms.server.broker import Broker

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from hms.boot import compose
-from hms.boot.config import Config, Node, load
+from hms.boot.config import load
+from hms.boot.entries import Config, Node
 from hms.boot.linking import make_gateway, make_linking
 from hms.boot.memory import keep_freed_memory
 from hms.boot.ready import tell_failed, tell_progress, tell_ready

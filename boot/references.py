@@ -9,7 +9,7 @@ from hms.boot.clusters import check_clusters
 from hms.boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
 from hms.boot.destinations import Homes, check_destinations
 from hms.boot.kinds import did_you_mean
-from hms.boot.schema import (
+from hms.boot.sections import (
     DOMAIN,
     NODE,
     QUEUE,

@@ -268,8 +268,8 @@ class Servers:
 def _recovery() -> Server:
     """It is started again as often as it ends: without it branches would stay in doubt."""
     return Server(
-        RECOVERY,
-        "tpmon.xa.recoverer",
+        name=RECOVERY,
+        module="tpmon.xa.recoverer",
         svgname=None,
         min=1,
         max=1,

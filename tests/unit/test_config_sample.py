@@ -1,13 +1,21 @@
-"""The sample, the schema and the page on configuration say the same."""
+"""A key of hms.conf is declared in one place, and everything else follows from it."""
 
+import re
+import subprocess
+import sys
 import tomllib
+from typing import Annotated
 
 import pytest
+from msgspec import Meta
 
+from hms.boot.check import Report, check_sections
 from hms.boot.config import load, sample
-from hms.boot.schema import SECTIONS
+from hms.boot.locate import parse
+from hms.boot.sections import SECTIONS, Named, Section, engine_settings
+from hms.boot.sections.section import why
+from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
 
-PAGE = "docs/reference/configuration.md"
 KEYS = [(section, key) for section in SECTIONS for key in section.keys]
 
 
@@ -62,39 +70,92 @@ def test_the_sample_shows_every_key_with_its_default_and_why(section, key):
     assert f"# {key.why}\n" in sample()
     shown = next(table[key.name] for table in _tables(section) if key.name in table)
     if key.default is not None:
-        assert shown == key.default
+        assert key.read(shown) == key.default
 
 
-@pytest.mark.parametrize(("section", "key"), KEYS, ids=_id)
-def test_the_page_has_a_row_for_every_key(section, key, project_root):
+def test_sample_and_page_are_made_of_the_sections(project_root):
     """What is not in the reference does not exist."""
-    page = (project_root / PAGE).read_text()
-    part = page.split(f"## `{section.title}`")[1].split("\n## ")[0]
+    words = [sys.executable, str(project_root / "scripts" / "generate-configuration"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
-    assert f"| `{key.name}` | {_default(key)} | {key.why} |" in part
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+PASSED_ON = (
+    *("abandoned_after_s", "auto_destinations", "auto_idle_s", "file_life_s", "flow_control_s"),
+    *("max_blocked_bytes", "max_retained", "max_retained_bytes", "max_schedules", "max_topics"),
+    *("max_topic_length", "max_topic_levels", "strict_topics", "topic_life_s"),
+)
+"""Keys that the engine obeys under a name of its own."""
+TEXTS = {"catalogue.py"}
+"""Made of hms/errors/errors.toml: what an operator is told to change."""
+
+
+@pytest.mark.parametrize("word", PASSED_ON)
+def test_a_key_is_named_in_one_file(word, project_root):
+    """A key that has to pass table after table is forgotten in one of them."""
+    roots = [project_root / top for top in ("boot", "hms", "tpmon", "services", "workers")]
+    files = {path.resolve() for root in roots for path in root.rglob("*.py")}
+    named = re.compile(rf"\b{word}\b")
+
+    found = {path.name for path in files if named.search(path.read_text())} - TEXTS
+
+    assert found == {"node_sections.py"}
+
+
+class Shop(Named, frozen=True, kw_only=True):
+    """A section that no version has."""
+
+    max_cups: Annotated[int, Meta(ge=1, le=12), why("Cups at most.", engine="cups_max")] = 3
+    wait_s: Annotated[float, Meta(ge=0, le=60), why("How long to wait.", engine="wait_ms")] = 1.5
+    owner: Annotated[str | None, Meta(extra={"read": str}), why("Whose.", otherwise="nobody")] = (
+        None
+    )
+    table: int = 0
+
+
+SHOP = Section(("shop",), Shop, "[shop.bar]")
+
+
+def _found(text):
+    parsed = parse(text)
+    report = Report(parsed, "hms.conf")
+    return check_sections(parsed, report, [SHOP], {}), report.lines()
+
+
+def test_check_and_defaults_follow_from_the_field():
+    """One place for a key: its type says what is refused, its default what holds."""
+    good, nothing = _found("[shop.a]\nwait_s = 2\n")
+    _, said = _found("[shop.a]\nmax_cups = 13\nmax_cupz = 1\ntable = 1\n[shops.b]\n")
+
+    assert (good[0].values, nothing) == ({"max_cups": 3, "wait_s": 2.0, "owner": None}, [])
+    assert said == [
+        "hms.conf:2: [shop.a] max_cups: 13 is out of range: 1 to 12",
+        "hms.conf:3: [shop.a] unknown key 'max_cupz' (did you mean 'max_cups'?)",
+        "hms.conf:4: [shop.a] unknown key 'table'",
+        "hms.conf:5: unknown section [shops] (did you mean 'shop'?)",
+    ]
+
+
+def test_the_engine_is_told_in_its_own_units():
+    """It knows milliseconds only, and its own default for what the file leaves out."""
+    assert engine_settings(Shop(name="a")) == {"cups_max": 3, "wait_ms": 1500}
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=_id)
-def test_the_page_names_what_is_refused_with_a_reason(section, project_root):
-    """Who comes from Tmax looks for its words."""
-    page = (project_root / PAGE).read_text()
-    part = page.split(f"## `{section.title}`")[1].split("\n## ")[0]
+def test_the_engine_has_the_defaults_of_the_file(section, tmp_path):
+    """An engine in a test must not be another one than that of a node."""
+    path = tmp_path / "hms.conf"
+    path.write_text("[node.N]\n[hms.queue.Q]\n[hms.topic.T]\n[hms.subscription.S]\ntopic = 'T'\n")
+    config = load(path)
+    own = {
+        "[node.NAME]": (EngineSettings(), config.node()),
+        "[hms.queue.NAME]": (DestinationSettings("queue", "Q"), config.queues["Q"]),
+        "[hms.topic.NAME]": (DestinationSettings("topic", "T"), config.topics["T"]),
+        "[hms.subscription.NAME]": (SubscriptionSettings("S", "T"), config.subscriptions["S"]),
+    }
+    settings, entry = own.get(section.title, (None, None))
 
-    assert [word for word in section.later if f"`{word}`" not in part] == []
+    told = {} if entry is None else engine_settings(entry)
 
-
-def _default(key):
-    if key.is_required:
-        return "must be given"
-    if key.default is None:
-        return key.otherwise
-    return f"`{tomllib_spelling(key.default)}`"
-
-
-def tomllib_spelling(value):
-    """A value as it is written in the file."""
-    if isinstance(value, list):
-        return "[" + ", ".join(tomllib_spelling(item) for item in value) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    assert {word: getattr(settings, word) for word in told} == told

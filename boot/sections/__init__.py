@@ -1,0 +1,66 @@
+"""Every section of hms.conf and of its keys: what each may be, its default, and why it is there.
+
+node_sections, process_sections, destination_sections    the keys, each in one place
+section                                                  what follows from them
+"""
+
+from hms.boot.sections.destination_sections import (
+    QUEUE,
+    SUBSCRIPTION,
+    TOPIC,
+    Queue,
+    Subscription,
+    Topic,
+)
+from hms.boot.sections.node_sections import DOMAIN, NODE, SVRGROUP, Domain, Group, Node
+from hms.boot.sections.process_sections import (
+    RESOURCE,
+    SERVER,
+    SERVICE,
+    Resource,
+    Server,
+    Service,
+)
+from hms.boot.sections.section import ABSENT, Entry, Key, Named, Section, engine_settings
+
+__all__ = [
+    "DOMAIN",
+    "LATER_SECTIONS",
+    "NODE",
+    "QUEUE",
+    "RESOURCE",
+    "SECTIONS",
+    "SERVER",
+    "SERVICE",
+    "SUBSCRIPTION",
+    "SVRGROUP",
+    "TOPIC",
+    "Domain",
+    "Entry",
+    "Group",
+    "Key",
+    "Named",
+    "Node",
+    "Queue",
+    "Resource",
+    "Section",
+    "Server",
+    "Service",
+    "Subscription",
+    "Topic",
+    "engine_settings",
+]
+
+SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, RESOURCE, QUEUE, TOPIC, SUBSCRIPTION)
+
+LATER_SECTIONS = {
+    "gateway": "is not needed: HMSPORT of [svrgroup.NAME] makes a cluster",
+    "routing": ABSENT,
+    "rq": f"{ABSENT}; use [hms.queue.NAME]",
+    "cluster": "is not needed: HMSPORT of [svrgroup.NAME] makes one of the nodes of the file",
+    "bridge": f"bridges: {ABSENT}",
+    "user": f"logins are not checked: {ABSENT}",
+    "group": f"logins are not checked: {ABSENT}",
+    "acl": f"logins are not checked: {ABSENT}",
+    "store": "stands in [node.NAME] as a key",
+}

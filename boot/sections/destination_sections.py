@@ -1,0 +1,317 @@
+"""The sections of hms.conf that describe destinations: queues, topics and subscriptions."""
+
+from typing import Annotated, Literal, Self
+
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from hms.boot import kinds, kinds_topics
+from hms.boot.sections.node_sections import Name, Node, WarmOrCold
+from hms.boot.sections.process_sections import Home
+from hms.boot.sections.section import ABSENT, YEAR_S, Named, Section, Size, reads, why
+
+__all__ = ["QUEUE", "SUBSCRIPTION", "TOPIC", "Queue", "Subscription", "Topic"]
+
+QueueName = Annotated[str, reads(kinds.destination_or_none)]
+ServiceName = Annotated[str, reads(kinds.service)]
+Selector = Annotated[str, reads(kinds.selector)]
+Text = Annotated[str, reads(kinds_topics.text)]
+TopicString = Annotated[str, reads(kinds_topics.topic_string)]
+PublicationDelivery = Literal["ALL", "ALLDUR", "ALLAVAIL"]
+SortKey = Annotated[
+    Text, why('The property that orders what waits; "" keeps the order of arrival.')
+]
+SortType = Annotated[
+    Literal["BOOLEAN", "BYTE", "SHORT", "INTEGER", "LONG", "FLOAT", "DOUBLE", "STRING"],
+    why("What type the property has; a queue refuses a message with another one."),
+]
+SortDirection = Annotated[
+    Literal["ASCENDING", "DESCENDING"], why("Whether the smallest or the largest comes first.")
+]
+
+
+class _Destination(Named, frozen=True, kw_only=True):
+    """What queues and topics have in common; what is None is as the node has it."""
+
+    svgname: Home = field(name="SVGNAME", default=None)
+    boot: Annotated[
+        WarmOrCold | None,
+        why("WARM or COLD for this one alone.", otherwise="BOOT of the node", example="WARM"),
+    ] = field(name="BOOT", default=None)
+    redelivery_limit: Annotated[
+        int | None,
+        Meta(ge=-1, le=10_000),
+        why(
+            "So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never.",
+            otherwise="redelivery_limit of the node",
+            example=3,
+            engine="redelivery_limit",
+        ),
+    ] = None
+    redelivery_delay_s: Annotated[
+        float,
+        Meta(ge=0, le=86_400),
+        why(
+            "Pause before a failed message is tried again; those behind it do not wait for it.",
+            engine="redelivery_delay_ms",
+        ),
+    ] = 0
+    dead_letter: Annotated[
+        QueueName,
+        why(
+            'The queue that gets a message whose redelivery_limit is reached; "" discards it.',
+            engine="dead_letter",
+        ),
+    ] = "HMS.DLQ"
+    expired_to: Annotated[
+        QueueName,
+        why('The queue that gets what expires here; "" discards it.', engine="expired_to"),
+    ] = ""
+    max_messages: Annotated[
+        int,
+        Meta(ge=0, le=1 << 40),
+        why(
+            "The most messages that wait; 0 sets no limit but the node's memory.",
+            engine="messages_max",
+        ),
+    ] = 0
+    max_bytes: Annotated[
+        Size,
+        Meta(ge=0, le=1 << 50),
+        why(
+            "The most bytes of heads and bodies that wait; 0 sets no limit but the node's memory.",
+            engine="bytes_max",
+        ),
+    ] = 0
+    max_message_bytes: Annotated[
+        Size,
+        Meta(ge=0, le=1 << 30),
+        why("The largest message; 0 is max_message_bytes of the node.", engine="message_bytes_max"),
+    ] = 0
+    max_producers: Annotated[
+        int,
+        Meta(ge=0, le=1 << 24),
+        why("The most producers open at once; 0 sets no limit.", engine="producers_max"),
+    ] = 0
+    limit_behavior: Annotated[
+        Literal["FLOW_CONTROL", "REMOVE_OLDEST", "REJECT_NEWEST", "REMOVE_LOW_PRIORITY"],
+        why(
+            "When it is full: senders wait or are refused, or messages that wait are removed.",
+            engine="limit_behavior",
+        ),
+    ] = "REJECT_NEWEST"
+    export_name: Annotated[
+        QueueName,
+        why('The name by which clients look it up; "" is its own name.', engine="export_name"),
+    ] = ""
+
+    def on(self, node: Node | None) -> Self:
+        """The same with what the node decides filled in."""
+        if node is None:
+            return self
+        limit = self.redelivery_limit
+        return replace(
+            self,
+            boot=self.boot or node.boot,
+            redelivery_limit=node.redelivery_limit if limit is None else limit,
+        )
+
+
+class Queue(_Destination, frozen=True, kw_only=True):
+    """A queue: each message goes to one consumer and waits until it is taken."""
+
+    max_active_consumers: Annotated[
+        int,
+        Meta(ge=0, le=1 << 20),
+        why("So many consumers get messages at once; 0 sets no limit.", engine="active_max"),
+    ] = 0
+    max_backup_consumers: Annotated[
+        int,
+        Meta(ge=0, le=1 << 20),
+        why(
+            "So many more wait to take over when an active one leaves; one more is refused.",
+            engine="backups_max",
+        ),
+    ] = 0
+    sort_key: SortKey = ""
+    sort_type: SortType = "STRING"
+    sort_direction: SortDirection = "ASCENDING"
+    message_group: Annotated[
+        Literal["PASS", "GATHER"],
+        why("Whether the messages of a group pass one by one, or wait until they are one list."),
+    ] = "PASS"
+    group_expiry_s: Annotated[
+        float,
+        Meta(ge=-1, le=100 * YEAR_S),
+        why(
+            "How long a list may wait to be whole; then its messages are dead letters. -1: forever."
+        ),
+    ] = -1
+    listener: Annotated[
+        ServiceName,
+        why('The service that the node calls for every message; "" leaves them to consumers.'),
+    ] = ""
+    listener_sessions: Annotated[
+        int,
+        Meta(ge=1, le=256),
+        why("Sessions that feed it: one keeps the order, more run side by side."),
+    ] = 1
+    global_: Annotated[
+        Literal["Y", "N"],
+        why("Y: one queue with those of its name at other nodes; a message is at one of them."),
+    ] = field(name="GLOBAL", default="N")
+    gqthr: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        why("Messages to have ready for each consumer; a shorter queue asks other nodes."),
+    ] = field(name="GQTHR", default=100)
+    gqmaxreq: Annotated[
+        int, Meta(ge=1, le=1_000_000), why("The most messages that come for one request.")
+    ] = field(name="GQMAXREQ", default=1000)
+    gqfull: Annotated[
+        int,
+        Meta(ge=0, le=1 << 40),
+        why("From so many waiting messages on it gives to shorter ones unasked; 0 never."),
+    ] = field(name="GQFULL", default=10_000)
+    delivery: Annotated[
+        Literal["EVERYWHERE", "LOCAL_PREFERRED", "LOCAL_ONLY"],
+        why(
+            "Whose consumers get them: any node's; others' if there is none here; this node's only."
+        ),
+    ] = "EVERYWHERE"
+
+
+class Topic(_Destination, frozen=True, kw_only=True):
+    """A topic: each message goes to every subscriber of that moment."""
+
+    topic_string: Annotated[
+        TopicString | None,
+        why(
+            "Where it stands among the topics; fixed once the node has booted with it.",
+            otherwise="its name",
+            example="news",
+            engine="topic_string",
+        ),
+    ] = None
+    persistent_delivery: Annotated[
+        PublicationDelivery | None,
+        why(
+            "Which subscriptions have to take a persistent publication, or nobody gets it.",
+            otherwise="that of the topic above; at last ALLDUR",
+            example="ALLDUR",
+            engine="persistent_delivery",
+        ),
+    ] = None
+    non_persistent_delivery: Annotated[
+        PublicationDelivery | None,
+        why(
+            "Which subscriptions have to take any other publication, or nobody gets it.",
+            otherwise="that of the topic above; at last ALLAVAIL",
+            example="ALLAVAIL",
+            engine="non_persistent_delivery",
+        ),
+    ] = None
+    global_: Annotated[
+        Literal["Y", "N"],
+        why("Y: what is published here or below goes to subscribers at other nodes too."),
+    ] = field(name="GLOBAL", default="N")
+
+
+class Subscription(Named, frozen=True, kw_only=True):
+    """A durable subscription that exists from boot, before its first consumer comes."""
+
+    topic: Annotated[
+        TopicString,
+        why(
+            "The topic, by its name or its topic string, with wildcards if need be.",
+            example="news",
+            engine="topic",
+        ),
+    ]
+    scheme: Annotated[
+        Literal["TOPIC", "CHARACTER"],
+        why(
+            "How wildcards of topic are written: + and # for levels, or * and ? for characters.",
+            engine="scheme",
+        ),
+    ] = "TOPIC"
+    queue: Annotated[
+        QueueName,
+        why(
+            'The queue that gets what it takes; "" keeps it for subscribers of its name.',
+            engine="queue",
+        ),
+    ] = ""
+    correlation_id: Annotated[
+        Text,
+        why(
+            'The correlation id of what it puts into the queue; "" leaves the sender\'s.',
+            engine="correlation_id",
+        ),
+    ] = ""
+    retained: Annotated[
+        Literal["ALL", "NEW"],
+        why(
+            "Whether it gets what is retained when it begins, or only what comes.",
+            engine="retained",
+        ),
+    ] = "ALL"
+    sort_key: SortKey = ""
+    sort_type: SortType = "STRING"
+    sort_direction: SortDirection = "ASCENDING"
+    selector: Annotated[
+        Selector,
+        why(
+            'Which messages it takes; "" takes all. Its consumers give the same one.',
+            engine="selector",
+        ),
+    ] = ""
+    svgname: Annotated[
+        Name | None,
+        why(
+            "The server group, and so the node, where it exists.",
+            otherwise="every node of its topic",
+            example="hms01",
+        ),
+    ] = field(name="SVGNAME", default=None)
+
+
+_GLOBAL = dict.fromkeys(("GQTHR", "GQMAXREQ", "GQFULL"), "is for queues")
+_TYPE = {"TYPE": "is told by the section: [hms.queue.NAME] or [hms.topic.NAME]"}
+
+QUEUE = Section(
+    ("hms", "queue"),
+    Queue,
+    "[hms.queue.orders]",
+    read_name=kinds.destination,
+    later={"max_consumers": "is written max_active_consumers", **_TYPE},
+)
+
+TOPIC = Section(
+    ("hms", "topic"),
+    Topic,
+    "[hms.topic.news]",
+    read_name=kinds.destination,
+    later={
+        "multicast": ABSENT,
+        "subscriptions": "stand in sections of their own: [hms.subscription.NAME]",
+        "max_consumers": "topics have no limit of subscribers; max_consumers of the node holds",
+        **dict.fromkeys(("max_active_consumers", "max_backup_consumers"), "is for queues"),
+        **_GLOBAL,
+        **_TYPE,
+    },
+)
+
+SUBSCRIPTION = Section(
+    ("hms", "subscription"),
+    Subscription,
+    "# [hms.subscription.billing]",
+    read_name=kinds.destination,
+    later={
+        "BOOT": "is that of its topic",
+        "no_local": ABSENT,
+        "client_id": ABSENT,
+        "GLOBAL": "is that of its topic",
+        **_GLOBAL,
+    },
+)
