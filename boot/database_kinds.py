@@ -15,7 +15,7 @@ _SECRET = re.compile(r"(env:[A-Za-z_]\w*|file:[^\0]+)")
 
 
 def database(value: Any) -> str:
-    """Where the database is; a password does not stand there."""
+    """An address without a password."""
     if isinstance(value, str) and value.startswith(SQLITE) and value != SQLITE:
         return value
     if not isinstance(value, str) or not value.startswith(POSTGRESQL):
@@ -35,7 +35,7 @@ def _without_password(value: Any) -> str:
 
 
 def open_string(value: Any) -> str:
-    """Where a resource manager is; a password does not stand there."""
+    """An address without a password."""
     known = (*POSTGRESQL, MARIADB, SQLITE)
     if not isinstance(value, str) or not value.startswith(known) or value == SQLITE:
         given = _without_password(value)
@@ -51,14 +51,14 @@ def open_string(value: Any) -> str:
 
 
 def secret(value: Any) -> str:
-    """Where a secret is, never the secret."""
+    """env:NAME or file:PATH."""
     if not isinstance(value, str) or not _SECRET.fullmatch(value):
         raise Refused('must be "env:NAME" or "file:PATH"; the password itself does not stand here')
     return value
 
 
 def table_prefix(value: Any) -> str:
-    """What the names of tables begin with."""
+    """1 to 31 small letters, digits or _, a letter first."""
     if not isinstance(value, str) or not _PREFIX.fullmatch(value):
         raise Refused(
             f"must be 1 to 31 small letters, digits or '_', a letter first, not {shown(value)}"

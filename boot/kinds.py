@@ -90,10 +90,10 @@ def choice(*words: str, later: tuple[str, ...] = ()) -> Reader:
 
     def read(value: Any) -> str:
         if value in later:
-            raise Refused(f"{value!r} is not available in this version; use {_either(words)}")
+            raise Refused(f"{value!r} is not available in this version; use {either(words)}")
         if not isinstance(value, str) or value not in words:
             raise Refused(
-                f"must be {_either(words)}, not {shown(value)}{did_you_mean(value, words)}"
+                f"must be {either(words)}, not {shown(value)}{did_you_mean(value, words)}"
             )
         return value
 
@@ -101,7 +101,7 @@ def choice(*words: str, later: tuple[str, ...] = ()) -> Reader:
 
 
 def name(value: Any) -> str:
-    """A short name that can also be part of a file's name."""
+    """1 to 63 letters, digits, _ - or ., a letter or digit first."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise Refused(
             f"{shown(value)} is no valid name: 1 to 63 letters, digits, '_', '-' or '.', "
@@ -126,7 +126,7 @@ def destination(value: Any) -> str:
 
 
 def destination_or_none(value: Any) -> str:
-    """The name of a destination, or "" for none."""
+    """The name of a queue, "" for none."""
     return "" if value == "" else destination(value)
 
 
@@ -142,21 +142,21 @@ def selector(value: Any) -> str:
 
 
 def module(value: Any) -> str:
-    """A dotted module name."""
+    """The name of a module, with dots."""
     if not isinstance(value, str) or not _MODULE.fullmatch(value):
         raise Refused(f'must be a module, such as "services.orders", not {shown(value)}')
     return value
 
 
 def mode(value: Any) -> str:
-    """Rights of a file, as chmod takes them; nobody beyond owner, group and others."""
+    """Four octal digits, as chmod takes them."""
     if not isinstance(value, str) or not re.fullmatch(r"0[0-7]{3}", value):
         raise Refused(f'must be four octal digits, such as "0660", not {shown(value)}')
     return value
 
 
 def directory(value: Any) -> Path:
-    """A path; config resolves it against the folder of hms.conf."""
+    """A path, relative to the folder of hms.conf."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise Refused(f"must be a path, not {shown(value)}")
     return Path(value).expanduser()
@@ -170,7 +170,7 @@ def directories(value: Any) -> tuple[Path, ...]:
 
 
 def variables(value: Any) -> tuple[str, ...]:
-    """A list of environment variables."""
+    """A list of texts, each NAME=VALUE."""
     good = isinstance(value, list) and all(isinstance(i, str) and i.find("=") > 0 for i in value)
     if not good or any("\0" in item for item in value):
         raise Refused(f'must be a list such as ["NAME=VALUE"], not {shown(value)}')
@@ -178,7 +178,7 @@ def variables(value: Any) -> tuple[str, ...]:
 
 
 def service(value: Any) -> str:
-    """A service's name, or nothing."""
+    """The name of a service, "" for none."""
     if (
         not isinstance(value, str)
         or len(value) > SERVICE_CHARACTERS_MAX
@@ -189,7 +189,7 @@ def service(value: Any) -> str:
 
 
 def addresses(value: Any) -> tuple[str, ...]:
-    """A list of at least one listener."""
+    """A list of addresses, tcp:// or ipc://."""
     if not isinstance(value, list) or not value:
         raise Refused(f'must be a list, such as ["tcp://127.0.0.1:7700"], not {shown(value)}')
     return tuple(_address(item) for item in value)
@@ -258,6 +258,7 @@ def _check_range(value: float, low: float, high: float) -> None:
         raise Refused(f"{value} is out of range: {low} to {high}")
 
 
-def _either(words: tuple[str, ...]) -> str:
+def either(words: tuple[str, ...]) -> str:
+    """Words to choose from."""
     quoted = [f'"{word}"' for word in words]
     return " or ".join(part for part in (", ".join(quoted[:-1]), quoted[-1]) if part)

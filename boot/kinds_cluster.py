@@ -33,7 +33,7 @@ def is_loopback(value: str) -> bool:
 
 
 def public_key(value: Any) -> str:
-    """A CURVE public key in Z85."""
+    """40 characters, as hms config keys prints them."""
     is_text = isinstance(value, str) and len(value) == KEY_CHARACTERS
     if not is_text or not value.isascii() or not value.isprintable():
         raise Refused(f"must be {KEY_CHARACTERS} characters, as hms config keys prints them")

@@ -10,14 +10,14 @@ TEXT_CHARACTERS_MAX = 1024
 
 
 def text(value: Any) -> str:
-    """A short text, or nothing."""
+    """A text of at most 1024 characters."""
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX:
         raise Refused(f"must be a text of at most {TEXT_CHARACTERS_MAX} characters")
     return value
 
 
 def topic_string(value: Any) -> str:
-    """A topic string; every character is legal, / ends a level."""
+    """A topic string; / ends a level."""
     if not isinstance(value, str) or not is_given(value):
         raise Refused(f'must be a topic such as "Sports/Football", not {shown(value)}')
     try:

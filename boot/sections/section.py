@@ -73,6 +73,7 @@ class Key:
     name: str
     attribute: str
     read: Reader
+    takes: str
     default: Any
     why: str
     is_required: bool
@@ -144,10 +145,12 @@ def _key(one: FieldInfo, kind: Any, said: dict[str, Any]) -> Key:
     if kind is float and default is not None:
         default = float(default)
     otherwise = said.get("otherwise", "")
+    read = said.get("read") or _reader(kind, said)
     return Key(
         one.encode_name,
         one.name,
-        said.get("read") or _reader(kind, said),
+        read,
+        _limits(kind, said) or (read.__doc__ or "").rstrip("."),
         default,
         said["why"],
         is_required=default is None and not otherwise,
@@ -181,6 +184,19 @@ def _parts(kind: Any) -> Iterator[Any]:
         yield from _parts(next(one for one in get_args(kind) if one is not type(None)))
     else:
         yield kind
+
+
+def _limits(kind: Any, said: dict[str, Any]) -> str:
+    """What a value may be, where that is a choice or a range; all numbers with decimals are
+    seconds."""
+    if get_origin(kind) is Literal:
+        return kinds.either(get_args(kind))
+    if "low" not in said:
+        return ""
+    spell = kinds.spell_size if said.get("unit") == "bytes" else str
+    unit = " s" if kind is float else ""
+    multiple = f", a multiple of {said['multiple']}" if "multiple" in said else ""
+    return f"{spell(said['low'])} to {spell(said['high'])}{unit}{multiple}"
 
 
 def _reader(kind: Any, said: dict[str, Any]) -> Reader:

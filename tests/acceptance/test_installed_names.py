@@ -89,6 +89,13 @@ def test_a_wheel_installs_three_names(installed):
     assert {name for name in names if not name.endswith(".dist-info")} == {*TOP_LEVEL, "bin"}
 
 
+def test_a_wheel_has_the_sample(installed, project_root):
+    """In the repository it is a link, and hms config init writes it."""
+    sample = installed / "hms" / "boot" / "sample.conf"
+
+    assert sample.read_text() == (project_root / "hms.conf").read_text()
+
+
 @pytest.mark.parametrize("way", ["wheel", "editable"])
 def test_a_project_keeps_its_own_names(project, installed, way):
     """Client, server process, pytest's plugin and command line, beside modules named as ours."""
