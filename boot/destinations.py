@@ -90,7 +90,7 @@ def _is_covered(
     known = Known({t.name: t.values["topic_string"] or t.name for t in topics.values()})
     wanted, scheme = subscription.values["topic"], subscription.values["scheme"]
     try:
-        if known.has(wanted, scheme or "TOPIC"):
+        if known.has(wanted, scheme):
             return True
     except TopicStringError as fault:
         report.add((*subscription.path, "topic"), f"{subscription.title} topic: {fault.detail}")

@@ -14,6 +14,6 @@ class Known:
         for name, string in strings.items():
             self._objects.add(string, name)
 
-    def has(self, topic: str, scheme: str) -> bool:
+    def has(self, topic: str, scheme: Scheme) -> bool:
         """Whether a topic, by name or as a pattern, can be one of them; TopicStringError."""
-        return topic in self._names or self._objects.reaches(Pattern(topic, Scheme(scheme)))
+        return topic in self._names or self._objects.reaches(Pattern(topic, scheme))

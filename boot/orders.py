@@ -3,7 +3,7 @@
 from typing import Any
 
 from hms.boot.entries import Queue, Subscription
-from hms.engine.groups.message_sort import SortSettings, SortType
+from hms.engine.groups.message_sort import SortSettings
 
 
 def sort_settings(place: Queue | Subscription) -> SortSettings | None:
@@ -11,7 +11,7 @@ def sort_settings(place: Queue | Subscription) -> SortSettings | None:
     if not place.sort_key:
         return None
     is_descending = place.sort_direction == "DESCENDING"
-    return SortSettings(place.sort_key, SortType(place.sort_type), is_descending)
+    return SortSettings(place.sort_key, place.sort_type, is_descending)
 
 
 def order_of(queue: Queue) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from hms.boot import kinds, kinds_topics
 from hms.boot.sections.node_sections import Name, Node, WarmOrCold
 from hms.boot.sections.process_sections import Home
 from hms.boot.sections.section import ABSENT, YEAR_S, Named, Section, Size, reads, why
+from hms.engine.flow.destination_control import LimitBehavior
+from hms.engine.groups.message_sort import SortType
+from hms.engine.topic import Delivery, Scheme
 
 __all__ = ["QUEUE", "SUBSCRIPTION", "TOPIC", "Queue", "Subscription", "Topic"]
 
@@ -17,13 +20,11 @@ ServiceName = Annotated[str, reads(kinds.service)]
 Selector = Annotated[str, reads(kinds.selector)]
 Text = Annotated[str, reads(kinds_topics.text)]
 TopicString = Annotated[str, reads(kinds_topics.topic_string)]
-PublicationDelivery = Literal["ALL", "ALLDUR", "ALLAVAIL"]
 SortKey = Annotated[
     Text, why('The property that orders what waits; "" keeps the order of arrival.')
 ]
-SortType = Annotated[
-    Literal["BOOLEAN", "BYTE", "SHORT", "INTEGER", "LONG", "FLOAT", "DOUBLE", "STRING"],
-    why("What type the property has; a queue refuses a message with another one."),
+SortedBy = Annotated[
+    SortType, why("What type the property has; a queue refuses a message with another one.")
 ]
 SortDirection = Annotated[
     Literal["ASCENDING", "DESCENDING"], why("Whether the smallest or the largest comes first.")
@@ -94,12 +95,12 @@ class _Destination(Named, frozen=True, kw_only=True):
         why("The most producers open at once; 0 sets no limit.", engine="producers_max"),
     ] = 0
     limit_behavior: Annotated[
-        Literal["FLOW_CONTROL", "REMOVE_OLDEST", "REJECT_NEWEST", "REMOVE_LOW_PRIORITY"],
+        LimitBehavior,
         why(
             "When it is full: senders wait or are refused, or messages that wait are removed.",
             engine="limit_behavior",
         ),
-    ] = "REJECT_NEWEST"
+    ] = LimitBehavior.REJECT_NEWEST
     export_name: Annotated[
         QueueName,
         why('The name by which clients look it up; "" is its own name.', engine="export_name"),
@@ -134,7 +135,7 @@ class Queue(_Destination, frozen=True, kw_only=True):
         ),
     ] = 0
     sort_key: SortKey = ""
-    sort_type: SortType = "STRING"
+    sort_type: SortedBy = SortType.STRING
     sort_direction: SortDirection = "ASCENDING"
     message_group: Annotated[
         Literal["PASS", "GATHER"],
@@ -194,7 +195,7 @@ class Topic(_Destination, frozen=True, kw_only=True):
         ),
     ] = None
     persistent_delivery: Annotated[
-        PublicationDelivery | None,
+        Delivery | None,
         why(
             "Which subscriptions have to take a persistent publication, or nobody gets it.",
             otherwise="that of the topic above; at last ALLDUR",
@@ -203,7 +204,7 @@ class Topic(_Destination, frozen=True, kw_only=True):
         ),
     ] = None
     non_persistent_delivery: Annotated[
-        PublicationDelivery | None,
+        Delivery | None,
         why(
             "Which subscriptions have to take any other publication, or nobody gets it.",
             otherwise="that of the topic above; at last ALLAVAIL",
@@ -229,12 +230,12 @@ class Subscription(Named, frozen=True, kw_only=True):
         ),
     ]
     scheme: Annotated[
-        Literal["TOPIC", "CHARACTER"],
+        Scheme,
         why(
             "How wildcards of topic are written: + and # for levels, or * and ? for characters.",
             engine="scheme",
         ),
-    ] = "TOPIC"
+    ] = Scheme.TOPIC
     queue: Annotated[
         QueueName,
         why(
@@ -257,7 +258,7 @@ class Subscription(Named, frozen=True, kw_only=True):
         ),
     ] = "ALL"
     sort_key: SortKey = ""
-    sort_type: SortType = "STRING"
+    sort_type: SortedBy = SortType.STRING
     sort_direction: SortDirection = "ASCENDING"
     selector: Annotated[
         Selector,

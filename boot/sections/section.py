@@ -8,6 +8,7 @@ engine is told. A field without a `why` is no key.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -186,11 +187,18 @@ def _parts(kind: Any) -> Iterator[Any]:
         yield kind
 
 
+def _words(kind: Any) -> tuple[str, ...]:
+    """The words to choose from, of a Literal or an enumeration; none of any other type."""
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return tuple(str(word) for word in kind)
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
 def _limits(kind: Any, said: dict[str, Any]) -> str:
     """What a value may be, where that is a choice or a range; all numbers with decimals are
     seconds."""
-    if get_origin(kind) is Literal:
-        return kinds.either(get_args(kind))
+    if words := _words(kind):
+        return kinds.either(words)
     if "low" not in said:
         return ""
     spell = kinds.spell_size if said.get("unit") == "bytes" else str
@@ -200,8 +208,9 @@ def _limits(kind: Any, said: dict[str, Any]) -> str:
 
 
 def _reader(kind: Any, said: dict[str, Any]) -> Reader:
-    if get_origin(kind) is Literal:
-        return kinds.choice(*get_args(kind))
+    if words := _words(kind):
+        choose = kinds.choice(*words)
+        return choose if get_origin(kind) is Literal else lambda value: kind(choose(value))
     if said.get("unit") == "bytes":
         return kinds.size(said["low"], said["high"], said.get("multiple", 1))
     if kind is int:

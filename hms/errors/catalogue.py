@@ -707,9 +707,7 @@ class UndefinedLimitBehavior(TpInvalid):
 
     number: ClassVar[int] = 4014
     text: ClassVar[str] = "limit behaviour {value} is not known"
-    cure_text: ClassVar[str] = (
-        "Use FLOW_CONTROL, REMOVE_OLDEST, REJECT_NEWEST or REMOVE_LOW_PRIORITY."
-    )
+    cure_text: ClassVar[str] = "Use one of {known}."
 
 
 class TopicStringError(TpInvalid):

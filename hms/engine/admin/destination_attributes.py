@@ -49,7 +49,7 @@ def _text(name: str, value: object) -> str:
 
 def _behavior(_: str, value: object) -> str:
     if value not in LimitBehavior.__members__:
-        raise UndefinedLimitBehavior(value=str(value)[:80])
+        raise UndefinedLimitBehavior(value=str(value)[:80], known=", ".join(LimitBehavior))
     return str(value)
 
 
