@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.plot import plot
+from bench.plot import picture_file, plot
 from hms.engine.cluster.cluster_messages import Ask, Gossip, Interest, Word, encode_word
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue
 from hms.engine.cluster.members import Incarnation
@@ -236,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and write what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=list(NODES))
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plot", type=picture_file)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     rows = measure(given.nodes)

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 import hms
-from bench.plot import plot
+from bench.plot import picture_file, plot
 from hms.boot.bench.machine import usage
 from hms.boot.bench.systems import HMS, Needs, Running
 
@@ -154,7 +154,9 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--runs", type=int, default=3)
     made.add_argument("--count", type=int, default=40_000)
     made.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
-    made.add_argument("--plot", type=Path, help="an SVG of the node's CPU, relative to the first")
+    made.add_argument(
+        "--plot", type=picture_file, help="an SVG of the node's CPU, relative to the first"
+    )
     made.add_argument("--json", type=Path)
     return made
 

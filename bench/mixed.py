@@ -25,6 +25,7 @@ from bench.mixed_maximum import find_maximum
 from bench.mixed_meter import Meter
 from bench.mixed_report import HEAD, outcome_lines, pause_line, picture, row
 from bench.mixed_run import Run, mixed_run
+from bench.plot import picture_file
 from hms.boot.bench.crew import BenchFailed
 
 __all__ = ["main", "mixed", "parser"]
@@ -49,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
     made.add_argument("--plant-pause-ms", type=float, default=0, help="stop the node half way")
     made.add_argument("--json", type=Path, help="write all of it there")
-    made.add_argument("--plot", type=Path, help="an SVG of p99.9 and memory")
+    made.add_argument("--plot", type=picture_file, help="an SVG of p99.9 and memory")
     return made
 
 

@@ -13,9 +13,8 @@ import json
 import random
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-from bench.plot import plot
+from bench.plot import picture_file, plot
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.settings import EngineSettings
@@ -127,7 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--plot", type=Path, help="Write a picture of the costs.")
+    parser.add_argument("--plot", type=picture_file, help="Write a picture of the costs.")
     arguments = parser.parse_args()
     best = measure(arguments.rounds)
     best["whole engine"] = measure_engine(arguments.rounds)

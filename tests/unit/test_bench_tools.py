@@ -1,7 +1,8 @@
 """The tools of bench/: profiles, plots, the guard, and peers that are not installed."""
 
+import argparse
+import importlib.util
 import xml.etree.ElementTree as ET
-from itertools import pairwise
 
 import pytest
 
@@ -9,7 +10,7 @@ from bench import guard
 from bench.compare import PEERS
 from bench.flame import graph, ranked, read, tree
 from bench.peers.server import Peer
-from bench.plot import plot
+from bench.plot import picture_file
 
 
 @pytest.fixture
@@ -34,25 +35,12 @@ def test_a_flame_graph_is_a_picture_of_all_samples(stacks):
     assert "<lambda> & more 60.0%" in titles
 
 
-def test_a_plot_shows_every_size_of_every_line():
-    """A size that is left out hides where the cost begins to grow."""
-    lines = {"queues": [(1, 1.0), (10, 1.1), (1000, 2.5)], "connections": [(1, 1.0), (100, 0.9)]}
-    picture = ET.fromstring(plot(lines, "cost"))
+def test_a_picture_that_nothing_could_draw_is_refused_at_once(monkeypatch):
+    """Not behind the hour of measuring whose figures it is to show."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
 
-    assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 5
-
-
-def test_a_plot_of_an_hour_gives_each_minute_the_same_room():
-    """On a logarithmic axis the second half hour would be an inch."""
-    lines = {"node": [(float(minute), 1.0) for minute in range(1, 61)]}
-    picture = ET.fromstring(plot(lines, "an hour", is_even=True))
-
-    words = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"0", "10", "30", "60"} <= set(words)
-    line = next(picture.iter("{http://www.w3.org/2000/svg}polyline"))
-    across = [float(place.partition(",")[0]) for place in line.attrib["points"].split()]
-    steps = {round(after - before) for before, after in pairwise(across)}
-    assert steps <= {7, 8}
+    with pytest.raises(argparse.ArgumentTypeError, match="matplotlib"):
+        picture_file("cost.svg")
 
 
 def test_a_peer_that_is_not_installed_says_what_is_missing():
