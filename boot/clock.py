@@ -13,6 +13,7 @@ of a log then. A node does not boot with such a clock, and stops when it is set 
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from hms.errors.catalogue import ClockUnusable
@@ -28,9 +29,8 @@ FOLLOWS: Final = 0.01
 _NS_PER_MS: Final = 1_000_000
 
 
-def awake_and_asleep_ns() -> int:
-    """A clock that is never set, and goes on while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+awake_and_asleep_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+"""A clock that is never set, and goes on while the machine sleeps."""
 
 
 def require_clock() -> None:

@@ -38,7 +38,6 @@ from hms.errors.catalogue import NodeFailed, NodeStopping
 from hms.errors.tree import HmsError
 from hms.server.broker import INTERNAL, TICK, Broker, Lost
 from hms.server.byte_ledger import size_of, take_part
-from hms.server.effect_encoding import Frame
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.store.files import FileStore
@@ -174,7 +173,7 @@ class NodeProcess:
 
     def _start_workers(self) -> None:
         group = self._node.group
-        self._broker.releases.outlet = self
+        self._broker.releases.outlet = self._gateway
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
         self._broker.storage = self._storage
         self._broker.servers = self._servers
@@ -188,7 +187,7 @@ class NodeProcess:
         self._broker.on_progress = self._lanes.go_on
         if group.hmsmaxthr > 1 and isinstance(self._journal, Journal):
             # A database may be away for minutes, and a pool of one has other things to do.
-            self._broker.may_lead = lambda: self._lanes.is_quiet
+            self._broker.may_lead = self._lanes.is_quiet
         if linking is not None:
             linking.lanes = self._lanes
 
@@ -271,18 +270,6 @@ class NodeProcess:
             self._storage.submit(self._broker.maintain)
 
     # between gateway and broker
-
-    def put(self, items: Sequence[tuple[Any, Frame]]) -> None:
-        """Frames for peers."""
-        self._gateway.put(items)
-
-    def accept(self, peer: Any) -> None:
-        """A peer was let in."""
-        self._gateway.accept(peer)
-
-    def forget(self, peer: Any) -> None:
-        """A peer is known no more."""
-        self._gateway.forget(peer)
 
     def _on_frames(self, peer: PeerKey, frames: list[tuple[Any, bytes | memoryview]]) -> bool:
         return self._lanes.put_many(peer, frames)

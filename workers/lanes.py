@@ -31,26 +31,7 @@ AGAIN = object()
 Handle = Callable[[Hashable, list[Any]], object]
 
 
-class _Lane:
-    """What waits under one key. is_scheduled: the lane is ready, running or parked. is_emptied: it
-    was emptied while it ran."""
-
-    __slots__ = ("is_emptied", "is_scheduled", "key", "waiting")
-
-    def __init__(self, key: Hashable) -> None:
-        self.key = key
-        self.waiting: deque[Any] = deque()
-        self.is_scheduled = self.is_emptied = False
-
-    def take(self, batch_max: int) -> list[Any]:
-        """The next batch."""
-        self.is_emptied = False
-        waiting = self.waiting
-        if len(waiting) <= batch_max:
-            batch = list(waiting)
-            waiting.clear()
-            return batch
-        return [waiting.popleft() for _ in range(batch_max)]
+_NO_LANE = object()
 
 
 class LanePool:
@@ -76,9 +57,13 @@ class LanePool:
         self._on_fault = on_fault
         self._batch_max = batch_max
         self._lane_max = lane_max
-        self._lanes: dict[Hashable, _Lane] = {}
-        self._ready: deque[_Lane] = deque()
-        self._parked: list[_Lane] = []
+        self._lanes: dict[Hashable, deque[Any]] = {}
+        """What waits in the lanes that are ready, running or parked."""
+        self._ready: deque[Hashable] = deque()
+        self._parked: list[Hashable] = []
+        self._emptied: set[Hashable] = set()
+        """Lanes that were emptied while they were running."""
+        self._waiting_count = 0
         self._is_closing = False
         self._lock = threading.Lock()
         self._sleepers = Sleepers()
@@ -89,20 +74,27 @@ class LanePool:
 
         False, with nothing added, when it would hold more than lane_max or the pool is closing.
         """
+        count = len(items)
         with self._lock:
             lane = self._lanes.get(key)
-            waiting = 0 if lane is None else len(lane.waiting)
-            if self._is_closing or waiting + len(items) > self._lane_max:
+            waiting = 0 if lane is None else len(lane)
+            if self._is_closing or waiting + count > self._lane_max:
                 return False
-            chosen = self._add(lane or self._new_lane(key), items) if items else 0
-        self._sleepers.wake(chosen)
+            chosen = 0
+            self._waiting_count += count
+            if lane is not None:
+                lane.extend(items)
+            elif count:
+                self._lanes[key] = deque(items)
+                self._ready.append(key)
+                chosen = self._sleepers.choose()
+        if chosen:
+            self._sleepers.wake(chosen)
         return True
 
-    @property
     def is_quiet(self) -> bool:
-        """Nothing waits: all that was put is in the workers' hands."""
-        with self._lock:
-            return not any(lane.waiting for lane in self._lanes.values())
+        """Whether nothing waits: all that was put is in the workers' hands."""
+        return not self._waiting_count
 
     def go_on(self) -> None:
         """What parked lanes wait for may be there."""
@@ -120,8 +112,9 @@ class LanePool:
         with self._lock:
             lane = self._lanes.get(key)
             if lane is not None:
-                lane.waiting.clear()
-                lane.is_emptied = True
+                self._waiting_count -= len(lane)
+                lane.clear()
+                self._emptied.add(key)
 
     def close(self, drain: bool, timeout_s: float) -> bool:
         """Take no more, finish all that waits (drain) or only what is in hand, end the workers.
@@ -133,70 +126,72 @@ class LanePool:
             self._ready += self._parked
             self._parked.clear()
             if not drain:
+                self._waiting_count = 0
                 for lane in self._lanes.values():
-                    lane.waiting.clear()
+                    lane.clear()
             chosen = self._sleepers.choose_all()
         self._sleepers.wake(chosen)
         return join_threads(self._threads, timeout_s)
 
-    def _new_lane(self, key: Hashable) -> _Lane:
-        lane = self._lanes[key] = _Lane(key)
-        return lane
-
-    def _add(self, lane: _Lane, items: Sequence[Any]) -> int:
-        lane.waiting.extend(items)
-        if lane.is_scheduled:
-            return 0
-        lane.is_scheduled = True
-        self._ready.append(lane)
-        return self._sleepers.choose()
-
     def _run(self) -> None:
-        lane: _Lane | None = None
+        key: Hashable = _NO_LANE
         rest: list[Any] = []
         must_wait = False
-        while (taken := self._take_turn(lane, rest, must_wait=must_wait)) is not None:
-            lane, batch = taken
+        while (taken := self._take_turn(key, rest, must_wait=must_wait)) is not None:
+            key, batch = taken
             rest, must_wait = [], False
             try:
-                outcome = self._handle(lane.key, batch)
+                outcome = self._handle(key, batch)
                 must_wait = outcome is PARK
                 if must_wait or outcome is AGAIN:
                     rest = batch
             except BaseException as fault:  # noqa: BLE001 - reported, and the pool lives
-                report_fault(self._on_fault, fault, f"lane {lane.key!r}")
+                report_fault(self._on_fault, fault, f"lane {key!r}")
             del batch, taken  # a sleeping worker keeps no message alive
 
     def _take_turn(
-        self, done: _Lane | None, rest: list[Any], *, must_wait: bool
-    ) -> tuple[_Lane, list[Any]] | None:
+        self, done: Hashable, rest: list[Any], *, must_wait: bool
+    ) -> tuple[Hashable, list[Any]] | None:
         """Give one lane back and take the next, under one hold of the lock; None at the end."""
+        lanes, ready = self._lanes, self._ready
         while True:
             with self._lock:
-                if done is not None:
-                    self._give_back(done, rest, must_wait=must_wait)
-                    done, rest = None, []
-                if (lane := self._next_lane()) is not None:
-                    return lane, lane.take(self._batch_max)
+                if done is not _NO_LANE:
+                    if rest:
+                        self._put_back(done, rest)
+                    if must_wait and not self._is_closing:
+                        self._parked.append(done)
+                    elif lanes[done]:
+                        ready.append(done)
+                    else:
+                        del lanes[done]
+                        if self._emptied:
+                            self._emptied.discard(done)
+                    done, rest = _NO_LANE, []
+                while ready:
+                    key = ready.popleft()
+                    if self._emptied:
+                        self._emptied.discard(key)
+                    if lane := lanes[key]:
+                        return key, self._batch(lane)
+                    del lanes[key]  # it was discarded while it was ready
                 if self._is_closing:
                     return None
                 self._sleepers.lie_down()
             self._sleepers.sleep()
 
-    def _next_lane(self) -> _Lane | None:
-        while self._ready:
-            lane = self._ready.popleft()
-            if lane.waiting:
-                return lane
-            del self._lanes[lane.key]  # it was discarded while it was ready
-        return None
-
-    def _give_back(self, lane: _Lane, rest: list[Any], *, must_wait: bool) -> None:
-        if not lane.is_emptied:
-            lane.waiting.extendleft(reversed(rest))
-        if must_wait and not self._is_closing:
-            self._parked.append(lane)
-        elif lane.waiting:
-            self._ready.append(lane)
+    def _batch(self, lane: deque[Any]) -> list[Any]:
+        """The next batch of a lane."""
+        if len(lane) <= self._batch_max:
+            batch = list(lane)
+            lane.clear()
         else:
-            del self._lanes[lane.key]
+            batch = [lane.popleft() for _ in range(self._batch_max)]
+        self._waiting_count -= len(batch)
+        return batch
+
+    def _put_back(self, key: Hashable, rest: list[Any]) -> None:
+        """Put back what comes again, unless the lane was emptied meanwhile."""
+        if key not in self._emptied:
+            self._lanes[key].extendleft(reversed(rest))
+            self._waiting_count += len(rest)

@@ -169,13 +169,13 @@ def test_a_pool_that_could_never_work_is_refused(wrong, recorder):
 def test_a_pool_is_quiet_while_nothing_waits_for_a_worker(pools, gate):
     """Then a worker that has something in hand may take its time."""
     pool = pools(1, gate.handle)
-    assert pool.is_quiet
+    assert pool.is_quiet()
     pool.put_many("a", [1])
     assert gate.is_reached.wait(WAIT_S)
-    assert pool.is_quiet
+    assert pool.is_quiet()
 
     pool.put_many("a", [2])
-    assert not pool.is_quiet
+    assert not pool.is_quiet()
     gate.is_open.set()
 
 
