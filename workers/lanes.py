@@ -158,9 +158,7 @@ class LanePool:
             with self._lock:
                 if done is not _NO_LANE:
                     if rest:
-                        self._put_back(done, rest)
-                    if must_wait and not self._is_closing:
-                        self._parked.append(done)
+                        self._put_back(done, rest, must_wait=must_wait)
                     elif lanes[done]:
                         ready.append(done)
                     else:
@@ -190,8 +188,16 @@ class LanePool:
         self._waiting_count -= len(batch)
         return batch
 
-    def _put_back(self, key: Hashable, rest: list[Any]) -> None:
+    def _put_back(self, key: Hashable, rest: list[Any], *, must_wait: bool) -> None:
         """Put back what comes again, unless the lane was emptied meanwhile."""
+        lane = self._lanes[key]
         if key not in self._emptied:
-            self._lanes[key].extendleft(reversed(rest))
+            lane.extendleft(reversed(rest))
             self._waiting_count += len(rest)
+        if must_wait and not self._is_closing:
+            self._parked.append(key)
+        elif lane:
+            self._ready.append(key)
+        else:
+            del self._lanes[key]
+            self._emptied.discard(key)

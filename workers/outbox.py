@@ -21,14 +21,15 @@ class Outbox(Generic[_T]):
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._batches: deque[Sequence[_T]] = deque()
+        self.batches: deque[Sequence[_T]] = deque()
+        """What waits; empty for who wants to know whether something does."""
         self._is_awake = True
 
     def put_many(self, items: Sequence[_T]) -> None:
         """Hand over a batch, not to be changed any more; the consumer is woken if it rests."""
         if not items:
             return
-        self._batches.append(items)
+        self.batches.append(items)
         if not self._is_awake:
             self._is_awake = True
             self._wake()
@@ -36,7 +37,7 @@ class Outbox(Generic[_T]):
     def drain(self, items_max: int) -> list[_T]:
         """Up to items_max of what waits, in the order of the batches."""
         taken: list[_T] = []
-        batches = self._batches
+        batches = self.batches
         while batches and (room := items_max - len(taken)) > 0:
             batch = batches.popleft()
             taken += batch[:room]
@@ -47,7 +48,7 @@ class Outbox(Generic[_T]):
     def rest(self) -> bool:
         """The consumer is about to sleep: True when it may, False when something waits."""
         self._is_awake = False
-        if self._batches:
+        if self.batches:
             self._is_awake = True
             return False
         return True

@@ -675,7 +675,7 @@ class Engine:
             times.append(blocked_ms)
         if state.schedules is not None and (next_ms := state.schedules.due_ms()) is not None:
             times.append(next_ms)
-        if self.is_behind and not is_prompt:
+        if (state.looking.behind or state.outgoing.rest) and not is_prompt:
             times.append(state.now_ms)
         return min(times, default=None)
 

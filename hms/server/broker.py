@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from time import perf_counter, thread_time
 from typing import Any, Protocol
 
 from msgspec import structs
@@ -21,18 +22,18 @@ from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import AwaitingPageIn
 from hms.errors.catalogue import ProtocolError, StoreFull
 from hms.errors.tree import HmsError
-from hms.server.batch_portions import Command, Payload, name_of, portion_length
+from hms.server.batch_portions import Command, Payload, portion_length
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.effect_encoding import encode_effect
 from hms.server.effect_release import ToPeer
 from hms.server.file_transfer import FileTransfer
 from hms.server.listener_services import call_listeners, drain_monitor
-from hms.server.lock_statistics import LockStatistics
+from hms.server.lock_statistics import Holder, LockStatistics
 from hms.server.log_append import append_records
 from hms.server.log_cleaning import LogCleaning
 from hms.server.payloads import IN_MEMORY, Payloads
-from hms.server.permissions import Permit, permit_all
+from hms.server.permissions import Permit
 from hms.server.request_handlers import RequestHandlers
 from hms.server.resource_managers import ResourceManagers
 from hms.server.segment_roll import sealing
@@ -110,7 +111,7 @@ class Broker:
         identity: Identity,
         clock_ms: Callable[[], int],
         files: FileStore | None = None,
-        permit: Permit = permit_all,
+        permit: Permit | None = None,
         facts: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """facts: what the process around it adds to the status."""
@@ -138,6 +139,7 @@ class Broker:
         self._lock = threading.Lock()
         self._holds = LockStatistics()
         self._progress = threading.Condition()
+        self._awaiting_count = 0
         self.on_progress: Callable[[], None] = lambda: None
         """Called when the log has come on: lanes that wait for it may go on."""
         self._settling: dict[int, tuple[int, dict[int, Queue | Subscription]]] = {}
@@ -236,11 +238,24 @@ class Broker:
     def _await_log(self) -> None:
         """Wait while more than BACKLOG_BYTES_MAX are not synced yet."""
         store = self._store
-        if store.backlog_bytes > BACKLOG_BYTES_MAX:
-            with self._progress:
+        if store.backlog_bytes <= BACKLOG_BYTES_MAX:
+            return
+        with self._progress:
+            self._awaiting_count += 1  # before it looks: who finds nobody counted, is seen by that
+            try:
                 self._progress.wait_for(
                     lambda: store.backlog_bytes <= BACKLOG_BYTES_MAX, BACKLOG_WAIT_S
                 )
+            finally:
+                self._awaiting_count -= 1
+
+    def _progressed(self) -> None:
+        """The log has come on: whoever waits for that looks again."""
+        if self._awaiting_count:
+            with self._progress:
+                self._progress.notify_all()
+        if self._waits:
+            self.on_progress()
 
     def _apply(self, peer: Hashable, commands: list[Command]) -> int:
         """Apply the first portion of a batch; how many commands are done."""
@@ -270,8 +285,7 @@ class Broker:
                 done += 1
                 self._effort += engine.take_effort()
 
-        by = name_of(commands[-1])
-        self._change(change, is_in_hand=is_last, may_linger=are_settled, by=by)
+        self._change(change, is_in_hand=is_last, may_linger=are_settled, by=commands[-1])
         return done
 
     def _apply_one(
@@ -283,6 +297,9 @@ class Broker:
         envelope, head, _ = command
         try:
             if not isinstance(head, HmsError):
+                if self._permit is not None:
+                    number = self.doorman.numbers.get(peer)
+                    self._permit(command_of(envelope.kind, head), head, number)
                 return self._apply_read(peer, command, now_ms, refused, fx)
             self._unreadable(peer, envelope, now_ms, fx)
             fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))
@@ -298,7 +315,6 @@ class Broker:
         """One whose head could be read; a refusal is raised."""
         envelope, head, _ = command
         number = self.doorman.numbers.get(peer)
-        self._permit(command_of(envelope.kind, head), head, number)
         if envelope.kind is Kind.HELLO:
             if self.doorman.hello_some(peer, head, now_ms, fx):
                 return False
@@ -313,12 +329,17 @@ class Broker:
             return self._requests.apply(number, envelope.correlation, head, now_ms, fx)
         elif envelope.kind is Kind.SCHEDULE:
             self._schedule(number, envelope, head, refused, now_ms, fx)
-        elif envelope.kind is not Kind.GOODBYE:
-            self._serve(number, envelope, head, now_ms, fx)
-        elif self.doorman.close_some(number, now_ms, fx):
-            return False
+        elif envelope.kind is Kind.GOODBYE:
+            return self._dismiss(number, now_ms, fx)
         else:
-            self.doorman.dismiss(number, now_ms, fx, is_final=True)
+            self._serve(number, envelope, head, now_ms, fx)
+        return True
+
+    def _dismiss(self, number: int, now_ms: int, fx: Effects) -> bool:
+        """A client says good-bye. False: a slice of what it had is given back."""
+        if self.doorman.close_some(number, now_ms, fx):
+            return False
+        self.doorman.dismiss(number, now_ms, fx, is_final=True)
         return True
 
     def _unreadable(self, peer: Hashable, envelope: Envelope, now_ms: int, fx: Effects) -> None:
@@ -328,7 +349,8 @@ class Broker:
             self.doorman.dismiss(number, now_ms, fx)
 
     def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects) -> None:
-        """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE."""
+        """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE, a
+        block of a file."""
         if envelope.kind is Kind.NOTICE:
             notices = self.doorman.notices(number, head[0], head[1])
             fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
@@ -517,7 +539,7 @@ class Broker:
         *,
         is_in_hand: bool = False,
         may_linger: bool = False,
-        by: str = "the node",
+        by: Holder = "the node",
     ) -> None:
         """Apply a change, hand its records to the log and its other effects to the releases.
 
@@ -526,7 +548,7 @@ class Broker:
         """
         state = self.engine.state
         with self._lock:
-            self._holds.begin()
+            begun_s, cpu_begun_s = perf_counter(), thread_time()
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
             if state.blocked.lines and self._store.sends_refused() is None:
@@ -539,9 +561,9 @@ class Broker:
             append_records(self._store, fx.records)
             is_held = self.releases.add(fx, self._store.last_lsn)
             due_ms = self._newly_due()
-            is_behind = self.engine.is_behind and not self._goes_on
+            is_behind = bool(state.looking.behind or state.outgoing.rest) and not self._goes_on
             self._goes_on = self._goes_on or is_behind
-            self._holds.end(by)
+            self._holds.ended(begun_s, cpu_begun_s, by)
         for name in hung:
             self.servers.kill(name)
         if due_ms is not None:
@@ -581,9 +603,8 @@ class Broker:
         if not self._store.backlog_bytes and not limbo:
             return False
         durable_lsn = self._store.commit()
-        with self._progress:
-            self._progress.notify_all()
-        self.on_progress()
+        if self._awaiting_count or self._waits:
+            self._progressed()
         self.release(durable_lsn)
         if limbo:
             payloads = self._bodies.of_all([waiting.message for waiting in limbo])
@@ -610,9 +631,7 @@ class Broker:
     def maintain(self) -> None:
         """Prepare the log's next segment; senders that wait for it go on."""
         self._store.maintain()
-        with self._progress:
-            self._progress.notify_all()
-        self.on_progress()
+        self._progressed()
 
     # the node's own
 

@@ -44,7 +44,8 @@ class Ledger:
         unread_bytes_max: int = 1 << 62,
         engine_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._own_bytes = max(OWN_BYTES, 2 * frame_bytes_max)
+        self.own_bytes = max(OWN_BYTES, 2 * frame_bytes_max)
+        """What all peers may have together in any case; see bytes_max."""
         self._share_min = max(SHARE_BYTES_MIN, 2 * frame_bytes_max)
         self._memory_bytes_max = memory_bytes_max
         self._unread_bytes_max = unread_bytes_max
@@ -59,12 +60,12 @@ class Ledger:
     @property
     def bytes_max(self) -> int:
         """What all peers may have together now."""
-        return self._own_bytes + max(0, self._memory_bytes_max - self._engine_bytes())
+        return self.own_bytes + max(0, self._memory_bytes_max - self._engine_bytes())
 
     @property
     def process_bytes(self) -> int:
         """How large the process may be before the connections are looked at all the time."""
-        return self._memory_bytes_max + self._own_bytes
+        return self._memory_bytes_max + self.own_bytes
 
     @property
     def share(self) -> int:
@@ -110,8 +111,13 @@ class Ledger:
     def taken(self, sizes: dict[Any, int]) -> None:
         """The main thread has taken so many bytes for each peer out of the outbox."""
         with self._lock:
-            for peer, size in sizes.items():
-                self._less(self._put, peer, size)
+            held = self._put
+            for peer, size in sizes.items():  # as _less(), without a call for each
+                had = held.pop(peer, 0)
+                left = max(0, had - size)
+                self.total -= had - left
+                if left:
+                    held[peer] = left
 
     def gone(self, peer: Hashable) -> None:
         """A peer is known no more; what is on its lane is still applied."""

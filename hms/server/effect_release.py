@@ -72,21 +72,24 @@ class EffectRelease:
         """The effects of a batch whose records end at last_lsn; whether they wait for the log. What
         needs no record waits too when something older for the same connection waits: messages must
         not overtake one another."""
-        if fx.out and (fx.records or fx.must_wait or self._is_behind(fx.out)):
-            if self._released == self._added:
-                self._held.clear()
-            self._added += 1
-            self._held.update((e.connection, self._added) for e in fx.out if _is_bound(e))
-            self._waiting.append((last_lsn, fx.out))
-            return True
-        if fx.out:
+        if not fx.out:
+            return False
+        if not (fx.records or fx.must_wait or self._is_behind(fx.out)):
             self._at_once.append(fx.out)
-        return False
+            return False
+        if self._released == self._added:
+            self._held.clear()
+        self._added += 1
+        for effect in fx.out:
+            if not isinstance(effect, ToPeer):  # said to peers that have no connection (yet)
+                self._held[effect.connection] = self._added
+        self._waiting.append((last_lsn, fx.out))
+        return True
 
     def _is_behind(self, effects: list[Any]) -> bool:
         held, released = self._held, self._released
         return bool(held) and any(
-            held.get(e.connection, 0) > released for e in effects if _is_bound(e)
+            held.get(e.connection, 0) > released for e in effects if not isinstance(e, ToPeer)
         )
 
     def tick(self) -> None:
@@ -105,7 +108,7 @@ class EffectRelease:
             while self._waiting and self._waiting[0][0] <= durable_lsn:
                 outgoing = self._sort(self._waiting.popleft()[1], outgoing, listeners)
                 done += 1
-            if outgoing:
+            if outgoing.out:
                 self.outlet.put(outgoing.frames())
             self._released += done
         return listeners
@@ -144,8 +147,3 @@ class EffectRelease:
             self.drop_file(effect.file)
         elif isinstance(effect, ToNode):
             self.to_node(effect, self.payloads_of)
-
-
-def _is_bound(effect: Any) -> bool:
-    """It is for a connection; the others are said to peers that have none (yet)."""
-    return not isinstance(effect, ToPeer)

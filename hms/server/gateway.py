@@ -33,7 +33,7 @@ from hms.server.listening_sockets import (
 )
 from hms.server.memory_pressure import Pressure
 from hms.server.peers import OnLost, Peer, PeerKey, PeerTable
-from hms.wire.frames import Envelope, Kind, decode_envelope
+from hms.wire.frames import CLIENT_KINDS, Envelope, Kind, decode_envelope
 from hms.workers.outbox import Doorbell, Outbox
 
 __all__ = ["Gateway", "GatewayLimits", "PeerKey"]
@@ -88,10 +88,13 @@ class Gateway:
         self._monitors: dict[object, Listener] = {}
         self._poller = zmq.Poller()
         self._deaf_poller = zmq.Poller()
+        self._finders: dict[Listener, Callable[[bytes], Peer | None]] = {}
         self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
         self._peers = PeerTable(limits, on_lost)
         self.ledger = ledger or Ledger(limits.frame_bytes_max)
-        self._pressure = Pressure(self._peers, self.ledger, on_dropped, limits.ping_s)
+        self._pressure = Pressure(self._peers, self.ledger, on_dropped, limits.ping_s, clock)
+        self._due_at = 0.0
+        """When peers and pressure have to be looked at; at once when something changes there."""
         self._is_reading = True
         self._is_running = True
 
@@ -107,7 +110,7 @@ class Gateway:
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
                 self._monitors[listener.callers.monitor] = listener
-                self._peers.behind(listener)
+                self._finders[listener] = self._peers.behind(listener).get
                 for poller in (self._poller, self._deaf_poller):
                     poller.register(listener.callers.monitor, zmq.POLLIN)
         except HmsError:
@@ -129,7 +132,8 @@ class Gateway:
         """Frames for peers, in order; whoever has too many unread is closed. From any thread."""
         greedy = self.ledger.put(items)
         self.outbox.put_many(items)
-        self.outbox.put_many([(peer, _Mark.CLOSE) for peer in greedy])
+        if greedy:
+            self.outbox.put_many([(peer, _Mark.CLOSE) for peer in greedy])
 
     def accept(self, peer_key: PeerKey) -> None:
         """The peer has logged in: it gets heartbeats from now on. From any thread."""
@@ -155,33 +159,41 @@ class Gateway:
 
     def _take_turn(self) -> None:
         poller = self._poller if self._is_reading else self._deaf_poller
-        ready = poller.poll(self._sleep_ms())
+        ready = zmq.zmq_poll(poller.sockets, self._sleep_ms())
         self.outbox.rouse()
         now = self._clock()
         for source, _ in ready:
             if source in self._monitors:
                 self._monitors[source].callers.take_events()
+                self._due_at = now
         for source, _ in ready:
             listener = self._listeners.get(source)
             if listener is not None:
                 self._read(listener, now)
             elif source not in self._monitors:
                 self._doorbell.silence()
-        self._send_outbox(now, SENDS_PER_TURN)
-        self._peers.tend(now, self._is_reading)
-        self._pressure.tend(now)
+        if self.outbox.batches:
+            self._send_outbox(now, SENDS_PER_TURN)
+        ledger = self.ledger
+        if now >= self._due_at or self._peers.congested or ledger.total > ledger.own_bytes:
+            self._peers.tend(now, self._is_reading)
+            self._pressure.tend(now)
+            self._due_at = min(self._peers.due_at(), self._pressure.due_at())
 
     def _sleep_ms(self) -> int:
         """How long the poll may sleep: not at all while the outbox holds something."""
         if not self.outbox.rest():
             return 0
-        due_at = min(self._peers.due_at(), self._pressure.due_at())
-        left_ms = int((due_at - self._clock()) * 1000) + 1
+        left_ms = int((self._due_at - self._clock()) * 1000) + 1
         return min(SLEEP_MS_MAX, max(0, left_ms))
 
     def _read(self, listener: Listener, now: float) -> None:
         """Read a bounded number of frames and hand on each peer's batch."""
-        receive, find = listener.receive, self._peers.behind(listener).get
+        receive, find, bytes_max = (
+            listener.receive,
+            self._finders[listener],
+            self._limits.frame_bytes_max,
+        )
         touched: list[Peer] = []
         room = TURN_BYTES_MAX
         for nth in range(self._reads_per_listener):
@@ -194,12 +206,12 @@ class Gateway:
             peer = find(routing_id)
             correlation = 0
             try:
-                envelope, payload = self._open(parts)
+                envelope, payload = decode_envelope(parts, bytes_max, CLIENT_KINDS), parts[1]
                 if peer is None:
                     correlation = envelope.correlation
                     peer = self._greet(listener, routing_id, envelope, now)
             except HmsError as fault:
-                size = len(parts[1]) if parts is not None else 0
+                size = len(parts[1]) if parts else 0
                 self._refuse(listener, routing_id, peer, fault, correlation, size)
                 room -= size
                 continue
@@ -210,19 +222,9 @@ class Gateway:
             if envelope.kind is not Kind.HEARTBEAT:
                 touched.append(peer)
                 peer.inbox.append((envelope, payload))
+                peer.inbox_bytes += size + FRAME_BYTES
         for peer in touched:
             self._pass_on(peer)
-
-    def _open(
-        self, parts: tuple[bytes, bytes | memoryview] | None
-    ) -> tuple[Envelope, bytes | memoryview]:
-        """Envelope and payload of a frame that a client may send."""
-        if parts is None:
-            raise ProtocolError(detail="a frame has 2 parts, an envelope and a payload")
-        envelope = decode_envelope(parts, self._limits.frame_bytes_max)
-        if envelope.kind >= Kind.WELCOME:
-            raise ProtocolError(detail=f"{envelope.kind.name} is for the node to send")
-        return envelope, parts[1]
 
     def _greet(self, listener: Listener, routing_id: bytes, hello: Envelope, now: float) -> Peer:
         """Remember a new peer, or raise why not."""
@@ -230,6 +232,7 @@ class Gateway:
             raise ProtocolError(detail="a client sets no routing id of its own")
         if hello.kind is not Kind.HELLO:
             raise ProtocolError(detail=f"the first frame is HELLO, not {hello.kind.name}")
+        self._due_at = now
         return self._peers.add(listener, routing_id, now)
 
     def _refuse(
@@ -252,24 +255,36 @@ class Gateway:
 
     def _pass_on(self, peer: Peer) -> None:
         if batch := peer.inbox:
-            peer.inbox = []
-            size = sum([len(payload) for _, payload in batch]) + FRAME_BYTES * len(batch)
-            if not self.ledger.came(peer.key, size):
-                self._pressure.close(peer)
+            size = peer.inbox_bytes
+            peer.inbox, peer.inbox_bytes = [], 0
+            ledger = self.ledger
+            if not ledger.came(peer.key, size):
+                self._close_peer(peer)
             elif not self._on_frames(peer.key, batch):
-                self.ledger.handled(peer.key, size)
+                ledger.handled(peer.key, size)
                 fault = TooManyRequests(
                     what="frames of one connection", count=len(batch), limit="told in the WELCOME"
                 )
                 peer.listener.refuse(peer.routing_id, fault)
                 self._peers.lose(peer, str(fault))
-            elif self.ledger.total > self.ledger.bytes_max:
+            elif ledger.total > ledger.own_bytes and ledger.total > ledger.bytes_max:
                 self._pressure.relieve()
+                self._due_at = 0.0
+
+    def _close_peer(self, peer: Peer) -> None:
+        """Too much is held for it."""
+        self._pressure.close(peer)
+        self._due_at = 0.0
 
     def _send_outbox(self, now: float, items_max: int) -> None:
         peers = self._peers
         items = self.outbox.drain(items_max)
-        self._take_off(items)
+        sizes: dict[PeerKey, int] = {}  # the outbox holds them no more
+        for key, parts in items:
+            if not isinstance(parts, _Mark):
+                sizes[key] = sizes.get(key, 0) + len(parts[1]) + FRAME_BYTES
+        if sizes:
+            self.ledger.taken(sizes)
         for key, parts in items:
             peer = peers.find(key)
             if peer is None:  # forgotten since a worker put this
@@ -279,19 +294,10 @@ class Gateway:
             elif parts is _Mark.ACCEPT:
                 peer.is_accepted = True
             elif parts is _Mark.CLOSE:
-                self._pressure.close(peer)
+                self._close_peer(peer)
             else:
                 peers.send_pending(peer, now)
                 peers.remove(peer)
-
-    def _take_off(self, items: list[tuple[PeerKey, FrameParts | _Mark]]) -> None:
-        """The outbox holds them no more."""
-        sizes: dict[PeerKey, int] = {}
-        for key, parts in items:
-            if not isinstance(parts, _Mark):
-                sizes[key] = sizes.get(key, 0) + len(parts[1]) + FRAME_BYTES
-        if sizes:
-            self.ledger.taken(sizes)
 
     def _send_rest(self) -> None:
         """The last frames: all that the workers have put, and a little time for the congested."""

@@ -8,7 +8,12 @@ the processor is its own. Four readings of the clocks cost a microsecond a hold.
 from time import perf_counter, thread_time
 from typing import Any
 
-__all__ = ["LONG_S", "LockStatistics"]
+from hms.server.batch_portions import Command, name_of
+
+__all__ = ["LONG_S", "Holder", "LockStatistics"]
+
+Holder = Command | str
+"""Who held the lock: the last command of a batch, or a name."""
 
 LONG_S = 0.05
 """Nobody should hold the lock longer."""
@@ -18,9 +23,7 @@ class LockStatistics:
     """The holds since boot; told and asked under the lock."""
 
     __slots__ = (
-        "_begun",
         "_count",
-        "_cpu_begun",
         "_cpu_s",
         "_long_count",
         "_longest_by",
@@ -28,22 +31,17 @@ class LockStatistics:
     )
 
     def __init__(self) -> None:
-        self._begun = self._cpu_begun = 0.0
         self._count = self._long_count = 0
         self._longest_s = self._cpu_s = 0.0
         self._longest_by = ""
 
-    def begin(self) -> None:
-        """The lock was taken."""
-        self._begun, self._cpu_begun = perf_counter(), thread_time()
-
-    def end(self, by: str) -> None:
-        """It is given back now, by whom it was held."""
-        held_s, cpu_s = perf_counter() - self._begun, thread_time() - self._cpu_begun
+    def ended(self, begun_s: float, cpu_begun_s: float, by: Holder) -> None:
+        """It is given back now; it was taken when perf_counter() and thread_time() said so."""
+        held_s, cpu_s = perf_counter() - begun_s, thread_time() - cpu_begun_s
         self._count += 1
         self._longest_s = max(self._longest_s, held_s)
         if cpu_s > self._cpu_s:
-            self._cpu_s, self._longest_by = cpu_s, by
+            self._cpu_s, self._longest_by = cpu_s, by if isinstance(by, str) else name_of(by)
         if held_s > LONG_S:
             self._long_count += 1
 

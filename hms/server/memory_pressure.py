@@ -20,6 +20,7 @@ LOOK_S_MIN = 0.02
 LOOK_S_PER_PEER = 0.0001
 """A look costs 6 microseconds a peer: one part in 20 of the time at most."""
 GROWN_BYTES = 16 << 20
+IDLE_S = 3600.0
 WORD_S = 0.05
 """How long a peer that was told why it is closed has for reading that."""
 
@@ -42,6 +43,7 @@ class Pressure:
         ledger: Ledger,
         on_dropped: Callable[[PeerKey], None],
         ping_s: float,
+        clock: Callable[[], float],
         measure: Callable[[], int] = resident_bytes,
     ) -> None:
         self._peers = peers
@@ -51,7 +53,7 @@ class Pressure:
         self._measure = measure
         self._look_at = 0.0
         self._size = measure()
-        self._now = 0.0
+        self._clock = clock
         self._parting: list[tuple[float, Peer]] = []
         peers.on_gone = ledger.gone
 
@@ -59,11 +61,10 @@ class Pressure:
         """When tend() has something to do next."""
         if self._parting:
             return min(self._look_at, self._parting[0][0])
-        return self._look_at if len(self._peers) else self._now + 3600
+        return self._look_at if len(self._peers) else self._clock() + IDLE_S
 
     def tend(self, now: float) -> None:
         """Look at everybody when the process has grown; cut those who have been told why."""
-        self._now = now
         if self._ledger.total + self._peers.pending_bytes > self._ledger.bytes_max:
             self.relieve()
         while self._parting and self._parting[0][0] <= now:
@@ -99,7 +100,7 @@ class Pressure:
             peer.caller.cut()  # it does not read, or libzmq has most of it: no time for words
         else:
             peer.listener.refuse(peer.routing_id, fault)
-            self._parting.append((self._now + WORD_S, peer))
+            self._parting.append((self._clock() + WORD_S, peer))
         self._peers.lose(peer, str(fault))
         self._on_dropped(peer.key)
 
@@ -112,4 +113,4 @@ class Pressure:
 
     def _unfinished(self, peer: Peer) -> int:
         since = peer.caller.greeted_at or peer.opened_at
-        return peer.caller.unfinished_bytes(self._now - since, self._ping_s)
+        return peer.caller.unfinished_bytes(self._clock() - since, self._ping_s)

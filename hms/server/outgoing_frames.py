@@ -90,33 +90,33 @@ class OutgoingFrames:
         self._packs = Packs() if packs is None else packs
         self.size_bytes = 0
         """What the frames so far will take, about."""
-        self._out: list[tuple[Hashable, Frame | _Delivery]] = []
+        self.out: list[tuple[Hashable, Frame | _Delivery]] = []
         self._last: dict[Hashable, list[_Delivery]] = {}
         """The last words for a peer, as far as they are deliveries, which others may share."""
-
-    def __bool__(self) -> bool:
-        return bool(self._out)
 
     def say(self, peer: Hashable, words: Frame) -> None:
         """A frame that is made already."""
         self._last.pop(peer, None)
-        self._out.append((peer, words))
+        self.out.append((peer, words))
         self.size_bytes += len(words[1])
 
     def tell(self, peer: Hashable, effect: Effect) -> None:
         """What a peer is to be told."""
         if not isinstance(effect, Deliver):
-            self.say(peer, encode_effect(effect, self._payloads_of))
+            self._last.pop(peer, None)
+            made = encode_effect(effect, self._payloads_of)
+            self.out.append((peer, made))
+            self.size_bytes += len(made[1])
             return
         last = self._last.setdefault(peer, [])
         shared = self._shared(last, effect)
         if shared is not None:
             shared.receivers.append((effect.consumer, effect.epoch))
             return
-        made = _Delivery(effect)
+        delivery = _Delivery(effect)
         self.size_bytes += sum([message.length for message in effect.messages])
-        self._out.append((peer, made))
-        last.append(made)
+        self.out.append((peer, delivery))
+        last.append(delivery)
 
     @staticmethod
     def _shared(last: list[_Delivery], effect: Deliver) -> _Delivery | None:
@@ -132,10 +132,11 @@ class OutgoingFrames:
 
     def frames(self) -> list[tuple[Hashable, Frame]]:
         """All of it, in order, as it crosses the wire."""
-        return [
-            (peer, self._frame(words) if isinstance(words, _Delivery) else words)
-            for peer, words in self._out
-        ]
+        frames: list[tuple[Hashable, Frame]] = []
+        for peer, words in self.out:
+            made = self._frame(words) if isinstance(words, _Delivery) else words
+            frames.append((peer, made))
+        return frames
 
     def _frame(self, delivery: _Delivery) -> Frame:
         effect = delivery.effect

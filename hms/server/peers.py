@@ -36,8 +36,8 @@ _HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
 class Peer:
     """A connection that said HELLO; times are seconds of the gateway's clock.
 
-    inbox holds this turn's frames, pending those that there is no room for. unread_max: how many
-    bytes libzmq and the network may hold for it.
+    inbox holds this turn's frames, inbox_bytes what they count in the ledger, pending those that
+    there is no room for. unread_max: how many bytes libzmq and the network may hold for it.
     """
 
     key: PeerKey
@@ -49,6 +49,7 @@ class Peer:
     sent_at: float
     is_accepted: bool = False
     inbox: list[tuple[Envelope, bytes | memoryview]] = field(default_factory=list)
+    inbox_bytes: int = 0
     pending: deque[FrameParts] = field(default_factory=deque)
     pending_bytes: int = 0
     unread_max: int = 1 << 62
@@ -114,8 +115,11 @@ class PeerTable:
         """Told of every peer that is known no more."""
         self._keys = count(1)
         self._by_key: dict[PeerKey, Peer] = {}
+        self.find: Callable[[PeerKey], Peer | None] = self._by_key.get
+        """The peer of that key, None when it is known no more."""
         self._by_pipe: dict[Listener, dict[bytes, Peer]] = {}
-        self._congested: dict[PeerKey, Peer] = {}
+        self.congested: dict[PeerKey, Peer] = {}
+        """Those for whom frames wait that there was no room for."""
         self._retry_s = RETRY_S_MIN
         self._retry_at = 0.0
         self._scan_at = 0.0
@@ -133,11 +137,7 @@ class PeerTable:
     @property
     def pending_bytes(self) -> int:
         """What is kept for peers that have no room."""
-        return sum([peer.pending_bytes for peer in self._congested.values()])
-
-    def find(self, key: PeerKey) -> Peer | None:
-        """The peer of that key, None when it is known no more."""
-        return self._by_key.get(key)
+        return sum([peer.pending_bytes for peer in self.congested.values()])
 
     def behind(self, listener: Listener) -> dict[bytes, Peer]:
         """The peers of one listener by routing id; a live view for the reading loop."""
@@ -161,7 +161,7 @@ class PeerTable:
             return False
         peer.caller.left()
         del self._by_pipe[peer.listener][peer.routing_id]
-        self._congested.pop(peer.key, None)
+        self.congested.pop(peer.key, None)
         peer.pending.clear()
         self.on_gone(peer.key)
         return True
@@ -196,7 +196,7 @@ class PeerTable:
         if sent:
             peer.sent_at = now
         if not peer.pending:
-            self._congested.pop(peer.key, None)
+            self.congested.pop(peer.key, None)
         return sent
 
     def start(self, now: float) -> None:
@@ -205,7 +205,7 @@ class PeerTable:
 
     def due_at(self) -> float:
         """When tend() has something to do next."""
-        due_at = min(self._scan_at, self._retry_at) if self._congested else self._scan_at
+        due_at = min(self._scan_at, self._retry_at) if self.congested else self._scan_at
         for listener in self._by_pipe:
             if len(listener.callers):
                 return min(due_at, self._look_at)
@@ -213,13 +213,14 @@ class PeerTable:
 
     def tend(self, now: float, is_reading: bool) -> None:
         """Do what is due: try the congested again, keep up the heartbeats."""
-        if self._congested and now >= self._retry_at:
+        if self.congested and now >= self._retry_at:
             self.retry(now)
         if now >= self._scan_at:
             self._scan(now, is_reading)
-        if is_reading and now >= self._look_at:
+        if now >= self._look_at:
             self._look_at = now + LOOK_S
-            self._look()
+            if is_reading:
+                self._look()
 
     def _look(self) -> None:
         """Cut connections that send a frame without end, of the peers a bounded number a time."""
@@ -237,17 +238,17 @@ class PeerTable:
 
     def retry(self, now: float) -> bool:
         """Try to send what is kept, less often while nobody has room; tell whether some is left."""
-        sent = sum([self.send_pending(peer, now) for peer in list(self._congested.values())])
+        sent = sum([self.send_pending(peer, now) for peer in list(self.congested.values())])
         self._retry_s = RETRY_S_MIN if sent else min(RETRY_S_MAX, 2 * self._retry_s)
         self._retry_at = now + self._retry_s
-        return bool(self._congested)
+        return bool(self.congested)
 
     def _await_room(self, peer: Peer, now: float) -> None:
         # libzmq tells for the whole socket only whether anybody has room: poll would never sleep
-        if not self._congested:
+        if not self.congested:
             self._retry_s = RETRY_S_MIN
             self._retry_at = now + RETRY_S_MIN
-        self._congested[peer.key] = peer
+        self.congested[peer.key] = peer
 
     def _lose_gone(self, peer: Peer, failed: zmq.ZMQError) -> None:
         expect_unreachable(failed)

@@ -1,10 +1,11 @@
-"""Permissions: whether a connection may have a command applied. Asked at one place, the broker."""
+"""Permissions: whether a connection may have a command applied. Asked at one place, the broker,
+which has nobody to ask on a node without logins: that one trusts whoever reaches it."""
 
 from typing import Any, Protocol
 
 from hms.wire.commands import Command
 
-__all__ = ["Permit", "permit_all"]
+__all__ = ["Permit"]
 
 
 class Permit(Protocol):
@@ -13,7 +14,3 @@ class Permit(Protocol):
     def __call__(self, command: Command, head: Any, connection: int | None) -> None:
         """Return, or raise the HmsError with which it is refused. head: the command's structure, as
         decode_request() gives it; connection: None before HELLO."""
-
-
-def permit_all(command: Command, head: Any, connection: int | None) -> None:
-    """A node without logins trusts whoever reaches it."""

@@ -5,7 +5,7 @@ Decoding garbage raises ProtocolError (or FrameTooLarge) and nothing else.
 
 import enum
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -105,7 +105,9 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
 
 CREDITS = (Action.CREDIT, Action.CREDIT_BYTES)
-_KINDS = {int(kind): kind for kind in Kind}
+KINDS = {int(kind): kind for kind in Kind}
+CLIENT_KINDS = {code: kind for code, kind in KINDS.items() if kind < Kind.WELCOME}
+"""What a client may send."""
 _ACTIONS = {int(action): action for action in Action}
 
 
@@ -119,8 +121,13 @@ def frame(kind: Kind, payload: bytes = b"", correlation: int = 0, count: int = 1
     return [ENVELOPE.pack(MAGIC, VERSION, kind, correlation, count, len(payload)), payload]
 
 
-def decode_envelope(parts: Sequence[bytes | memoryview], payload_bytes_max: int) -> Envelope:
-    """Check a frame's shape and read its envelope; the payload stays unread."""
+def decode_envelope(
+    parts: Sequence[bytes | memoryview],
+    payload_bytes_max: int,
+    kinds: Mapping[int, Kind] = KINDS,
+) -> Envelope:
+    """Check a frame's shape and read its envelope; the payload stays unread. kinds: those that its
+    sender may send, by their codes."""
     if len(parts) != 2:  # noqa: PLR2004 - envelope and payload
         raise ProtocolError(detail=f"a frame has 2 parts, this one {len(parts)}")
     head, payload = parts
@@ -137,8 +144,10 @@ def decode_envelope(parts: Sequence[bytes | memoryview], payload_bytes_max: int)
         raise FrameTooLarge(
             what="a frame", size=payload_bytes, limit=payload_bytes_max, key="max_message_bytes"
         )
-    known = _KINDS.get(kind)
+    known = kinds.get(kind)
     if known is None:
+        if kind in KINDS:
+            raise ProtocolError(detail=f"{KINDS[kind].name} is for the node to send")
         raise ProtocolError(detail=f"frame kind {kind} is not known")
     return Envelope(known, correlation, count, payload_bytes)
 

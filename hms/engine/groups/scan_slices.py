@@ -37,12 +37,13 @@ class ScanSlices(Generic[_Scan]):
         self.steps_left = LOOK_STEPS
         self.asked = 0
         """How many consumers were offered something in the command at hand."""
-        self._behind: deque[_Scan] = deque()
+        self.behind: deque[_Scan] = deque()
+        """Whose turn it is, in order."""
 
     @property
     def is_any(self) -> bool:
         """Whether somebody is behind."""
-        return bool(self._behind)
+        return bool(self.behind)
 
     def refill(self) -> None:
         """A new slice begins."""
@@ -50,15 +51,15 @@ class ScanSlices(Generic[_Scan]):
 
     def add(self, candidates: _Scan) -> None:
         """One falls behind."""
-        self._behind.append(candidates)
+        self.behind.append(candidates)
 
     def go_on(self) -> list[_Scan]:
         """Look at more until the steps are used up; who has looked, each once."""
         looked: dict[_Scan, None] = {}
-        while self._behind and self.steps_left > 0:
-            one = self._behind.popleft()
+        while self.behind and self.steps_left > 0:
+            one = self.behind.popleft()
             one.go_on(TURN_STEPS)
             looked[one] = None
             if one.is_behind:
-                self._behind.append(one)
+                self.behind.append(one)
         return list(looked)

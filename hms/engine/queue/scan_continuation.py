@@ -16,7 +16,7 @@ REPLIES_MAX = 64
 
 def go_on(state: State, fx: Effects) -> None:
     """One slice, of those who are behind."""
-    if not state.looking.is_any:
+    if not state.looking.behind:
         return
     state.looking.refill()
     looked = state.looking.go_on()
