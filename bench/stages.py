@@ -41,7 +41,7 @@ NODE_STEPS: tuple[tuple[type, str, str, str], ...] = (
     (Broker, "handle", "the worker has it", ""),
     (Journal, "commit", "the engine is done; written to the log", ""),
     (RealDisk, "fdatasync", "the system has it", "it is synced"),
-    (node_module.NodeProcess, "put", "checked; handed to the main thread", ""),
+    (Gateway, "put", "checked; handed to the main thread", ""),
     (Listener, "send", "the main thread is awake and sends", "sent"),
 )
 """Class and method, what it means that it begins, and that it ends."""

@@ -86,8 +86,12 @@ class NodeProcess:
         )
         self._linking = make_linking(config, node, self._engine, self._broker)
         self._ledger = compose.ledger(node, self._engine_bytes)
+        linking = self._linking
+        turn = self._broker.turn if linking is None else linking.turn
+        workers = node.group.hmsmaxthr
+        self._lanes = LanePool(workers, self._handler(turn), on_fault=self._on_fault)
         handlers = {
-            "on_frames": self._on_frames,
+            "on_frames": self._lanes.put_many,
             "on_lost": self._on_lost,
             "on_dropped": self._on_dropped,
             "ledger": self._ledger,
@@ -182,8 +186,6 @@ class NodeProcess:
         self._broker.go_on = self._go_on
         linking = self._linking
         self._broker.releases.greedy = self._ledger.greedy
-        turn = self._broker.turn if linking is None else linking.turn
-        self._lanes = LanePool(group.hmsmaxthr, self._handler(turn), on_fault=self._on_fault)
         self._broker.on_progress = self._lanes.go_on
         if group.hmsmaxthr > 1 and isinstance(self._journal, Journal):
             # A database may be away for minutes, and a pool of one has other things to do.
@@ -270,9 +272,6 @@ class NodeProcess:
             self._storage.submit(self._broker.maintain)
 
     # between gateway and broker
-
-    def _on_frames(self, peer: PeerKey, frames: list[tuple[Any, bytes | memoryview]]) -> bool:
-        return self._lanes.put_many(peer, frames)
 
     def _on_lost(self, peer: PeerKey, reason: str) -> None:
         """Goes behind what the peer sent before; a full lane is no reason to miss it."""

@@ -163,30 +163,24 @@ class LanePool:
                         ready.append(done)
                     else:
                         del lanes[done]
-                        if self._emptied:
-                            self._emptied.discard(done)
+                        self._emptied.discard(done)
                     done, rest = _NO_LANE, []
                 while ready:
                     key = ready.popleft()
-                    if self._emptied:
-                        self._emptied.discard(key)
+                    self._emptied.discard(key)
                     if lane := lanes[key]:
-                        return key, self._batch(lane)
+                        if len(lane) <= self._batch_max:
+                            batch = list(lane)
+                            lane.clear()
+                        else:
+                            batch = [lane.popleft() for _ in range(self._batch_max)]
+                        self._waiting_count -= len(batch)
+                        return key, batch
                     del lanes[key]  # it was discarded while it was ready
                 if self._is_closing:
                     return None
                 self._sleepers.lie_down()
             self._sleepers.sleep()
-
-    def _batch(self, lane: deque[Any]) -> list[Any]:
-        """The next batch of a lane."""
-        if len(lane) <= self._batch_max:
-            batch = list(lane)
-            lane.clear()
-        else:
-            batch = [lane.popleft() for _ in range(self._batch_max)]
-        self._waiting_count -= len(batch)
-        return batch
 
     def _put_back(self, key: Hashable, rest: list[Any], *, must_wait: bool) -> None:
         """Put back what comes again, unless the lane was emptied meanwhile."""

@@ -23,15 +23,16 @@ class Outbox(Generic[_T]):
         self._wake = wake
         self.batches: deque[Sequence[_T]] = deque()
         """What waits; empty for who wants to know whether something does."""
-        self._is_awake = True
+        self.is_awake = True
+        """Whether whoever takes from here is awake, or has been woken."""
 
     def put_many(self, items: Sequence[_T]) -> None:
         """Hand over a batch, not to be changed any more; the consumer is woken if it rests."""
         if not items:
             return
         self.batches.append(items)
-        if not self._is_awake:
-            self._is_awake = True
+        if not self.is_awake:
+            self.is_awake = True
             self._wake()
 
     def drain(self, items_max: int) -> list[_T]:
@@ -47,15 +48,15 @@ class Outbox(Generic[_T]):
 
     def rest(self) -> bool:
         """The consumer is about to sleep: True when it may, False when something waits."""
-        self._is_awake = False
+        self.is_awake = False
         if self.batches:
-            self._is_awake = True
+            self.is_awake = True
             return False
         return True
 
     def rouse(self) -> None:
         """The consumer is awake, for whatever reason: spare the producers the wake-up."""
-        self._is_awake = True
+        self.is_awake = True
 
 
 class Doorbell:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from hms.engine.effects import Effects, Refusal, Reply
+from hms.engine.effects import Deliver, Effects, Refusal, Reply
 from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
@@ -546,20 +546,20 @@ class Broker:
         is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
         if nobody is told of the change they may be synced a little later, with what comes next.
         """
-        state = self.engine.state
+        state, store = self.engine.state, self._store
         with self._lock:
             begun_s, cpu_begun_s = perf_counter(), thread_time()
             fx, now_ms = Effects(), self._clock_ms()
             change(fx, now_ms)
-            if state.blocked.lines and self._store.sends_refused() is None:
+            if state.blocked.lines and store.sends_refused() is None:
                 self.engine.retry_blocked(now_ms, fx)
             hung: list[str] = []
             if self.monitor.effects or self.monitor.changed:
                 hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
             if state.files.left:
                 self.engine.count_files(fx)
-            append_records(self._store, fx.records)
-            is_held = self.releases.add(fx, self._store.last_lsn)
+            append_records(store, fx.records)
+            is_held = self.releases.add(fx, store.last_lsn)
             due_ms = self._newly_due()
             is_behind = bool(state.looking.behind or state.outgoing.rest) and not self._goes_on
             self._goes_on = self._goes_on or is_behind
@@ -570,12 +570,12 @@ class Broker:
             self.arm(due_ms)
         if is_behind and self.go_on is not None:
             self.go_on()
-        if may_linger and fx.records and not (fx.out or self.engine.state.limbo):
+        if may_linger and fx.records and not (fx.out or state.limbo):
             self.storage.notify_later()
-        elif fx.records or state.limbo or (is_held and self._store.backlog_bytes):
+        elif fx.records or state.limbo or (is_held and store.backlog_bytes):
             self._tell_log(is_in_hand)
         elif fx.out:
-            self.release(self._store.durable_lsn)
+            self.release(store.durable_lsn)
 
     def _tell_log(self, is_in_hand: bool) -> None:
         if is_in_hand and self._store.backlog_bytes <= LEAD_BYTES_MAX and self.may_lead():
@@ -587,9 +587,12 @@ class Broker:
         """Let go of what the log is durable for; listeners' messages go on to the monitor."""
         delivers = self.releases.release(durable_lsn)
         if delivers:
-            payloads = self._bodies.of_all([deliver.messages[0] for deliver in delivers])
-            calls = list(zip(delivers, payloads, strict=True))
-            self._change(lambda _, now: call_listeners(self.engine, self.monitor, calls, now))
+            self._call_listeners(delivers)
+
+    def _call_listeners(self, delivers: list[Deliver]) -> None:
+        payloads = self._bodies.of_all([deliver.messages[0] for deliver in delivers])
+        calls = list(zip(delivers, payloads, strict=True))
+        self._change(lambda _, now: call_listeners(self.engine, self.monitor, calls, now))
 
     def command(self, change: Callable[[Effects, int], None]) -> None:
         """What comes over the links of the cluster."""
@@ -605,7 +608,8 @@ class Broker:
         durable_lsn = self._store.commit()
         if self._awaiting_count or self._waits:
             self._progressed()
-        self.release(durable_lsn)
+        if delivers := self.releases.release(durable_lsn):
+            self._call_listeners(delivers)
         if limbo:
             payloads = self._bodies.of_all([waiting.message for waiting in limbo])
             found = list(zip(limbo, payloads, strict=True))

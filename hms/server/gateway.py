@@ -160,7 +160,8 @@ class Gateway:
     def _take_turn(self) -> None:
         poller = self._poller if self._is_reading else self._deaf_poller
         ready = zmq.zmq_poll(poller.sockets, self._sleep_ms())
-        self.outbox.rouse()
+        if not self.outbox.is_awake:
+            self.outbox.rouse()
         now = self._clock()
         for source, _ in ready:
             if source in self._monitors:

@@ -135,17 +135,20 @@ class _Send(msgspec.Struct, frozen=True):
     def take(self, fx: Effects) -> None:
         """Store it, and confirm it."""
         state, producer, now_ms = self.state, self.producer, self.state.now_ms
-        pending = self._pending(fx)
+        first_id, count = state.take_ids(len(self.batch.rows), fx), len(self.batch.rows)
+        pending = PendingBatch(
+            producer, first_id, count, now_ms, self.is_persistent, self.batch.pack
+        )
         stored = store_batch(state, pending, self.batch, self.first_sequence, fx)
         if len(stored.records) > 1:
             fx.records.append(group(0, 0, 0, now_ms, stored.records))
         else:
             fx.records += stored.records
-        first_id, count = pending.first_id, pending.count
         taken = Taken(first_id, now_ms, count)
         producer.memory.remember(self.first_sequence, taken, state.settings.frames_in_flight_max)
         for place in stored.touched:
-            dispatch(state, place, fx)
+            if place.consumers or place.feed is not None:
+                dispatch(state, place, fx)
         if state.is_guarded:
             make_room(state, stored.touched, fx)
         if self.is_persistent and state.is_crowded:
@@ -156,19 +159,16 @@ class _Send(msgspec.Struct, frozen=True):
     def join(self, fx: Effects) -> None:
         """Put it into the session's transaction, and confirm that."""
         state, session = self.state, self.producer.session
-        pending, work = self._pending(fx), session.work
+        count, work = len(self.batch.rows), session.work
+        first_id, pack = state.take_ids(count, fx), self.batch.pack
+        pending = PendingBatch(
+            self.producer, first_id, count, state.now_ms, self.is_persistent, pack
+        )
         work.sends.append(pending)
         work.size_bytes += _record_bytes(state, pending)
         work.worked_at_ms = state.now_ms
-        taken = Taken(pending.first_id, state.now_ms, pending.count)
+        taken = Taken(first_id, state.now_ms, count)
         fx.out.append(_confirm(session.connection, self.correlation, taken))
-
-    def _pending(self, fx: Effects) -> PendingBatch:
-        state, count = self.state, len(self.batch.rows)
-        first_id = state.take_ids(count, fx)
-        return PendingBatch(
-            self.producer, first_id, count, state.now_ms, self.is_persistent, self.batch.pack
-        )
 
 
 class _WaitingSend(Waiting):

@@ -49,7 +49,13 @@ class Backlog:
         with self._lock:
             if self._at + size > self._end:
                 self._begin_segment(size)
-            return self._place(kind, count, parts, length, size)
+            position = (self.segment << SEGMENT_SHIFT) + self._at + RECORD_HEADER_BYTES
+            lsn = self.last_lsn + 1
+            self._waiting.append(Entry(self.segment, lsn, kind, count, parts, length))
+            self._at += size
+            self.bytes += size
+            self.last_lsn += count
+            return position
 
     def seal(self) -> int:
         """The next record begins a new segment; its sequence number."""
@@ -79,14 +85,7 @@ class Backlog:
         if needed > limit:
             raise RecordTooLarge(what="a record with the dictionary", size=needed, limit=limit)
         self.segment += 1
-        self._at = SEGMENT_HEADER_BYTES
-        self._place(kind, count, parts, length, own)
-
-    def _place(self, kind: int, count: int, parts: Parts, length: int, size: int) -> int:
-        entry = Entry(self.segment, self.last_lsn + 1, kind, count, parts, length)
-        self._waiting.append(entry)
-        position = (self.segment << SEGMENT_SHIFT) + self._at + RECORD_HEADER_BYTES
-        self._at += size
-        self.bytes += size
+        self._waiting.append(Entry(self.segment, self.last_lsn + 1, kind, count, parts, length))
+        self._at = SEGMENT_HEADER_BYTES + own
+        self.bytes += own
         self.last_lsn += count
-        return position

@@ -171,10 +171,23 @@ class Journal:
 
     def commit(self) -> int:
         """Write and sync all that waits; the durable sequence number."""
+        if self._failure is not None:
+            raise self._failed()
+        assert self._backlog is not None, "start() comes first"
         is_leader = self._leader.acquire(blocking=False)
         assert is_leader, "one leader at a time"
         try:
-            self._commit()
+            if entries := self._backlog.take():
+                self._lock.check()
+                last = entries[-1]
+                if entries[0].segment == last.segment:
+                    self._write(last.segment, entries)
+                else:
+                    for number, group in groupby(entries, _segment_of):
+                        self._write(number, list(group))
+                self._lock.check()
+                self._durable_lsn = last.lsn + last.events - 1
+                self._backlog.synced()
         except BaseException as error:
             self._die(error)
             raise
@@ -287,24 +300,6 @@ class Journal:
             if self._segment is not None:
                 self._segment.close()
             self._lock.release()
-
-    def _commit(self) -> None:
-        if self._failure is not None:
-            raise self._failed()
-        assert self._backlog is not None, "start() comes first"
-        entries = self._backlog.take()
-        if not entries:
-            return
-        last = entries[-1]
-        self._lock.check()
-        if entries[0].segment == last.segment:
-            self._write(last.segment, entries)
-        else:
-            for number, group in groupby(entries, _segment_of):
-                self._write(number, list(group))
-        self._lock.check()
-        self._durable_lsn = last.lsn + last.events - 1
-        self._backlog.synced()
 
     def _write(self, number: int, entries: Sequence[Entry]) -> None:
         """Write records of one segment, and sync them before those of the next are written."""
