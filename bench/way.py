@@ -62,7 +62,7 @@ class Figures(NamedTuple):
 
 LIMITS: dict[str, Figures] = {
     "client sends": Figures(34, 14, 24),
-    "node confirms": Figures(97, 38, 82),
+    "node confirms": Figures(101, 38, 82),
     "client confirmed": Figures(60, 13, 42),
     "life: client": Figures(222, 26, 147),
     "life: node": Figures(340, 52, 246),

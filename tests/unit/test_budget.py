@@ -30,12 +30,12 @@ GROWING = {
 
 
 class Counted:
-    """The most calls in one hold of the lock."""
+    """The engine's lock; the most calls in one hold of it."""
 
     def __init__(self):
         self.calls = self.most = 0
 
-    def begin(self):
+    def __enter__(self):
         self.calls = 0
         sys.setprofile(self._count)
 
@@ -43,7 +43,7 @@ class Counted:
         if event in ("call", "c_call"):
             self.calls += 1
 
-    def end(self, _by):
+    def __exit__(self, *_):
         sys.setprofile(None)
         self.most = max(self.most, self.calls)
 
@@ -60,7 +60,7 @@ def cost(name, waiting, folder):
     node = Node(folder)
     peer = Peer(node, 1)
     kind, payload = LARGEST[name](peer, waiting)
-    node.broker._holds = holds = Counted()
+    node.broker._lock = holds = Counted()
     peer = "stranger" if kind is Kind.HELLO else peer.name
     node.send(peer, kind, payload)
     for _ in range(20):  # slices of what is left
@@ -94,7 +94,7 @@ def _settling(pairs, folder):
     peer = Peer(node, 1)
     largest.fill(peer, "long", 600)
     peer.request(wire.OpenConsumer(7, 1, "queue", "long", 500))
-    node.broker._holds = holds = Counted()
+    node.broker._lock = holds = Counted()
     back = SETTLE_ITEM.pack(Action.RELEASE, 7, 0, 1) + RANGE.pack(0, (1 << 64) - 1)
     node.send(peer.name, Kind.SETTLE, (back + SETTLE_ITEM.pack(Action.CREDIT, 7, 0, 500)) * pairs)
     return holds.most
@@ -116,7 +116,7 @@ def _closing(consumers, folder):
     peer.request(wire.OpenSession(9))
     for handle in range(100, 100 + consumers):
         peer.request(wire.OpenConsumer(handle, 9, "queue", "long", 1, selector=f"a = {handle}"))
-    node.broker._holds = holds = Counted()
+    node.broker._lock = holds = Counted()
     peer.request(wire.CloseSession(9))
     return holds.most
 
@@ -154,7 +154,7 @@ def _returning(name, consumers, folder):
                 peer.name, Kind.SETTLE, SETTLE_ITEM.pack(Action.ACKNOWLEDGE, handle, 0, 1) + ALL
             )
     assert node.engine.state.queues["long"].line.out_count == 1000 * consumers
-    node.broker._holds = holds = Counted()
+    node.broker._lock = holds = Counted()
     node.send(peer.name, *RETURNS[name](9))
     return holds.most
 
@@ -176,7 +176,7 @@ def _asking(selectors, folder):
     for handle in range(100, 100 + selectors):
         peer.request(wire.OpenConsumer(handle, 1, "queue", "work", 1, selector=f"a = {handle}"))
     producer = largest.fill(peer, "work", 1)
-    node.broker._holds = holds = Counted()
+    node.broker._lock = holds = Counted()
     node.send(peer.name, *largest.send(producer, 2, 1, largest.pack(1)))
     one, holds.most = holds.most, 0
     batch = []

@@ -26,17 +26,18 @@ SETTINGS = EngineSettings(
 
 
 class Watched(MemoryNode):
-    """Knows how many messages moved under each hold, and lets others go between two holds."""
+    """Its own lock, that knows how many messages moved under each hold; lets others go between two
+    holds."""
 
     def __init__(self):
         super().__init__(SETTINGS)
         self.moved = []
         self.between = lambda: None
 
-    def begin(self):
+    def __enter__(self):
         self._before = self._out()
 
-    def end(self, _by):
+    def __exit__(self, *_):
         self.moved.append(abs(self._out() - self._before))
 
     def _out(self):
@@ -60,7 +61,7 @@ def node(monkeypatch):
     monkeypatch.setattr(dispatch, "DELIVERED_AT_ONCE", 2 * SLICE)
     monkeypatch.setattr(dispatch, "CHUNK_MESSAGES", SLICE)
     node = Watched()
-    node.broker._holds = node
+    node.broker._lock = node
     return node
 
 
