@@ -10,7 +10,6 @@ engine stops the node with its reason in the log (P7).
 
 import argparse
 import contextlib
-import gc
 import logging
 import os
 import shutil
@@ -25,6 +24,7 @@ from typing import Any
 from hms.boot import compose
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
+from hms.boot.garbage import freeze_survivors
 from hms.boot.linking import make_gateway, make_linking
 from hms.boot.memory import keep_freed_memory
 from hms.boot.ready import tell_failed, tell_progress, tell_ready
@@ -105,7 +105,7 @@ class NodeProcess:
         self._ready_fd = ready_fd
         signal.signal(signal.SIGHUP, self._on_hangup)
         self._recover()
-        gc.freeze()  # what was recovered, perhaps millions of messages, is not walked again
+        freeze_survivors()  # what was recovered, perhaps millions of messages, comes first
         addresses = self._listens = self._gateway.bind()
         self._booted_at = compose.clock_ms()
         self._look_at_disk()
