@@ -53,7 +53,7 @@ from hms.engine.session import (
 from hms.engine.settings import EngineSettings
 from hms.engine.state import AwaitingPageIn, State
 from hms.engine.topic import retention, subscription_end
-from hms.engine.topic.subscription_begin import ConsumerRequest
+from hms.engine.topic.subscription_begin import ConsumerRequest, search_some
 from hms.engine.xa import retained_state
 from hms.engine.xa.association import expire
 from hms.engine.xa.branch_commands import BranchCommands
@@ -247,6 +247,12 @@ class Engine:
         self.state.at(now_ms)
         session = self.state.session(self.state.connection(connection), handle)
         return not session.is_transacted and partial_returns.recover_some(self.state, session, fx)
+
+    def open_some(self, connection: int, request: ConsumerRequest, now_ms: int) -> bool:
+        """Before open_consumer()."""
+        self.state.at(now_ms)
+        owner = self.state.connection(connection)
+        return request.kind == "topic" and search_some(self.state, owner, request)
 
     def poll_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before poll()."""

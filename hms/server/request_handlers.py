@@ -64,6 +64,7 @@ class RequestHandlers:
         self._slices: dict[type, Callable[[int, Any, int, Effects], bool]] = {
             wire.CloseSession: self._end_some,
             wire.CloseConsumer: self._shut_some,
+            wire.OpenConsumer: self._open_some,
             wire.Rollback: self._roll_back_some,
             wire.Recover: self._recover_some,
             wire.Poll: self._poll_some,
@@ -84,6 +85,11 @@ class RequestHandlers:
             return False
         self._handlers[kind](connection, correlation, request, now_ms, fx)
         return True
+
+    def _open_some(
+        self, connection: int, request: wire.OpenConsumer, now_ms: int, _: Effects
+    ) -> bool:
+        return self._engine.open_some(connection, _consumer(request), now_ms)
 
     def _end_some(
         self, connection: int, request: wire.CloseSession, now_ms: int, fx: Effects
@@ -195,29 +201,7 @@ class RequestHandlers:
         fx: Effects,
     ) -> None:
         _check_kind(request.kind)
-        wanted = ConsumerRequest(
-            request.consumer,
-            request.session,
-            request.kind,
-            request.destination,
-            request.credit,
-            request.name,
-            request.selector,
-            request.durable,
-            request.is_no_local,
-            request.listener,
-            request.is_shared,
-            request.redelivery_delay_ms,
-            request.topic,
-            request.scheme,
-            request.retained,
-            request.life_ms,
-            request.queue,
-            request.correlation_id,
-            request.credit_bytes,
-            request.priority,
-        )
-        self._engine.open_consumer(connection, wanted, correlation, now_ms, fx)
+        self._engine.open_consumer(connection, _consumer(request), correlation, now_ms, fx)
         if request.listener:
             place = f"{request.kind}:{request.destination}"
             self._monitor.listen_at(
@@ -395,3 +379,28 @@ def _kind_of(request: wire.OpenSession) -> str:
 def _check_kind(kind: str) -> None:
     if kind not in (wire.QUEUE, wire.TOPIC):
         raise InvalidArgument(what="kind", detail=f"{kind!r} is neither queue nor topic")
+
+
+def _consumer(request: wire.OpenConsumer) -> ConsumerRequest:
+    return ConsumerRequest(
+        request.consumer,
+        request.session,
+        request.kind,
+        request.destination,
+        request.credit,
+        request.name,
+        request.selector,
+        request.durable,
+        request.is_no_local,
+        request.listener,
+        request.is_shared,
+        request.redelivery_delay_ms,
+        request.topic,
+        request.scheme,
+        request.retained,
+        request.life_ms,
+        request.queue,
+        request.correlation_id,
+        request.credit_bytes,
+        request.priority,
+    )

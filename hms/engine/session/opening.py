@@ -46,6 +46,8 @@ def close_connection(state: State, number: int, how: Return, fx: Effects) -> Non
     if connection is None:
         return
     consumer_watch.watch_no_more(state, connection)
+    if connection.search is not None:
+        connection.search.close()
     _no_more_for(connection.consumers.values())
     with dispatching_once(state, fx):
         for session in list(connection.sessions.values()):

@@ -1,5 +1,7 @@
 """What a client has open: connection, sessions, producers, consumers."""
 
+from typing import Protocol
+
 import msgspec
 
 from hms.engine.messages import StoredMessage
@@ -8,6 +10,22 @@ from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.session.deduplication import ProducerMemory
 from hms.engine.topic import TopicNode
+
+
+class Search(Protocol):
+    """Looks for what is retained, in slices; see topic/retained_search.py."""
+
+    handle: int
+    """Of the consumer for which it does."""
+
+    def go_on(self) -> bool:
+        """Look at some more; whether there may be more yet."""
+
+    def result(self) -> list[StoredMessage]:
+        """Copies of what was found."""
+
+    def close(self) -> None:
+        """End it without a result."""
 
 
 class Connection:
@@ -25,6 +43,8 @@ class Connection:
         self.consumers: dict[int, Consumer] = {}
         self.watched: dict[tuple[str, str], None] = {}
         """Destinations, by kind and name, of whose consumers it is told."""
+        self.search: Search | None = None
+        """For the consumer that it opens now."""
 
 
 class Work:

@@ -40,6 +40,13 @@ class Publication(Protocol):
 M = TypeVar("M", bound=Publication)
 
 
+class Search(Protocol[M]):
+    """Somebody who looks for what is retained, and goes on later."""
+
+    changed: dict[TopicNode[M], None]
+    """Where something was retained since it began."""
+
+
 class RetainedStore(Generic[M]):
     """What is retained, by topic, in the tree that also knows who uses a topic."""
 
@@ -49,6 +56,15 @@ class RetainedStore(Generic[M]):
         self._bytes_max = bytes_max
         self.count = 0
         self.size_bytes = 0
+        self._searches: dict[int, Search[M]] = {}
+
+    def tell(self, search: Search[M]) -> None:
+        """Let somebody know of what is retained from now on."""
+        self._searches[id(search)] = search
+
+    def tell_no_more(self, search: Search[M]) -> None:
+        """It has ended."""
+        self._searches.pop(id(search), None)
 
     def check(self, topic: str, size: int) -> None:
         """Refuse what there is no room for, before anything is published (RP-04)."""
@@ -68,6 +84,8 @@ class RetainedStore(Generic[M]):
         if replaced is not None:
             self._count(-1, replaced)
         self._tree.touched(node, now_ms)
+        for search in self._searches.values():
+            search.changed[node] = None
         return replaced
 
     def drop(self, topic: str, now_ms: int) -> M | None:
@@ -83,7 +101,7 @@ class RetainedStore(Generic[M]):
     def get(self, topic: str, now_ms: int) -> M | None:
         """What is retained on a topic, unless its time is over."""
         found = self._find(topic)
-        return found if found is not None and _is_alive(found, now_ms) else None
+        return found if found is not None and is_alive(found, now_ms) else None
 
     def matching(self, pattern: Pattern, now_ms: int) -> list[tuple[str, M]]:
         """What a new subscription gets at once, one per topic."""
@@ -93,7 +111,7 @@ class RetainedStore(Generic[M]):
         return [
             (node.topic, node.retained)
             for node in self._tree.select(pattern)
-            if node.retained is not None and _is_alive(node.retained, now_ms)
+            if node.retained is not None and is_alive(node.retained, now_ms)
         ]
 
     def _find(self, topic: str) -> M | None:
@@ -105,5 +123,6 @@ class RetainedStore(Generic[M]):
         self.size_bytes += sign * message.size_bytes
 
 
-def _is_alive(message: Publication, now_ms: int) -> bool:
+def is_alive(message: Publication, now_ms: int) -> bool:
+    """Whether its time is not over."""
     return not 0 < message.expires_at_ms <= now_ms

@@ -11,13 +11,14 @@ import hashlib
 import msgspec
 
 from hms.engine.effects import Effects
-from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.messages import StoredMessage, message_id_text, sizes_of
 from hms.engine.queue.destinations import Retained, Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.queue.message_copies import copy_of, record_of
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.state import State
 from hms.engine.topic import Pattern, TopicNode
+from hms.engine.topic.retained import is_alive
 from hms.errors.catalogue import NoRetainedMessage, TransactionTooLarge
 from hms.records import Cause, Record, RecordType, group, ranges
 from hms.wire.packed_messages import NODE_PUBLISHER, NODE_RETAINED, NODE_TOPIC
@@ -95,21 +96,37 @@ def wanted_by(
 ) -> list[StoredMessage]:
     """What is retained that a subscription would take; checked to fit, before anything changes."""
     found = state.space.retained.matching(subscription.pattern, state.now_ms)
-    messages = [message for _, message in found]
+    messages = chosen_by(state, subscription, [message for _, message in found], client_uid)
+    check_fits(state, messages)
+    return messages
+
+
+def chosen_by(
+    state: State,
+    subscription: Subscription,
+    messages: list[StoredMessage],
+    client_uid: int | None,
+) -> list[StoredMessage]:
+    """Those of the retained messages that a subscription of this client wants now."""
+    messages = [m for m in messages if is_alive(m, state.now_ms)]
     if subscription.is_no_local and client_uid is not None:  # F-E7
         own = publisher_mark(client_uid)
         messages = [m for m in messages if m.head().node.get(NODE_PUBLISHER) != own]
     flags = subscription.chooses(messages)
     if flags is not None:
         messages = [m for m, is_chosen in zip(messages, flags, strict=True) if is_chosen]
+    return messages
+
+
+def check_fits(state: State, messages: list[StoredMessage]) -> None:
+    """Refuse more than there is room for."""
     if not messages:
-        return []  # a full node takes subscribers all the same: they empty it
+        return  # a full node takes subscribers all the same: they empty it
     size = sum(m.size_bytes for m in messages)
     state.check_memory(size)
     limit = state.settings.transaction_bytes_max
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
-    return messages
 
 
 def deliver_retained(
@@ -128,7 +145,7 @@ def deliver_retained(
     records: list[Record] = []
     for message in messages:
         id_ = message.id if keeps_id else state.take_ids(1, fx)
-        copy = _marked(state, subscription, message, id_)
+        copy = copy_for(state, subscription, message, id_)
         place.line.add([copy])
         state.waiting_bytes += copy.size_bytes
         if subscription.queue is not None:
@@ -138,9 +155,21 @@ def deliver_retained(
     return records
 
 
-def _marked(
+def deliver_copies(
+    state: State, subscription: Subscription, copies: list[StoredMessage]
+) -> list[Record]:
+    """The same with copies that were made before, for a subscription that is new."""
+    subscription.line.add(copies)
+    state.waiting_bytes += sizes_of(copies)
+    if not subscription.is_durable:
+        return []
+    return [record_of(state, subscription, [copy]) for copy in copies if copy.is_persistent]
+
+
+def copy_for(
     state: State, subscription: Subscription, message: StoredMessage, id_: int
 ) -> StoredMessage:
+    """A copy of what is retained, which says that it is no news (RP-05)."""
     head = message.head()
     node = dict(head.node) | {NODE_RETAINED: True}
     if id_ != message.id:

@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 
 from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import dispatch
-from hms.engine.session.session_objects import Connection
+from hms.engine.session.session_objects import Connection, Search
 from hms.engine.state import State
 from hms.engine.topic import Pattern, Scheme, Wants
-from hms.engine.topic.retention import deliver_retained, wanted_by
+from hms.engine.topic.retained_search import SEARCHED_AT_ONCE, RetainedSearch
+from hms.engine.topic.retention import check_fits, deliver_copies, deliver_retained, wanted_by
 from hms.engine.topic.subscription_end import is_in_use, remove_subscription
 from hms.errors.catalogue import (
     ConsumerLimit,
@@ -25,6 +27,7 @@ from hms.errors.catalogue import (
     IllegalState,
     InvalidArgument,
 )
+from hms.errors.tree import HmsError
 from hms.records import PLACEMENTS_MAX, Cause, Definition, defined, group
 
 LIFE_MS_MAX = 100 * 366 * 86_400_000
@@ -69,7 +72,7 @@ def subscribe(
     if request.is_shared and not wanted.name:
         raise InvalidArgument(what="shared subscription", detail="it needs a name")
     if request.durable:
-        return _durable(state, connection, topic, pattern, wanted, fx)
+        return _durable(state, connection, request.handle, topic, pattern, wanted, fx)
     if request.is_shared:
         shared = state.space.named(pattern, wanted.name, is_durable=False)
         if shared is not None and shared.is_shared:
@@ -77,14 +80,60 @@ def subscribe(
     queue = state.queue(request.queue) if request.queue else None
     subscription = Subscription(topic, wanted, is_durable=False, queue=queue)
     wants_all = subscription.wants is Wants.ALL
-    retained = wanted_by(state, subscription, connection.uid) if wants_all else []
+    search, retained = _searched(connection, request.handle), list[StoredMessage]()
+    if search is not None:
+        retained = search.result()
+        check_fits(state, retained)
+    elif wants_all:
+        retained = wanted_by(state, subscription, connection.uid)
     state.space.add(subscription, state.now_ms)
-    records = deliver_retained(state, subscription, retained, fx, is_new=True)
+    if search is not None:
+        records = deliver_copies(state, subscription, retained)
+    else:
+        records = deliver_retained(state, subscription, retained, fx, is_new=True)
     if records:  # into a queue: those outlive the subscription
         fx.records.append(group(0, 0, 0, state.now_ms, records))
     if queue is not None:
         dispatch(state, queue, fx)
     return subscription
+
+
+def search_some(state: State, connection: Connection, request: ConsumerRequest) -> bool:
+    """Before subscribe(): a slice of the search for what is retained, and whether there is more."""
+    search = connection.search
+    if search is None or search.handle != request.handle:
+        if search is not None:
+            search.close()
+        search = connection.search = _new_search(state, connection, request)
+    return search is not None and search.go_on()
+
+
+def _new_search(
+    state: State, connection: Connection, request: ConsumerRequest
+) -> RetainedSearch | None:
+    """None where little is looked at, or where subscribe() refuses."""
+    if request.queue or state.space.retained.count <= SEARCHED_AT_ONCE:
+        return None
+    try:
+        topic, pattern = state.space.wanted(request.destination, request.topic, request.scheme)
+        wanted = _wanted(state, connection, request, topic, pattern)
+        is_durable = bool(request.durable)
+        trial = Subscription(topic, wanted, is_durable=is_durable)
+    except HmsError:
+        return None
+    is_known = state.space.named(pattern, wanted.name, is_durable=is_durable) is not None
+    if not pattern.is_wildcard or trial.wants is not Wants.ALL or (wanted.name and is_known):
+        return None
+    return RetainedSearch(state, trial, connection.uid, request.handle)
+
+
+def _searched(connection: Connection, handle: int) -> Search | None:
+    """What was searched before for this consumer."""
+    search, connection.search = connection.search, None
+    if search is not None and search.handle != handle:
+        search.close()
+        return None
+    return search
 
 
 def _wanted(
@@ -145,6 +194,7 @@ def definition_of(
 def _durable(
     state: State,
     connection: Connection,
+    handle: int,
     topic: Topic,
     pattern: Pattern,
     wanted: Definition,
@@ -154,7 +204,8 @@ def _durable(
     §8.3.3)."""
     known = state.space.named(pattern, wanted.name, is_durable=True)
     if known is None:
-        return define_durable(state, topic, wanted, fx, connection.uid)
+        search = _searched(connection, handle)
+        return define_durable(state, topic, wanted, fx, connection.uid, search)
     if known.queue is not None and known.definition.queue != wanted.queue:
         detail = f"what it takes is put into queue {known.queue.name}; consume from there"
         raise IllegalState(what=f"subscription {known.name}", detail=detail)
@@ -211,18 +262,32 @@ def _same(known: Subscription, wanted: Definition) -> Subscription:
 
 
 def define_durable(
-    state: State, topic: Topic, wanted: Definition, fx: Effects, client_uid: int | None = None
+    state: State,
+    topic: Topic,
+    wanted: Definition,
+    fx: Effects,
+    client_uid: int | None = None,
+    search: Search | None = None,
 ) -> Subscription:
-    """A durable subscription begins, with what is retained; client_uid: of its first subscriber."""
+    """A durable subscription begins, with what is retained; client_uid: of its first subscriber;
+    search: where that was found before."""
     _check_definitions(state, wanted)
     queue = state.places.get(wanted.queue) if wanted.queue else None
     trial = Subscription(topic, wanted, is_durable=True)
-    retained = wanted_by(state, trial, client_uid) if trial.wants is Wants.ALL else []
+    retained: list[StoredMessage] = []
+    if search is not None:
+        retained = search.result()
+        check_fits(state, retained)
+    elif trial.wants is Wants.ALL:
+        retained = wanted_by(state, trial, client_uid)
     definition = msgspec.structs.replace(wanted, number=state.take_number())
     state.define(definition)
     made = state.places[definition.number]
     assert isinstance(made, Subscription)
-    records = deliver_retained(state, made, retained, fx, is_new=True)
+    if search is not None:
+        records = deliver_copies(state, made, retained)
+    else:
+        records = deliver_retained(state, made, retained, fx, is_new=True)
     begun = defined(definition)
     fx.records.append(group(0, 0, 0, state.now_ms, [begun, *records]) if records else begun)
     if isinstance(queue, Queue):

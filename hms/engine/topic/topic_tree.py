@@ -130,13 +130,19 @@ class TopicTree(Generic[M]):
     def select(self, pattern: Pattern) -> list[TopicNode[M]]:
         """The topics that a pattern matches, each before those below it; goes only where the
         pattern leads."""
+        return [node for node in self.walk(pattern) if node is not None]
+
+    def walk(self, pattern: Pattern) -> Iterator[TopicNode[M] | None]:
+        """The same one by one, with None for each topic on the way that does not match. It may be
+        left and gone on with when the tree has changed: what is new may be missing then, and what
+        has gone be there."""
         if not pattern.is_wildcard:
-            found = self.find(pattern.topic)
-            return [found] if found is not None else []
-        if pattern.scheme is Scheme.TOPIC:
-            return list(_select(self._root, pattern.levels))
-        below = self._below(pattern.literal_levels())
-        return [node for node in below if pattern.matches(node.topic)]
+            yield self.find(pattern.topic)
+        elif pattern.scheme is Scheme.TOPIC:
+            yield from _select(self._root, pattern.levels)
+        else:
+            for node in self._below(pattern.literal_levels()):
+                yield node if pattern.matches(node.topic) else None
 
     def _below(self, levels: Sequence[str]) -> Iterator[TopicNode[M]]:
         node: TopicNode[M] | None = self._root
@@ -172,22 +178,23 @@ def _descendants(node: TopicNode[M]) -> Iterator[TopicNode[M]]:
         stack += reversed(found.children.values())
 
 
-def _select(root: TopicNode[M], levels: Sequence[str]) -> Iterator[TopicNode[M]]:
-    """Goes down with, at each topic, the places in the pattern that may come next."""
-    stack = [(root, _closed((0,), levels))]
+def _select(root: TopicNode[M], levels: Sequence[str]) -> Iterator[TopicNode[M] | None]:
+    """Goes down with, at each topic, the places in the pattern that may come next; None for one
+    that does not match, but perhaps those below it."""
+    start = [i for i in _closed((0,), levels) if i < len(levels)]
+    stack = [(child, start) for child in _children(root, start, levels)]
     while stack:
-        node, places = stack.pop()
-        if len(levels) in places and node is not root:
-            yield node
+        node, before = stack.pop()
+        following = [
+            i if levels[i] == MANY else i + 1
+            for i in before
+            if levels[i] in (MANY, ONE, node.level)
+        ]
+        places = _closed(following, levels) if following else following
+        yield node if len(levels) in places else None
         ahead = [i for i in places if i < len(levels)]
-        for child in _children(node, ahead, levels):
-            following = [
-                i if levels[i] == MANY else i + 1
-                for i in ahead
-                if levels[i] in (MANY, ONE, child.level)
-            ]
-            if following:
-                stack.append((child, _closed(following, levels)))
+        if ahead:
+            stack += [(child, ahead) for child in _children(node, ahead, levels)]
 
 
 def _children(
