@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hms.engine.admin import views
+from hms.engine.admin.operation_slices import Progress
 from hms.engine.cluster import cluster_operations as cluster_commands
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.relaying import forget_strangers
@@ -78,6 +79,8 @@ class Engine:
         self.branches = BranchCommands(self.state)
         cluster = settings.cluster
         self.cluster = None if cluster is None else Cluster(self.state, cluster)
+        self._progress: dict[int, Progress] = {}
+        """Of the operations that connections ask for now, by their numbers."""
 
     # boot
 
@@ -205,6 +208,7 @@ class Engine:
         """The connection ended, or was lost: nobody knows what the application saw. is_final: its
         client said good-bye and does not come back."""
         self.state.at(now_ms)
+        self._progress.pop(number, None)
         found = self.state.connections.get(number)
         opening.close_connection(self.state, number, Return.LOST, fx)
         if found is not None:
@@ -253,6 +257,16 @@ class Engine:
         self.state.at(now_ms)
         owner = self.state.connection(connection)
         return request.kind == "topic" and search_some(self.state, owner, request)
+
+    def operate_some(self, connection: int, asked: Order, now_ms: int, fx: Effects) -> bool:
+        """Before operate()."""
+        self.state.at(now_ms)
+        if self.cluster is not None:
+            self.cluster.check_command(asked.command.name, asked.arguments)
+        progress = self._progress.get(connection)
+        if progress is None or progress.asked is not asked:
+            progress = self._progress[connection] = Progress(self.state, asked)
+        return progress.go_on(self.state, fx)
 
     def poll_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before poll()."""
@@ -603,15 +617,21 @@ class Engine:
         """An operation by its verb and plain arguments, and its answer, as plain data."""
         return self.operate(order(verb, arguments), now_ms, fx)
 
-    def operate(self, asked: Order, now_ms: int, fx: Effects) -> Any:
-        """What an operator asks or orders of the engine, and its answer, as plain data."""
+    def operate(self, asked: Order, now_ms: int, fx: Effects, connection: int = 0) -> Any:
+        """What an operator asks or orders of the engine, and its answer, as plain data; connection:
+        for which slices of it may have been done."""
         self.state.at(now_ms)
         verb, arguments = asked.command.name, asked.arguments
         if verb.startswith(cluster_commands.PREFIX):
             return cluster_commands.operate(self.state, self.cluster, verb, arguments)
         if self.cluster is not None:
             self.cluster.check_command(verb, arguments)
-        answer = views.operate(self.state, verb, arguments, fx)
+        progress = self._progress.pop(connection, None)
+        answer = None if progress is None else progress.answer
+        if answer is None:
+            answer = views.operate(self.state, verb, arguments, fx)
+            if progress is not None and progress.count:
+                answer += progress.count
         if self.cluster is not None:
             self.cluster.administered(verb, arguments, fx)
         return answer

@@ -4,6 +4,7 @@ commands."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hms.engine.admin.operation_slices import SLICED
 from hms.engine.effects import Effects, Reply
 from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.queue.destinations import Queue
@@ -68,6 +69,7 @@ class RequestHandlers:
             wire.Rollback: self._roll_back_some,
             wire.Recover: self._recover_some,
             wire.Poll: self._poll_some,
+            Order: self._operate_some,
         }
         """What of a request is done under holds of the lock before its own."""
 
@@ -85,6 +87,12 @@ class RequestHandlers:
             return False
         self._handlers[kind](connection, correlation, request, now_ms, fx)
         return True
+
+    def _operate_some(self, connection: int, request: Order, now_ms: int, fx: Effects) -> bool:
+        verb = request.command.name
+        is_sliced = verb in SLICED and self._engine.operate_some(connection, request, now_ms, fx)
+        fx.must_wait = fx.must_wait or is_sliced
+        return is_sliced
 
     def _open_some(
         self, connection: int, request: wire.OpenConsumer, now_ms: int, _: Effects
@@ -352,7 +360,7 @@ class RequestHandlers:
         elif verb in RESOURCE_OPERATIONS:
             value = self._resources().operate(verb, arguments)
         else:
-            value = self._engine.operate(request, now_ms, fx)
+            value = self._engine.operate(request, now_ms, fx, connection)
         if verb == "status":
             value |= self._status()
         fx.must_wait = True

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.server.broker import INTERNAL, TICK
 from hms.store.files import FileStore
 from hms.wire import structures as wire
 from hms.wire.frames import Kind, decode_delivery

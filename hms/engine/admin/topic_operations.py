@@ -27,8 +27,8 @@ LISTED_MAX = 10_000
 
 def topic_tree(state: State, asked: ops.ShowTopics, _: Effects) -> list[dict[str, Any]]:
     """The topics that a pattern matches, all of them without one (TT-09)."""
-    pattern = _pattern(asked.pattern or "#", asked.scheme)
-    return [_describe_node(node) for node in state.space.tree.select(pattern)[:LISTED_MAX]]
+    pattern = pattern_of(asked.pattern or "#", asked.scheme)
+    return [describe_node(node) for node in state.space.tree.select(pattern)[:LISTED_MAX]]
 
 
 def topic_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def topic_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
     nearest = state.space.objects.nearest(string) or state.space.base
     own = {} if topic_object is None else describe_topic(state, topic_object)
     return (
-        _describe_node(node)
+        describe_node(node)
         | own
         | {
             "object": nearest.name,
@@ -58,7 +58,7 @@ def topic_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
 def clear_retained(state: State, asked: ops.ClearRetained, fx: Effects) -> int:
     """Drop what is retained on one topic, or on those a pattern matches; how many."""
     if asked.pattern:
-        return clear(state, _pattern(asked.pattern, asked.scheme), Cause.CLEARED, fx)
+        return clear(state, pattern_of(asked.pattern, asked.scheme), Cause.CLEARED, fx)
     name = _said(asked.name, "name")
     found = state.topics.get(name)
     string = found.string if found is not None else name
@@ -129,7 +129,8 @@ def _publishers(state: State, node: TopicNode[StoredMessage]) -> list[str]:
     ]
 
 
-def _describe_node(node: TopicNode[StoredMessage]) -> dict[str, Any]:
+def describe_node(node: TopicNode[StoredMessage]) -> dict[str, Any]:
+    """One topic of the tree."""
     return {
         "topic": node.topic,
         "retained": node.retained is not None,
@@ -151,7 +152,8 @@ def _describe_retained(message: StoredMessage | None) -> dict[str, Any] | None:
     }
 
 
-def _pattern(text: str, scheme: str) -> Pattern:
+def pattern_of(text: str, scheme: str) -> Pattern:
+    """A pattern as an operator writes it."""
     word = scheme or Scheme.TOPIC.value
     if word not in Scheme.__members__:
         raise InvalidArgument(what="scheme", detail=f"{word!r} is neither TOPIC nor CHARACTER")

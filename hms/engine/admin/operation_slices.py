@@ -1,0 +1,93 @@
+"""Operations that look at, or discard, very much: they are done in slices.
+
+Each slice is done under its own hold of the engine's lock, before the operation itself, which does
+the rest and answers for all of it. What a slice discards is recorded with it: a crash in between
+leaves the rest where it was, and nobody was told.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from hms.engine.admin.topic_operations import LISTED_MAX, describe_node, pattern_of
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.dispatch import discard
+from hms.engine.state import State
+from hms.engine.topic import TopicNode
+from hms.engine.topic.retention import take_away
+from hms.records import Cause
+from hms.wire import operations as ops
+from hms.wire.commands import Order
+
+__all__ = ["SLICED", "Progress"]
+
+SLICED = ("topic.tree", "topic.clear_retained", "queue.purge", "topic.purge")
+WALKED_AT_ONCE = 1000
+"""Topics: 5 ms."""
+PURGED_AT_ONCE = 10_000
+"""Messages: 10 ms."""
+_ANY = 1 << 60
+
+
+class Progress:
+    """Of one operation: what was discarded, and what is to be shown."""
+
+    __slots__ = ("_purged", "_rows", "_walk", "asked", "count")
+
+    def __init__(self, state: State, asked: Order) -> None:
+        self.asked = asked
+        self.count = 0
+        self._rows: list[dict[str, Any]] = []
+        self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
+        self._purged: list[Queue | Subscription] = []
+        arguments, verb = asked.arguments, asked.command.name
+        if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
+            self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
+        elif isinstance(arguments, ops.NameOne) and verb in ("queue.purge", "topic.purge"):
+            target = state.destination(verb.partition(".")[0], arguments.name)
+            self._purged = [target] if isinstance(target, Queue) else [*target.subscriptions]
+
+    def go_on(self, state: State, fx: Effects) -> bool:
+        """A slice; whether there is more before the operation."""
+        if self._walk is not None:
+            return self._walk_some(self._walk, state, fx)
+        for place in self._purged:
+            count = _purge_some(state, place, fx)
+            self.count += count
+            if count:
+                return True
+        return False
+
+    @property
+    def answer(self) -> Any:
+        """Where nothing is left for the operation itself; else None."""
+        if self._walk is None:
+            return None
+        return self._rows if isinstance(self.asked.arguments, ops.ShowTopics) else self.count
+
+    def _walk_some(
+        self, walk: Iterator[TopicNode[StoredMessage] | None], state: State, fx: Effects
+    ) -> bool:
+        visited = list(islice(walk, WALKED_AT_ONCE))
+        nodes = [node for node in visited if node is not None]
+        if isinstance(self.asked.arguments, ops.ShowTopics):
+            self._rows += map(describe_node, nodes[: LISTED_MAX - len(self._rows)])
+        else:
+            topics = [node.topic for node in nodes if node.retained is not None]
+            self.count += take_away(state, topics, Cause.CLEARED, fx)
+        return len(visited) == WALKED_AT_ONCE and len(self._rows) < LISTED_MAX
+
+
+def _purge_some(state: State, place: Queue | Subscription, fx: Effects) -> int:
+    """How many messages were discarded; 0 when what waits may go at once."""
+    line = place.line
+    if line.waiting_count <= PURGED_AT_ONCE or place.has_tracks():
+        return 0
+    expired: list[StoredMessage] = []
+    messages = line.take(PURGED_AT_ONCE, _ANY, state.now_ms, expired)
+    line.settle_all(messages)
+    discard(state, place, messages, Cause.PURGED, fx)
+    discard(state, place, expired, Cause.EXPIRED, fx)
+    return len(messages) + len(expired)

@@ -1,0 +1,165 @@
+"""Operations that look at or discard very much take many holds of the engine's lock (P8)."""
+
+import pytest
+
+from hms.engine.admin import operation_slices
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.wire import structures as wire
+from hms.wire.frames import Envelope, Kind, SendHead, encode_send
+from hms.wire.packed_messages import FLAG_RETAIN, ROW
+from tests.support import largest
+from tests.support.memory import MemoryNode
+from tests.support.memory_peer import Peer
+
+TOPICS = 40
+WALKED, PURGED = 10, 50
+SETTINGS = EngineSettings(
+    is_topics_open=True,
+    destinations=(DestinationSettings("queue", "work"), DestinationSettings("topic", "news")),
+)
+
+
+class Node(MemoryNode):
+    """Counts what waits, and what is retained, under each hold."""
+
+    def __init__(self, store=None):
+        super().__init__(SETTINGS, store=store)
+        self.went = []
+
+    def _here(self):
+        state = self.engine.state
+        return sum(place.line.waiting_count for place in state.every_place())
+
+    def begin(self):
+        self._before = self._here()
+
+    def end(self, _by):
+        self.went.append(self._before - self._here())
+
+    def operate(self, peer, verb, between=lambda: None, **arguments):
+        """Its answer, and how many turns it took."""
+        payload = wire.encode(wire.Administer(verb, arguments))
+        items, turns = [(Envelope(Kind.REQUEST, 1, 1, len(payload)), payload)], 0
+        self.went.clear()
+        while items:
+            self.broker.turn(peer.name, items)
+            turns += 1
+            between()
+        self.step()
+        for envelope, data in self.outlet.take(peer.name):
+            if envelope.kind is Kind.REPLY:
+                return wire.decode_reply(data), turns
+            if envelope.kind is Kind.ERROR:
+                return wire.decode_error(data), turns
+        return None, turns
+
+
+@pytest.fixture
+def node(monkeypatch):
+    monkeypatch.setattr(operation_slices, "WALKED_AT_ONCE", WALKED)
+    monkeypatch.setattr(operation_slices, "PURGED_AT_ONCE", PURGED)
+    node = Node()
+    node.broker._holds = node
+    return node
+
+
+@pytest.fixture
+def peer(node):
+    peer = Peer(node, 1)
+    for n in range(TOPICS):
+        peer.request(wire.OpenProducer(100 + n, 1, "topic", "", topic=f"r/{n}"))
+        row = ROW.pack(0, 0, 0, 0, 4, 0, FLAG_RETAIN, 0)
+        peer.ask(Kind.SEND, encode_send(SendHead(100 + n, 1, 1, is_persistent=True), row))
+        peer.request(wire.CloseProducer(100 + n))
+    return peer
+
+
+def test_the_tree_is_shown_in_slices(node, peer):
+    """90,000 topics held the lock for half a second."""
+    rows, turns = node.operate(peer, "topic.tree", pattern="r/#")
+
+    assert [row["topic"] for row in rows] == ["r", *(f"r/{n}" for n in range(TOPICS))]
+    assert turns >= TOPICS // WALKED
+
+
+def test_what_is_retained_is_cleared_in_slices_and_counted_as_one(node, peer):
+    """And after a crash it is gone."""
+    count, turns = node.operate(peer, "topic.clear_retained", pattern="#")
+
+    assert count == TOPICS
+    assert max(node.went) <= WALKED
+    assert turns >= TOPICS // WALKED
+    assert node.engine.state.space.retained.count == 0
+    assert Node(store=node.store).engine.state.space.retained.count == 0
+
+
+@pytest.mark.parametrize("verb", ["queue.purge", "topic.purge"])
+def test_what_waits_is_purged_in_slices_and_counted_as_one(node, peer, verb):
+    """300,000 messages held the lock for 0.1 s."""
+    name = "work" if verb == "queue.purge" else "news"
+    for durable in ("a", "b"):
+        peer.request(wire.OpenConsumer(7, 1, "topic", "news", 0, durable=durable))
+        peer.request(wire.CloseConsumer(7))
+    largest.fill(peer, name, 220, kind=verb.partition(".")[0])
+
+    count, turns = node.operate(peer, verb, name=name)
+
+    assert count == (220 if name == "work" else 440)
+    assert max(node.went) <= 2 * PURGED
+    assert turns >= count // (2 * PURGED)
+    again = Node(store=node.store).engine.state
+    places = [*node.engine.state.every_place(), *again.every_place()]
+    assert not [
+        p.line.waiting_count for p in places if p.kind != "retained" and p.line.waiting_count
+    ]
+
+
+def test_what_comes_between_the_slices_is_purged_too(node, peer):
+    """Whoever asks for it is told when nothing waits."""
+    other = Peer(node, 2)
+    producer = largest.fill(other, "work", 220)
+    sent = [1]
+
+    def send_more():
+        if len(sent) < 4:
+            other.ask(*largest.send(producer, 220 + len(sent), 1, largest.pack(1)))
+            sent.append(1)
+
+    count, _ = node.operate(peer, "queue.purge", send_more, name="work")
+
+    assert count == 223
+    assert node.engine.state.queues["work"].line.waiting_count == 0
+
+
+def test_what_is_out_stays(node, peer):
+    """A purge discards what waits."""
+    largest.fill(peer, "work", 220)
+    peer.request(wire.OpenConsumer(7, 1, "queue", "work", 30))
+
+    count, _ = node.operate(peer, "queue.purge", name="work")
+
+    assert count == 190
+    assert node.engine.state.queues["work"].line.out_count == 30
+
+
+def test_a_refusal_leaves_nothing_behind(node, peer):
+    """The next operation of the connection begins anew."""
+    error, turns = node.operate(peer, "queue.purge", name="nowhere")
+    assert (type(error).__name__, turns) == ("DestinationNotFound", 1)
+    assert not node.engine._progress
+
+    assert node.operate(peer, "queue.purge", name="work") == (0, 1)
+    assert not node.engine._progress
+
+
+def test_an_operation_ends_with_its_connection(node, peer):
+    """What was purged so far is gone, and nothing of it is kept."""
+    largest.fill(peer, "work", 220)
+    payload = wire.encode(wire.Administer("queue.purge", {"name": "work"}))
+    node.broker.turn(peer.name, [(Envelope(Kind.REQUEST, 1, 1, len(payload)), payload)])
+    assert node.engine._progress
+
+    node.send(peer.name, Kind.GOODBYE, b"")
+
+    assert not node.engine._progress
+    assert node.engine.state.queues["work"].line.waiting_count == 170
