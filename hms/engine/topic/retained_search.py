@@ -76,10 +76,11 @@ class RetainedSearch:
         new = [n for n in self.changed if n not in found or not _is_current(n, found)]
         self._look([node for node in new if pattern.matches(node.topic)])
         self.changed.clear()
+        now_ms = self._state.now_ms
         return [
             copy
             for node, (message, copy) in found.items()
-            if node.retained is message and is_alive(message, self._state.now_ms)
+            if node.retained is message and (not copy.expires_at_ms or is_alive(copy, now_ms))
         ]
 
     def close(self) -> None:

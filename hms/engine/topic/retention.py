@@ -122,7 +122,7 @@ def check_fits(state: State, messages: list[StoredMessage]) -> None:
     """Refuse more than there is room for."""
     if not messages:
         return  # a full node takes subscribers all the same: they empty it
-    size = sum(m.size_bytes for m in messages)
+    size = sizes_of(messages)
     state.check_memory(size)
     limit = state.settings.transaction_bytes_max
     if size > limit:
