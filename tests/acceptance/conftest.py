@@ -1,4 +1,34 @@
-"""What a test has recorded as its figures is shown in one table at the end, also with -n."""
+"""What acceptance tests share: nodes, connections, and the figures that are shown at the end.
+
+What a test has recorded as its figures is shown in one table, also with -n.
+"""
+
+import pytest
+
+import hms
+from hms.testing import node as booted
+
+
+@pytest.fixture(scope="module")
+def running(request):
+    """A node with the CONFIG of the module, for all its tests."""
+    with booted(config=request.module.CONFIG) as started:
+        yield started
+
+
+@pytest.fixture
+def conn(request, running):
+    """A connection to it, with the CONNECT of the module."""
+    options = {"request_timeout_s": 60, **getattr(request.module, "CONNECT", {})}
+    with hms.connect(running.address, **options) as connection:
+        yield connection
+
+
+@pytest.fixture
+def node(request, tmp_path):
+    """A node with the CONFIG of the module, for one test; its store outlives it."""
+    with booted(store=tmp_path / "store", config=request.module.CONFIG) as started:
+        yield started
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -7,7 +7,6 @@ import itertools
 import pytest
 
 import hms
-from hms.testing import node
 
 CONFIG = (
     "".join(f"[hms.queue.a{n}]\n" for n in range(30))
@@ -17,12 +16,6 @@ CONFIG = (
 )
 WAIT_S = 10
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.fixture

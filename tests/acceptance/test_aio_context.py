@@ -6,17 +6,10 @@ import itertools
 import pytest
 
 import hms
-from hms.testing import node
 
 CONFIG = "".join(f"[hms.queue.c{n}]\n" for n in range(6)) + "[hms.topic.news]\n"
 WAIT_S = 10
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.fixture

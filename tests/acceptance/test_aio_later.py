@@ -5,17 +5,10 @@ import asyncio
 import pytest
 
 import hms
-from hms.testing import node
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(5))
 WAIT_S = 20
 TEXT = " ".join(f"line {n} of many that are alike" for n in range(500))
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.fixture

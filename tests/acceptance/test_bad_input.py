@@ -9,11 +9,12 @@ import zmq
 
 import field_buffer
 import hms
-from hms.testing import node
 from hms.wire import frames
 from hms.wire import structures as wire
 from hms.wire.packed_messages import ROW, pack_messages
 from tests.support.hello import hello_of
+
+CONNECT = {"reconnect": False}
 
 CONFIG = """
 [hms.queue.orders]
@@ -31,18 +32,6 @@ max_mesages = 10
 [hms.topic.NEWS]
 BOOT = "LUKEWARM"
 """
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, reconnect=False, request_timeout_s=20) as connection:
-        yield connection
 
 
 @pytest.fixture

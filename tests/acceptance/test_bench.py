@@ -12,7 +12,6 @@ from hms.boot.bench.measure import measure
 from hms.boot.bench.systems import HMS, NullSystem
 from hms.boot.bench.workloads import WORKLOADS
 from hms.boot.cli import main
-from hms.testing import node
 
 CONFIG = """
 [hms.queue.bench]
@@ -21,12 +20,6 @@ CONFIG = """
 max_messages = 50
 [hms.topic.news]
 """
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.fixture

@@ -5,19 +5,12 @@ import struct
 import pytest
 
 import hms
-from hms.testing import node
 from hms.wire.frames import Kind, SendHead, encode_send
 from hms.wire.packed_messages import KIND_COMPRESSED, ROW, pack_messages
 
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(9))
 WAIT_S = 10
 TEXT = " ".join(f"line {n} of many that are alike" for n in range(500))
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.mark.parametrize(("codec", "queue"), [("zlib", "q0"), ("zstd", "q1"), (True, "q2")])

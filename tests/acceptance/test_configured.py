@@ -2,10 +2,10 @@
 
 import time
 
-import pytest
-
 import hms
 from hms.testing import node
+
+CONNECT = {"reconnect": False}
 
 CONFIG = """
 [hms.queue.late]
@@ -27,18 +27,6 @@ selector = "Region = 'EU'"
 """
 DELAY_S = 2
 WAIT_S = 20
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, reconnect=False, request_timeout_s=30) as connection:
-        yield connection
 
 
 def _send(conn, destination, bodies, **options):

@@ -20,12 +20,6 @@ def running():
         yield booted
 
 
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address) as opened:
-        yield opened
-
-
 def test_the_higher_one_gets_what_its_prefetch_has_room_for(conn):
     """The lower one gets what is left; the operator sees who is first."""
     session = conn.session(ack=hms.AckMode.CLIENT)

@@ -15,18 +15,6 @@ DELAY_S = 0.7
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, request_timeout_s=30) as connection:
-        yield connection
-
-
 @pytest.fixture
 def queue():
     """A queue that no other test uses."""

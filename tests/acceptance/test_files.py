@@ -24,18 +24,6 @@ WAIT_S = 20
 SIZE = 3_000_001
 
 
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, request_timeout_s=30) as connection:
-        yield connection
-
-
 @pytest.fixture
 def source(tmp_path):
     """A file that no compression makes smaller."""

@@ -8,7 +8,6 @@ import pytest
 import hms
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
-from hms.testing import node as booted
 
 PRODUCERS, EACH, LIMIT = 20, 40, 100
 WAIT_S = 60
@@ -19,12 +18,6 @@ CONFIG = {
     }
 }
 PRIORITIES = (0, 2, 4, 6, 9)
-
-
-@pytest.fixture
-def node(tmp_path):
-    with booted(store=tmp_path / "store", config=CONFIG) as running:
-        yield running
 
 
 def _produce(address, queue, number, *, timeout_s=WAIT_S):

@@ -6,7 +6,8 @@ import time
 import pytest
 
 import hms
-from hms.testing import node
+
+CONNECT = {"reconnect": False}
 
 CONFIG = (
     "".join(f"[hms.queue.q{n}]\n" for n in range(30))
@@ -20,18 +21,6 @@ redelivery_limit = 1
 )
 WAIT_S = 10
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, reconnect=False, request_timeout_s=30) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
-from hms.testing import node as booted
 
 CONFIG = {
     "hms": {
@@ -20,12 +19,6 @@ CONFIG = {
     }
 }
 WAIT_S = 10
-
-
-@pytest.fixture
-def node(tmp_path):
-    with booted(store=tmp_path / "store", config=CONFIG) as running:
-        yield running
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
-from hms.testing import node as booted
 
 WAIT_S = 20
 CONFIG = {
@@ -21,12 +20,6 @@ CONFIG = {
         "topic": {"news": {}},
     },
 }
-
-
-@pytest.fixture
-def node(tmp_path):
-    with booted(store=tmp_path / "store", config=CONFIG) as running:
-        yield running
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 import hms
 from hms.client.kept_producers import KEPT_MAX
 from hms.client.public_names import PUBLIC
-from hms.testing import node
 
 CONFIG = "[node.NODE1]\nopen_topics = true\n[hms.queue.orders]\n[hms.topic.news]\n"
 ORDERS, NEWS = hms.Queue("orders"), hms.Topic("news")
@@ -17,12 +16,6 @@ INTERNALS = """acknowledging_all acknowledging committing closing run link lock 
     join mark_sent encode received received_many readable writable reserved delivered_id uploaded
     prepared sending added adding submit_packs settle set_listener take_for_listener handling
     state listening check_open sends_settled at_hand taken saving request run_service start_call"""
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import pytest
 import hms
 from hms.testing import node
 
+CONNECT = {"reconnect": False}
+
 CONFIG = "[hms.queue.orders]\n[hms.topic.news]\n"
 WAIT_S = 10
 
@@ -16,12 +18,6 @@ def running():
             session.producer(hms.Queue("orders")).send(b"waits")
             session.subscriber(hms.Topic("news"), durable="taken")
         yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, reconnect=False, request_timeout_s=20) as connection:
-        yield connection
 
 
 def _bad_selector(conn):

@@ -16,18 +16,6 @@ WAIT_S = 20
 NAMES = ("$ScheduleName", "$ScheduleCount")
 
 
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, request_timeout_s=30) as connection:
-        yield connection
-
-
 def _hms(running, *words):
     said = CliRunner().invoke(main, [*words, "--connect", running.address], prog_name="hms")
     assert said.exit_code == 0, said.output

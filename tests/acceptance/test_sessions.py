@@ -10,6 +10,8 @@ import pytest
 import hms
 from hms.testing import node
 
+CONNECT = {"reconnect": False}
+
 CONFIG = (
     "".join(f"[hms.queue.s{n}]\n" for n in range(30))
     + """
@@ -21,18 +23,6 @@ max_messages = 3
 )
 WAIT_S = 10
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, reconnect=False, request_timeout_s=30) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -7,16 +7,9 @@ import sys
 import pytest
 
 import hms
-from hms.testing import node as booted
 
 CONFIG = {"hms": {"topic": {"Sports": {}}, "queue": {"orders": {}}}}
 WAIT_S = 10
-
-
-@pytest.fixture
-def node(tmp_path):
-    with booted(store=tmp_path / "store", config=CONFIG) as running:
-        yield running
 
 
 @pytest.fixture

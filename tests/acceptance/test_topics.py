@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 import hms
-from hms.testing import node as booted
 
 CONFIG = {
     "hms": {
@@ -22,12 +21,6 @@ CONFIG = {
     }
 }
 WAIT_S = 10
-
-
-@pytest.fixture
-def node(tmp_path):
-    with booted(store=tmp_path / "store", config=CONFIG) as running:
-        yield running
 
 
 @pytest.fixture

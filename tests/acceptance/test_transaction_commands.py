@@ -6,27 +6,13 @@ import os
 import pytest
 from click.testing import CliRunner
 
-import hms
 from hms.boot.cli import main
-from hms.testing import node
 from hms.wire import branch_requests as wire
 from hms.wire.xa_constants import XA_HEURCOM, XA_HEURRB, XA_OK
 from hms.wire.xid import Xid
 from tpmon.xa import decisions
 
 CONFIG = "[hms.queue.orders]\n[hms.queue.copies]\n"
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address) as connection:
-        yield connection
 
 
 @pytest.fixture

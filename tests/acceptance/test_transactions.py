@@ -36,12 +36,6 @@ def no_session_is_left():
     close_resources()
 
 
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address) as connection:
-        yield connection
-
-
 def test_a_block_commits_in_both_databases(both, conn):
     """The reason why one has a transaction manager."""
     with conn.transaction(timeout_s=30):

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 import hms
-from hms.testing import node
 
 CONFIG = {
     "hms": {"queue": {"orders": {}, "small": {"max_messages": 5}}},
@@ -22,12 +21,6 @@ CONFIG = {
     },
 }
 BODY = bytes(20_000)
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.fixture

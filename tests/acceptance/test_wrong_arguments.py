@@ -9,7 +9,6 @@ import asyncio
 import pytest
 
 import hms
-from hms.testing import node
 
 CONFIG = '[hms.queue.orders]\n[hms.topic.news]\n[hms.topic.joined]\ntopic_string = "news"\n'
 ORDERS, NEWS = hms.Queue("orders"), hms.Topic("news")
@@ -222,12 +221,6 @@ async def _awaited(call, **named):
     except Exception as fault:  # noqa: BLE001 - which one it is, is what is asked
         return fault
     return made
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -27,18 +27,6 @@ WAIT_S = 20
 _numbers = count()
 
 
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, request_timeout_s=WAIT_S) as connection:
-        yield connection
-
-
 @pytest.fixture
 def names():
     """Two queues that no other test uses."""

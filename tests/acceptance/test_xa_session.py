@@ -9,7 +9,6 @@ import pytest
 import hms
 import hms.aio
 import tpmon
-from hms.testing import node
 from hms.wire.xa_constants import (
     XA_OK,
 )
@@ -18,18 +17,6 @@ from hms.wire.xid import Xid
 CONFIG = "".join(f"[hms.queue.q{n}]\n" for n in range(30))
 WAIT_S = 20
 _numbers = count()
-
-
-@pytest.fixture(scope="module")
-def running():
-    with node(config=CONFIG) as started:
-        yield started
-
-
-@pytest.fixture
-def conn(running):
-    with hms.connect(running.address, request_timeout_s=WAIT_S) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -1,10 +1,18 @@
-"""What integration tests share: a PostgreSQL server, and stores of each kind."""
+"""What integration tests share: a scripted node, a PostgreSQL server, and stores of each kind."""
 
 import pytest
+from client_rig import fake_node
 
 from hms.history import session
 from tests.support.postgres import postgres_server
 from tests.support.store_place import KINDS, Place
+
+
+@pytest.fixture
+def node():
+    """A node that answers as the test says."""
+    with fake_node() as scripted:
+        yield scripted
 
 
 @pytest.fixture(scope="session")

@@ -5,18 +5,12 @@ import contextlib
 from functools import partial
 
 import pytest
-from client_rig import WAIT_S, FakeNode, fake_node
+from client_rig import WAIT_S, FakeNode
 
 import hms
 from hms.client.core.operations import Outside
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import CloseConsumer, CloseSession, OpenConsumer, OpenProducer
-
-
-@pytest.fixture
-def node():
-    with fake_node() as node:
-        yield node
 
 
 @pytest.fixture

@@ -4,18 +4,12 @@ import asyncio
 import threading
 
 import pytest
-from client_rig import WAIT_S, FakeNode, fake_node, in_thread
+from client_rig import WAIT_S, FakeNode, in_thread
 
 import hms
 from hms.client.core import requests
 from hms.wire.frames import Kind
 from hms.wire.structures import CloseSession, Commit
-
-
-@pytest.fixture
-def node():
-    with fake_node() as node:
-        yield node
 
 
 def heard(node: FakeNode, what: object) -> list:

@@ -26,12 +26,6 @@ from hms.wire.structures import (
 
 
 @pytest.fixture
-def node():
-    with fake_node() as node:
-        yield node
-
-
-@pytest.fixture
 def connection(node: FakeNode):
     with hms.connect(node.address, request_timeout_s=WAIT_S) as connection:
         yield connection

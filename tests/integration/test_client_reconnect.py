@@ -14,12 +14,6 @@ from hms.wire.structures import Hello, OpenConsumer, OpenProducer, OpenSession
 
 
 @pytest.fixture
-def node():
-    with fake_node() as node:
-        yield node
-
-
-@pytest.fixture
 def errors() -> "queue.Queue[hms.HmsError]":
     return queue.Queue()
 

@@ -13,12 +13,6 @@ from tests.support.store_place import until
 
 
 @pytest.fixture
-def node():
-    with fake_node() as node:
-        yield node
-
-
-@pytest.fixture
 def session(node: FakeNode):
     connection = hms.connect(node.address, request_timeout_s=WAIT_S)
     with connection, connection.session() as session:

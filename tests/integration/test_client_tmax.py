@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from client_frames import browsed
-from client_rig import WAIT_S, FakeNode, fake_node
+from client_rig import WAIT_S, FakeNode
 
 import hms
 import tpmon
@@ -12,12 +12,6 @@ from field_buffer import FieldBuffer
 from hms.wire import structures
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Browse, CallHead, OpenConsumer, OpenSession, ResultHead
-
-
-@pytest.fixture
-def node():
-    with fake_node() as node:
-        yield node
 
 
 @pytest.fixture

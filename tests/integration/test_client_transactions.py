@@ -3,17 +3,11 @@
 import queue
 
 import pytest
-from client_rig import WAIT_S, FakeNode, fake_node, in_thread, restart
+from client_rig import WAIT_S, FakeNode, in_thread, restart
 
 import hms
 from hms.wire.frames import Action
 from hms.wire.structures import Commit
-
-
-@pytest.fixture
-def node():
-    with fake_node() as node:
-        yield node
 
 
 @pytest.fixture

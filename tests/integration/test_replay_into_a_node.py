@@ -12,16 +12,10 @@ from hms.errors.catalogue import (
     ReplayConflict,
     StoreCorrupt,
 )
-from hms.history import count_events, preview, replay, session
+from hms.history import count_events, preview, replay
 from hms.history.ledger import forget_run, known_runs
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
-
-
-@pytest.fixture(scope="module")
-def spark():
-    """The session of the whole run; the other tests of the history end it."""
-    return session("hms-tests")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from history_rig import MINUTE_MS, ORDERS, START_MS, batch, begin, write
 
 import hms
 import hms.testing
-from hms.history import session
 from hms.history.command import history
 from hms.history.reports.every import REPORTS
 from hms.history.reports.table import Asked
@@ -23,12 +22,6 @@ CONFIG = {
         "subscription": {"audit": {"topic": "news"}, "copy": {"topic": "news", "queue": "routed"}},
     }
 }
-
-
-@pytest.fixture(scope="module")
-def spark():
-    """The session of the whole run."""
-    return session("hms-tests")
 
 
 @pytest.fixture(scope="module")

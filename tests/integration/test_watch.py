@@ -11,7 +11,6 @@ from history_rig import MINUTE_MS, ORDERS, START_MS, batch, begin, write
 import hms
 import hms.testing
 from hms.errors.catalogue import ConnectionRefused, HistoryError
-from hms.history import session
 from hms.history.minutes import minutes
 from hms.history.watch import watch
 from hms.records import Cause, RecordType, ranges
@@ -19,12 +18,6 @@ from hms.records import Cause, RecordType, ranges
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 RULE = "queue:orders sent >= 50"
-
-
-@pytest.fixture(scope="module")
-def spark():
-    """The session of the whole run."""
-    return session("hms-tests")
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,13 @@
 """ack(wait=False): acknowledgements that share a sync, and what is told when they are in doubt."""
 
 import pytest
-from client_link import new_link, sent
+from client_link import sent
 from client_session import consume, deliver, make_inbox, make_state, settlements
 
 import hms
 from hms.client.core.link import Link
 from hms.errors.catalogue import AcknowledgeLost
 from hms.wire.frames import Action, Kind
-
-
-@pytest.fixture
-def link() -> Link:
-    return new_link()
 
 
 def seen_by(link: Link, count: int):

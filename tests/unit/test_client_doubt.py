@@ -1,17 +1,12 @@
 """Acknowledgements that nobody waits for: what is told when the connection is lost (F-K9)."""
 
 import pytest
-from client_link import LOST, answer, new_link, up
+from client_link import LOST, answer, up
 from client_session import consume, deliver, kind_of, make_inbox, make_state
 
 from hms.client.core.link import Link
 from hms.wire import frames
 from hms.wire.frames import Kind
-
-
-@pytest.fixture
-def link() -> Link:
-    return new_link()
 
 
 def test_unsent_acknowledgements_are_reported_when_the_connection_is_lost(link):

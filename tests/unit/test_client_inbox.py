@@ -1,20 +1,14 @@
 """Inbox and session state, sans-IO: acknowledgements, credit, epochs, transactions."""
 
 import pytest
-from client_link import LOST, new_link, sent, up
+from client_link import LOST, sent, up
 from client_session import consume, credits_given, deliver, make_inbox, make_state, settlements
 
 import hms
-from hms.client.core.link import Link
 from hms.client.settlement import ACKNOWLEDGEMENTS_MAX, LAZY_TICK_S
 from hms.wire import frames
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Recover, decode_request
-
-
-@pytest.fixture
-def link() -> Link:
-    return new_link()
 
 
 def test_acknowledgements_are_sent_together_as_ranges(link):

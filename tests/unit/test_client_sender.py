@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 import pytest
-from client_link import LOST, answer, confirm, new_link, sent, up
+from client_link import LOST, answer, confirm, sent, up
 
 import hms
 from hms.client.core.link import Link
@@ -12,11 +12,6 @@ from hms.client.send_buffer import FRAME_MESSAGES_MAX, PendingSend, Sender, Send
 from hms.wire import frames
 from hms.wire.frames import Kind
 from hms.wire.structures import Hello, encode_error
-
-
-@pytest.fixture
-def link() -> Link:
-    return new_link()
 
 
 def make_sender(link: Link, *, is_transacted: bool = False) -> Sender:

@@ -2,7 +2,7 @@
 was never written is known not to be sent, and nobody waits on."""
 
 import pytest
-from client_link import LOST, new_link
+from client_link import LOST
 from client_session import make_state
 
 import hms
@@ -14,11 +14,6 @@ from hms.wire.structures import Administer, Browse
 
 CLOSED = hms.ConnectionClosed(what="connection")
 ENDS = pytest.mark.parametrize("error", [CLOSED, LOST], ids=["closed", "lost for good"])
-
-
-@pytest.fixture
-def link() -> Link:
-    return new_link()
 
 
 def send(link: Link, *, is_transacted: bool = False) -> PendingSend:
