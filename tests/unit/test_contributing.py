@@ -5,11 +5,11 @@ name occurs are those that the page lists.
 """
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.project import ROOT
+
 PAGE = ROOT / "docs" / "how-to" / "contribute.md"
 GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 CODE = ("boot", "hms", "tpmon", "services", "workers", "field_buffer")

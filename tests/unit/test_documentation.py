@@ -17,7 +17,8 @@ from typing import NamedTuple
 import click
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.project import ROOT
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND_PAGE = ROOT / "docs" / "how-to" / "operate-a-node.md"
 SHELL, CONSOLE = ("bash", "sh"), ("console",)

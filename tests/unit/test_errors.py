@@ -6,14 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from hms.errors import catalogue
 from hms.errors.tree import HmsError
+from tests.support.project import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 TOML = tomllib.loads((ROOT / "hms" / "errors" / "errors.toml").read_text())
 FIELD = re.compile(r"{(\w+)")
 EVERY = [pytest.param(kind, id=kind.__name__) for kind in catalogue.BY_NUMBER.values()]

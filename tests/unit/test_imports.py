@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.project import ROOT
+
 PACKAGES = ("field_buffer", "hms", "tpmon", "workers", "services", "boot")
 
 LINKED = ("workers", "services", "boot")

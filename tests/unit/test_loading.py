@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.project import ROOT
+
 NODE_ONLY = ("hms.engine", "hms.store", "hms.history", "hms.workers", "hms.services", "hms.boot")
 HEAVY = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "apscheduler", "click", "sqlite3")
 

@@ -4,12 +4,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.project import ROOT
+
 LINE = re.compile(r"([a-z0-9-]+)==([\w.]+) --hash=sha256:[0-9a-f]{64}  # ([a-z ]+)")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OPTIONAL = PROJECT["project"]["optional-dependencies"]

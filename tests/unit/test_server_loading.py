@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
+from tests.support.project import ROOT
 from tpmon import module_loading
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 NODE_ONLY = (
     "hms.engine",
     "hms.store",

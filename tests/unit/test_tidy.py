@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.project import ROOT
+
 GENERATED = frozenset(("hms/errors/catalogue.py",))
 
 PYTHON_FOLDERS = ("field_buffer", "hms", "tpmon", "workers", "services", "boot", "tests", "bench")
