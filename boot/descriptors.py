@@ -11,6 +11,9 @@ __all__ = ["connections_max", "raise_limit"]
 OWN_DESCRIPTORS = 128
 """What a node without a connection has open, with room to spare."""
 SHARE_OF_CONNECTIONS = 0.8
+BURST_DESCRIPTORS = 4096
+"""What a flood of connections takes before those that are too many are cut, where the system allows
+it: libzmq accepts in a thread of its own."""
 
 
 def connections_max(wanted: int, descriptors: int) -> int:
@@ -21,7 +24,7 @@ def connections_max(wanted: int, descriptors: int) -> int:
 def raise_limit(connections: int) -> int:
     """Raise this process's limit of descriptors as far as so many connections need and the system
     allows; the limit that holds then."""
-    needed = int(connections / SHARE_OF_CONNECTIONS) + OWN_DESCRIPTORS + 1
+    needed = int(connections / SHARE_OF_CONNECTIONS) + OWN_DESCRIPTORS + BURST_DESCRIPTORS + 1
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return needed

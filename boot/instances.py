@@ -12,6 +12,7 @@ from typing import Any
 from hms.boot.entries import Server
 from hms.boot.restarts import Demand, Restarts
 from hms.boot.supervise import environment
+from hms.store.journal.descriptor_wait import with_descriptor
 from hms.wire.client_identity import SECRET_BYTES
 from tpmon.environment import SECRET_VARIABLE
 
@@ -49,7 +50,7 @@ class Instance:
         self.start_at, self.is_serving = None, False
         self.secret = os.urandom(SECRET_BYTES)
         own = {SECRET_VARIABLE: self.secret.hex()}
-        self.ready_fd, writer = os.pipe()
+        self.ready_fd, writer = with_descriptor(os.pipe)
         try:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 [*command[:-1], "--ready-fd", str(writer), command[-1]],

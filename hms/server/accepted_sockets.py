@@ -8,6 +8,7 @@ that one. libzmq then closes it.
 """
 
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -90,15 +91,31 @@ class Caller:
             connection.detach()  # the descriptor is libzmq's
 
     def cut(self) -> None:
-        """End the connection, unless its descriptor is another's by now."""
+        """End the connection, unless its descriptor is another's by now.
+
+        libzmq closes it in a thread of its own, so a copy is looked at. When a flood has taken the
+        last descriptor there is none for a copy, and just then it must be ended.
+        """
         with contextlib.suppress(OSError):
-            copy = os.dup(self.descriptor)
             try:
-                if os.fstat(copy).st_ino == self.inode:
-                    with socket.socket(fileno=os.dup(copy)) as connection:
-                        connection.shutdown(socket.SHUT_RDWR)
+                copy = os.dup(self.descriptor)
+            except OSError as fault:
+                if fault.errno == errno.EMFILE:
+                    self._shut(self.descriptor)
+                return
+            try:
+                self._shut(copy)
             finally:
                 os.close(copy)
+
+    def _shut(self, descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino != self.inode:
+            return
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, descriptor)
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        finally:
+            connection.detach()  # it is closed by whoever opened it
 
     def left(self) -> None:
         """Its peer is known no more; the connection may say HELLO again, or has to go."""
@@ -108,8 +125,9 @@ class Caller:
 class Callers:
     """The connections of one listening socket, in the order of their acceptance.
 
-    At most callers_max are kept: beyond, those without a peer are cut, the oldest first. login_s:
-    how long one may be there without a peer.
+    All sockets of a gateway together keep at most callers_max: beyond, those without a peer are
+    cut, the oldest first. everywhere: the callers of all of them. login_s: how long one may be
+    there without a peer.
     """
 
     def __init__(
@@ -118,8 +136,10 @@ class Callers:
         listening: "zmq.Socket[bytes]",
         callers_max: int,
         login_s: float,
+        everywhere: "list[Callers]",
     ) -> None:
-        self._max = callers_max
+        self._max, self._everywhere = callers_max, everywhere
+        everywhere.append(self)
         self._login_s = login_s
         self._callers: dict[int, Caller] = {}
         self._listening = listening
@@ -136,18 +156,26 @@ class Callers:
 
     def take_events(self) -> None:
         """Note who came and who went; cut the oldest without a peer when there are too many."""
+        self._take_some()
+        over = sum(map(len, self._everywhere)) - self._max
+        if over > 0:
+            self._cut_idle(over)
+
+    def _take_some(self) -> bool:
+        """Note so many events, and tell whether more may wait."""
         for _ in range(_EVENTS_PER_TURN):
             try:
                 parts = self.monitor.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
-                break
+                return False
             self._note(*_EVENT.unpack(parts[0]))
-        if len(self._callers) > self._max:
-            self._cut_idle(len(self._callers) - self._max)
+        return True
 
     def greeted(self, descriptor: int) -> Caller:
-        """The connection has a peer now. What the monitor says of it may not be read yet."""
-        self.take_events()
+        """The connection has a peer now. What the monitor says of it may not be read yet, and may
+        stand behind what it says of thousands of others."""
+        while self._take_some():
+            pass
         caller = self._callers.get(descriptor) or Caller(-1, -1)
         caller.has_peer, caller.idle_at = True, None
         return caller

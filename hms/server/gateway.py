@@ -22,6 +22,7 @@ import zmq
 
 from hms.errors.catalogue import ProtocolError, TooManyRequests
 from hms.errors.tree import HmsError
+from hms.server.accepted_sockets import Callers
 from hms.server.byte_ledger import FRAME_BYTES, Ledger
 from hms.server.listening_sockets import (
     LINGER_MS,
@@ -104,9 +105,10 @@ class Gateway:
         self._context = zmq.Context()
         for poller in (self._poller, self._deaf_poller):
             poller.register(self._doorbell.fileno(), zmq.POLLIN)
+        everywhere: list[Callers] = []
         try:
             for address in self._addresses:
-                listener = Listener(self._context, address, self._limits)
+                listener = Listener(self._context, address, self._limits, everywhere)
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
                 self._monitors[listener.callers.monitor] = listener

@@ -77,7 +77,7 @@ class GatewayLimits:
 
     @property
     def callers_max(self) -> int:
-        """Connections of one listener, with those that have said no HELLO yet."""
+        """Connections of all listeners, with those that have said no HELLO yet."""
         return self.peers_max + max(CALLERS_EXTRA_MIN, self.peers_max // 8)
 
 
@@ -85,7 +85,11 @@ class Listener:
     """One ROUTER socket, bound to one address."""
 
     def __init__(
-        self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, limits: GatewayLimits
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        address: str,
+        limits: GatewayLimits,
+        everywhere: list[Callers],
     ) -> None:
         self._file: tuple[Path, int] | None = None
         self.socket = context.socket(zmq.ROUTER)
@@ -96,7 +100,9 @@ class Listener:
         self._receive = self.socket.recv
         self._send = _plain_send(self.socket)
         self._head: zmq.Frame | None = None
-        self.callers = Callers(context, self.socket, limits.callers_max, limits.heartbeat_s)
+        self.callers = Callers(
+            context, self.socket, limits.callers_max, limits.heartbeat_s, everywhere
+        )
         try:
             _configure(self.socket, limits)
             self.socket.setsockopt(zmq.IPV6, int("[" in address))

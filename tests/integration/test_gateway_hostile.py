@@ -15,6 +15,8 @@ from hms.errors.catalogue import (
     TooManyRequests,
     VersionMismatch,
 )
+from hms.server import accepted_sockets
+from hms.server.accepted_sockets import Callers, descriptor_of
 from hms.wire.frames import ENVELOPE, Kind, frame
 from tests.support import zmtp
 from tests.support.store_place import until
@@ -307,6 +309,34 @@ def test_connections_beyond_the_limit_are_cut_and_those_that_said_hello_stay():
             until(lambda: len(callers) == 34)
             good.send_multipart(frame(Kind.SEND, b"still here", 4))
             assert rig.next_frame()[0] == key
+
+
+def test_the_limit_of_connections_holds_for_all_addresses_together(tmp_path):
+    """Each address had it for itself: two of them took more descriptors than there were."""
+    with running(addresses=["tcp://127.0.0.1:*", f"ipc://{tmp_path}/gate"], peers_max=2) as rig:
+        first, second = [listener.callers for listener in rig.gateway._listeners.values()]
+        with _strangers(rig.endpoints[0], 30), _strangers(rig.endpoints[1], 30):
+            until(lambda: len(first) + len(second) == 34)
+
+
+def test_whoever_says_hello_behind_a_flood_of_connections_is_known_and_not_cut(monkeypatch):
+    """Its connection was taken for one without a peer, as the monitor had not yet told of it."""
+    with ExitStack() as stack:
+        context = stack.enter_context(zmq.Context())
+        listening = stack.enter_context(context.socket(zmq.ROUTER))
+        callers = Callers(context, listening, callers_max=100, login_s=12, everywhere=[])
+        stack.callback(callers.close)
+        port = listening.bind_to_random_port("tcp://127.0.0.1")
+        monkeypatch.setattr(accepted_sockets, "_EVENTS_PER_TURN", 2)
+        for _ in range(10):
+            raw = stack.enter_context(zmtp.connect(f"tcp://127.0.0.1:{port}"))
+        raw.sendall(zmtp.part(b"HELLO", is_last=True))
+        assert listening.poll(WAIT_S * 1000)
+        listening.recv()
+        descriptor = descriptor_of(listening.recv(copy=False))
+
+        assert callers.greeted(descriptor).descriptor == descriptor
+        assert len(callers) == 10
 
 
 def test_a_connection_whose_peer_was_given_up_is_cut():

@@ -3,10 +3,12 @@
 import socket
 import struct
 
-__all__ = ["connect", "part"]
+__all__ = ["HANDSHAKE", "connect", "part"]
 
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(16) + b"\0" + bytes(31)
 _READY = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+HANDSHAKE = _GREETING + b"\x04" + bytes([len(_READY)]) + _READY
+"""All that a client says before its first message."""
 
 
 def connect(endpoint: str, timeout_s: float = 30) -> socket.socket:

@@ -18,7 +18,7 @@ def test_connections_leave_a_fifth_of_the_descriptors(wanted, descriptors, taken
     assert connections_max(wanted, descriptors) == taken
 
 
-@pytest.mark.parametrize(("hard", "expected"), [(4096, 2629), (1500, 1500)])
+@pytest.mark.parametrize(("hard", "expected"), [(8192, 6725), (1500, 1500)])
 def test_the_limit_is_raised_as_far_as_the_system_allows(hard, expected):
     """Shells start programs with 1,024."""
     program = f"""

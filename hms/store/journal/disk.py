@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from hms.store.journal.descriptor_wait import with_descriptor
+
 Buffers = Sequence[bytes | memoryview]
 READ: Final = os.O_RDONLY | os.O_CLOEXEC
 UPDATE: Final = os.O_RDWR | os.O_CLOEXEC
@@ -102,11 +104,11 @@ class RealDisk:
 
     def list_dir(self, path: Path) -> list[str]:
         """The names in a directory."""
-        return [entry.name for entry in path.iterdir()]
+        return with_descriptor(lambda: [entry.name for entry in path.iterdir()])
 
     def open(self, path: Path, flags: int) -> int:
         """A file descriptor."""
-        return os.open(path, flags, self.FILE_MODE)
+        return with_descriptor(lambda: os.open(path, flags, self.FILE_MODE))
 
     def close(self, fd: int) -> None:
         """Close it; nothing is synced by that."""
@@ -175,7 +177,7 @@ class RealDisk:
 
     def fsync_dir(self, path: Path) -> None:
         """Return when the names in a directory are safe."""
-        fd = os.open(path, READ | os.O_DIRECTORY)
+        fd = with_descriptor(lambda: os.open(path, READ | os.O_DIRECTORY))
         try:
             os.fsync(fd)
         finally:
