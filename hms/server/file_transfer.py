@@ -156,6 +156,8 @@ class FileTransfer:
     def tick(self, now_ms: int) -> None:
         """Files that stopped to come are given up, now and then."""
         self._jobs.go_on()
+        if self._lines:
+            self._leave_room(now_ms)
         if self._store is not None and now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms
             self._jobs.put(partial(self._sweep, self._store, now_ms))
@@ -182,18 +184,33 @@ class FileTransfer:
             idle = [known for known in own if self._lines[known].used_ms + IDLE_MS < now_ms]
             self._make_way(idle, "files that come from this client", COMING_OF_ONE_MAX)
         elif len(self._lines) >= COMING_MAX:
-            here = {f"{one.uid:016x}" for one in self._engine.state.connections.values()}
-            gone = [known for known in self._lines if known.partition("-")[0] not in here]
-            self._make_way(gone, "files that come", COMING_MAX)
+            self._make_way(self._of_the_gone(), "files that come", COMING_MAX)
         line = self._lines[name] = _Line()
         return line
 
+    def _of_the_gone(self) -> list[str]:
+        """The files whose senders are not connected."""
+        here = {f"{one.uid:016x}" for one in self._engine.state.connections.values()}
+        return [known for known in self._lines if known.partition("-")[0] not in here]
+
+    def _leave_room(self, now_ms: int) -> None:
+        """Keep no room for what killed clients have announced: what has come of it is enough."""
+        with self._lock:
+            for name in self._of_the_gone():
+                line = self._lines[name]
+                if not line.is_worked_on and line.used_ms + IDLE_MS < now_ms:
+                    self._put_aside(name)
+
     def _make_way(self, names: list[str], what: str, limit: int) -> None:
-        """Put one of these aside; when its sender comes back it goes on from what the disk has."""
+        """Put one of these aside."""
         idle = [(self._lines[n].used_ms, n) for n in names if not self._lines[n].is_worked_on]
         if not idle:
             raise TooManyRequests(what=what, count=limit, limit=limit)
-        part = self._lines.pop(min(idle)[1]).part
+        self._put_aside(min(idle)[1])
+
+    def _put_aside(self, name: str) -> None:
+        """When its sender comes back it goes on from what the disk has."""
+        part = self._lines.pop(name).part
         if part is not None:
             self._files.put_aside(part)
 

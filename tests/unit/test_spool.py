@@ -4,8 +4,9 @@ import hashlib
 
 import pytest
 
+from hms.server.broker import INTERNAL, TICK
 from hms.server.file_transfer import COMING_MAX, COMING_OF_ONE_MAX, IDLE_MS
-from hms.store.files import FileStore
+from hms.store.files import AHEAD_BYTES, FileStore
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
 from tests.support.hello import hello_of
@@ -18,9 +19,9 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 class NodeWithFiles(MemoryNode):
     """Its storage workers do their jobs when step() is called."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, bytes_max):
         self.jobs = []
-        super().__init__(files=FileStore(folder, 1 << 30))
+        super().__init__(files=FileStore(folder, bytes_max))
 
     def submit(self, job):
         self.jobs.append(job)
@@ -35,15 +36,15 @@ class NodeWithFiles(MemoryNode):
 class Rig:
     """A node with a folder of files, and peers that say hello by their names."""
 
-    def __init__(self, folder):
-        self.node = NodeWithFiles(folder)
-        self._known = []
+    def __init__(self, folder, bytes_max=1 << 30):
+        self.node = NodeWithFiles(folder, bytes_max)
+        self._numbers, self._here = {}, set()
 
     def ask(self, peer, request, kind=Kind.REQUEST, body=None):
         """(is it a reply, its payload)."""
-        if peer not in self._known:
-            self._known.append(peer)
-            number = len(self._known)
+        if peer not in self._here:
+            self._here.add(peer)
+            number = self._numbers.setdefault(peer, len(self._numbers) + 1)
             self.node.send(peer, Kind.HELLO, wire.encode(hello_of(number)))
         said = wire.encode(request) if body is None else wire.encode_with_body(request, body)
         (answer,) = self.node.send(peer, kind, said)
@@ -57,8 +58,14 @@ class Rig:
         self.ask(peer, wire.FileBlock(handle, 0), Kind.FILE, DATA)
         return self.ask(peer, wire.CloseFile(handle, len(DATA), DIGEST))[0]
 
+    def tick(self, pass_ms):
+        """So much time goes by, and the node looks around."""
+        self.node.now_ms += pass_ms
+        self.node.broker.handle(INTERNAL, [TICK])
+
     def lose(self, peer):
         """Its connection is gone."""
+        self._here.remove(peer)
         number = self.node.broker.doorman.numbers[peer]
         self.node.broker._change(lambda fx, now: self.node.broker.doorman.close(number, now, fx))
 
@@ -108,6 +115,23 @@ def test_files_of_clients_that_are_gone_make_way_and_can_go_on(rig):
 
     assert rig.can_send("good")
     assert all(rig.can_send("good", handle) for handle in range(2, COMING_MAX))
+
+
+def test_no_room_is_kept_for_long_for_files_of_clients_that_are_gone(tmp_path):
+    """Two that were killed left no room for anybody, for a day; what has come stays."""
+    rig = Rig(tmp_path / "files", bytes_max=2 * AHEAD_BYTES)
+    for handle in (1, 2):
+        assert rig.ask("gone", wire.OpenFile(handle, AHEAD_BYTES))[0]
+    assert rig.ask("gone", wire.FileBlock(1, 0), Kind.FILE, DATA)[0]
+    assert not rig.can_send("good")
+    rig.tick(IDLE_MS + 1)
+    assert not rig.can_send("good")
+    rig.lose("gone")
+    rig.tick(IDLE_MS + 1)
+
+    assert rig.can_send("good")
+    is_open, answer = rig.ask("gone", wire.OpenFile(1, len(DATA)))
+    assert (is_open, wire.decode_reply(answer)) == (True, {"offset": len(DATA)})
 
 
 def test_an_announced_size_keeps_only_what_comes_next_free(rig):
