@@ -16,6 +16,12 @@ from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.messages import StoredMessage
 
 _GONE_MAX = 1024
+_NONE: deque[StoredMessage] = deque(maxlen=0)
+"""In place of a level where nothing ever stood; an empty deque takes 760 bytes."""
+
+
+def _no_levels() -> list[deque[StoredMessage]]:
+    return [_NONE] * 10
 
 
 class ReadyQueue:
@@ -26,7 +32,7 @@ class ReadyQueue:
     def __init__(self) -> None:
         self.sort: MessageSort | None = None
         """Then its keys decide (F-C15)."""
-        self._levels: list[deque[StoredMessage]] = [deque() for _ in range(10)]
+        self._levels = _no_levels()
         self._top = -1
         self._heap: list[Entry] = []
         self._gone: set[int] = set()
@@ -44,12 +50,18 @@ class ReadyQueue:
             return
         if len(messages) == 1:
             priority = messages[0].priority
-            self._levels[priority].append(messages[0])
-            self._top = max(self._top, priority)
+            self._level(priority).append(messages[0])
             return
         for priority in {m.priority for m in messages}:
-            self._top = max(self._top, priority)
-            self._levels[priority].extend([m for m in messages if m.priority == priority])
+            self._level(priority).extend([m for m in messages if m.priority == priority])
+
+    def _level(self, priority: int) -> deque[StoredMessage]:
+        """Where messages of a priority stand, one of which comes now."""
+        self._top = max(self._top, priority)
+        level = self._levels[priority]
+        if level is _NONE:
+            level = self._levels[priority] = deque()
+        return level
 
     def enter(self, message: StoredMessage) -> None:
         """It stands in its place again."""
@@ -67,7 +79,8 @@ class ReadyQueue:
             self._heap = [e for e in self._heap if e[-1].seq not in gone]
             heapq.heapify(self._heap)
             for i, level in enumerate(self._levels):
-                self._levels[i] = deque(m for m in level if m.seq not in gone)
+                if level:
+                    self._levels[i] = deque(m for m in level if m.seq not in gone)
             gone.clear()
 
     def has_left(self, message: StoredMessage) -> None:
@@ -123,7 +136,7 @@ class ReadyQueue:
         standing = list(self.in_order(()))
         self.sort = sort
         self._gone.clear()
-        self._levels = [deque() for _ in range(10)]
+        self._levels = _no_levels()
         self._heap = [self.entry(message) for message in standing]
         heapq.heapify(self._heap)
 
@@ -145,7 +158,7 @@ class ReadyQueue:
 
     def clear(self) -> None:
         """Nobody stands here any more."""
-        self._levels = [deque() for _ in range(10)]
+        self._levels = _no_levels()
         self._top = -1
         self._heap = []
         self._gone.clear()
