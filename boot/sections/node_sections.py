@@ -338,7 +338,10 @@ class Node(Named, frozen=True, kw_only=True):
     max_topics: Annotated[
         int,
         Meta(ge=1, le=1 << 24),
-        why("The most topics in use; one more is refused.", engine="topics_max"),
+        why(
+            "The most topics in use; one client may have three quarters of them.",
+            engine="topics_max",
+        ),
     ] = 100_000
     max_topic_length: Annotated[
         int,

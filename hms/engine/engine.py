@@ -17,6 +17,7 @@ from hms.engine.cluster.relaying import forget_strangers
 from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.flow import limits
 from hms.engine.flow.open_transactions import open_bytes
+from hms.engine.flow.shares import NO_OWNER
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES
@@ -310,13 +311,15 @@ class Engine:
         publishes (CT-06), if it does. sent_before: the last number that its client has used."""
         owner, state = self.state.connection(connection), self.state
         where, fx = (kind, destination, topic), fx or Effects()
-        made = opening.open_producer(state, owner, handle, session, where, fx, sent_before)
+        with state.shares.acting_for(owner.owner):
+            made = opening.open_producer(state, owner, handle, session, where, fx, sent_before)
         return made.memory.last_sequence, made.topic
 
     def create_temporary(self, connection: int, kind: str, fx: Effects) -> str:
         """A queue or topic for this connection alone (F-C6); its name."""
         owner = self.state.connection(connection)
-        return temporary_destinations.create_temporary(self.state, owner, kind, fx).name
+        with self.state.shares.acting_for(owner.owner):
+            return temporary_destinations.create_temporary(self.state, owner, kind, fx).name
 
     def delete_temporary(self, connection: int, kind: str, name: str, fx: Effects) -> None:
         """End a temporary destination before its connection ends."""
@@ -340,7 +343,8 @@ class Engine:
         self.state.at(now_ms)
         owner = self.state.connection(connection)
         at = len(fx.out)
-        made = opening.open_consumer(self.state, owner, request, fx)
+        with self.state.shares.acting_for(owner.owner):
+            made = opening.open_consumer(self.state, owner, request, fx)
         fx.out.insert(at, Reply(connection, correlation, views.describe_opened(made)))
 
     def close_consumer(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
@@ -386,9 +390,9 @@ class Engine:
 
     def watch(self, connection: int, kind: str, destination: str) -> bool:
         """Tell a connection of a destination's first and last consumer; whether it has one now."""
-        return consumer_watch.watch(
-            self.state, self.state.connection(connection), kind, destination
-        )
+        owner = self.state.connection(connection)
+        with self.state.shares.acting_for(owner.owner):
+            return consumer_watch.watch(self.state, owner, kind, destination)
 
     # messages
 
@@ -618,8 +622,8 @@ class Engine:
         return self.operate(order(verb, arguments), now_ms, fx)
 
     def operate(self, asked: Order, now_ms: int, fx: Effects, connection: int = 0) -> Any:
-        """What an operator asks or orders of the engine, and its answer, as plain data; connection:
-        for which slices of it may have been done."""
+        """What an operator asks or orders of the engine, over a connection, and its answer, as
+        plain data; slices of it may have been done for that connection."""
         self.state.at(now_ms)
         verb, arguments = asked.command.name, asked.arguments
         if verb.startswith(cluster_commands.PREFIX):
@@ -629,7 +633,9 @@ class Engine:
         progress = self._progress.pop(connection, None)
         answer = None if progress is None else progress.answer
         if answer is None:
-            answer = views.operate(self.state, verb, arguments, fx)
+            by = self.state.connections.get(connection)
+            with self.state.shares.acting_for(NO_OWNER if by is None else by.owner):
+                answer = views.operate(self.state, verb, arguments, fx)
             if progress is not None and progress.count:
                 answer += progress.count
         if self.cluster is not None:

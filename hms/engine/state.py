@@ -8,6 +8,7 @@ from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
 from hms.engine.flow.blocked_sends import BlockedSends
 from hms.engine.flow.destination_control import NO_LIMITS, Life
+from hms.engine.flow.shares import NO_OWNER, Owner, Shares, Taken
 from hms.engine.groups.candidates import Candidates
 from hms.engine.groups.scan_slices import LOOK_STEPS, ScanSlices
 from hms.engine.log.live_index import LiveIndex
@@ -20,6 +21,7 @@ from hms.engine.queue.destinations import (
     Scheduled,
     Subscription,
     Topic,
+    place_bytes,
 )
 from hms.engine.queue.file_references import Files
 from hms.engine.schedule.schedules import Schedules
@@ -86,7 +88,8 @@ class State:
         self.connections: dict[int, Connection] = {}
         self.queues: dict[str, Queue] = {}
         self.looking = ScanSlices[Candidates]()
-        self.space = TopicSpace(settings, self.queues)
+        self.shares = Shares(settings)
+        self.space = TopicSpace(settings, self.queues, self.shares)
         self.topics = self.space.topics
         self.places: dict[int, Queue | Subscription] = {}
         """What the log knows by number; subscriptions that are not durable have none."""
@@ -96,7 +99,6 @@ class State:
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
         self.sessions_open = 0
-        self.definitions_bytes = 0
         self.waiting_bytes = 0
         self.open_work_bytes = 0
         """What open transactions held when it was counted last (open_transactions.py)."""
@@ -170,8 +172,10 @@ class State:
 
     @property
     def resident_bytes(self) -> int:
-        """What waiting messages, and those of prepared branches, take in memory."""
-        return self.waiting_bytes - self.blocks.paged_bytes + self.branches.held_bytes
+        """What waiting messages, those of prepared branches and what clients have open take in
+        memory."""
+        used = self.waiting_bytes - self.blocks.paged_bytes + self.branches.held_bytes
+        return used + self.shares.quota_bytes
 
     @property
     def held_bytes(self) -> int:
@@ -183,6 +187,7 @@ class State:
     def is_crowded(self) -> bool:
         """Whether bodies should leave memory."""
         used = self.waiting_bytes - self.blocks.paged_bytes + self.branches.held_bytes
+        used += self.shares.quota_bytes
         return used > self.settings.paging_share * self.settings.memory_bytes_max
 
     def check_memory(self, size: int) -> None:
@@ -190,6 +195,11 @@ class State:
         limit = self.settings.memory_bytes_max
         if self.resident_bytes + size > limit:
             raise NodeFull(used=self.resident_bytes, limit=limit, key="max_memory_bytes")
+
+    def check_open(self, size: int) -> None:
+        """OpenMemoryLimit when so many bytes are too many for what a client opens."""
+        self.space.tree.make_room(size)
+        self.shares.check_memory(size)
 
     # places
 
@@ -223,8 +233,7 @@ class State:
     def define(self, definition: Definition) -> None:
         """A place begins to exist, from the configuration or from the log."""
         self.next_number = max(self.next_number, definition.number + 1)
-        if definition.made != Life.TEMPORARY:
-            self.definitions_bytes += definition.size_bytes
+        self._take(definition)
         if definition.kind == "queue":
             made = self._make_queue(definition)
             self.queues[made.name] = made
@@ -276,14 +285,13 @@ class State:
         """A durable subscription ends."""
         self.space.remove(subscription, self.now_ms)
         del self.places[subscription.number]
-        self.definitions_bytes -= subscription.definition.size_bytes
+        self.shares.end(subscription.number, subscription.name)
 
     def undefine_destination(self, target: Queue | Topic) -> None:
         """A queue or topic is gone; nothing waits in it and nobody receives from it."""
         target.control.end()
         self.is_guarded = True
-        if target.control.life is not Life.TEMPORARY:
-            self.definitions_bytes -= target.definition.size_bytes
+        self.shares.end(target.number, target.name)
         if isinstance(target, Topic):
             self.space.undefine(target, self.now_ms)
         else:
@@ -301,14 +309,34 @@ class State:
 
     def redefine(self, subscription: Subscription, definition: Definition) -> None:
         """What a durable subscription chooses, and where that goes, from now on."""
-        self.definitions_bytes += definition.size_bytes - subscription.definition.size_bytes
-        subscription.redefine(definition)
+        self._take_anew(definition)
         subscription.queue = self._queue_numbered(definition.queue)
-        self.space.changed()
+        self.space.redefined(subscription, definition)
 
     def _queue_numbered(self, number: int) -> Queue | None:
         found = self.places.get(number) if number else None
         return found if isinstance(found, Queue) else None
+
+    # shares
+
+    @property
+    def definitions_bytes(self) -> int:
+        """What all definitions take in a segment's dictionary."""
+        return self.shares.definitions.used
+
+    def _take(self, definition: Definition, owner: Owner = NO_OWNER) -> None:
+        is_logged = definition.made != Life.TEMPORARY
+        is_place = definition.kind in ("queue", "topic")  # a subscription's are its own
+        taken = Taken(
+            owner or self.shares.acting or definition.client_id or NO_OWNER,
+            definition.size_bytes if is_logged else 0,
+            place_bytes(definition.name + definition.topic_string) if is_place else 0,
+        )
+        self.shares.begin(definition.number, definition.name, taken)
+
+    def _take_anew(self, definition: Definition) -> None:
+        owner = self.shares.end(definition.number, definition.name)
+        self._take(definition, owner)
 
     def _make_topic(self, definition: Definition) -> Topic:
         configured = self.configured.get(("topic", definition.name))
@@ -332,7 +360,7 @@ class State:
 
     def reconfigure(self, target: Queue | Topic, definition: Definition) -> None:
         """What was set on a destination while the node ran holds from now on."""
-        self.definitions_bytes += definition.size_bytes - target.definition.size_bytes
+        self._take_anew(definition)
         self._configure(target, definition)
         self.guard(target)
         for one in target.subscriptions if isinstance(target, Topic) else ():

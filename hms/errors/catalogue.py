@@ -693,11 +693,12 @@ class QueueFull(TpQueueFull):
 
 
 class NodeFull(TpQueueFull):
-    """HMS-4013: the node is full: {used} of {limit} bytes of waiting messages ({key})."""
+    """HMS-4013: the node is full: {used} of {limit} bytes of waiting messages and of what clients have open ({key})."""
 
     number: ClassVar[int] = 4013
     text: ClassVar[str] = (
-        "the node is full: {used} of {limit} bytes of waiting messages ({key})"
+        "the node is full: {used} of {limit} bytes of waiting messages and of what clients "
+        "have open ({key})"
     )
     cure_text: ClassVar[str] = "Consume or purge messages, or raise {key} in hms.conf."
 
@@ -768,6 +769,19 @@ class TopicLimit(TpLimit):
     cure_text: ClassVar[str] = (
         "Use fewer different topic strings, shorten topic_life_s, or raise max_topics in "
         "hms.conf."
+    )
+
+
+class OpenMemoryLimit(TpLimit):
+    """HMS-4061: {what} would take {used} bytes of memory, and {limit} are allowed."""
+
+    number: ClassVar[int] = 4061
+    text: ClassVar[str] = (
+        "{what} would take {used} bytes of memory, and {limit} are allowed"
+    )
+    cure_text: ClassVar[str] = (
+        "Close producers and consumers, delete destinations and subscriptions, use shorter "
+        "topic strings and selectors, or raise max_memory_bytes in hms.conf."
     )
 
 
@@ -1846,6 +1860,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     4022: PublicationFailed,
     4023: NoRetainedMessage,
     4024: TopicLimit,
+    4061: OpenMemoryLimit,
     4025: TopicStringChanged,
     4030: FlowControlTimeout,
     4031: InvalidDestinationState,
@@ -2019,6 +2034,7 @@ __all__ = [
     "NotConnected",
     "NotRetained",
     "NotSupported",
+    "OpenMemoryLimit",
     "ProducerLimit",
     "PropertyConversionError",
     "PropertyNameError",

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from hms.engine.flow.shares import Shares
+from hms.engine.settings import EngineSettings
 from hms.engine.topic import Pattern, RetainedStore, TopicTree
 from hms.errors.catalogue import NotRetained
 
@@ -20,7 +22,7 @@ class Publication:
 
 @pytest.fixture
 def tree():
-    return TopicTree(count_max=100)
+    return TopicTree(Shares(EngineSettings(topics_max=100)))
 
 
 @pytest.fixture

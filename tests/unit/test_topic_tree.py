@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topic_oracle import CHARACTER_PATTERNS, PATTERNS, TOPICS, wants
 
+from hms.engine.flow.shares import Shares
+from hms.engine.settings import EngineSettings
 from hms.engine.topic import Pattern, Scheme, TopicObjects, TopicTree
 from hms.errors.catalogue import TopicLimit
 
@@ -14,7 +16,7 @@ LIFE_MS = 1_800_000
 
 @pytest.fixture
 def tree():
-    return TopicTree(count_max=100)
+    return TopicTree(Shares(EngineSettings(topics_max=100)))
 
 
 def _listed(tree, pattern="#"):
@@ -111,18 +113,31 @@ def test_a_topic_in_steady_use_takes_one_place_in_the_list(tree):
 
 def test_too_many_topics_are_refused_and_none_is_made():
     """A publisher that makes up topic strings must not fill the memory."""
-    tree = TopicTree(count_max=3)
-    tree.node("a/b", 0)
+    tree = TopicTree(Shares(EngineSettings(topics_max=3)))
+    tree.node("a/b", 0).producers += 1
     with pytest.raises(TopicLimit):
         tree.node("a/c/d", 0)
     assert _listed(tree) == ["a", "a/b"]
     assert tree.node("a/c", 0) is tree.find("a/c")
 
 
+def test_topics_that_nothing_uses_make_room_the_longest_unused_first():
+    """Even one above the topic that is wanted, which is then made anew."""
+    tree = TopicTree(Shares(EngineSettings(topics_max=3)))
+    for now_ms, topic in enumerate(["a", "b", "c"]):
+        tree.node(topic, now_ms)
+    tree.node("d", 5)
+    assert _listed(tree) == ["b", "c", "d"]
+    tree.node("b/x/y", 6).producers += 1
+    assert _listed(tree) == ["b", "b/x", "b/x/y"]
+    with pytest.raises(TopicLimit):
+        tree.node("b/z", 7)
+
+
 @given(st.lists(TOPICS, max_size=8), PATTERNS | TOPICS, CHARACTER_PATTERNS)
 def test_a_listing_shows_what_the_reference_matches(topics, pattern, characters):
     """The same tree tells a new subscriber what is retained."""
-    tree = TopicTree(count_max=1000)
+    tree = TopicTree(Shares(EngineSettings(topics_max=1000)))
     for topic in topics:
         tree.node(topic, 0)
     everything = [node.topic for node in tree.select(Pattern("#"))]
@@ -135,7 +150,7 @@ def test_a_listing_shows_what_the_reference_matches(topics, pattern, characters)
 @given(st.lists(st.tuples(TOPICS, st.integers(0, 9)), max_size=20), st.integers(0, 9))
 def test_pruning_takes_all_that_is_idle_and_nothing_else(uses, before_ms):
     """Whatever the order of uses, nothing in use is lost and nothing idle is kept for ever."""
-    tree = TopicTree(count_max=1000)
+    tree = TopicTree(Shares(EngineSettings(topics_max=1000)))
     last = {}
     for topic, at_ms in sorted(uses, key=lambda use: use[1]):
         tree.node(topic, at_ms)

@@ -15,13 +15,12 @@ from hms.engine.admin.destination_attributes import PAUSES, read_attributes
 from hms.engine.effects import Effects
 from hms.engine.flow.destination_control import Life
 from hms.engine.flow.overflow_policy import make_room
-from hms.engine.queue.destinations import Queue, Subscription, Topic
+from hms.engine.queue.destinations import Queue, Subscription, Topic, place_bytes
 from hms.engine.queue.dispatch import discard, dispatch
 from hms.engine.state import State
 from hms.engine.topic import check_topic
 from hms.engine.topic.retention import take_away
 from hms.errors.catalogue import (
-    ConsumerLimit,
     DestinationExists,
     DestinationInUse,
     DestinationNotFound,
@@ -65,6 +64,7 @@ def create(
     _check_targets(state, kind, name, altered)
     _check_export(state, str(altered.get("export_name") or name))
     definition = Definition(0, kind, name, topic_string=string, altered=altered, made=life.value)
+    state.shares.check_memory(place_bytes(name + string), is_defined=True)
     if life is not Life.TEMPORARY:
         check_definitions(state, definition.size_bytes)
         definition = replace(definition, number=state.take_number())
@@ -113,10 +113,7 @@ def _check_targets(state: State, kind: str, name: str, altered: Mapping[str, obj
 
 def check_definitions(state: State, more: int) -> None:
     """Every definition stands in each segment's dictionary, which has to have room for it."""
-    limit = state.settings.definitions_bytes_max
-    size = state.definitions_bytes + more
-    if size > limit:
-        raise ConsumerLimit(what="bytes of definitions", count=size, limit=limit)
+    state.shares.check_definitions(more)
 
 
 # looking up

@@ -48,6 +48,7 @@ def check_memory(
     settings, size = state.settings, payload_bytes + OVERHEAD_BYTES * count
     limit = settings.memory_bytes_max
     used = state.waiting_bytes - state.blocks.paged_bytes + state.branches.held_bytes
+    used += state.shares.quota_bytes
     if can_page and used + size > settings.paging_share * limit:
         _check_paged(state, count)
         size = head_bytes

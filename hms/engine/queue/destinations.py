@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from hms.engine.effects import Effects
 from hms.engine.flow.destination_control import Control, Limits
+from hms.engine.flow.shares import NO_OWNER, Owner
 from hms.engine.groups.assembly import GroupAssembly
 from hms.engine.groups.candidates import Candidates
 from hms.engine.groups.message_groups import MessageGroups
@@ -16,6 +17,7 @@ from hms.engine.queue.pending_list import PendingList
 from hms.engine.selector import KEPT_LIMITS, Selector
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
+from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import NO_LIMITS, Delivery, Pattern, Scheme, Wants
 from hms.records import Definition
 
@@ -25,6 +27,12 @@ SCHEDULED = "scheduled"
 """The kind of the place where recurring messages wait for their next time."""
 NOBODY = -1
 """No client has that number; 0 is the node itself."""
+PLACE_BYTES = 4000
+
+
+def place_bytes(name: str) -> int:
+    """What a destination or subscription of that name takes in memory at most, beside messages."""
+    return PLACE_BYTES + 2 * text_bytes(name)
 
 
 class Place:
@@ -266,6 +274,8 @@ class Subscription(Place):
         self.is_proxy = definition.name.startswith(PROXY_PREFIX)
         """It stands for subscriptions of another node of the cluster."""
         self._is_durable = is_durable
+        self.owner: Owner = NO_OWNER
+        """Whose share of the node's limits it takes."""
         self._last_client = (NOBODY, definition.client_id)
 
     def take_over(self) -> None:
@@ -286,6 +296,12 @@ class Subscription(Place):
         self.wants = Wants(definition.retained or Wants.ALL)
         life_ms = definition.life_ms
         self.ends_at_ms = definition.created_ms + life_ms if life_ms else 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory at most, beside its messages."""
+        selector_bytes = self.selector.memory_bytes if self.selector is not None else 0
+        return place_bytes(self.name) + self.pattern.memory_bytes + selector_bytes
 
     @property
     def key(self) -> tuple[str, Scheme, str, bool]:

@@ -7,7 +7,7 @@ from hms.engine.selector.compiler import compile_selector
 from hms.engine.selector.nodes import Condition
 from hms.engine.selector.parser import parse
 from hms.engine.selector.reader import DEFAULT_LIMITS, SelectorLimits
-from hms.engine.selector.selector_cost import price_of
+from hms.engine.selector.selector_cost import memory_of, price_of
 from hms.errors.catalogue import InvalidArgument
 
 
@@ -15,12 +15,13 @@ class Selector:
     """A condition over the properties and header fields of a message (JMS 3.1 §3.8, F-E3).
 
     text: as it was written; condition: its nodes, None for a blank text, which matches everything;
-    names: the properties and header fields it looks at; price: what it costs to ask. Raises
+    names: the properties and header fields it looks at; price: what it costs to ask;
+    memory_bytes: what it takes at most. Raises
     SelectorSyntaxError, which tells the 0-based position, for what is no selector or beyond the
     limits.
     """
 
-    __slots__ = ("_limits", "condition", "matches", "names", "price", "text")
+    __slots__ = ("_limits", "condition", "matches", "memory_bytes", "names", "price", "text")
 
     text: str
     condition: Condition | None
@@ -39,6 +40,7 @@ class Selector:
         self.condition, self.names = parse(text, limits)
         self.matches = compile_selector(self.condition)
         self.price = price_of(self.condition)
+        self.memory_bytes = memory_of(text, self.condition)
 
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"

@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from hms.engine.selector.nodes import Condition, Like, Literal, Name
+from hms.engine.selector.nodes import Condition, In, Like, Literal, Name
+from hms.engine.text_sizes import text_bytes
 
-__all__ = ["Price", "price_of"]
+__all__ = ["Price", "memory_of", "price_of"]
 
 _DECODING = 2
 _TERMS_PER_STEP = 4
 _BYTES_PER_STEP = 128
+_NODE_BYTES, _VALUE_BYTES = 500, 80
+_LIKE_BYTES = 130
+"""For each character of a pattern."""
 
 
 class Price(NamedTuple):
@@ -35,6 +39,20 @@ def price_of(condition: Condition | None) -> Price:
         terms += isinstance(node, Name | Literal)
         likes += isinstance(node, Like)
     return Price(_DECODING + terms // _TERMS_PER_STEP + likes, _DECODING + likes)
+
+
+def memory_of(text: str, condition: Condition | None) -> int:
+    """What a selector takes in memory at most, compiled."""
+    size = _NODE_BYTES + text_bytes(text)
+    for node in _nodes(condition):
+        size += _NODE_BYTES
+        if isinstance(node, Like):
+            size += _LIKE_BYTES * len(node.pattern)
+        elif isinstance(node, In):
+            size += sum([_VALUE_BYTES + text_bytes(value) for value in node.values])
+        elif isinstance(node, Literal) and isinstance(node.value, str):
+            size += text_bytes(node.value)
+    return size
 
 
 def _nodes(node: Any) -> Iterator[Any]:

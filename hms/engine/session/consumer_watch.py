@@ -7,7 +7,10 @@ from hms.engine.effects import Effects, Ready
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.session.session_objects import Connection
 from hms.engine.state import State
+from hms.engine.text_sizes import text_bytes
 from hms.errors.catalogue import ConsumerLimit
+
+_WATCH_BYTES = 700
 
 
 def watch(state: State, connection: Connection, kind: str, name: str) -> bool:
@@ -19,9 +22,16 @@ def watch(state: State, connection: Connection, kind: str, name: str) -> bool:
     limit, count = state.settings.consumers_max, len(connection.watched)
     if (kind, name) not in connection.watched and count >= limit:
         raise ConsumerLimit(what="watched destinations of a connection", count=count, limit=limit)
+    if (kind, name) not in connection.watched:
+        state.check_open(_watch_bytes(name))
+        state.shares.take_memory(connection.owner, _watch_bytes(name))
     connection.watched[kind, name] = None
     state.watchers.setdefault((kind, name), {})[connection.number] = None
     return _consumers_at(state, kind, name) > 0
+
+
+def _watch_bytes(name: str) -> int:
+    return _WATCH_BYTES + text_bytes(name)
 
 
 def watch_no_more(state: State, connection: Connection) -> None:
@@ -29,6 +39,7 @@ def watch_no_more(state: State, connection: Connection) -> None:
     for key in connection.watched:
         watchers = state.watchers[key]
         del watchers[connection.number]
+        state.shares.take_memory(connection.owner, -_watch_bytes(key[1]))
         if not watchers:
             del state.watchers[key]
     connection.watched.clear()

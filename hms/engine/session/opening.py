@@ -12,7 +12,15 @@ from hms.engine.queue.dispatch import dispatch, dispatching_once
 from hms.engine.queue.settlement import Return, give_back_all
 from hms.engine.selector.selector_fields import checked_selector
 from hms.engine.session import consumer_watch
-from hms.engine.session.session_objects import NO_WINDOW, Connection, Consumer, Producer, Session
+from hms.engine.session.session_objects import (
+    NO_WINDOW,
+    Connection,
+    Consumer,
+    Producer,
+    Session,
+    consumer_bytes,
+    producer_bytes,
+)
 from hms.engine.session.temporary_destinations import check_owner, queue_for
 from hms.engine.state import State
 from hms.engine.topic.subscription_begin import ConsumerRequest, subscribe
@@ -123,11 +131,13 @@ def open_producer(
     _check_count(state, connection.producers, "producers")
     target, string = _publishes_at(state, where, fx)
     check_producers(state, target)
+    state.check_open(producer_bytes(string))
     node = state.space.opened(string, state.now_ms) if string else None
     memory = state.memories.open_producer(connection.uid, handle, sent_before)
     producer = Producer(owner, handle, target, memory)
     producer.topic, producer.node = string, node
     connection.producers[handle] = producer
+    state.shares.take_memory(connection.owner, producer.memory_bytes)
     target.producers += 1
     return producer
 
@@ -149,6 +159,7 @@ def close_producer(
     producer = state.producer(connection, handle)
     state.blocked.drop(ConnectionClosed(what="producer"), fx, producer.session, producer)
     del connection.producers[handle]
+    state.shares.take_memory(connection.owner, -producer.memory_bytes)
     producer.destination.producers -= 1
     if producer.node is not None:
         state.space.closed(producer.node, state.now_ms)
@@ -168,6 +179,8 @@ def open_consumer(
     if request.listener and not session.is_asynchronous:
         raise IllegalState(what="listener", detail="the session is not asynchronous")
     selector = checked_selector(request.selector)
+    own = selector if request.kind != "topic" else None
+    state.check_open(consumer_bytes(request.name, request.listener, own))
     place: Queue | Subscription
     if request.queue and request.kind != "topic":
         raise InvalidArgument(what="queue", detail="only a topic's messages are put into one")
@@ -195,6 +208,7 @@ def open_consumer(
     consumer.priority = request.priority
     if isinstance(place, Queue):
         consumer.selector = selector
+    state.shares.take_memory(connection.owner, consumer.memory_bytes)
     place.attach(consumer)
     consumer_watch.came(state, place, fx)
     session.consumers.append(consumer)
@@ -217,6 +231,7 @@ def close_consumer(state: State, consumer: Consumer, fx: Effects) -> None:
         return
     place = consumer.place
     depart(state, consumer, fx)
+    state.shares.take_memory(consumer.connection.owner, -consumer.memory_bytes)
     scan_continuation.answer_all(consumer, fx)
     place.detach(consumer)
     consumer_watch.went(state, place, fx)
@@ -237,6 +252,7 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
     consumer_watch.went(state, place, fx)
     consumer.session.consumers.remove(consumer)
     del consumer.connection.consumers[consumer.handle]
+    state.shares.take_memory(consumer.connection.owner, -consumer.memory_bytes)
     if isinstance(place, Subscription) and not place.is_durable and not place.consumers:
         for left in list(place.left):
             other = state.connections[left.connection.number].consumers[left.handle]

@@ -4,11 +4,13 @@ from typing import Protocol
 
 import msgspec
 
+from hms.engine.flow.shares import Owner
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.session.deduplication import ProducerMemory
+from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import TopicNode
 
 
@@ -45,6 +47,11 @@ class Connection:
         """Destinations, by kind and name, of whose consumers it is told."""
         self.search: Search | None = None
         """For the consumer that it opens now."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose share of the node's limits it takes."""
+        return self.client_id or self.uid
 
 
 class Work:
@@ -107,6 +114,11 @@ class Session:
         """Whether its last commit is known for certain; see Memories."""
 
 
+def producer_bytes(topic: str) -> int:
+    """What a producer takes in memory at most; topic: where it publishes, "" for one of a queue."""
+    return PRODUCER_BYTES + text_bytes(topic)
+
+
 class Producer:
     """Sends to one destination."""
 
@@ -122,13 +134,27 @@ class Producer:
         """Where it publishes, of a topic's producer."""
 
     @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory at most."""
+        return producer_bytes(self.topic)
+
+    @property
     def key(self) -> tuple[str, str]:
         """What its sends stand in line for."""
         return ("topic", self.topic) if self.topic else ("queue", self.destination.name)
 
 
+PRODUCER_BYTES = CONSUMER_BYTES = 500
+SCANNING_BYTES = 3000
+"""Of a queue's consumer with a selector: what it remembers of the queue."""
 NO_WINDOW = 1 << 62
 """Of a consumer whose bytes nobody counts."""
+
+
+def consumer_bytes(name: str, listener: str, selector: Selector | None) -> int:
+    """What a consumer takes in memory at most; selector: of a queue's."""
+    size = CONSUMER_BYTES + text_bytes(name) + text_bytes(listener)
+    return size if selector is None else size + SCANNING_BYTES + selector.memory_bytes
 
 
 class Consumer:
@@ -163,6 +189,11 @@ class Consumer:
         """Ids that the application has seen, told just before they come back with all the rest."""
         self.has_left = False
         """Closed, and here only for what its application may still acknowledge (departures.py)."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory at most, beside its subscription."""
+        return consumer_bytes(self.name, self.listener, self.selector)
 
     @property
     def connection(self) -> Connection:

@@ -14,6 +14,7 @@ import enum
 from collections.abc import Callable, Sequence
 
 from hms.engine.selector.like import compile_like
+from hms.engine.text_sizes import text_bytes
 from hms.engine.topic.topic_strings import (
     DEFAULT_LIMITS,
     SEPARATOR,
@@ -26,6 +27,8 @@ ONE, MANY = "+", "#"
 _LIKE_ESCAPE = "\\"
 _CHARACTER_WILDCARDS = {"*": "%", "?": "_"}
 _ESCAPE = "%"
+_ITEM_BYTES, _LEVEL_BYTES, _BRANCH_BYTES = 120, 70, 450
+"""Of a character of the CHARACTER scheme, of a level, and of one of a pattern with wildcards."""
 
 
 class Scheme(enum.StrEnum):
@@ -63,6 +66,16 @@ class Pattern:
     def matches(self, topic: str) -> bool:
         """Whether a publication on this topic is wanted."""
         return self._matches(topic)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory at most, in the index too."""
+        text = text_bytes(self.text)
+        if self.scheme is Scheme.CHARACTER:
+            return text + _ITEM_BYTES * len(self.text)
+        if self.is_wildcard:
+            return 2 * text + _BRANCH_BYTES * len(self.levels)
+        return text + _LEVEL_BYTES * len(self.levels)
 
     def literal_levels(self) -> list[str]:
         """The levels before the first wildcard; they lead to what it depends on (TO-12)."""

@@ -79,6 +79,7 @@ def subscribe(
             return _same(shared, wanted)
     queue = state.queue(request.queue) if request.queue else None
     subscription = Subscription(topic, wanted, is_durable=False, queue=queue)
+    state.check_open(subscription.memory_bytes)
     wants_all = subscription.wants is Wants.ALL
     search, retained = _searched(connection, request.handle), list[StoredMessage]()
     if search is not None:
@@ -274,6 +275,7 @@ def define_durable(
     _check_definitions(state, wanted)
     queue = state.places.get(wanted.queue) if wanted.queue else None
     trial = Subscription(topic, wanted, is_durable=True)
+    state.shares.check_memory(trial.memory_bytes, is_defined=True)
     retained: list[StoredMessage] = []
     if search is not None:
         retained = search.result()
@@ -299,10 +301,7 @@ def _check_definitions(state: State, wanted: Definition, instead_bytes: int = 0)
     """Every definition stands in each segment's dictionary, and every message of a topic names the
     durable subscriptions that get it: both have to fit beside the largest record. instead_bytes: of
     the one that it replaces."""
-    limit = state.settings.definitions_bytes_max
-    size = state.definitions_bytes + wanted.size_bytes - instead_bytes
-    if size > limit:
-        raise ConsumerLimit(what="bytes of definitions", count=size, limit=limit)
+    state.shares.check_definitions(wanted.size_bytes - instead_bytes)
     if len(state.places) >= PLACEMENTS_MAX:
         raise ConsumerLimit(
             what="durable subscriptions", count=len(state.places), limit=PLACEMENTS_MAX

@@ -6,6 +6,7 @@ has to stand at a topic or above it, so that a slip of the pen is refused and no
 that nobody ever reads.
 """
 
+from hms.engine.flow.shares import NO_OWNER, Shares
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Retained, Subscription, Topic
 from hms.engine.settings import EngineSettings
@@ -28,19 +29,23 @@ from hms.engine.topic.delivery_mode import NON_PERSISTENT_DEFAULT, PERSISTENT_DE
 from hms.engine.topic.recipients import Audience
 from hms.engine.topic.topic_strings import refused
 from hms.errors.catalogue import DestinationKindMismatch, DestinationNotFound
+from hms.records import Definition
 
 BASE_TOPIC = "HMS.BASE.TOPIC"
 RETAINED_PLACE = "HMS.RETAINED"
 _SHOWN = 255
 AUDIENCE_ENTRIES_MAX = 200_000
 """So many subscriptions, counted for each topic that they are found for, are kept at hand."""
+CHARACTERS_PER_ENTRY = 100
+"""So many of a topic string count as one."""
 
 
 class TopicSpace:
     """What is known of topics. The tree, what is retained and the index are kept in step here."""
 
-    def __init__(self, settings: EngineSettings, queues: dict[str, Queue]) -> None:
+    def __init__(self, settings: EngineSettings, queues: dict[str, Queue], shares: Shares) -> None:
         self._settings = settings
+        self._shares = shares
         self._queues = queues
         self.limits = TopicLimits(settings.topic_characters_max, settings.topic_levels_max)
         self._orders = 0
@@ -48,7 +53,7 @@ class TopicSpace:
         self.base = Topic(0, BASE_TOPIC, settings.redelivery_limit)
         """Whose attributes count where no topic object stands."""
         self.objects: TopicObjects[Topic] = TopicObjects()
-        self.tree: TopicTree[StoredMessage] = TopicTree(settings.topics_max)
+        self.tree: TopicTree[StoredMessage] = TopicTree(shares)
         self.retained: RetainedStore[StoredMessage] = RetainedStore(
             self.tree, settings.retained_max, settings.retained_bytes_max
         )
@@ -147,11 +152,18 @@ class TopicSpace:
             matching = self.index.match(topic)
             wanting = [s for s in matching if s.wants is not Wants.REQUEST]
             found = Audience([s for s in wanting if not s.is_over(now_ms)])
-            self._audience_entries += 1 + len(matching)
+            self._audience_entries += 1 + len(matching) + len(topic) // CHARACTERS_PER_ENTRY
             if self._audience_entries > AUDIENCE_ENTRIES_MAX:
                 self.changed()
             self._audiences[topic] = found
         return found
+
+    def redefined(self, subscription: Subscription, definition: Definition) -> None:
+        """What it chooses from now on."""
+        self._take(subscription, -1)
+        subscription.redefine(definition)
+        self._take(subscription, 1)
+        self.changed()
 
     def changed(self) -> None:
         """A subscription is not what it was."""
@@ -179,6 +191,8 @@ class TopicSpace:
         if not pattern.is_wildcard:
             node = self.tree.node(pattern.topic, now_ms, is_known=subscription.is_durable)
             node.subscribers += 1
+        subscription.owner = self._shares.acting or subscription.definition.client_id or NO_OWNER
+        self._take(subscription, 1)
         self._orders += 1
         subscription.order = self._orders
         self.subscriptions[subscription.order] = subscription
@@ -196,6 +210,7 @@ class TopicSpace:
         """It gets nothing more."""
         pattern = subscription.pattern
         del self.subscriptions[subscription.order]
+        self._take(subscription, -1)
         self.mortal.pop(subscription.order, None)
         self.index.remove(pattern, subscription.order)
         self.changed()
@@ -206,6 +221,10 @@ class TopicSpace:
         if node is not None:
             node.subscribers -= 1
             self.tree.touched(node, now_ms)
+
+    def _take(self, subscription: Subscription, sign: int) -> None:
+        count, is_defined = sign * subscription.memory_bytes, subscription.is_durable
+        self._shares.take_memory(subscription.owner, count, is_defined=is_defined)
 
     def named(self, pattern: Pattern, name: str, *, is_durable: bool) -> Subscription | None:
         """The subscription of that name for that pattern."""

@@ -2,31 +2,36 @@
 
 A topic exists from its first use on, and those above it with it. It is *used* while it has a topic
 object, a retained publication, a producer, a subscriber or a topic below it. One that nothing uses
-stands in a heap by the time of its last use, once at most, and is taken away when its time is over;
-then it is the turn of the one above it. The heap only says where to look: the topic itself is asked
-when it comes up.
+stands in a heap by the time of its last use, once at most, and is taken away when its time is over,
+or before when there is no room for another one; then it is the turn of the one above it. The heap
+only says where to look: the topic itself is asked when it comes up.
 """
 
 import heapq
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
+from hms.engine.flow.shares import NO_OWNER, Owner, Shares
+from hms.engine.text_sizes import text_bytes
 from hms.engine.topic.patterns import MANY, ONE, Pattern, Scheme
 from hms.engine.topic.topic_strings import SEPARATOR
-from hms.errors.catalogue import TopicLimit
+from hms.errors.catalogue import ConsumerLimit, TopicLimit
 
 M = TypeVar("M")
 _SHOWN = 80
+_NODE_BYTES = 350
 
 
 class TopicNode(Generic[M]):
-    """One topic. retained: what the next subscriber gets at once, None for nothing."""
+    """One topic. retained: what the next subscriber gets at once, None for nothing; owner: who
+    made it."""
 
     __slots__ = (
         "children",
         "is_listed",
         "level",
         "objects",
+        "owner",
         "parent",
         "producers",
         "retained",
@@ -34,9 +39,12 @@ class TopicNode(Generic[M]):
         "used_ms",
     )
 
-    def __init__(self, parent: "TopicNode[M] | None" = None, level: str = "") -> None:
+    def __init__(
+        self, parent: "TopicNode[M] | None" = None, level: str = "", owner: Owner = NO_OWNER
+    ) -> None:
         self.parent = parent
         self.level = level
+        self.owner = owner
         self.children: dict[str, TopicNode[M]] = {}
         self.retained: M | None = None
         self.objects = 0
@@ -68,10 +76,10 @@ class TopicNode(Generic[M]):
 
 
 class TopicTree(Generic[M]):
-    """All topics of a node, up to count_max of them."""
+    """All topics of a node, as many as its shares allow."""
 
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
         self._root: TopicNode[M] = TopicNode()
         self._idle: list[tuple[int, int, TopicNode[M]]] = []
         """By the time of the last use, as known when it was listed."""
@@ -79,24 +87,38 @@ class TopicTree(Generic[M]):
         self.count = 0
 
     def node(self, topic: str, now_ms: int, *, is_known: bool = False) -> TopicNode[M]:
-        """The topic, new with all above it if it is not there; TopicLimit, with nothing made, when
-        there are too many and it is not known from before. The caller notes the use and calls
-        touched()."""
-        node, levels = self._root, topic.split(SEPARATOR)
-        known = 0
-        for level in levels:
-            child = node.children.get(level)
-            if child is None:
-                break
-            node, known = child, known + 1
-        if not is_known:
-            self._check_room(topic, len(levels) - known)
-        for level in levels[known:]:
-            child = node.children[level] = TopicNode(node, level)
+        """The topic, new with all above it if it is not there; TopicLimit, ConsumerLimit or
+        OpenMemoryLimit, with nothing made, when there are too many and it is not known from before.
+        The caller notes the use and calls touched()."""
+        levels = topic.split(SEPARATOR)
+        node, new = self._nearest(levels)
+        while new and not is_known and not self._has_room(new):
+            if not self._forget_idle():
+                self._refuse(topic, new)
+            node, new = self._nearest(levels)
+        for level in new:
+            child = node.children[level] = TopicNode(node, level, self._shares.acting)
             child.used_ms = now_ms
             node, self.count = child, self.count + 1
+            self._shares.topics.take(child.owner, 1)
+            self._shares.take_memory(child.owner, _node_bytes(level))
         self.touched(node, now_ms)
         return node
+
+    def _nearest(self, levels: list[str]) -> tuple[TopicNode[M], list[str]]:
+        """The lowest topic that is there on the way, and the levels that follow it."""
+        node = self._root
+        for at, level in enumerate(levels):
+            child = node.children.get(level)
+            if child is None:
+                return node, levels[at:]
+            node = child
+        return node, []
+
+    def make_room(self, size: int) -> None:
+        """Forget topics that nothing uses, until there are so many bytes for something else."""
+        while self._shares.memory_fault(size) is not None and self._forget_idle():
+            pass
 
     def find(self, topic: str) -> TopicNode[M] | None:
         """The topic, if it is there."""
@@ -122,6 +144,16 @@ class TopicTree(Generic[M]):
                 pruned.append(node.topic)
                 self._remove(node)
         return pruned
+
+    def _forget_idle(self) -> bool:
+        """Take away one that nothing uses, before its time; False when there is none."""
+        while self._idle:
+            node = heapq.heappop(self._idle)[2]
+            node.is_listed = False
+            if not node.is_used:
+                self._remove(node)
+                return True
+        return False
 
     def next_prune_ms(self) -> int | None:
         """No topic that is idle was last used before this; None when none is idle."""
@@ -150,15 +182,28 @@ class TopicTree(Generic[M]):
             node = node.children.get(level) if node is not None else None
         return _descendants(node) if node is not None else iter(())
 
-    def _check_room(self, topic: str, count: int) -> None:
-        if count and self.count + count > self._count_max:
-            raise TopicLimit(count=self.count, limit=self._count_max, topic=topic[:_SHOWN])
+    def _has_room(self, levels: list[str]) -> bool:
+        shares, count, size = self._shares, len(levels), sum(map(_node_bytes, levels))
+        if shares.topics.is_over(count) or shares.topics.is_over_alone(shares.acting, count):
+            return False
+        return shares.memory_fault(size) is None
+
+    def _refuse(self, topic: str, levels: list[str]) -> None:
+        share, owner = self._shares.topics, self._shares.acting
+        if share.is_over(len(levels)):
+            raise TopicLimit(count=self.count, limit=share.limit, topic=topic[:_SHOWN])
+        if share.is_over_alone(owner, len(levels)):
+            count, limit = share.used_by(owner), share.limit_of_one
+            raise ConsumerLimit(what="topics of one client", count=count, limit=limit)
+        self._shares.check_memory(sum(map(_node_bytes, levels)))
 
     def _remove(self, node: TopicNode[M]) -> None:
         parent = node.parent
         assert parent is not None, "the root is never listed"
         del parent.children[node.level]
         self.count -= 1
+        self._shares.topics.take(node.owner, -1)
+        self._shares.take_memory(node.owner, -_node_bytes(node.level))
         self._list(parent)
 
     def _list(self, node: TopicNode[M]) -> None:
@@ -167,6 +212,11 @@ class TopicTree(Generic[M]):
             node.is_listed = True
             self._listed += 1  # the order of the lists, not of addresses, decides among equals (P3)
             heapq.heappush(self._idle, (node.used_ms, self._listed, node))
+
+
+def _node_bytes(level: str) -> int:
+    """What a topic takes in memory at most."""
+    return _NODE_BYTES + text_bytes(level)
 
 
 def _descendants(node: TopicNode[M]) -> Iterator[TopicNode[M]]:
