@@ -36,10 +36,14 @@ class Action(enum.StrEnum):
     OWN = ""
     CONNECT = "connect"
     PRODUCE = "produce"
+    PUBLISH = "publish"
+    RETAIN = "retain"
     CONSUME = "consume"
     SUBSCRIBE = "subscribe"
+    SUBSCRIBE_DURABLE = "subscribe-durable"
     BROWSE = "browse"
     TEMPORARY = "temporary"
+    CREATE = "create"
     SCHEDULE = "schedule"
     CALL = "call"
     ADVERTISE = "advertise"
@@ -51,6 +55,8 @@ class Action(enum.StrEnum):
     CONFIGURE = "configure"
     PURGE = "purge"
     OPERATE = "operate"
+    SECURE = "secure"
+    AUDIT = "audit"
 
 
 class Repeat(enum.StrEnum):

@@ -45,8 +45,8 @@ LAZY = "hms"
 
 PURE = ("hms.records", "hms.engine", "hms.wire")
 COMPUTES = """
-    __future__ abc array bisect collections contextlib copy dataclasses enum functools hashlib
-    heapq itertools math operator re string struct types typing unicodedata zlib msgspec
+    __future__ abc array bisect collections contextlib copy dataclasses difflib enum functools
+    hashlib heapq itertools math operator re string struct types typing unicodedata zlib msgspec
 """
 PURE_MAY_IMPORT = frozenset(COMPUTES.split())
 PURE_EXCEPTIONS = {("hms.wire.packed_messages", "os")}  # reads HMS_PURE, once

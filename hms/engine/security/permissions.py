@@ -1,0 +1,128 @@
+"""Permissions: an action on the resources that a pattern names, such as "produce queue:orders.*".
+
+There are no permissions that take away: what somebody may do is the union of what was granted, so
+its order counts for nothing. Of a topic a permission covers what lies below as well (PUBSUB TO-06).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+
+import msgspec
+
+from hms.engine.security.actions import KINDS, KINDS_OF, LATER
+from hms.engine.topic.patterns import MANY, ONE, Pattern, Scheme
+from hms.engine.topic.topic_strings import SEPARATOR
+from hms.errors.catalogue import TopicStringError
+from hms.wire.commands import Action
+
+__all__ = ["Permission", "Unacceptable", "nearest", "read_permission"]
+
+OWN_PREFIX = "HMS."
+"""What the node's own resources are called; only a pattern that begins so names them."""
+PATTERN_CHARACTERS_MAX = 255
+_ACTIONS = tuple(action.value for action in KINDS_OF)
+_EXACT = ("node", "transaction")
+
+
+class Unacceptable(ValueError):  # noqa: N818 - as boot's Refused: a fault of a text
+    """A word of a policy that cannot stand; its text says why, and what could."""
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """See the module. covers: whether a name of its kind is among those that it is about."""
+
+    action: Action
+    kind: str
+    pattern: str
+    covers: Callable[[str], bool]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.kind}:{self.pattern}"
+
+    def reaches(self, wanted: Pattern) -> bool:
+        """Of a topic: whether a subscription's pattern can match anything that it covers."""
+        if not wanted.is_wildcard:
+            return self.covers(wanted.topic)
+        return _meet(wanted.for_other_nodes().levels, _levels_below(self.pattern))
+
+
+def read_permission(text: str) -> Permission:
+    """A permission as it is written; Unacceptable names the nearest valid word."""
+    action_word, _, resource = text.strip().partition(" ")
+    action = _read_action(action_word)
+    kind, colon, pattern = resource.strip().partition(":")
+    kinds = KINDS_OF[action]
+    if not colon or not pattern:
+        raise Unacceptable(f'{text!r} is written "{action} {kinds[0]}:PATTERN"')
+    if kind not in kinds:
+        known = kinds if kind in KINDS else KINDS
+        hint = nearest(kind, known) or f"; it is about {' or '.join(kinds)}"
+        raise Unacceptable(f"{text!r}: {action} is not about the kind {kind!r}{hint}")
+    return Permission(action, kind, pattern, _matcher(text, kind, pattern))
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A hint to the nearest valid word; nothing when none is near."""
+    near = get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _read_action(word: str) -> Action:
+    if word in _ACTIONS:
+        return Action(word)
+    if word in LATER:
+        raise Unacceptable(f"action {word!r}: no command of this version asks for it yet")
+    raise Unacceptable(f"unknown action {word!r}{nearest(word, _ACTIONS)}")
+
+
+def _matcher(text: str, kind: str, pattern: str) -> Callable[[str], bool]:
+    if len(pattern) > PATTERN_CHARACTERS_MAX or not pattern.isprintable():
+        raise Unacceptable(
+            f"{text[:80]!r}: a pattern has at most {PATTERN_CHARACTERS_MAX} printable characters"
+        )
+    if kind == "topic":
+        matches = _topic_matcher(text, pattern)
+    elif kind in _EXACT and ("?" in pattern or ("*" in pattern and pattern != "*")):
+        raise Unacceptable(f"{text!r}: of a {kind} the pattern is * or the whole name")
+    else:
+        matches = re.compile(_as_expression(pattern), re.DOTALL).fullmatch
+    if pattern.startswith(OWN_PREFIX):
+        return lambda name: bool(matches(name))
+    return lambda name: not name.startswith(OWN_PREFIX) and bool(matches(name))
+
+
+def _as_expression(pattern: str) -> str:
+    """Runs of * are one: two of them would be tried against one another without end."""
+    single = re.sub(r"\*+", "*", pattern)
+    return "".join({"*": ".*", "?": "."}.get(letter) or re.escape(letter) for letter in single)
+
+
+def _topic_matcher(text: str, pattern: str) -> Callable[[str], object]:
+    try:
+        return Pattern(SEPARATOR.join(_levels_below(pattern)), Scheme.TOPIC).matches
+    except TopicStringError as fault:
+        raise Unacceptable(f"{text!r}: {fault}") from fault
+
+
+def _levels_below(pattern: str) -> list[str]:
+    """The levels of a granted topic and of everything below it."""
+    levels = pattern.split(SEPARATOR)
+    return levels if levels[-1] == MANY else [*levels, MANY]
+
+
+def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two patterns of levels match a topic in common. Row by row: what the levels of `one`
+    read so far can have left of `other`."""
+    reached = [True] + [False] * len(other)
+    for j, level in enumerate(other):
+        reached[j + 1] = reached[j] and level == MANY
+    for wanted in one:
+        row = [reached[0] and wanted == MANY] + [False] * len(other)
+        for j, level in enumerate(other):
+            if MANY in (wanted, level):
+                row[j + 1] = reached[j] or reached[j + 1] or row[j]
+            else:
+                row[j + 1] = reached[j] and (wanted == level or ONE in (wanted, level))
+        reached = row
+    return reached[-1]
