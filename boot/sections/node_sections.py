@@ -122,6 +122,14 @@ class Node(Named, frozen=True, kw_only=True):
         Rights,
         why("Who may connect to an ipc address, as rights of its file; 0660 lets the group."),
     ] = "0600"
+    security: Annotated[
+        Path | None,
+        why(
+            "The file with users, roles and permissions; hms config secure makes one.",
+            otherwise="none: the node is open and trusts whoever reaches it",
+            example="security.toml",
+        ),
+    ] = None
     store: Annotated[
         Path,
         why(
