@@ -30,6 +30,7 @@ from hms.boot.memory import keep_freed_memory
 from hms.boot.ready import tell_failed, tell_progress, tell_ready
 from hms.boot.recovering import recover
 from hms.boot.scheduler import EvenScheduler, after_ms
+from hms.boot.securing import make_securing
 from hms.boot.servers import Servers
 from hms.boot.stores import open_store
 from hms.engine.effects import Effects
@@ -40,6 +41,7 @@ from hms.server.broker import INTERNAL, TICK, Broker, Lost
 from hms.server.byte_ledger import size_of, take_part
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
+from hms.server.logins.callers import Caller
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
 from hms.workers.lanes import AGAIN, PARK, Handle, LanePool
@@ -75,14 +77,17 @@ class NodeProcess:
         self._journal = open_store(config, node)
         self._engine = Engine(compose.engine_settings(config, node))
         self._files = FileStore(node.store / "files", node.max_file_bytes)
+        monitor = compose.monitor(config, node)
+        self._securing = make_securing(node, self._engine, monitor, self._caller_of)
         self._broker = Broker(
             self._engine,
             self._journal,
-            compose.monitor(config, node),
+            monitor,
             compose.identity(config, node),
             compose.clock_ms,
             self._files,
-            facts=self._facts,
+            None if self._securing is None else self._securing.entrance,
+            self._facts,
         )
         self._linking = make_linking(config, node, self._engine, self._broker)
         self._ledger = compose.ledger(node, self._engine_bytes)
@@ -268,10 +273,16 @@ class NodeProcess:
         self._lanes.go_on()
         self._servers.adjust(self._broker.load())
         self._look_at_disk()
+        if self._securing is not None:
+            self._securing.look()
         if self._journal.needs_maintenance:
             self._storage.submit(self._broker.maintain)
 
     # between gateway and broker
+
+    def _caller_of(self, peer: Any) -> Caller | None:
+        """What the transport proves of a peer."""
+        return self._gateway.caller_of(peer)
 
     def _on_lost(self, peer: PeerKey, reason: str) -> None:
         """Goes behind what the peer sent before; a full lane is no reason to miss it."""

@@ -36,6 +36,7 @@ def check_references(every: list[Found], report: Report) -> None:
     _check_places(every, groups, report)
     _check_limits(nodes, _of(every, DOMAIN), report)
     _check_shared(nodes, report)
+    _check_secured(nodes, report)
     _check_processes(_of(every, SERVER), report)
     _check_resources(_of(every, RESOURCE), report)
     check_destinations(every, _homes(groups, nodes), report)
@@ -139,6 +140,17 @@ def _check_limits(nodes: list[Found], domains: list[Found], report: Report) -> N
         if (node.values["maxsession"] or 0) > most:
             text = f"{node.title} MAXSESSION is above MAXSESSION {most} of [domain]"
             report.add((*node.path, "MAXSESSION"), text)
+
+
+def _check_secured(nodes: list[Found], report: Report) -> None:
+    """Whoever logs in must be heard by nobody else."""
+    for node in nodes:
+        if node.values["security"] is None or not node.is_good("listen"):
+            continue
+        for address in node.values["listen"]:
+            if not address.startswith("ipc://"):
+                text = f"{address!r} is not encrypted, and a secured node takes no logins there"
+                report.add((*node.path, "listen"), f"{node.title} listen: {text}: use ipc:///PATH")
 
 
 def _check_shared(nodes: list[Found], report: Report) -> None:

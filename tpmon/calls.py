@@ -48,7 +48,7 @@ _CALL = _WAIT | TPNOTRAN
 
 @dataclass(slots=True)
 class TPSTART_T:  # noqa: N801 - Tmax's name
-    """Who connects. dompwd is accepted and not used."""
+    """Who connects; usrpwd and dompwd are checked, or refused where nobody checks them."""
 
     usrname: str = ""
     cltname: str = ""
@@ -78,7 +78,11 @@ def tpstart(info: TPSTART_T | None = None) -> None:
         return
     who = info or TPSTART_T()
     connection = Connection(
-        addresses(), user=who.usrname, password=who.usrpwd, client_name=who.cltname
+        addresses(),
+        user=who.usrname,
+        password=who.usrpwd,
+        domain_password=who.dompwd,
+        client_name=who.cltname,
     )
     context = Context(connection.open())
     context.unsolicited.is_ignored = bool(who.flags & TPUNSOL_IGN)

@@ -6,7 +6,6 @@ from typing import Any
 import hms.client.core.blocking_connection
 from hms.client.core.events import Event
 from hms.client.destinations import Destination, parse_destination, watched_name
-from hms.client.opening_steps import refuse_login
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.client.session import Session, open_session
@@ -70,6 +69,7 @@ def connect(
     *,
     user: str = "",
     password: str = "",
+    token: str = "",
     client_id: str = "",
     client_name: str = "",
     reconnect: bool = True,
@@ -78,6 +78,7 @@ def connect(
     request_timeout_s: float = 200,
     connect_timeout_s: float = 10,
     address_order: str = "priority",
+    allow_unsecured: bool = False,
     exception_listener: Callable[[HmsError], object] | None = None,
     event_listener: Callable[[Event], object] | None = None,
 ) -> Connection:
@@ -87,9 +88,10 @@ def connect(
     With reconnect a lost connection is opened again, and calls wait through the outage up to
     request_timeout_s; reconnect_period_s 0 tries for ever. On a thread of the library are called:
     exception_listener with a lost connection at once, and with sends and acknowledgements that
-    failed while no call waited for them; event_listener with every Event. Nodes have no logins yet:
-    a user or password is refused. ConnectionRefused, NotSupported, InvalidArgument.
+    failed while no call waited for them; event_listener with every Event. token: of a user, instead
+    of a password; neither is sent before the node asks, nor where others could read it.
+    ConnectionRefused, InvalidArgument, LoginRefused, LoginRequired, InsecureTransport;
+    LoginNotChecked from a node without logins, unless allow_unsecured.
     """
-    refuse_login(user, password)
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
     return Connection(address, **given).open()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic, time_ns
 
-from hms.client.core.arguments import check_flag, check_text, shown
+from hms.client.core.arguments import check_flag, shown
 from hms.client.core.link import Link, State
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending
@@ -19,7 +19,7 @@ from hms.client.send_buffer import Sender
 from hms.client.session_state import SessionState
 from hms.client.xa_state import XaSessionState
 from hms.constants import AckMode
-from hms.errors.catalogue import IllegalState, InvalidArgument, NotSupported
+from hms.errors.catalogue import IllegalState, InvalidArgument
 from hms.wire.structures import (
     CloseConsumer,
     CloseProducer,
@@ -94,13 +94,6 @@ def _mode(ack: AckMode) -> AckMode:
         return AckMode(ack)
     detail = f"{shown(ack)} is none of {', '.join(f'AckMode.{mode.name}' for mode in AckMode)}"
     raise InvalidArgument(what="ack", detail=detail)
-
-
-def refuse_login(user: str, password: str) -> None:
-    """Whoever gives a password believes that it is checked: NotSupported until it is."""
-    if check_text("user", user) or check_text("password", password):
-        instead = "Connect without; until nodes have logins, bind them to addresses you trust."
-        raise NotSupported(feature="a login (user, password)", instead=instead)
 
 
 def open_sender(

@@ -41,6 +41,7 @@ from hms.engine.queue.settlement import Return
 from hms.engine.schedule import schedule_changes
 from hms.engine.schedule.due_schedules import send_due
 from hms.engine.schedule.schedule_plans import Plan
+from hms.engine.security.authority import Authority
 from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import checked_selector, selector_view
 from hms.engine.session import (
@@ -187,6 +188,11 @@ class Engine:
         self.state.at(now_ms)
         for waiting, payload in found:
             dispatch(self.state, body_came(self.state, waiting, payload, fx), fx)
+
+    def obey(self, authority: Authority) -> None:
+        """Ask this one, from now on, what users may have."""
+        self.state.space.authority = authority
+        self.state.space.changed()
 
     # connections and what they open
 
@@ -365,6 +371,13 @@ class Engine:
         """End a durable subscription."""
         self.state.at(now_ms)
         subscription_end.unsubscribe(self.state, destination, name, topic, scheme, fx)
+
+    def revoke_consumer(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
+        """Close a consumer that is not allowed any more; what is out to it returns, and no attempt
+        is counted."""
+        self.state.at(now_ms)
+        consumer = self.state.consumer(self.state.connection(connection), handle)
+        opening.remove_consumer(self.state, consumer, Return.LOST, fx)
 
     def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:
         """Give a subscriber what is retained, again (SU-19, SU-22); how many."""

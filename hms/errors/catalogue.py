@@ -328,6 +328,122 @@ class ConnectionForked(TpProtocol):
     )
 
 
+class NotAuthorized(TpSecurity):
+    """HMS-1030: user {user} has no permission to {action} {resource}."""
+
+    number: ClassVar[int] = 1030
+    text: ClassVar[str] = "user {user} has no permission to {action} {resource}"
+    cure_text: ClassVar[str] = (
+        "An administrator grants it with: hms permission grant ROLE \"{action} {resource}\". "
+        "hms permission check explains what a user may do."
+    )
+
+
+class LoginRefused(TpSecurity):
+    """HMS-1031: the login at {address} is refused."""
+
+    number: ClassVar[int] = 1031
+    text: ClassVar[str] = "the login at {address} is refused"
+    cure_text: ClassVar[str] = (
+        "Check user, password and key; the node tells the reason in its log only, so that "
+        "nobody learns which users there are."
+    )
+
+
+class LoginRequired(TpSecurity):
+    """HMS-1032: {address} wants a login, and the client brought none that it takes here: {mechanisms}."""
+
+    number: ClassVar[int] = 1032
+    text: ClassVar[str] = (
+        "{address} wants a login, and the client brought none that it takes here: "
+        "{mechanisms}"
+    )
+    cure_text: ClassVar[str] = (
+        "Connect with a user and password, or with a key that the node knows; upgrade a "
+        "client that is older than the logins."
+    )
+
+
+class LoginBusy(TpNotReady):
+    """HMS-1033: {address} checks too many logins at once."""
+
+    number: ClassVar[int] = 1033
+    text: ClassVar[str] = "{address} checks too many logins at once"
+    cure_text: ClassVar[str] = (
+        "Try again after {retry_after_s} s; connections that are open go on."
+    )
+
+
+class LoginExpired(TpSecurity):
+    """HMS-1034: the login of user {user} has ended."""
+
+    number: ClassVar[int] = 1034
+    text: ClassVar[str] = "the login of user {user} has ended"
+    cure_text: ClassVar[str] = (
+        "Log in again. It ends when the user is disabled, deleted or logged out, gets "
+        "another password, or when its time or token is over."
+    )
+
+
+class LoginNotChecked(TpSecurity):
+    """HMS-1036: a password was given, and {address} does not check any: the node is open to all who reach it."""
+
+    number: ClassVar[int] = 1036
+    text: ClassVar[str] = (
+        "a password was given, and {address} does not check any: the node is open to all who "
+        "reach it"
+    )
+    cure_text: ClassVar[str] = (
+        "Secure the node (hms config secure), or connect without user and password if that "
+        "is what you want."
+    )
+
+
+class ServerKeyMismatch(TpSecurity):
+    """HMS-1037: {address} did not prove that it has the expected server key."""
+
+    number: ClassVar[int] = 1037
+    text: ClassVar[str] = (
+        "{address} did not prove that it has the expected server key"
+    )
+    cure_text: ClassVar[str] = (
+        "Correct server_keys: the node shows its key with hms keys list. A port without "
+        "encryption, or another program at that port, looks the same."
+    )
+
+
+class InsecureTransport(TpSecurity):
+    """HMS-1038: the password for {address} is not sent: others could read it on its way."""
+
+    number: ClassVar[int] = 1038
+    text: ClassVar[str] = (
+        "the password for {address} is not sent: others could read it on its way"
+    )
+    cure_text: ClassVar[str] = (
+        "Connect over ipc, or give server_keys for an encrypted connection."
+    )
+
+
+class SecurityFileError(TpSecurity):
+    """HMS-1039: {report}."""
+
+    number: ClassVar[int] = 1039
+    text: ClassVar[str] = "{report}"
+    cure_text: ClassVar[str] = (
+        "Correct the file; hms security check reports every fault at once."
+    )
+
+
+class KeyFileError(TpSecurity):
+    """HMS-1041: the key file {path} cannot be used: {detail}."""
+
+    number: ClassVar[int] = 1041
+    text: ClassVar[str] = "the key file {path} cannot be used: {detail}"
+    cure_text: ClassVar[str] = (
+        "Make one with hms keys create; only its owner may read it."
+    )
+
+
 class IdentityRefused(TpSecurity):
     """HMS-1042: the node does not take the client's number {uid}: its secret does not belong to it."""
 
@@ -1818,6 +1934,16 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1016: MemberRefused,
     1017: LinkKeyError,
     1018: ConnectionForked,
+    1030: NotAuthorized,
+    1031: LoginRefused,
+    1032: LoginRequired,
+    1033: LoginBusy,
+    1034: LoginExpired,
+    1036: LoginNotChecked,
+    1037: ServerKeyMismatch,
+    1038: InsecureTransport,
+    1039: SecurityFileError,
+    1041: KeyFileError,
     1042: IdentityRefused,
     1043: TooManyConnections,
     2001: PropertyTypeError,
@@ -2012,12 +2138,19 @@ __all__ = [
     "IdentityRefused",
     "IllegalState",
     "InflatedTooLarge",
+    "InsecureTransport",
     "InvalidArgument",
     "InvalidDestinationState",
     "InvalidSchedule",
     "JavaMissing",
+    "KeyFileError",
     "LinkKeyError",
     "ListenerInterrupted",
+    "LoginBusy",
+    "LoginExpired",
+    "LoginNotChecked",
+    "LoginRefused",
+    "LoginRequired",
     "MemberRefused",
     "MessageFormatError",
     "MessageReadOnly",
@@ -2030,6 +2163,7 @@ __all__ = [
     "NodeRunning",
     "NodeStillStopping",
     "NodeStopping",
+    "NotAuthorized",
     "NotConfigMaster",
     "NotConnected",
     "NotRetained",
@@ -2058,9 +2192,11 @@ __all__ = [
     "ScheduleExists",
     "ScheduleLimit",
     "ScheduleNotFound",
+    "SecurityFileError",
     "SelectorSyntaxError",
     "SendFailed",
     "SendInDoubt",
+    "ServerKeyMismatch",
     "ServerLost",
     "ServerNotFound",
     "ServerRestartFailed",

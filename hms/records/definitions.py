@@ -22,7 +22,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     whose attributes it has, 0 for the node's) or "retained". topic_string: of a topic where it is
     not its name, of a subscription where it is not its topic's; scheme: how its wildcards are
     written. queue: where what it takes is put; retained, life_ms: see Subscription. altered: what
-    was set on a queue or topic while the node ran; paused, made: see Control.
+    was set on a queue or topic while the node ran; paused, made: see Control. owner: the user who
+    made a subscription, where logins are checked.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     altered: dict[str, str | int | float | bool] = {}
     paused: str = ""
     made: str = ""
+    owner: str = ""
 
     @property
     def size_bytes(self) -> int:

@@ -20,20 +20,20 @@ from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import AwaitingPageIn
-from hms.errors.catalogue import ProtocolError, StoreFull
+from hms.errors.catalogue import NotSupported, ProtocolError, StoreFull
 from hms.errors.tree import HmsError
 from hms.server.batch_portions import Command, Payload, portion_length
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.effect_encoding import encode_effect
 from hms.server.effect_release import ToPeer
+from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
 from hms.server.listener_services import call_listeners, drain_monitor
 from hms.server.lock_statistics import Holder, LockStatistics
 from hms.server.log_append import append_records
 from hms.server.log_cleaning import LogCleaning
 from hms.server.payloads import IN_MEMORY, Payloads
-from hms.server.permissions import Permit
 from hms.server.request_handlers import RequestHandlers
 from hms.server.resource_managers import ResourceManagers
 from hms.server.segment_roll import sealing
@@ -111,7 +111,7 @@ class Broker:
         identity: Identity,
         clock_ms: Callable[[], int],
         files: FileStore | None = None,
-        permit: Permit | None = None,
+        entrance: Callable[[ConnectionRegistry, Change], Entrance] | None = None,
         facts: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """facts: what the process around it adds to the status."""
@@ -132,7 +132,10 @@ class Broker:
         self._armed_ms: int | None = None
         self._goes_on = False
         self.servers: Supervisor = NoServers()
-        self._permit = permit
+        self._entrance = (
+            entrance(self.doorman, self.command) if entrance else OpenEntrance(self.doorman)
+        )
+        self._permit = self._entrance.permit
         self._facts = facts
         self._store = store
         self._clock_ms = clock_ms
@@ -160,7 +163,12 @@ class Broker:
         self._spool = FileTransfer(files, engine, self._change, self._submit, store.sends_refused)
         self.releases.drop_file = self._spool.drop
         self._requests = RequestHandlers(
-            engine, monitor, self._status, lambda: self.servers, lambda: self.resources
+            engine,
+            monitor,
+            self._status,
+            lambda: self.servers,
+            lambda: self.resources,
+            self._entrance.shown,
         )
         self._requests.add(self._spool.handlers)
         self._requests.seal = sealing(engine, store)
@@ -315,13 +323,9 @@ class Broker:
         """One whose head could be read; a refusal is raised."""
         envelope, head, _ = command
         number = self.doorman.numbers.get(peer)
-        if envelope.kind is Kind.HELLO:
-            if self.doorman.hello_some(peer, head, now_ms, fx):
-                return False
-            self.doorman.hello(peer, envelope.correlation, head, now_ms, fx)
-        elif number is None:
-            pass  # it was closed by a takeover or a fault before this frame came
-        elif envelope.kind is Kind.SEND:
+        if number is None or envelope.kind is Kind.HELLO:
+            return self._greet(peer, envelope, head, now_ms, fx)
+        if envelope.kind is Kind.SEND:
             self._send(number, command, refused, now_ms, fx)
         elif envelope.kind is Kind.SETTLE:
             return self._settle(number, envelope, head, now_ms, fx)
@@ -342,15 +346,34 @@ class Broker:
         self.doorman.dismiss(number, now_ms, fx, is_final=True)
         return True
 
+    def _greet(
+        self, peer: Hashable, envelope: Envelope, head: Any, now_ms: int, fx: Effects
+    ) -> bool:
+        """Who has not been let in yet. False: see _apply_one()."""
+        if envelope.kind is Kind.HELLO:
+            if self._entrance.hello_some(peer, head, now_ms, fx):
+                return False
+            self._entrance.hello(peer, envelope.correlation, head, now_ms, fx)
+        elif envelope.kind is Kind.AUTH:
+            self._entrance.auth(peer, envelope.correlation, head, now_ms)
+        else:
+            self._entrance.stranger(peer)
+        return True
+
     def _unreadable(self, peer: Hashable, envelope: Envelope, now_ms: int, fx: Effects) -> None:
-        """Who waits for a result that cannot be read must not wait for more: the server goes."""
+        """Who waits for a result that cannot be read must not wait for more: the server goes. Who
+        has not been let in is not, then."""
         number = self.doorman.numbers.get(peer)
+        if number is None:
+            self._entrance.stranger(peer)
         if envelope.kind is Kind.RESULT and number is not None:
             self.doorman.dismiss(number, now_ms, fx)
 
     def _serve(self, number: int, envelope: Envelope, head: Any, now_ms: int, fx: Effects) -> None:
         """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE, a
         block of a file."""
+        if envelope.kind is Kind.AUTH:
+            raise NotSupported(feature="a new login on a connection", instead="Connect again.")
         if envelope.kind is Kind.NOTICE:
             notices = self.doorman.notices(number, head[0], head[1])
             fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
@@ -469,18 +492,19 @@ class Broker:
 
     def _lose(self, peer: Hashable) -> bool:
         """False: a slice of it is done; see _apply_one()."""
-        number = self.doorman.numbers.get(peer)
         is_done = True
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal is_done
-            assert number is not None
+            number = self.doorman.numbers.get(peer)
+            if number is None:
+                self._entrance.lost(peer)
+                return
             is_done = not self.doorman.close_some(number, now_ms, fx)
             if is_done:
                 self.doorman.close(number, now_ms, fx)
 
-        if number is not None:
-            self._change(change, by="LOST")
+        self._change(change, by="LOST")
         return is_done
 
     def _newly_due(self) -> int | None:
@@ -664,6 +688,7 @@ class Broker:
             "services": len(self.monitor.describe()),
             "listeners_missing": self.monitor.listeners_missing(),
             "abandoned_subscriptions": self.engine.abandoned(self._clock_ms()),
+            **self._entrance.describe(),
             **self._holds.describe(),
             **self.resources.describe(),
             **store.describe(),
@@ -693,6 +718,7 @@ def _alone(error: HmsError) -> HmsError:
 
 _DECODERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.HELLO: lambda payload: wire.decode(payload, wire.Hello),
+    Kind.AUTH: wire.decode_auth,
     Kind.REQUEST: decode_request,
     Kind.SEND: decode_send,
     Kind.SETTLE: decode_settle,

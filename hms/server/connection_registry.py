@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from msgspec import structs
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.errors.catalogue import HandleUnknown, NodeStopping, ProtocolError
+from hms.errors.catalogue import HandleUnknown, IdentityRefused, NodeStopping, ProtocolError
 from hms.server.byte_ledger import window
 from hms.server.effect_release import EffectRelease, ToConnection, ToPeer
 from hms.server.listener_services import tell_running
@@ -39,6 +40,26 @@ def _uid(hello: wire.Hello) -> int:
     return hello.uid
 
 
+class Login(Protocol):
+    """Who a connection was proved to be, where that is asked."""
+
+    @property
+    def user(self) -> str:
+        """Its name."""
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """Those that are active on this connection."""
+
+
+def _names_of(hello: wire.Hello, login: Login | None) -> tuple[str, str]:
+    """User and client id. With logins the client id is the user's own: equal ones of two users
+    never meet."""
+    if login is None:
+        return hello.user, hello.client_id
+    return login.user, f"{login.user}/{hello.client_id}" if hello.client_id else ""
+
+
 class ConnectionRegistry:
     """Peers of the gateway and connections of the engine. A routing id is never an identity: who
     somebody is follows from the login, and a login belongs to one peer."""
@@ -58,6 +79,8 @@ class ConnectionRegistry:
         self._engine = engine
         self._monitor = monitor
         self._next = 1
+        self.logins: dict[int, Login] = {}
+        """By connection, at a node that checks logins."""
         self._names: dict[int, tuple[str, str]] = {}
         """User and client name of each client that is no server."""
 
@@ -70,17 +93,28 @@ class ConnectionRegistry:
         return older is not None and self.close_some(older, now_ms, fx)
 
     def hello(
-        self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
+        self,
+        peer: Hashable,
+        correlation: int,
+        hello: wire.Hello,
+        now_ms: int,
+        fx: Effects,
+        login: Login | None = None,
+        resume: tuple[bytes, int] = (b"", 0),
     ) -> None:
-        """Let a client in; the same client's older connection is closed first."""
+        """Let a client in; the same client's older connection is closed first. login: of a node
+        that checks it; resume: the proof of it for later, and until when."""
         if self.is_stopping:
             raise NodeStopping
         if peer in self.numbers:
             raise ProtocolError(detail="a second HELLO on one connection")
         number, engine = self._next, self._engine
-        who = _uid(hello), hello.client_id, hello.user, hello.request_timeout_ms
+        user, client_id = _names_of(hello, login)
+        who = _uid(hello), client_id, user, hello.request_timeout_ms
         older = engine.open_connection(number, *who)
         if older is not None:
+            if login is not None and self.logins[older].user != user:
+                raise IdentityRefused(uid=f"{hello.uid:#x}")
             self._take_over(older, now_ms, fx)
             engine.open_connection(number, *who)
         self._next += 1
@@ -90,13 +124,24 @@ class ConnectionRegistry:
             is_own = self.is_own(hello.client_name, who[0])
             self._monitor.introduce(number, hello.client_name if is_own else "")
         else:
-            self._names[number] = hello.user, hello.client_name
+            self._names[number] = user, hello.client_name
+        if login is not None:
+            self.logins[number] = login
         me, members = self.identity, self.members()
         window_bytes = window(len(self.peers), me.limits.frame_bytes_max)
         limits = structs.replace(me.limits, bytes_in_flight_max=window_bytes)
         welcome = wire.Welcome(
             number, me.node, me.node_uid, limits, me.version, now_ms, members, engine.log
         )
+        if login is not None:
+            welcome = structs.replace(
+                welcome,
+                is_secured=True,
+                user=user,
+                roles=login.roles,
+                resume=resume[0],
+                resume_ms=resume[1],
+            )
         fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
 
     def close_some(self, number: int, now_ms: int, fx: Effects) -> bool:
@@ -110,6 +155,7 @@ class ConnectionRegistry:
         self.numbers.pop(peer, None)
         self._names.pop(number, None)
         tell_running(self._engine, self._monitor, number)
+        self.logins.pop(number, None)
         self._monitor.lost(number)
         self._engine.close_connection(number, now_ms, fx, is_final=is_final)
         self.on_closed(number)

@@ -32,6 +32,7 @@ from hms.server.listening_sockets import (
     check_zeromq,
     is_chosen_by_peer,
 )
+from hms.server.logins.callers import Caller
 from hms.server.memory_pressure import Pressure
 from hms.server.peers import OnLost, Peer, PeerKey, PeerTable
 from hms.wire.frames import CLIENT_KINDS, Envelope, Kind, decode_envelope
@@ -136,6 +137,11 @@ class Gateway:
         self.outbox.put_many(items)
         if greedy:
             self.outbox.put_many([(peer, _Mark.CLOSE) for peer in greedy])
+
+    def caller_of(self, peer_key: PeerKey) -> Caller | None:
+        """What the transport proves of a peer; None when it is gone. From any thread."""
+        peer = self._peers.find(peer_key)
+        return None if peer is None else peer.who
 
     def accept(self, peer_key: PeerKey) -> None:
         """The peer has logged in: it gets heartbeats from now on. From any thread."""

@@ -17,6 +17,7 @@ import zmq.backend
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.errors.tree import HmsError
 from hms.server.accepted_sockets import Callers, descriptor_of
+from hms.server.logins.callers import Caller, caller_at
 from hms.wire.frames import Kind, frame
 from hms.wire.structures import encode_error
 
@@ -92,6 +93,7 @@ class Listener:
         everywhere: list[Callers],
     ) -> None:
         self._file: tuple[Path, int] | None = None
+        self.name = address
         self.socket = context.socket(zmq.ROUTER)
         self.has_input: Callable[[], Sequence[Any]] = partial(
             zmq.zmq_poll, [(self.socket, int(zmq.POLLIN))], 0
@@ -140,6 +142,10 @@ class Listener:
         """Of the connection that the last frame came through."""
         return descriptor_of(self._head)
 
+    def who(self) -> Caller:
+        """What the transport proves of whom the last frame came from."""
+        return caller_at(self.name, _told(self._head, "Peer-Address"), _told(self._head, "User-Id"))
+
     def send(self, routing_id: bytes, parts: FrameParts) -> bool:
         """Send a frame, False when libzmq has no room; ZMQError EHOSTUNREACH when the peer is gone.
 
@@ -169,6 +175,14 @@ class Listener:
         self.socket.close(LINGER_MS)
         if self._file is not None and _file_of(self.endpoint) == self._file:
             self._file[0].unlink(missing_ok=True)
+
+
+def _told(head: zmq.Frame | None, what: str) -> str:
+    """What libzmq knows of the connection that a frame came through; "" when it does not."""
+    try:
+        return str(head.get(what)) if head is not None else ""
+    except zmq.ZMQError:
+        return ""
 
 
 def _plain_send(socket: "zmq.Socket[bytes]") -> Any:

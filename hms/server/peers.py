@@ -16,6 +16,7 @@ import zmq
 from hms.errors.catalogue import TooManyConnections
 from hms.server.accepted_sockets import BYTES_BEFORE_LOGIN, Caller
 from hms.server.listening_sockets import FrameParts, GatewayLimits, Listener, expect_unreachable
+from hms.server.logins.callers import Caller as Who
 from hms.wire.frames import Envelope, Kind, frame
 
 __all__ = ["OnLost", "Peer", "PeerKey", "PeerTable"]
@@ -37,7 +38,8 @@ class Peer:
     """A connection that said HELLO; times are seconds of the gateway's clock.
 
     inbox holds this turn's frames, inbox_bytes what they count in the ledger, pending those that
-    there is no room for. unread_max: how many bytes libzmq and the network may hold for it.
+    there is no room for. unread_max: how many bytes libzmq and the network may hold for it. who:
+    what its transport proves of it.
     """
 
     key: PeerKey
@@ -53,6 +55,7 @@ class Peer:
     pending: deque[FrameParts] = field(default_factory=deque)
     pending_bytes: int = 0
     unread_max: int = 1 << 62
+    who: Who | None = None
     _sent_bytes: int = 0
     _read_bytes: int = 0
     _uncounted_bytes: int = 0
@@ -151,6 +154,7 @@ class PeerTable:
         if caller.greeted_at is None:
             caller.greeted_at = now
         peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
+        peer.who = listener.who()
         peer.unread_max = self._limits.unread_bytes_per_peer
         self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
         return peer

@@ -32,12 +32,14 @@ class RequestHandlers:
         status: Callable[[], dict[str, Any]],
         servers: Callable[[], Supervisor],
         resources: Callable[[], ResourceManagers] = ResourceManagers,
+        shown: Callable[[int, Order, Any], Any] = lambda _connection, _asked, value: value,
     ) -> None:
         self._engine = engine
         self._monitor = monitor
         self._status = status
         self._servers = servers
         self._resources = resources
+        self._shown = shown
         self.seal: Callable[[Effects], Any] | None = None
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
@@ -364,7 +366,7 @@ class RequestHandlers:
         if verb == "status":
             value |= self._status()
         fx.must_wait = True
-        fx.out.append(Reply(connection, correlation, value))
+        fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))
 
 
 def _kind_of(request: wire.OpenSession) -> str:

@@ -127,6 +127,9 @@ class ServiceMonitor(Protocol):
     def lost(self, connection: int) -> None:
         """A connection is gone, with what it ran and what it asked."""
 
+    def services_of(self, connection: int) -> list[str]:
+        """What a connection offers."""
+
     def group_of(self, connection: int) -> str:
         """The [server.NAME] that a connection was started for."""
 

@@ -60,6 +60,7 @@ class Kind(enum.IntEnum):
     NOTICE = 10
     SCHEDULE = 11
     FILE = 12
+    AUTH = 13
     WELCOME = 16
     REPLY = 17
     ERROR = 18
@@ -69,6 +70,7 @@ class Kind(enum.IntEnum):
     ANSWER = 22
     EVENT = 23
     BROWSED = 24
+    CHALLENGE = 25
 
 
 class Action(enum.IntEnum):

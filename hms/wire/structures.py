@@ -21,6 +21,10 @@ HEADER_BYTES_MAX = 64 * 1024
 """The most bytes of one msgpack header; bodies are opaque and bounded by the frame."""
 INVOKE_BYTES_MAX = HEADER_BYTES_MAX + 8192
 """The same of a header that carries a message's head among its own fields."""
+AUTH_BYTES_MAX = 16 * 1024
+"""The most bytes of an AUTH, which comes from somebody unknown."""
+PROTOCOL = 2
+"""Version 2 has logins: HELLO, CHALLENGE, AUTH, WELCOME."""
 
 QUEUE, TOPIC = "queue", "topic"
 
@@ -50,17 +54,22 @@ class Limits(_Wire, frozen=True):
 class Hello(_Wire, frozen=True):
     """First frame of a connection. secret: drawn at random by the client, 16 to 64 bytes; uid, its
     digest (client_identity.py), names the client for as long as it lives, over reconnects too.
-    request_timeout_ms: how long it waits for an answer; 0: not said."""
+    request_timeout_ms: how long it waits for an answer; 0: not said. spare: where version 1 had a
+    password. mechanisms: how it can prove who it is, in AUTH; resume: of an earlier WELCOME;
+    protocol: the version that it speaks, 1 when it does not say."""
 
     uid: U64
     client_id: Name = ""
     user: Name = ""
-    password: Name = ""
+    spare: Name = ""
     client_name: Name = ""
     library: Name = ""
     is_server: bool = False
     request_timeout_ms: U64 = 0
     secret: bytes = b""
+    mechanisms: tuple[Name, ...] = ()
+    resume: bytes = b""
+    protocol: U32 = 1
 
     def __repr__(self) -> str:
         """Without what is secret."""
@@ -70,7 +79,9 @@ class Hello(_Wire, frozen=True):
 class Welcome(_Wire, frozen=True):
     """The node's answer to Hello. now_ms: its time, in milliseconds since 1970 UTC; 0 not told;
     members: addresses of other nodes of its cluster that are up; log: which log it writes, the
-    same over WARM boots: what was not confirmed is repeated there only; empty not told."""
+    same over WARM boots: what was not confirmed is repeated there only; empty not told.
+    is_secured: logins are checked; user, roles: of this one; resume: proves it again over a
+    reconnect, until resume_ms."""
 
     connection: int
     node: str
@@ -80,6 +91,39 @@ class Welcome(_Wire, frozen=True):
     now_ms: U64 = 0
     members: Sequence[str] = ()
     log: bytes = b""
+    is_secured: bool = False
+    user: str = ""
+    roles: Sequence[str] = ()
+    resume: bytes = b""
+    resume_ms: U64 = 0
+
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"Welcome(connection={self.connection}, node={self.node!r}, user={self.user!r})"
+
+
+class Challenge(_Wire, frozen=True):
+    """The answer of a secured node to a HELLO that proved nothing: say who you are, in one of these
+    ways. nonce: random bytes for mechanisms that sign something."""
+
+    mechanisms: Sequence[str]
+    node: str = ""
+    is_secured: bool = True
+    nonce: bytes = b""
+
+
+class Auth(_Wire, frozen=True):
+    """AUTH to the node: the answer to a Challenge. response: the password or token; domain: the
+    password of the domain, where one is given."""
+
+    mechanism: Name
+    user: Name = ""
+    response: bytes = b""
+    domain: bytes = b""
+
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"Auth(mechanism={self.mechanism!r}, user={self.user!r})"
 
 
 class OpenSession(_Request, frozen=True):
@@ -459,6 +503,11 @@ def decode_request(data: bytes | memoryview) -> Request:
 def decode(data: bytes | memoryview, kind: type[_T]) -> _T:
     """A structure of the given kind, or ProtocolError."""
     return _checked(_decoder(kind), data)
+
+
+def decode_auth(data: bytes | memoryview) -> Auth:
+    """An AUTH, or ProtocolError."""
+    return _checked(_decoder(Auth), data, AUTH_BYTES_MAX)
 
 
 def decode_reply(data: bytes | memoryview) -> Any:

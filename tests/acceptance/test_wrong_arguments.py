@@ -30,8 +30,10 @@ NOT_FUNCTIONS = ("x", 5, b"", object())
 
 CONNECT = {
     "address": (None, "x", "", 5, b"", object(), [], [None], ["x"], f"tcp://{SURROGATE}:1", LONG),
-    "user": (None, *NOT_NAMES, "app"),
-    "password": (None, *NOT_NAMES, "secret"),
+    "user": (None, *NOT_NAMES),
+    "password": (None, *NOT_TEXTS, SURROGATE, "of nobody"),
+    "token": (None, *NOT_TEXTS, SURROGATE),
+    "allow_unsecured": NOT_FLAGS,
     "client_id": (None, *NOT_NAMES),
     "client_name": (None, *NOT_NAMES),
     "reconnect": NOT_FLAGS,
@@ -312,9 +314,3 @@ def test_the_value_of_a_password_is_in_no_error():
         refused = _outcome(hms.connect, "tcp://127.0.0.1:1", user="app", password=secret)
         assert isinstance(refused, hms.HmsError)
         assert "hunter2" not in f"{refused!r}{refused}"
-
-
-def test_a_login_is_refused_until_there_are_logins():
-    """Whoever gives a password believes that it is checked."""
-    with pytest.raises(hms.NotSupported, match="login"):
-        hms.connect("tcp://127.0.0.1:1", user="app", password="secret")

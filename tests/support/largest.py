@@ -133,6 +133,11 @@ def _hello(peer: Peer, _: int) -> Command:
     return Kind.HELLO, wire.encode(wire.Hello(1, *[NAME] * 5, secret=b"s" * 64))
 
 
+@_is(Kind.AUTH)
+def _auth(peer: Peer, _: int) -> Command:
+    return Kind.AUTH, wire.encode(wire.Auth("PASSWORD", NAME, b"x" * 16_000))
+
+
 @_is(Kind.HEARTBEAT)
 def _heartbeat(peer: Peer, _: int) -> Command:
     return Kind.HEARTBEAT, b""

@@ -1,5 +1,7 @@
 """A store in memory and an outlet that remembers: a broker without disk, sockets and threads."""
 
+from functools import partial
+
 from hms.engine.engine import Engine
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import Broker, Identity
@@ -97,7 +99,7 @@ class Outlet:
 class MemoryNode:
     """A broker; storage work is done when step() is called."""
 
-    def __init__(self, settings=SETTINGS, store=None, files=None):
+    def __init__(self, settings=SETTINGS, store=None, files=None, entrance=None):
         self.now_ms = 1_000_000
         self.store = store or MemoryStore()
         self.outlet = Outlet()
@@ -108,7 +110,11 @@ class MemoryNode:
         recovery.finish()
         limits = Limits(10_000, 1 << 20, 64, 8192, 10.0)
         identity = Identity("memory", 1, limits, "test")
-        self.broker = Broker(engine, self.store, Monitor(), identity, lambda: self.now_ms, files)
+        if entrance is not None:
+            entrance = partial(entrance, engine)
+        self.broker = Broker(
+            engine, self.store, Monitor(), identity, lambda: self.now_ms, files, entrance
+        )
         self.broker.releases.outlet = self.outlet
         self.broker.storage = self
         self.engine = engine

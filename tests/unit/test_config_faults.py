@@ -240,3 +240,16 @@ def test_a_fault_says_what_is_wrong(faults, text, reason):
 def test_a_file_without_a_node_is_refused(faults, text):
     """There is nothing to boot."""
     assert any("there is no node" in said for said in faults(text))
+
+
+def test_a_secured_node_takes_no_logins_where_others_could_hear_them(tmp_path):
+    """A password on a plain TCP port is everybody's."""
+    path = tmp_path / "hms.conf"
+    path.write_text('[node.A]\nlisten = ["tcp://127.0.0.1:7700"]\nsecurity = "security.toml"\n')
+
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+
+    assert "hms.conf:2: [node.A] listen: 'tcp://127.0.0.1:7700' is not encrypted" in str(
+        caught.value
+    )

@@ -51,5 +51,5 @@ def test_a_stranger_who_knows_a_number_does_not_take_the_connection_over():
 
 def test_a_hello_shows_no_secret():
     """What stands in a log or a traceback is read by others."""
-    assert "0007" not in repr(hello_of(7, password="geheim"))
-    assert "geheim" not in repr(hello_of(7, password="geheim"))
+    assert "0007" not in repr(hello_of(7, resume=b"geheim"))
+    assert "geheim" not in repr(hello_of(7, resume=b"geheim"))

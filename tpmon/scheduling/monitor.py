@@ -68,7 +68,8 @@ class Monitor:
         self.number_from = calls.number_from
         self.introduce, self.advertise = registry.introduce, registry.advertise
         self.unadvertise, self.release_orphans = registry.unadvertise, registry.release_orphans
-        self.group_of, self.connections_of = registry.group_of, registry.connections_of
+        self.group_of, self.services_of = registry.group_of, registry.services_of
+        self.connections_of = registry.connections_of
         self.load, self.is_offered = registry.load, registry.is_offered
         self.describe, self.describe_groups = registry.describe, registry.describe_groups
         self.describe_absent = registry.describe_absent

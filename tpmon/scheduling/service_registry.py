@@ -65,6 +65,11 @@ class ServiceRegistry:
         server = self.servers.get(connection)
         return server.group if server is not None else ""
 
+    def services_of(self, connection: int) -> list[str]:
+        """What a connection offers."""
+        server = self.servers.get(connection)
+        return list(server.services) if server is not None else []
+
     def connections_of(self, name: str) -> list[int]:
         """The connections of the process that was introduced by this name."""
         return [c for c, server in self.servers.items() if name and server.name == name]

@@ -19,6 +19,7 @@ from typing import Any
 
 from hms.client.core.blocking_connection import Connection
 from hms.errors.tree import HmsError
+from tpmon.environment import SECRET_VARIABLE
 from tpmon.tx.connection_place import LIST_VERB, Blocking
 from tpmon.tx.coordinator_identity import identity_of
 from tpmon.xa import decisions
@@ -122,7 +123,8 @@ def main(arguments: list[str] | None = None) -> int:
         threading.Thread(target=_await_eof, args=(stop,), daemon=True).start()
     try:
         name = f"{NAME}:{os.getpid()}"
-        with Connection(given.address, client_name=name).open() as connection:
+        secret = bytes.fromhex(os.environ.pop(SECRET_VARIABLE, ""))
+        with Connection(given.address, client_name=name, client_secret=secret).open() as connection:
             recoverer = Recoverer(connection, stop)
             _tell_ready(given.ready_fd)
             recoverer.run()

@@ -7,7 +7,7 @@ from hms.client.aio.session import Session
 from hms.client.core.async_connection import AsyncConnection
 from hms.client.core.events import Event
 from hms.client.destinations import Destination, parse_destination, watched_name
-from hms.client.opening_steps import new_session, refuse_login
+from hms.client.opening_steps import new_session
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.constants import AckMode
@@ -86,6 +86,7 @@ def connect(
     *,
     user: str = "",
     password: str = "",
+    token: str = "",
     client_id: str = "",
     client_name: str = "",
     reconnect: bool = True,
@@ -94,12 +95,12 @@ def connect(
     request_timeout_s: float = 200,
     connect_timeout_s: float = 10,
     address_order: str = "priority",
+    allow_unsecured: bool = False,
     exception_listener: Callable[[HmsError], object] | None = None,
     event_listener: Callable[[Event], object] | None = None,
 ) -> Connection:
     """A connection to a node, or to the first that answers of several: await it, or enter its
     block. The arguments are those of hms.connect(); the listeners are called in the event loop and
     may be coroutine functions. Raises ConnectionRefused after connect_timeout_s."""
-    refuse_login(user, password)
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
     return Connection(address, **given)

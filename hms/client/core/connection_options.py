@@ -9,6 +9,7 @@ from hms.client.core.arguments import (
     check_seconds,
     check_text,
 )
+from hms.client.core.credentials import Credentials
 from hms.client.core.events import Event
 from hms.errors.tree import HmsError
 
@@ -23,11 +24,14 @@ class Options:
     event_listener with every Event. In asyncio both are called in the loop, and may be coroutines.
     client_secret: who this client is to the node, 16 to 64 bytes, drawn at random when empty; who
     comes back with the same one takes the older connection over, and its commits are recognised
-    (F-D9).
+    (F-D9). token: instead of a password; allow_unsecured: go on with a node that checks none.
     """
 
     user: str = ""
     password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    domain_password: str = field(default="", repr=False)
+    allow_unsecured: bool = False
     client_id: str = ""
     client_name: str = ""
     is_server: bool = False
@@ -44,11 +48,19 @@ class Options:
     Members of the cluster that the node tells of are tried behind them."""
 
     def __post_init__(self) -> None:
-        for what in ("user", "password", "client_id", "client_name"):
+        for what in ("client_id", "client_name"):
             check_text(what, getattr(self, what))
+        _ = self.credentials
         for what in ("is_server", "reconnect"):
             check_flag(what, getattr(self, what))
         for what in _TIMES:
             check_seconds(what, getattr(self, what))
         for what in ("exception_listener", "event_listener"):
             check_function(what, getattr(self, what))
+
+    @property
+    def credentials(self) -> Credentials:
+        """What it proves itself with."""
+        return Credentials(
+            self.user, self.password, self.token, self.domain_password, self.allow_unsecured
+        )

@@ -1,6 +1,7 @@
 """The link to a node: what one connection after the other has in common. No socket, thread, clock.
 
 State: OFF --greet--> GREETING --WELCOME--> UP, and from anywhere --lose--> OFF, for good --> ENDED.
+A secured node may ask before WELCOME who this is (CHALLENGE); only then a password is sent.
 
 Frames come in by receive() and go out by `outbox`. What was asked stays in `asked` until its answer
 is here; asked while OFF it is sent as soon as the link is UP. After WELCOME the participants (the
@@ -15,6 +16,9 @@ import enum
 import itertools
 from collections.abc import Callable, Iterator
 
+import msgspec
+
+from hms.client.core.credentials import Credentials
 from hms.client.core.events import Event, EventKind
 from hms.client.core.incoming_calls import IncomingCalls
 from hms.client.core.link_participants import Caller, Participant, Receiver, Ticking
@@ -32,6 +36,7 @@ _OF_SERVICES = frozenset((Kind.INVOKE, Kind.TALK, Kind.NOTICE))
 
 _READY = {"consumer_ready": True, "consumer_not_ready": False}
 
+NO_CREDENTIALS = Credentials()
 NO_LIMITS = Limits(1 << 24, 1 << 24, 16, 1000, 30.0)
 """Assumed until the first WELCOME."""
 
@@ -48,10 +53,13 @@ class State(enum.Enum):
 class Link(IncomingCalls):
     """See the module. hello: who this client is; address: where the node was last looked for."""
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, credentials: Credentials = NO_CREDENTIALS) -> None:
         super().__init__()
         self.hello = hello
         self.address = ""
+        self.is_private = True
+        """Whether nobody on the way to the node can read what is sent."""
+        self._credentials = credentials
         self.state = State.OFF
         self.error: HmsError = ConnectionLost(address="the node", reason="it is not connected yet")
         self.welcome: Welcome | None = None
@@ -229,6 +237,8 @@ class Link(IncomingCalls):
             self.serve(kind, payload)
         elif kind is Kind.EVENT:
             self._event(structures.decode(payload, structures.Event))
+        elif kind is Kind.CHALLENGE and self.state is State.GREETING:
+            self._prove(structures.decode(payload, structures.Challenge))
         elif kind is Kind.WELCOME and self.state is State.GREETING:
             self._welcomed(structures.decode(payload, Welcome), now)
         elif kind is Kind.GOODBYE:
@@ -274,7 +284,13 @@ class Link(IncomingCalls):
         more than a frame travels, never ahead. None when the node did not tell."""
         return None if self._node_began_ms is None else int(self._node_began_ms + now_s * 1000)
 
+    def _prove(self, challenge: structures.Challenge) -> None:
+        """The node asks who this is."""
+        auth = self._credentials.answer(challenge, self.address, is_private=self.is_private)
+        self.outbox.append(frames.frame(Kind.AUTH, structures.encode(auth), self._greeting))
+
     def _welcomed(self, welcome: Welcome, now_s: float) -> None:
+        self._credentials.check_welcome(welcome, self.address)
         if any(self._held(welcome.log)):
             if now_s < self.looks_until:
                 self.is_looking = True
@@ -285,6 +301,7 @@ class Link(IncomingCalls):
         for asked in self.asked.values():
             self._bind(asked)
         self.welcome = welcome
+        self.hello = msgspec.structs.replace(self.hello, resume=welcome.resume)
         self.members = tuple(welcome.members)
         self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
         self.limits = welcome.limits

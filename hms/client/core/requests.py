@@ -30,7 +30,14 @@ from hms.errors.tree import HmsError
 from hms.wire.client_identity import SECRET_BYTES, uid_of
 from hms.wire.commands import OPERATIONS, Repeat
 from hms.wire.frames import Kind
-from hms.wire.structures import Administer, Advertise, Hello, Request, Unadvertise
+from hms.wire.structures import (
+    PROTOCOL,
+    Administer,
+    Advertise,
+    Hello,
+    Request,
+    Unadvertise,
+)
 
 LIBRARY = "hms-python"
 GOODBYE_MS = 1000
@@ -69,7 +76,7 @@ class Requests(Heartbeat):
     def __init__(self, address: str | Sequence[str], **options: Any) -> None:
         addresses = _checked_addresses(address)
         chosen = Options(**options)
-        link = Link(_hello(chosen))
+        link = Link(_hello(chosen), chosen.credentials)
         link.on_error, link.on_event = chosen.exception_listener, chosen.event_listener
         super().__init__(link, addresses, chosen)
         self.request_timeout_s = chosen.request_timeout_s
@@ -264,12 +271,13 @@ def _hello(options: Options) -> Hello:
         uid_of(secret),
         options.client_id,
         options.user,
-        options.password,
-        options.client_name,
-        LIBRARY,
-        options.is_server,
-        min(round(options.request_timeout_s * 1000), _TIMEOUT_MS_MAX),
-        secret,
+        client_name=options.client_name,
+        library=LIBRARY,
+        is_server=options.is_server,
+        request_timeout_ms=min(round(options.request_timeout_s * 1000), _TIMEOUT_MS_MAX),
+        secret=secret,
+        mechanisms=options.credentials.mechanisms,
+        protocol=PROTOCOL,
     )
 
 

@@ -224,6 +224,7 @@ class TransportLoop:
         assert self._context is not None
         self._attempts.started()
         self.link.address = self._attempts.address
+        self.link.is_private = self._attempts.address.startswith("ipc://")
         try:
             self._transport = Transport(self._context, self._attempts.address)
         except zmq.ZMQError as fault:

@@ -105,6 +105,8 @@ def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
         "scheme": subscription.pattern.scheme.value,
         "queue": subscription.queue.name if subscription.queue is not None else "",
         "missed": subscription.missed,
+        "owner": subscription.definition.owner,
+        "withheld": subscription.withheld,
         "is_durable": subscription.is_durable,
         "is_active": bool(subscription.consumers),
         "selector": subscription.definition.selector,

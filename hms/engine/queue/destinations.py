@@ -266,6 +266,8 @@ class Subscription(Place):
         self.order = 0
         self.missed = 0
         """Publications that its queue had no room for."""
+        self.withheld = 0
+        """Publications that its owner may not have."""
         self.redefine(definition)
         if self.is_shared:
             self.line.tracks = MessageGroups(self.line)

@@ -26,6 +26,9 @@ def check_publication(
     count, retained = len(rows), retained_at(rows)
     can_page = is_persistent and audience.is_logged and retained is None
     copies = len(audience.subscriptions) + (retained is not None)
+    authority = state.space.authority
+    if retained is not None and authority is not None:
+        authority.check_retain(producer.session.connection.number, producer.topic)
     state.check_memory(memory_bytes(state, rows, can_page) * copies)
     _check_stamp(producer.topic, rows)
     delivery = state.space.delivery(producer.topic, is_persistent=is_persistent)

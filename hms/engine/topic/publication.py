@@ -65,6 +65,8 @@ def store_publication(
     destination.sent += batch.count
     node.used_ms = state.now_ms
     out = _FanOut(state, batch, due, incoming.uses, messages, fx)
+    for subscription in audience.withheld:
+        subscription.withheld += len(messages)
     for subscription, chosen in audience.choose(messages):
         out.give(subscription, chosen)
     out.relay()

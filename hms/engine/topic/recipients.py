@@ -47,6 +47,8 @@ class Audience:
         self.must_be_told = bool(self.queued) or any(s.pattern.is_wildcard for s in subscriptions)
         """Somebody does not know on which topic a message was published unless it says so."""
         self.copied_count = len(_copied(self.queued))
+        self.withheld: list[Subscription] = []
+        """Whose pattern matches, and whose owner may not have it."""
         self._plain: list[Subscription] = []
         self._choices: dict[str, _Choice] = {}
         self._names: frozenset[str] = frozenset()

@@ -88,11 +88,15 @@ class RetainedSearch:
         self._state.space.retained.tell_no_more(self)
 
     def _look(self, nodes: Iterable[_Node]) -> None:
-        state = self._state
-        by_id = {node.retained.id: node for node in nodes if node.retained is not None}
+        state, subscription = self._state, self._subscription
+        by_id = {
+            node.retained.id: node
+            for node in nodes
+            if node.retained is not None and state.space.is_allowed(subscription, node.topic)
+        }
         messages = [node.retained for node in by_id.values() if node.retained is not None]
-        for message in chosen_by(state, self._subscription, messages, self._client_uid):
-            copy = copy_for(state, self._subscription, message, message.id)
+        for message in chosen_by(state, subscription, messages, self._client_uid):
+            copy = copy_for(state, subscription, message, message.id)
             self._found[by_id[message.id]] = message, copy
 
 

@@ -96,7 +96,9 @@ def wanted_by(
 ) -> list[StoredMessage]:
     """What is retained that a subscription would take; checked to fit, before anything changes."""
     found = state.space.retained.matching(subscription.pattern, state.now_ms)
-    messages = chosen_by(state, subscription, [message for _, message in found], client_uid)
+    allowed = state.space.is_allowed
+    messages = [message for topic, message in found if allowed(subscription, topic)]
+    messages = chosen_by(state, subscription, messages, client_uid)
     check_fits(state, messages)
     return messages
 

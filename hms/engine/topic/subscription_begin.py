@@ -157,6 +157,7 @@ def _wanted(
         selector=request.selector.strip(),
         is_no_local=request.is_no_local,
         client_id=connection.client_id,
+        owner=connection.user if state.space.authority is not None else "",
         is_shared=request.is_shared,
         queue=state.queue(request.queue).number if request.queue else 0,
         correlation_id=request.correlation_id,

@@ -9,6 +9,7 @@ that nobody ever reads.
 from hms.engine.flow.shares import NO_OWNER, Shares
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Retained, Subscription, Topic
+from hms.engine.security.authority import Authority
 from hms.engine.settings import EngineSettings
 from hms.engine.topic import (
     Delivery,
@@ -67,6 +68,8 @@ class TopicSpace:
         self._named: dict[tuple[str, Scheme, str, bool], Subscription] = {}
         self._audiences: dict[str, Audience] = {}
         self._audience_entries = 0
+        self.authority: Authority | None = None
+        """Who may have what, of a node that checks logins; None: everybody may have everything."""
         self.version = 0
         """Grows when a subscription changes."""
 
@@ -151,7 +154,9 @@ class TopicSpace:
         if found is None or now_ms >= found.until_ms:
             matching = self.index.match(topic)
             wanting = [s for s in matching if s.wants is not Wants.REQUEST]
-            found = Audience([s for s in wanting if not s.is_over(now_ms)])
+            wanting = [s for s in wanting if not s.is_over(now_ms)]
+            found = Audience([s for s in wanting if self.is_allowed(s, topic)])
+            found.withheld = [s for s in wanting if not self.is_allowed(s, topic)]
             self._audience_entries += 1 + len(matching) + len(topic) // CHARACTERS_PER_ENTRY
             if self._audience_entries > AUDIENCE_ENTRIES_MAX:
                 self.changed()
@@ -164,6 +169,12 @@ class TopicSpace:
         subscription.redefine(definition)
         self._take(subscription, 1)
         self.changed()
+
+    def is_allowed(self, subscription: Subscription, topic: str) -> bool:
+        """Whether its owner may have what is published on a topic (PUBSUB PS-04). What has no owner
+        is the administrator's."""
+        owner, authority = subscription.definition.owner, self.authority
+        return authority is None or not owner or authority.may_receive(owner, topic)
 
     def changed(self) -> None:
         """A subscription is not what it was."""

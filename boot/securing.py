@@ -1,0 +1,161 @@
+"""The entrance of a node process: open, or secured by its security file, which is looked at every
+second."""
+
+import grp
+import logging
+import os
+import pwd
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+
+from hms.boot.entries import Node
+from hms.boot.security_file import load_security
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from hms.errors.catalogue import SecurityFileError
+from hms.server.connection_registry import ConnectionRegistry
+from hms.server.entrance import Change
+from hms.server.logins.authorization import Authorization
+from hms.server.logins.callers import Caller
+from hms.server.logins.identities import Identities
+from hms.server.logins.live_changes import LiveChanges
+from hms.server.logins.login_gate import LoginGate
+from hms.server.logins.login_workers import LoginWorkers
+from hms.server.logins.passwords import hash_password
+from hms.server.logins.resume_tokens import KEY_BYTES, ResumeTokens
+from hms.server.logins.security_document import SecurityDocument
+from hms.server.service_monitor import ServiceMonitor
+
+__all__ = ["Securing", "make_securing"]
+
+log = logging.getLogger("hms.security")
+
+
+class Securing:
+    """What a secured node has more than an open one. caller_of: as LoginGate."""
+
+    def __init__(
+        self,
+        path: Path,
+        node: Node,
+        engine: Engine,
+        monitor: ServiceMonitor,
+        caller_of: Callable[[Hashable], Caller | None],
+    ) -> None:
+        self._path = path
+        self._node = node
+        self._engine = engine
+        self._monitor = monitor
+        self._caller_of = caller_of
+        self._seen = _stamp(path)
+        self._document = load_security(path)
+        settings = self._document.security
+        self._workers = LoginWorkers(
+            settings.login_workers, settings.login_queue_max, settings.fail_delay_ms
+        )
+        self.gate: LoginGate
+        self._changes: LiveChanges
+        self._change: Change
+
+    def entrance(self, doorman: ConnectionRegistry, change: Change) -> LoginGate:
+        """The gate of the broker that asks."""
+        identities = self._identities(self._document)
+        authorization = Authorization(self._engine, doorman.logins, self._node.name)
+        self._change = change
+        self._changes = LiveChanges(self._engine, doorman, authorization, self._monitor)
+        self.gate = LoginGate(
+            doorman,
+            change,
+            identities,
+            authorization,
+            self._workers,
+            ResumeTokens([os.urandom(KEY_BYTES)], self._document.security.resume_s),
+            self._caller_of,
+            _dummy_hash(self._document),
+        )
+        self._engine.obey(self.gate)
+        return self.gate
+
+    def look(self) -> None:
+        """Take over a file that was changed; a faulty one leaves what holds."""
+        stamp = _stamp(self._path)
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self.take_over(load_security(self._path))
+        except SecurityFileError as error:
+            log.error("not taken over, what held before holds: %s", error)  # noqa: TRY400 - it says all
+
+    def take_over(self, document: SecurityDocument) -> None:
+        """A newer version of the document holds from now on."""
+        if document.version < self._document.version:
+            said = (
+                f"{self._path}: version {document.version} is older than {self._document.version}"
+            )
+            raise SecurityFileError(report=said)
+        self._document = document
+        identities = self._identities(document)
+
+        def change(fx: Effects, now_ms: int) -> None:
+            self.gate.identities = identities
+            closed = self._changes.apply(identities, now_ms, fx)
+            said = "policy version %d holds; %d connections, consumers and services were closed"
+            log.info(said, document.version, closed)
+
+        self._change(change)
+
+    def close(self) -> None:
+        """No more logins."""
+        self._workers.close()
+
+    def _identities(self, document: SecurityDocument) -> Identities:
+        return Identities(document, _user_name, _group_names)
+
+
+def make_securing(
+    node: Node,
+    engine: Engine,
+    monitor: ServiceMonitor,
+    caller_of: Callable[[Hashable], Caller | None],
+) -> Securing | None:
+    """The security of a node; None when it is open."""
+    if node.security is None:
+        return None
+    return Securing(node.security, node, engine, monitor, caller_of)
+
+
+def _dummy_hash(document: SecurityDocument) -> str:
+    """What the passwords of unknown users are compared with, as costly as those of users."""
+    stored = [user.password for user in document.user.values() if user.password]
+    if not stored:
+        return ""
+    costs = dict(part.split("=") for part in max(stored).split("$")[3].split(","))
+    return hash_password(
+        os.urandom(16).hex(), time_cost=int(costs["t"]), memory_kib=int(costs["m"])
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
+
+
+def _group_names(uid: int, gid: int) -> Sequence[str]:
+    name, found = _user_name(uid), []
+    for number in os.getgrouplist(name, gid) if name else [gid]:
+        try:
+            found.append(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return found

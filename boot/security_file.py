@@ -1,0 +1,155 @@
+"""security.toml: read with all its faults at once, written whole or not at all.
+
+Only its owner may read it. It is written beside and renamed, under a lock, with a version that
+grows by one each time; comments are not kept.
+"""
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hms.boot.locate import parse
+from hms.errors.catalogue import SecurityFileError
+from hms.server.logins.security_document import SecurityDocument, check_document, read_document
+
+__all__ = ["change_security", "load_security", "save_security", "security_text"]
+
+FILE_BYTES_MAX = 4 << 20
+_HEAD = (
+    "# Users, roles and permissions of the node. Written by hms user, role and permission;\n"
+    "# comments are not kept. Only its owner may read it.\n"
+)
+_SECTIONS = ("security", "user", "role", "token", "key")
+
+
+def load_security(path: Path) -> SecurityDocument:
+    """The document; SecurityFileError has one line for each fault."""
+    parsed = parse(_read(path))
+    document, faults = read_document(parsed.data)
+    told = [*parsed.faults, *[(parsed.line_of(where), said) for where, said in faults]]
+    if told:
+        lines = dict.fromkeys(sorted(told, key=lambda fault: fault[0]))
+        raise SecurityFileError(report="\n".join(f"{path}:{line}: {said}" for line, said in lines))
+    return document
+
+
+def save_security(path: Path, document: SecurityDocument) -> None:
+    """Write the whole file, durably, in place of the one before."""
+    if faults := list(check_document(document)):
+        report = "\n".join(f"{path}: {'.'.join(where)}: {said}" for where, said in faults)
+        raise SecurityFileError(report=report)
+    half = path.with_name(f"{path.name}.new")
+    try:
+        half.unlink(missing_ok=True)
+        handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(security_text(document))
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as fault:
+        raise SecurityFileError(report=f"{path}: cannot be written: {fault.strerror}") from fault
+
+
+def change_security(
+    path: Path, change: Callable[[SecurityDocument], SecurityDocument]
+) -> SecurityDocument:
+    """Read, change and write the document under the file's lock; its new version."""
+    with _locked(path):
+        known = load_security(path)
+        changed = change(known)
+        if changed != known:
+            changed = msgspec.structs.replace(changed, version=known.version + 1)
+            save_security(path, changed)
+        return changed
+
+
+def security_text(document: SecurityDocument) -> str:
+    """The document as TOML."""
+    plain: dict[str, Any] = msgspec.to_builtins(document, builtin_types=(datetime,))
+    lines = [f"version = {document.version}"]
+    if document.domain_password:
+        lines.append(f"domain_password = {_value(document.domain_password)}")
+    for section in _SECTIONS:
+        tables = plain.get(section) or {}
+        named = {"": tables} if section == "security" else tables
+        for name, table in named.items():
+            lines.append(f"\n[{section}{f'.{json.dumps(name)}' if name else ''}]")
+            lines += [f"{word} = {_value(value)}" for word, value in table.items()]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _read(path: Path) -> str:
+    """The text of a file that is its owner's alone: no link, no longer than it may be."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as fault:
+        said = "is a symbolic link" if path.is_symlink() else f"cannot be read: {fault.strerror}"
+        raise SecurityFileError(report=f"{path}: {said}") from fault
+    try:
+        _check(path, os.fstat(handle))
+        data = _bytes_of(handle)
+    finally:
+        os.close(handle)
+    if len(data) > FILE_BYTES_MAX:
+        raise SecurityFileError(report=f"{path}: is larger than {FILE_BYTES_MAX >> 20} MiB")
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as fault:
+        line = data.count(b"\n", 0, fault.start) + 1
+        raise SecurityFileError(report=f"{path}:{line}: is not UTF-8 text") from fault
+
+
+def _check(path: Path, found: os.stat_result) -> None:
+    said = ""
+    if not stat.S_ISREG(found.st_mode):
+        said = "is no file"
+    elif stat.S_IMODE(found.st_mode) & 0o077:
+        said = "may be read or written by others: chmod 600 it"
+    elif found.st_uid not in (os.geteuid(), 0):
+        said = "belongs to another user"
+    if said:
+        raise SecurityFileError(report=f"{path}: {said}")
+
+
+def _bytes_of(handle: int) -> bytes:
+    """All of it, or one byte more than it may have."""
+    with os.fdopen(os.dup(handle), "rb") as file:
+        return file.read(FILE_BYTES_MAX + 1)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+    try:
+        handle = os.open(path.with_name(f"{path.name}.lock"), flags, 0o600)
+    except OSError as fault:
+        raise SecurityFileError(report=f"{path}: cannot be locked: {fault.strerror}") from fault
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

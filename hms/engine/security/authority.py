@@ -1,0 +1,15 @@
+"""What the engine asks of a node that checks logins, where only the engine knows what is meant."""
+
+from typing import Protocol
+
+__all__ = ["Authority"]
+
+
+class Authority(Protocol):
+    """Answers for users, by their names."""
+
+    def may_receive(self, user: str, topic: str) -> bool:
+        """Whether the owner of a subscription may have what is published on a topic."""
+
+    def check_retain(self, connection: int, topic: str) -> None:
+        """NotAuthorized unless a connection may have the topic retain what it publishes."""

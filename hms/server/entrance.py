@@ -1,0 +1,85 @@
+"""The entrance: what becomes of a HELLO, and of those who have not been let in. All under the
+engine's lock."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from hms.engine.effects import Effects
+from hms.errors.catalogue import ProtocolError
+from hms.server.connection_registry import ConnectionRegistry
+from hms.server.permissions import Permit
+from hms.wire import structures as wire
+from hms.wire.commands import Order
+
+__all__ = ["Change", "Entrance", "OpenEntrance"]
+
+Change = Callable[[Callable[[Effects, int], None]], None]
+"""Applies a change under the engine's lock; from any thread."""
+
+
+class Entrance(Protocol):
+    """What the broker asks of it."""
+
+    @property
+    def permit(self) -> Permit | None:
+        """Refuses commands; None: all are permitted."""
+
+    def hello_some(self, peer: Hashable, hello: wire.Hello, now_ms: int, fx: Effects) -> bool:
+        """Before hello(): a slice of what it takes, and whether there is more of it."""
+
+    def hello(
+        self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
+    ) -> None:
+        """A peer's first frame: WELCOME, or what is wanted before."""
+
+    def auth(self, peer: Hashable, correlation: int, auth: wire.Auth, now_ms: int) -> None:
+        """The answer to a CHALLENGE."""
+
+    def stranger(self, peer: Hashable) -> None:
+        """A frame of a peer that has no connection."""
+
+    def lost(self, peer: Hashable) -> None:
+        """A peer is gone."""
+
+    def shown(self, connection: int, asked: Order, value: Any) -> Any:
+        """Of an operator's answer, what that connection may see."""
+
+    def describe(self) -> dict[str, Any]:
+        """For `hms status`."""
+
+
+class OpenEntrance:
+    """A node without logins: whoever reaches it is let in, and may do everything."""
+
+    permit: Permit | None = None
+
+    def __init__(self, doorman: ConnectionRegistry) -> None:
+        self._doorman = doorman
+
+    def hello_some(self, peer: Hashable, hello: wire.Hello, now_ms: int, fx: Effects) -> bool:
+        """What the same client's older connection has is given back."""
+        return self._doorman.hello_some(peer, hello, now_ms, fx)
+
+    def hello(
+        self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
+    ) -> None:
+        """Let it in."""
+        self._doorman.hello(peer, correlation, hello, now_ms, fx)
+
+    def auth(self, _peer: Hashable, _correlation: int, _auth: wire.Auth, _now_ms: int) -> None:
+        """Nobody has asked for it."""
+        raise ProtocolError(detail="an AUTH that no CHALLENGE has asked for")
+
+    def stranger(self, peer: Hashable) -> None:
+        """It was closed by a takeover or a fault before this frame came."""
+
+    def lost(self, peer: Hashable) -> None:
+        """Nothing is kept of it here."""
+
+    def shown(self, _connection: int, _asked: Order, value: Any) -> Any:
+        """All of it."""
+        return value
+
+    def describe(self) -> dict[str, Any]:
+        """What such a node trusts."""
+        return {"security": "open: trusts every process that reaches its addresses"}

@@ -1,0 +1,137 @@
+"""A new version of the policy, at a running node: what is open and not allowed any more ends.
+
+Connections whose user is gone, disabled or logged out are closed; consumers and services that are
+not granted any more are closed by themselves, what was out to them returns without a counted
+attempt; producers stay, and each of their sends is refused until it is granted again. Commands that
+come behind the change are judged by it: the order of both is the order of the lock.
+"""
+
+from collections.abc import Sequence
+
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from hms.engine.queue.destinations import Subscription
+from hms.engine.session.session_objects import Connection, Consumer
+from hms.errors.catalogue import LoginExpired, NotAuthorized
+from hms.errors.tree import HmsError
+from hms.server.connection_registry import ConnectionRegistry
+from hms.server.effect_release import ToConnection
+from hms.server.logins.authorization import (
+    TEMPORARY,
+    Authorization,
+    Need,
+    consumer_needs,
+    needs_of,
+)
+from hms.server.logins.identities import NODE_USER, Identities, Login
+from hms.server.service_monitor import ServiceMonitor
+from hms.wire import structures as wire
+from hms.wire.commands import Action
+from hms.wire.frames import Kind, frame
+
+__all__ = ["LiveChanges"]
+
+
+class LiveChanges:
+    """Applied under the engine's lock."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        doorman: ConnectionRegistry,
+        authorization: Authorization,
+        monitor: ServiceMonitor,
+    ) -> None:
+        self._engine = engine
+        self._doorman = doorman
+        self._authorization = authorization
+        self._monitor = monitor
+
+    def apply(self, identities: Identities, now_ms: int, fx: Effects) -> int:
+        """Judge all that is open anew; how much of it was closed."""
+        closed = 0
+        self._authorization.forget_gone()
+        self._engine.state.space.changed()
+        for number, login in list(self._authorization.logins.items()):
+            if login.user == NODE_USER:
+                continue
+            renewed = _renewed(identities, login, now_ms)
+            if renewed is None:
+                self._close_connection(number, now_ms, fx)
+                closed += 1
+                continue
+            self._authorization.logins[number] = renewed
+            closed += self._look_at(number, renewed, now_ms, fx)
+        return closed
+
+    def _close_connection(self, number: int, now_ms: int, fx: Effects) -> None:
+        error = LoginExpired(user=self._authorization.logins[number].user)
+        goodbye = frame(Kind.GOODBYE, wire.encode_error(error))
+        peer = self._doorman.peers.get(number)
+        if peer is not None:
+            self._doorman.releases.outlet.put([(peer, goodbye)])
+        self._doorman.dismiss(number, now_ms, fx)
+
+    def _look_at(self, number: int, login: Login, now_ms: int, fx: Effects) -> int:
+        connection, closed = self._engine.state.connection(number), 0
+        denied = self._authorization.denied
+        for producer in connection.producers.values():
+            fault = self._fault(login, needs_of(producer))
+            if fault is None:
+                denied.pop((number, producer.handle), None)
+            else:
+                denied[number, producer.handle] = fault
+        for consumer in list(connection.consumers.values()):
+            fault = self._fault_of(login, consumer)
+            if fault is not None and not consumer.has_left:
+                self._close_consumer(connection, consumer, fault, now_ms, fx)
+                closed += 1
+        for service in self._monitor.services_of(number):
+            if not login.rights.allows(Action.ADVERTISE, "service", service):
+                self._monitor.unadvertise(number, service)
+                closed += 1
+        return closed
+
+    def _fault_of(self, login: Login, consumer: Consumer) -> HmsError | None:
+        """Why a consumer may not go on."""
+        place = consumer.place
+        if isinstance(place, Subscription) and not _is_granted(login, place):
+            resource = f"topic:{place.pattern.text}"
+            return NotAuthorized(user=login.user, action=str(Action.SUBSCRIBE), resource=resource)
+        return self._fault(login, list(consumer_needs(consumer)))
+
+    def _close_consumer(
+        self,
+        connection: Connection,
+        consumer: Consumer,
+        fault: HmsError,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        number, handle = connection.number, consumer.handle
+        self._engine.revoke_consumer(number, handle, now_ms, fx)
+        fields = wire.wire_fields(fault)
+        event = wire.Event("consumer_closed", handle, fault.number or 0, fields)
+        fx.out.append(ToConnection(number, frame(Kind.EVENT, wire.encode(event))))
+
+    def _fault(self, login: Login, needs: Sequence[Need]) -> HmsError | None:
+        try:
+            self._authorization.require(login, needs)
+        except NotAuthorized as fault:
+            return fault.with_traceback(None)
+        return None
+
+
+def _is_granted(login: Login, place: Subscription) -> bool:
+    is_temporary = place.topic.name.startswith(TEMPORARY)
+    return is_temporary or login.rights.reaches(Action.SUBSCRIBE, place.pattern)
+
+
+def _renewed(identities: Identities, login: Login, now_ms: int) -> Login | None:
+    """The same login under what holds now; None when it has ended."""
+    user = identities.user(login.user)
+    if user is None or user.generation != login.generation:
+        return None
+    return identities.login(
+        login.user, login.mechanism, login.caller, now_ms, login.narrowed, login.expires_ms
+    )[0]

@@ -1,0 +1,315 @@
+"""The gate of a secured node: HELLO, CHALLENGE, AUTH, and at last WELCOME or a refusal.
+
+State of a peer:  (none) --HELLO--> let in, by its key, its process or its resume token
+                                --> CHALLENGED --AUTH--> CHECKING --verdict--> let in, or forgotten
+Anything else that comes before WELCOME ends the connection. Passwords are checked by workers of
+their own, outside lanes and lock. Each refusal reads the same, and is sent at a multiple of
+fail_delay_ms after its AUTH came; the reason stands in the node's log.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import msgspec
+
+from hms.engine.effects import Effects
+from hms.errors.catalogue import (
+    LoginBusy,
+    LoginRefused,
+    LoginRequired,
+    ProtocolError,
+)
+from hms.errors.tree import HmsError
+from hms.server.connection_registry import ConnectionRegistry
+from hms.server.effect_release import ToPeer
+from hms.server.entrance import Change
+from hms.server.logins.authorization import Authorization
+from hms.server.logins.callers import Caller
+from hms.server.logins.identities import NODE_USER, Identities, Login
+from hms.server.logins.login_limits import LoginLimits
+from hms.server.logins.login_workers import LoginWorkers
+from hms.server.logins.passwords import verify
+from hms.server.logins.resume_tokens import ResumeTokens
+from hms.wire import structures as wire
+from hms.wire.client_identity import check_identity
+from hms.wire.commands import Action
+from hms.wire.frames import Kind, frame
+
+__all__ = ["LoginGate"]
+
+log = logging.getLogger("hms.security")
+
+MECHANISMS = ("PASSWORD", "TOKEN", "DOMAIN")
+RETRY_AFTER_S = 1
+NONCE_BYTES = 32
+
+
+_Proof = tuple[str, str, int, tuple[str, ...] | None]
+"""The user that is proved, "" for none; why not; when it ends, in milliseconds; its only roles."""
+
+
+class _Waiting(msgspec.Struct):
+    """A peer that has been asked who it is; is_checking: it has answered."""
+
+    hello: wire.Hello
+    correlation: int
+    caller: Caller
+    is_checking: bool = False
+
+
+class LoginGate:
+    """See the module. caller_of: what the transport proves of a peer; change: applies something
+    under the engine's lock; dummy_hash: what the passwords of unknown users are compared with."""
+
+    def __init__(
+        self,
+        doorman: ConnectionRegistry,
+        change: Change,
+        identities: Identities,
+        authorization: Authorization,
+        workers: LoginWorkers,
+        tokens: ResumeTokens,
+        caller_of: Callable[[Hashable], Caller | None],
+        dummy_hash: str,
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._doorman = doorman
+        self._change = change
+        self.identities = identities
+        self._authorization = authorization
+        self.permit = authorization.permit
+        self.shown = authorization.shown
+        self._workers = workers
+        self._tokens = tokens
+        self._caller_of = caller_of
+        self._dummy_hash = dummy_hash
+        self._random = random
+        settings = identities.document.security
+        self._limits = LoginLimits(
+            settings.failures_per_address, settings.failures_per_user, settings.failures_per_node
+        )
+        self._waiting: dict[Hashable, _Waiting] = {}
+        self.refused = 0
+        self.verified = 0
+        """Passwords that were compared with a hash."""
+
+    # from peers, under the engine's lock
+
+    def hello_some(self, _peer: Hashable, _hello: wire.Hello, _now_ms: int, _fx: Effects) -> bool:
+        """Nothing is done for a peer before its login is known."""
+        return False
+
+    def hello(
+        self, peer: Hashable, correlation: int, hello: wire.Hello, now_ms: int, fx: Effects
+    ) -> None:
+        """Let in who has proved who it is; ask the others."""
+        caller = self._caller_of(peer)
+        if caller is None:
+            return  # it is gone
+        if peer in self._waiting:
+            self._end(peer, correlation, ProtocolError(detail="a second HELLO"))
+            return
+        if hello.secret:
+            check_identity(hello.uid, hello.secret)
+        login = self._known(hello, caller, now_ms)
+        if login is not None:
+            self._let_in(peer, correlation, hello, login, now_ms, fx)
+        elif hello.protocol < wire.PROTOCOL or not set(MECHANISMS).intersection(hello.mechanisms):
+            said = LoginRequired(address=caller.listener, mechanisms=", ".join(MECHANISMS[:2]))
+            self._log_refusal(hello.user, caller, "it brought no login")
+            self._end(peer, correlation, said)
+        else:
+            self._waiting[peer] = _Waiting(hello, correlation, caller)
+            node, nonce = self._doorman.identity.node, self._random(NONCE_BYTES)
+            asked = wire.Challenge(MECHANISMS, node, is_secured=True, nonce=nonce)
+            fx.out.append(ToPeer(peer, frame(Kind.CHALLENGE, wire.encode(asked), correlation)))
+
+    def _known(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
+        """Who needs not be asked: the node's own servers, resumed logins, keys and processes."""
+        if hello.secret and self._doorman.is_own(hello.client_name, hello.uid):
+            rights = self.identities.policy.rights_of(("admin",))
+            return Login(NODE_USER, "NODE", ("admin",), rights, caller)
+        if hello.resume and hello.secret:
+            return self._resumed(hello, caller, now_ms)
+        if hello.mechanisms:
+            return None  # it has brought a proof of its own, which is then looked at
+        mechanism, name = self.identities.of_transport(caller)
+        if not name or (hello.user and hello.user != name):
+            return None
+        login, why = self.identities.login(name, mechanism, caller, now_ms)
+        if login is None:
+            self._log_refusal(name, caller, why)
+        return login
+
+    def _resumed(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
+        said = self._tokens.check(hello.resume, hello.uid, caller, now_ms)
+        user = None if said is None else self.identities.user(said.user)
+        if said is None or user is None or user.generation != said.generation:
+            return None
+        login, _ = self.identities.login(
+            said.user, said.mechanism, caller, now_ms, said.narrowed, said.expires_ms
+        )
+        return login
+
+    def auth(self, peer: Hashable, correlation: int, auth: wire.Auth, now_ms: int) -> None:
+        """Have it checked by a worker; the answer goes to the HELLO."""
+        waiting = self._waiting.get(peer)
+        if waiting is None or waiting.is_checking:
+            self._end(peer, correlation, ProtocolError(detail="an AUTH that nobody asked for"))
+            return
+        waiting.is_checking = True
+        if not self._limits.take(auth.user, waiting.caller.source, now_ms):
+            self._refuse_later(peer, auth.user, "too many failed logins")
+        elif not self._workers.submit(lambda: self._check(peer, waiting, auth)):
+            busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
+            self._end(peer, waiting.correlation, busy)
+
+    def stranger(self, peer: Hashable) -> None:
+        """Whoever sends anything else before WELCOME is cut."""
+        if peer in self._waiting:
+            self._end(peer, 0, ProtocolError(detail="a frame before the login"))
+
+    def lost(self, peer: Hashable) -> None:
+        """A peer is gone; its verdict finds nobody."""
+        self._waiting.pop(peer, None)
+
+    def describe(self) -> dict[str, Any]:
+        """For `hms status`."""
+        document = self.identities.document
+        return {
+            "security": f"secured: {len(document.user)} users, policy version {document.version}",
+            "logins_refused": self.refused,
+        }
+
+    # what the engine asks (hms.engine.security.authority)
+
+    def may_receive(self, user: str, topic: str) -> bool:
+        """Whether the owner of a subscription may have what is published on a topic."""
+        return self.identities.may_receive(user, topic)
+
+    def check_retain(self, connection: int, topic: str) -> None:
+        """NotAuthorized unless a connection may have the topic retain what it publishes."""
+        login = self._authorization.logins.get(connection)
+        if login is not None:
+            self._authorization.require(login, [(Action.RETAIN, "topic", topic)])
+
+    # a worker, without the lock
+
+    def _check(self, peer: Hashable, waiting: _Waiting, auth: wire.Auth) -> None:
+        """Find out whose proof it is. Nothing of it may show in the time that it takes."""
+        try:
+            proof = self._proof(auth, waiting.caller)
+        except Exception as fault:
+            log.exception("a login could not be checked")
+            proof = "", f"it could not be checked: {type(fault).__name__}", 0, None
+        self._change(lambda fx, now_ms: self._decide(peer, waiting, auth, proof, now_ms, fx))
+
+    def _proof(self, auth: wire.Auth, caller: Caller) -> _Proof:
+        identities = self.identities
+        name, why, expires_ms = "", "the password is wrong", 0
+        narrowed: tuple[str, ...] | None = None
+        if auth.mechanism == "PASSWORD":
+            user = identities.user(auth.user)
+            stored = user.password if user is not None else ""
+            self.verified += 1
+            is_good = verify(stored or self._dummy_hash, auth.response)
+            if is_good and stored:
+                name = auth.user
+            elif user is None:
+                why = "there is no such user"
+        elif auth.mechanism == "TOKEN":
+            found, why = identities.token(auth.response), "the token is not known"
+            if found is not None and auth.user in ("", found[0]):
+                name, expires_ms, narrowed = found[0], found[1], found[2] or None
+        elif auth.mechanism == "DOMAIN":
+            name, why = identities.of_transport(caller)[1], "neither key nor process is a user's"
+        else:
+            why = f"mechanism {auth.mechanism!r} is not offered"
+        if name and auth.domain and not self._is_domain(auth.domain):
+            name, why = "", "the password of the domain is wrong"
+        return name, why, expires_ms, narrowed
+
+    def _is_domain(self, given: bytes) -> bool:
+        stored = self.identities.document.domain_password
+        return verify(stored or self._dummy_hash, given) and bool(stored)
+
+    def _decide(
+        self,
+        peer: Hashable,
+        waiting: _Waiting,
+        auth: wire.Auth,
+        proof: _Proof,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        if self._waiting.get(peer) is not waiting:
+            return
+        (name, why, expires_ms, narrowed), caller = proof, waiting.caller
+        login = None
+        if name:
+            login, why = self.identities.login(
+                name, auth.mechanism, caller, now_ms, narrowed, expires_ms
+            )
+        if login is None:
+            self._refuse_later(peer, auth.user, why)
+            return
+        self._limits.succeeded(auth.user, caller.source, now_ms)
+        del self._waiting[peer]
+        self._let_in(peer, waiting.correlation, waiting.hello, login, now_ms, fx)
+
+    # in and out
+
+    def _let_in(
+        self,
+        peer: Hashable,
+        correlation: int,
+        hello: wire.Hello,
+        login: Login,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        token, token_ms, user = b"", 0, self.identities.user(login.user)
+        if user is not None and hello.secret:
+            token, token_ms = self._tokens.issue(
+                login.user,
+                user.generation,
+                login.mechanism,
+                hello.uid,
+                login.caller,
+                now_ms,
+                login.expires_ms,
+                login.narrowed,
+            )
+        try:
+            self._doorman.hello(
+                peer, correlation, hello, now_ms, fx, login=login, resume=(token, token_ms)
+            )
+        except HmsError as error:
+            self._end(peer, correlation, error)
+            return
+        log.info("user %s is let in by %s from %s", login.user, login.mechanism, login.caller)
+
+    def _refuse_later(self, peer: Hashable, user: str, why: str) -> None:
+        """Say no at the next multiple of fail_delay_ms; nobody learns why."""
+        waiting = self._waiting[peer]
+        self._log_refusal(user, waiting.caller, why)
+        said = LoginRefused(address=waiting.caller.listener)
+
+        def refuse(_fx: Effects, _now_ms: int) -> None:
+            if self._waiting.get(peer) is waiting:
+                self._end(peer, waiting.correlation, said)
+
+        self._workers.at_next_multiple(lambda: self._change(refuse))
+
+    def _end(self, peer: Hashable, correlation: int, error: HmsError) -> None:
+        """Tell a peer why, and know it no more."""
+        self._waiting.pop(peer, None)
+        parts = frame(Kind.ERROR, wire.encode_error(error.with_traceback(None)), correlation)
+        self._doorman.releases.outlet.put([(peer, parts)])
+        self._doorman.releases.outlet.forget(peer)
+
+    def _log_refusal(self, user: str, caller: Caller, why: str) -> None:
+        self.refused += 1
+        log.warning("login of %r from %s is refused: %s", user[:63], caller, why)

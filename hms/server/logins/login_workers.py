@@ -1,0 +1,100 @@
+"""Login workers: threads that check passwords, and send refusals when their time has come.
+
+They are outside the lanes, so a flood of logins delays logins only. At most queue_max wait.
+"""
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["LoginWorkers"]
+
+log = logging.getLogger("hms.security")
+
+
+class LoginWorkers:
+    """count threads, started by the first job; delay_ms: the grid on which refusals are sent."""
+
+    def __init__(
+        self,
+        count: int,
+        queue_max: int,
+        delay_ms: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count, self._queue_max, self._delay_s = count, queue_max, delay_ms / 1000
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._jobs: deque[tuple[float, Callable[[], None]]] = deque()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._threads: list[threading.Thread] = []
+        self._began_at = threading.local()
+        self._is_closed = False
+
+    def submit(self, job: Callable[[], None]) -> bool:
+        """Run a job; False when too many wait."""
+        with self._condition:
+            if len(self._jobs) >= self._queue_max or self._is_closed:
+                return False
+            self._jobs.append((self._clock(), job))
+            self._start()
+            self._condition.notify()
+            return True
+
+    def at_next_multiple(self, call: Callable[[], None]) -> None:
+        """Call at the next multiple of the delay, counted from when the job that asks came, or from
+        now."""
+        now = self._clock()
+        began = getattr(self._began_at, "value", None) or now
+        steps = int((now - began) / self._delay_s) + 1 if self._delay_s else 0
+        with self._condition:
+            if self._is_closed:
+                return
+            heapq.heappush(self._due, (began + steps * self._delay_s, next(self._order), call))
+            self._start()
+            self._condition.notify()
+
+    def close(self) -> None:
+        """No more; what waits is dropped."""
+        with self._condition:
+            self._is_closed = True
+            self._jobs.clear()
+            self._due.clear()
+            self._condition.notify_all()
+        for thread in self._threads:
+            thread.join(1.0)
+
+    def _start(self) -> None:
+        if not self._threads:
+            for number in range(self._count):
+                name = f"hms-login-{number}"
+                self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
+            for thread in self._threads:
+                thread.start()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            self._began_at.value, job = work
+            try:
+                job()
+            except Exception:
+                log.exception("a login could not be checked")
+            finally:
+                self._began_at.value = None
+
+    def _next(self) -> tuple[float | None, Callable[[], None]] | None:
+        """What is to be done next; None when it is over."""
+        with self._condition:
+            while not self._is_closed:
+                wait_s = self._due[0][0] - self._clock() if self._due else None
+                if wait_s is not None and wait_s <= 0:
+                    return None, heapq.heappop(self._due)[2]
+                if self._jobs:
+                    return self._jobs.popleft()
+                self._condition.wait(wait_s)
+            return None

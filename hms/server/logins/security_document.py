@@ -1,0 +1,313 @@
+"""The security document: users, roles, tokens and keys, as security.toml holds them.
+
+read_document() takes the plain tables of the file and looks at all of it: each fault is told with
+the path of its section and key, and what is good stands in the document nevertheless.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, get_type_hints
+
+import msgspec
+
+from hms.engine.security import Permission, Role, Unacceptable, check_roles, read_permission
+from hms.engine.security.permissions import nearest
+from hms.engine.security.roles import BUILT_IN
+from hms.server.logins.passwords import check_hash
+from hms.wire.commands import Action
+
+__all__ = [
+    "Fault",
+    "KeyEntry",
+    "RoleEntry",
+    "SecurityDocument",
+    "SecuritySettings",
+    "TokenEntry",
+    "UserEntry",
+    "check_document",
+    "is_name",
+    "may_secure",
+    "read_document",
+    "role_of",
+]
+
+Fault = tuple[tuple[str, ...], str]
+"""Where, as the path of section and key, and what."""
+GRANTS_MAX = 20_000
+_NAME = re.compile(r"[A-Za-z0-9._@-]{1,63}")
+_KEY = re.compile(r"[!-~]{40}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A section of the file."""
+
+
+class SecuritySettings(_Entry, frozen=True):
+    """[security]: how logins are checked. Times in milliseconds, seconds; memory in KiB."""
+
+    fail_delay_ms: int = 500
+    login_workers: int = 2
+    login_queue_max: int = 256
+    resume_s: int = 3600
+    failures_per_address: int = 10
+    failures_per_user: int = 20
+    failures_per_node: int = 200
+
+
+class UserEntry(_Entry, frozen=True):
+    """[user.NAME]. generation: grows with each change after which older resume tokens count no
+    more."""
+
+    password: str = ""
+    keys: tuple[str, ...] = ()
+    os_users: tuple[str, ...] = ()
+    os_groups: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    enabled: bool = True
+    not_after: datetime | None = None
+    addresses: tuple[str, ...] = ()
+    generation: int = 1
+
+
+class RoleEntry(_Entry, frozen=True):
+    """[role.NAME]."""
+
+    permissions: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+
+class TokenEntry(_Entry, frozen=True):
+    """[token.ID]: sha256 of the token's bytes; roles narrower than those of its user."""
+
+    user: str
+    sha256: str
+    expires_at: datetime
+    roles: tuple[str, ...] = ()
+
+
+class KeyEntry(_Entry, frozen=True):
+    """[key.NAME]: a client key that only admits to a login, and is no user's."""
+
+    public: str
+
+
+class SecurityDocument(_Entry, frozen=True):
+    """The whole file. version: grows with each change."""
+
+    version: int = 1
+    domain_password: str = ""
+    security: SecuritySettings = SecuritySettings()
+    user: dict[str, UserEntry] = {}
+    role: dict[str, RoleEntry] = {}
+    token: dict[str, TokenEntry] = {}
+    key: dict[str, KeyEntry] = {}
+
+
+_SECTIONS: Mapping[str, type[_Entry]] = {
+    "user": UserEntry,
+    "role": RoleEntry,
+    "token": TokenEntry,
+    "key": KeyEntry,
+}
+_BOUNDS = {
+    "fail_delay_ms": (0, 10_000),
+    "login_workers": (1, 16),
+    "login_queue_max": (1, 10_000),
+    "resume_s": (10, 86_400),
+    "failures_per_address": (1, 100_000),
+    "failures_per_user": (1, 100_000),
+    "failures_per_node": (1, 1_000_000),
+}
+_LATER = {
+    "authenticator": "logins by LDAP, JWT or a plug-in are not available in this version",
+    "authenticators": "only the users of this file are known in this version",
+    "limits": "limits of a user are not available in this version",
+    "two_factors": "two proofs of one login are not available in this version",
+    "certificates": "doors with certificates are not available in this version",
+    "scram": "SCRAM is not available in this version",
+}
+
+
+def is_name(text: str) -> bool:
+    """Whether a user, role, token or key can be called so; names are case-exact."""
+    return _NAME.fullmatch(text) is not None
+
+
+def role_of(entry: RoleEntry) -> Role:
+    """What a role's section says; Unacceptable."""
+    return Role(tuple(map(read_permission, entry.permissions)), entry.roles)
+
+
+def read_document(data: Mapping[str, Any]) -> tuple[SecurityDocument, list[Fault]]:
+    """The document of the file's tables, and every fault of it."""
+    faults: list[Fault] = []
+    values: dict[str, Any] = {}
+    for word, value in data.items():
+        if word in _SECTIONS:
+            values[word] = _read_named(word, value, faults)
+        elif word == "security":
+            values[word] = _read_entry((word,), SecuritySettings, value, faults)
+        elif word in ("version", "domain_password"):
+            kind = int if word == "version" else str
+            _convert((word,), kind, value, values, faults)
+        else:
+            known = (*_SECTIONS, "security", "version", "domain_password")
+            faults.append(((word,), _LATER.get(word) or f"unknown {word!r}{nearest(word, known)}"))
+    if "version" not in data:
+        faults.append((("version",), "version is missing: the number of the last change"))
+    document = SecurityDocument(**{k: v for k, v in values.items() if v is not None})
+    return document, [*faults, *check_document(document)]
+
+
+def _read_named(word: str, tables: Any, faults: list[Fault]) -> dict[str, Any]:
+    if not isinstance(tables, dict):
+        faults.append(((word,), f"[{word}] must be a table with a name: [{word}.NAME]"))
+        return {}
+    found = {}
+    for name, table in tables.items():
+        entry = _read_entry((word, name), _SECTIONS[word], table, faults)
+        if entry is not None:
+            found[name] = entry
+    return found
+
+
+def _read_entry(
+    path: tuple[str, ...], kind: type[_Entry], table: Any, faults: list[Fault]
+) -> _Entry | None:
+    if not isinstance(table, dict):
+        faults.append((path, f"[{'.'.join(path)}] must be a table"))
+        return None
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for word, value in table.items():
+        if word not in kind.__struct_fields__:
+            said = (
+                _LATER.get(word) or f"unknown key {word!r}{nearest(word, kind.__struct_fields__)}"
+            )
+            faults.append(((*path, word), said))
+        else:
+            _convert((*path, word), hints[word], value, values, faults)
+    missing = [one.name for one in msgspec.structs.fields(kind) if one.required]
+    missing = [word for word in missing if word not in values]
+    title = ".".join(path)
+    faults += [(path, f"[{title}] needs {word}") for word in missing if word not in table]
+    return None if missing else kind(**values)
+
+
+def _convert(
+    path: tuple[str, ...], kind: Any, value: Any, values: dict[str, Any], faults: list[Fault]
+) -> None:
+    word = path[-1]
+    try:
+        values[word] = msgspec.convert(value, kind)
+    except msgspec.ValidationError as fault:
+        faults.append((path, f"{word}: {str(fault)[:1].lower()}{str(fault)[1:]}"))
+
+
+def check_document(document: SecurityDocument) -> Iterator[Fault]:
+    """Every fault of values that are of the right type."""
+    if document.version < 1:
+        yield ("version",), "version counts from 1"
+    if document.domain_password and (said := check_hash(document.domain_password)):
+        yield ("domain_password",), f"domain_password: {said}"
+    for word, (least, most) in _BOUNDS.items():
+        if not least <= getattr(document.security, word) <= most:
+            yield ("security", word), f"{word} is between {least} and {most}"
+    for section in _SECTIONS:
+        for name in getattr(document, section):
+            if not is_name(name):
+                yield (section, name), f"{name[:80]!r} is no name: 1 to 63 of A-Z a-z 0-9 . _ @ -"
+    yield from _check_roles(document)
+    yield from _check_users(document)
+    yield from _check_keys(document)
+    yield from _check_tokens(document)
+
+
+def _check_tokens(document: SecurityDocument) -> Iterator[Fault]:
+    for name, token in document.token.items():
+        if token.user not in document.user:
+            yield ("token", name, "user"), _no_such("user", token.user, document.user)
+        if not _DIGEST.fullmatch(token.sha256):
+            yield ("token", name, "sha256"), "sha256: 64 characters of 0-9 and a-f"
+        yield from _check_role_names(document, ("token", name, "roles"), token.roles)
+
+
+def _no_such(kind: str, name: str, known: Mapping[str, Any]) -> str:
+    return f"there is no {kind} {name[:80]!r}{nearest(name, known)}"
+
+
+def _check_roles(document: SecurityDocument) -> Iterator[Fault]:
+    if sum(len(entry.permissions) for entry in document.role.values()) > GRANTS_MAX:
+        yield ("role",), f"there are more than {GRANTS_MAX} permissions"
+        return
+    roles = {}
+    for name, entry in document.role.items():
+        permissions: list[Permission] = []
+        for text in entry.permissions:
+            try:
+                permissions.append(read_permission(text))
+            except Unacceptable as fault:
+                yield ("role", name, "permissions"), str(fault)
+        roles[name] = Role(tuple(permissions), entry.roles)
+    for name, said in check_roles(roles):
+        yield ("role", name), said
+
+
+def _check_role_names(
+    document: SecurityDocument, path: tuple[str, ...], names: tuple[str, ...]
+) -> Iterator[Fault]:
+    known = {**document.role, **BUILT_IN}
+    for name in names:
+        if name not in known:
+            yield path, _no_such("role", name, known)
+
+
+def _check_users(document: SecurityDocument) -> Iterator[Fault]:
+    taken: dict[str, str] = {}
+    for name, user in document.user.items():
+        path = ("user", name)
+        yield from _check_role_names(document, (*path, "roles"), user.roles)
+        if user.password and (said := check_hash(user.password)):
+            yield (*path, "password"), f"password: {said}"
+        for os_user in user.os_users:
+            if taken.setdefault(os_user, name) != name:
+                said = f"os_users: {os_user!r} is user {taken[os_user]} already"
+                yield (*path, "os_users"), said
+        for address in user.addresses:
+            try:
+                ipaddress.ip_network(address)
+            except ValueError as fault:
+                yield (*path, "addresses"), f"addresses: {fault}"
+        if user.generation < 1:
+            yield (*path, "generation"), "generation counts from 1"
+
+
+def _check_keys(document: SecurityDocument) -> Iterator[Fault]:
+    taken: dict[str, str] = {}
+    shown = [
+        (("user", n, "keys"), f"user {n}", key) for n, u in document.user.items() for key in u.keys
+    ]
+    shown += [(("key", n, "public"), f"key {n}", k.public) for n, k in document.key.items()]
+    for path, owner, key in shown:
+        if not _KEY.fullmatch(key):
+            yield (
+                path,
+                f"{key[:80]!r} is no public key: 40 characters, as hms keys create prints it",
+            )
+        elif taken.setdefault(key, owner) != owner:
+            yield path, f"the key {key} is that of {taken[key]} already"
+
+
+def may_secure(document: SecurityDocument) -> list[str]:
+    """The enabled users who may change users and roles."""
+    roles = {**{name: role_of(entry) for name, entry in document.role.items()}, **BUILT_IN}
+    giving: set[str] = set()
+    for _ in range(len(roles)):
+        for name, role in roles.items():
+            own = any(one.action is Action.SECURE for one in role.permissions)
+            if own or giving.intersection(role.roles):
+                giving.add(name)
+    return [n for n, u in document.user.items() if u.enabled and giving.intersection(u.roles)]

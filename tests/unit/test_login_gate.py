@@ -1,0 +1,315 @@
+"""The gate of a secured node: every way in, and everything else that a stranger may send."""
+
+import msgspec
+import pytest
+
+import hms
+from hms.server.broker import Lost
+from hms.server.logins.callers import Caller, caller_at
+from hms.server.logins.security_document import TokenEntry
+from hms.wire import structures as wire
+from hms.wire.frames import Kind
+from tests.support.gated import GatedNode
+from tests.support.hello import hello_of
+from tests.support.secured import PASSWORD, cheap_hash, document
+
+REPLACE = msgspec.structs.replace
+
+
+@pytest.fixture
+def held():
+    return document(billing=["produce queue:orders", "consume queue:orders"], other=[])
+
+
+@pytest.fixture
+def node(held):
+    return GatedNode(held)
+
+
+def refusal(frames):
+    ((envelope, data),) = frames
+    assert envelope.kind is Kind.ERROR
+    return wire.decode_error(data)
+
+
+def test_a_user_is_welcomed_under_its_name_and_roles(node):
+    """What it may do follows from its login, not from what its HELLO says."""
+    welcome = node.login("p", "billing", user="root")
+
+    assert welcome.is_secured
+    assert (welcome.user, welcome.roles) == ("billing", ["billing"])
+
+
+def test_nothing_that_is_secret_is_shown(node):
+    """A repr ends in a log or a traceback."""
+    welcome = node.login("p", "billing")
+
+    assert repr(welcome.resume) not in repr(welcome)
+    assert PASSWORD not in repr(wire.Auth("PASSWORD", "u", PASSWORD.encode()))
+
+
+def test_a_client_of_the_version_before_is_told_that_a_login_is_needed(node):
+    """It knows no CHALLENGE."""
+    assert isinstance(refusal(node.hello("p", protocol=1)), hms.LoginRequired)
+
+
+def test_a_client_that_brings_nothing_is_told_so(node):
+    """Without a key, a known process or a password there is nothing to ask for."""
+    assert isinstance(refusal(node.hello("p", mechanisms=())), hms.LoginRequired)
+
+
+@pytest.mark.parametrize("kind", [k for k in Kind if k < Kind.WELCOME and k is not Kind.AUTH])
+def test_any_other_frame_before_the_login_ends_it(node, kind):
+    """And leaves nothing behind: the AUTH that follows finds nobody."""
+    node.hello("p")
+    node.send("p", kind, wire.encode(hello_of(1)) if kind is Kind.HELLO else b"")
+
+    assert isinstance(refusal(node.auth("p", "billing")), hms.ProtocolError)
+    assert not node.doorman.numbers
+
+
+def test_an_auth_that_nobody_asked_for_and_a_second_one_are_refused(node):
+    """One attempt for each HELLO: the rate limits count those."""
+    assert isinstance(refusal(node.auth("p", "billing")), hms.ProtocolError)
+    node.workers.is_held = True
+    node.hello("q")
+    assert node.auth("q", "billing") == []
+    assert isinstance(refusal(node.auth("q", "billing")), hms.ProtocolError)
+    node.workers.run()
+    assert not node.doorman.numbers
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\x90" * 16_385, b"\x91" * 10_000, b"\xdd\xff\xff\xff\xff", b"\x93\xa1P"]
+)
+def test_an_auth_that_cannot_be_read_is_answered_and_nothing_more(node, payload):
+    """It comes from somebody unknown: a typed refusal, and no memory of it."""
+    node.hello("p")
+
+    told = [refusal([one]) for one in node.send("p", Kind.AUTH, payload)]
+
+    assert {type(one) for one in told} == {hms.ProtocolError}
+    assert not node.doorman.numbers
+
+
+def test_who_has_gone_meanwhile_is_not_let_in(node):
+    """The verdict finds nobody."""
+    node.workers.is_held = True
+    node.hello("p")
+    node.auth("p", "billing")
+    node.broker.handle("p", [Lost("gone")])
+    node.workers.run()
+
+    assert not node.doorman.numbers
+
+
+def test_a_throttled_attempt_is_refused_without_a_look_at_the_password(node):
+    """Argon2 runs no more often than is allowed, however many attempts come."""
+    for number in range(1, 16):
+        node.hello(f"p{number}", number)
+        assert isinstance(refusal(node.auth(f"p{number}", "billing", "wrong")), hms.LoginRefused)
+
+    assert node.gate.verified == node.document.security.failures_per_address
+    node.hello("late", 20)
+    assert isinstance(refusal(node.auth("late", "billing")), hms.LoginRefused)
+
+
+def test_a_name_that_is_hammered_from_elsewhere_does_not_lock_its_user_out(node):
+    """Who came from an address before has a bucket of its own."""
+    node.login("known", "billing")
+    for number in range(2, 40):
+        node.callers[number] = Caller("t", f"10.0.{number}.1")
+        node.hello(number, number)
+        node.auth(number, "billing", "wrong")
+
+    node.login("again", "billing", 50)
+
+
+def test_when_too_many_attempts_wait_the_next_is_told_to_come_again(node):
+    """Bounded, and never stuck."""
+    node.workers.is_held, node.workers.room = True, 1
+    for number in (1, 2):
+        node.hello(number, number)
+    node.auth(1, "billing")
+
+    assert isinstance(refusal(node.auth(2, "billing")), hms.LoginBusy)
+
+
+def test_an_attempt_that_cannot_be_checked_is_refused(node, monkeypatch):
+    """No fault of a checker lets anybody in, or leaves anybody waiting."""
+
+    def broken(*_):
+        raise OSError("no memory")
+
+    monkeypatch.setattr("hms.server.logins.login_gate.verify", broken)
+    node.hello("p")
+
+    assert isinstance(refusal(node.auth("p", "billing")), hms.LoginRefused)
+
+
+# resume tokens
+
+
+def test_a_resumed_login_needs_no_password(node):
+    """A thousand clients that come back cost no verification."""
+    token = node.login("p", "billing").resume
+    node.broker.handle("p", [Lost("gone")])
+    verified = node.gate.verified
+
+    ((envelope, data),) = node.hello("q", resume=token)
+
+    assert envelope.kind is Kind.WELCOME
+    assert wire.decode(data, wire.Welcome).user == "billing"
+    assert node.gate.verified == verified
+
+
+def changed(token):
+    return [token[:at] + bytes([token[at] ^ 1]) + token[at + 1 :] for at in range(len(token))]
+
+
+def test_a_token_with_any_bit_changed_is_none(node):
+    """Its signature covers all of it."""
+    token = node.login("p", "billing").resume
+    for peer, other in enumerate([*changed(token), b"", token[:31], token * 20]):
+        ((envelope, _),) = node.hello(peer, resume=other)
+        assert envelope.kind is Kind.CHALLENGE
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda node, _: setattr(node, "now_ms", node.now_ms + 3_600_000),
+        lambda node, _: node.callers.update(q=Caller("ipc:///s", "", 1001, 1001)),
+        lambda node, _: node.callers.update(q=Caller("other", "", 1000, 1000)),
+        lambda node, held: node.change(_with(held, generation=2)),
+        lambda node, held: node.change(_with(held, enabled=False)),
+        lambda node, held: node.change(REPLACE(held, user={})),
+    ],
+    ids=["expired", "other process", "other listener", "logged out", "disabled", "deleted"],
+)
+def test_a_token_holds_for_its_client_its_way_in_and_its_time_only(node, held, spoil):
+    """Known to somebody else it is nothing."""
+    token = node.login("p", "billing").resume
+    node.broker.handle("p", [Lost("gone")])
+    spoil(node, held)
+
+    ((envelope, _),) = node.hello("q", resume=token)
+
+    assert envelope.kind is Kind.CHALLENGE
+
+
+def _with(held, **changes):
+    users = dict(held.user)
+    users["billing"] = REPLACE(users["billing"], **changes)
+    return REPLACE(held, user=users, version=held.version + 1)
+
+
+def test_a_token_of_another_client_is_none(node):
+    """It is bound to the uid that its owner's secret proves."""
+    token = node.login("p", "billing", 1).resume
+
+    ((envelope, _),) = node.hello("q", 2, resume=token)
+
+    assert envelope.kind is Kind.CHALLENGE
+
+
+# take-over
+
+
+def test_another_user_does_not_take_a_connection_over(node):
+    """Even with the client's own secret: one user a connection."""
+    node.login("p", "billing", 1)
+    node.hello("q", 1)
+
+    assert isinstance(refusal(node.auth("q", "other")), hms.IdentityRefused)
+    assert list(node.doorman.numbers) == ["p"]
+
+
+def test_equal_client_ids_of_two_users_never_meet(node):
+    """The name of one must not keep the other out, nor tell that it is there."""
+    node.login("p", "billing", 1, client_id="desk")
+    node.login("q", "other", 2, client_id="desk")
+
+    assert len(node.doorman.numbers) == 2
+
+
+# keys, processes, tokens
+
+
+def test_a_process_of_a_known_user_is_let_in_at_once(held):
+    """The kernel says whose it is."""
+    users = {**held.user, "ops": REPLACE(held.user["root"], os_users=("operator",))}
+    node = GatedNode(REPLACE(held, user=users), os_users={1000: "operator"})
+
+    ((envelope, data),) = node.hello("p", mechanisms=())
+
+    assert envelope.kind is Kind.WELCOME
+    assert wire.decode(data, wire.Welcome).user == "ops"
+
+
+def test_a_process_without_a_user_here_is_nobody(held):
+    """65534 is what the kernel shows of every user of another namespace."""
+    node = GatedNode(held, os_users={65_534: "root"})
+    node.callers["p"] = caller_at("ipc:///s", "localhost:65534:65534:7", "")
+
+    assert isinstance(refusal(node.hello("p", mechanisms=())), hms.LoginRequired)
+
+
+def test_a_password_that_is_given_is_checked_also_where_the_process_would_do(held):
+    """A wrong one must not be right by accident."""
+    users = {**held.user, "billing": REPLACE(held.user["billing"], os_users=("clerk",))}
+    node = GatedNode(REPLACE(held, user=users), os_users={1000: "clerk"})
+    node.hello("p")
+
+    assert isinstance(refusal(node.auth("p", "billing", "wrong")), hms.LoginRefused)
+
+
+@pytest.mark.parametrize(
+    ("secret", "expires_ms", "is_let_in"),
+    [(b"token", 2_000_000, True), (b"tokem", 2_000_000, False), (b"token", 999_999, False)],
+)
+def test_an_api_token_stands_for_its_user_until_it_expires(held, secret, expires_ms, is_let_in):
+    """Only its digest is kept."""
+    from datetime import UTC, datetime
+    from hashlib import sha256
+
+    ends = datetime.fromtimestamp(expires_ms / 1000, UTC)
+    entry = TokenEntry(user="billing", sha256=sha256(b"token").hexdigest(), expires_at=ends)
+    node = GatedNode(REPLACE(held, token={"ci": entry}))
+    node.hello("p", mechanisms=("TOKEN",))
+
+    ((envelope, _),) = node.auth("p", "", secret.decode(), "TOKEN")
+
+    assert (envelope.kind is Kind.WELCOME) is is_let_in
+
+
+def test_a_user_is_let_in_from_its_addresses_only(held):
+    """Networks in CIDR form; a local socket has no address."""
+    node = GatedNode(_with(held, addresses=("10.1.0.0/16", "fd00::/8")))
+    said = {}
+    for number, address in enumerate(("10.1.2.3", "10.2.0.1", "fd00::1", "fe80::1", ""), 1):
+        node.callers[number] = Caller("t", address, key="k")
+        node.hello(number, number)
+        ((envelope, _),) = node.auth(number, "billing")
+        said[address] = envelope.kind is Kind.WELCOME
+
+    assert said == {
+        "10.1.2.3": True,
+        "10.2.0.1": False,
+        "fd00::1": True,
+        "fe80::1": False,
+        "": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "is_let_in"), [("d", "d", True), ("d", "e", False), ("", "d", False)]
+)
+def test_the_password_of_the_domain_is_checked_where_it_is_given(held, stored, given, is_let_in):
+    """Where none is set one that is given is refused, and not ignored."""
+    node = GatedNode(REPLACE(held, domain_password=cheap_hash(stored) if stored else ""))
+    node.hello("p")
+
+    ((envelope, _),) = node.auth("p", "billing", domain=given.encode())
+
+    assert (envelope.kind is Kind.WELCOME) is is_let_in
