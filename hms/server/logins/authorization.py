@@ -30,6 +30,8 @@ FILES_KEPT_MAX = 1000
 Need = tuple[Action, str, str]
 """Action, kind and name."""
 _A = Action
+_BEFORE = (_A.OWN, _A.CONNECT)
+"""What needs no more than a login, and what leads to one (login_gate.py)."""
 _XA_ENDS = ("XaPrepare", "XaCommit", "XaRollback", "XaForget")
 
 
@@ -66,7 +68,7 @@ class Authorization:
 
     def permit(self, command: Command, head: Any, connection: int | None) -> None:
         """Return, or raise NotAuthorized; see hms.server.permissions.Permit."""
-        if command.action is _A.OWN or connection is None:
+        if command.action in _BEFORE or connection is None:
             return
         if command.kind is Kind.SEND:
             if self.denied and (connection, head.producer) in self.denied:

@@ -1,0 +1,215 @@
+"""AT-34: what is taken away while it is used ends, and counts no attempt."""
+
+import msgspec
+import pytest
+
+import hms
+from hms.boot.security_file import change_security
+from hms.server.logins.security_document import RoleEntry
+from hms.wire import branch_requests as xa
+from hms.wire import structures as wire
+from hms.wire.frames import Kind
+from tests.support.gated import GatedNode
+from tests.support.largest import pack, send
+from tests.support.secured import PASSWORD, document, secured_node
+from tests.support.waiting import wait_until
+
+REPLACE = msgspec.structs.replace
+CONSUMERS = 1000
+XID = bytes([0, 0, 0, 1, 2, 1]) + b"gtb"
+
+
+def without(held, role, permission):
+    """The document with a permission taken away."""
+    left = tuple(p for p in held.role[role].permissions if p != permission)
+    return REPLACE(
+        held, role={**held.role, role: RoleEntry(permissions=left)}, version=held.version + 1
+    )
+
+
+@pytest.fixture
+def held():
+    topics = ["subscribe", "subscribe-durable", "publish"]
+    of_u = ["produce queue:orders", "consume queue:orders", "transact node:*"]
+    of_u += ["advertise service:*", "call service:*", "retain topic:news"]
+    return document(
+        u=[*of_u, *[f"{action} topic:news" for action in topics]],
+        v=["consume queue:orders", *[f"{action} topic:#" for action in topics]],
+    )
+
+
+@pytest.fixture
+def node(held):
+    made = GatedNode(held)
+    made.login("p", "u", 1)
+    made.ask("p", wire.OpenSession(1))
+    return made
+
+
+def kinds(frames):
+    return [envelope.kind for envelope, _ in frames]
+
+
+def test_a_thousand_consumers_are_closed_at_once_and_their_messages_return(node, held):
+    """The next consumer gets all of them, as if they had never been delivered."""
+    node.ask("p", wire.OpenProducer(1, 1, "queue", "orders"))
+    for handle in range(1, CONSUMERS + 1):
+        node.ask("p", wire.OpenConsumer(handle, 1, "queue", "orders", 1))
+    node.send("p", *send(1, 1, CONSUMERS, pack(CONSUMERS)))
+    queue = node.engine.state.queues["orders"]
+    assert queue.line.out_count == CONSUMERS
+
+    node.change(without(held, "u", "consume queue:orders"))
+
+    events = [wire.decode(d, wire.Event) for e, d in node.outlet.take("p") if e.kind is Kind.EVENT]
+    assert {(e.what, e.error_number) for e in events} == {
+        ("consumer_closed", hms.NotAuthorized.number)
+    }
+    assert len(events) == node.closed == CONSUMERS
+    assert (queue.line.out_count, queue.line.waiting_count) == (0, CONSUMERS)
+    node.login("q", "v", 2)
+    node.ask("q", wire.OpenSession(1))
+    node.ask("q", wire.OpenConsumer(1, 1, "queue", "orders", CONSUMERS))
+    assert queue.line.out_count == CONSUMERS
+    assert {attempts for _, attempts in queue.line.history.values()} <= {0}
+    assert isinstance(
+        node.ask("p", wire.OpenConsumer(5000, 1, "queue", "orders", 1)), hms.NotAuthorized
+    )
+
+
+def test_a_producer_is_refused_at_its_next_send_and_goes_on_when_it_is_granted_again(node, held):
+    """The order of a change and a SEND is the order of the lock."""
+    node.ask("p", wire.OpenProducer(1, 1, "queue", "orders"))
+    assert kinds(node.send("p", *send(1, 1, 1, pack(1)))) == [Kind.CONFIRM]
+
+    node.change(without(held, "u", "produce queue:orders"))
+    assert isinstance(node.answer(node.send("p", *send(1, 2, 1, pack(1)))), hms.NotAuthorized)
+    node.change(REPLACE(held, version=9))
+
+    assert kinds(node.send("p", *send(1, 2, 1, pack(1)))) == [Kind.CONFIRM]
+    assert node.engine.state.queues["orders"].line.waiting_count == 2
+
+
+@pytest.mark.parametrize("how", ["disabled", "deleted", "logged out", "connect taken away"])
+def test_a_user_who_may_not_be_here_is_disconnected_and_its_prepared_branches_stay(node, held, how):
+    """What it has promised to a transaction manager holds."""
+    node.login("x", "u", 2)
+    node.ask("x", wire.OpenSession(1, is_xa=True))
+    node.ask("x", wire.OpenProducer(1, 1, "queue", "orders"))
+    node.ask("x", xa.XaStart(1, XID))
+    node.send("x", *send(1, 1, 1, pack(1)))
+    node.ask("x", xa.XaEnd(1, XID, 0x04000000))
+    assert node.ask("x", xa.XaPrepare(XID))["code"] == 0
+    users = dict(held.user)
+    if how == "deleted":
+        del users["u"]
+    elif how == "disabled":
+        users["u"] = REPLACE(users["u"], enabled=False)
+    elif how == "logged out":
+        users["u"] = REPLACE(users["u"], generation=2)
+    else:
+        users["u"] = REPLACE(users["u"], roles=("v",))
+        held = without(held, "v", "connect listener:*")
+
+    node.change(REPLACE(held, user=users, version=9))
+
+    assert list(node.doorman.numbers) == []
+    ((envelope, data),) = node.outlet.take("x")
+    assert envelope.kind is Kind.GOODBYE
+    assert isinstance(wire.decode_error(data), hms.LoginExpired)
+    assert XID in node.engine.state.branches.by_xid
+
+
+def test_what_is_published_reaches_only_owners_who_may_have_it(node, held):
+    """PS-04: match, then authorise; what is withheld is counted."""
+    node.login("q", "v", 2)
+    node.ask("q", wire.OpenSession(1))
+    node.ask("q", wire.OpenConsumer(1, 1, "topic", "#", 100))
+    node.ask("q", wire.OpenConsumer(2, 1, "topic", "news", 100, durable="d"))
+    node.ask("p", wire.OpenProducer(1, 1, "topic", "news"))
+
+    node.change(without(held, "v", "subscribe topic:#"))
+    node.send("p", *send(1, 1, 3, pack(3)))
+
+    durable = next(iter(node.engine.state.space.subscriptions.values()))
+    assert (durable.withheld, durable.line.waiting_count) == (3, 0)
+    assert not durable.consumers
+
+
+def test_a_subscription_to_everything_gets_what_is_granted_below(held):
+    """And nothing else, also of what is retained."""
+    roles = {
+        **held.role,
+        "v": RoleEntry(permissions=("connect listener:*", "subscribe topic:news/a")),
+    }
+    node = GatedNode(REPLACE(held, role=roles))
+    for peer, user in (("p", "u"), ("q", "v")):
+        node.login(peer, user, {"p": 1, "q": 2}[peer])
+        node.ask(peer, wire.OpenSession(1))
+    node.ask("p", wire.OpenProducer(1, 1, "topic", "news", topic="a"))
+    node.ask("p", wire.OpenProducer(2, 1, "topic", "news", topic="b"))
+    retained = pack(1)[:26] + b"\x02" + pack(1)[27:]
+    node.send("p", *send(1, 1, 1, retained))
+    node.send("p", *send(2, 1, 1, retained))
+
+    frames = node.send("q", Kind.REQUEST, wire.encode(wire.OpenConsumer(1, 1, "topic", "#", 100)))
+    node.send("p", *send(1, 2, 1, pack(1)))
+    node.send("p", *send(2, 2, 1, pack(1)))
+
+    delivered = [*frames, *node.outlet.take("q")]
+    assert kinds(delivered).count(Kind.DELIVER) == 2
+
+
+def test_a_topic_retains_only_for_who_may_have_it_retain(node, held):
+    """Retained, a message stays for all who come later."""
+    node.change(without(held, "u", "retain topic:news"))
+    node.ask("p", wire.OpenProducer(1, 1, "topic", "news"))
+    retained = pack(1)[:26] + b"\x02" + pack(1)[27:]
+
+    assert isinstance(node.answer(node.send("p", *send(1, 1, 1, retained))), hms.NotAuthorized)
+    assert kinds(node.send("p", *send(1, 1, 1, pack(1)))) == [Kind.CONFIRM]
+
+
+def test_a_durable_subscription_of_another_user_is_not_resumed(node):
+    """Nor ended: its name grants nothing."""
+    node.ask("p", wire.OpenConsumer(1, 1, "topic", "news", 1, durable="d"))
+    node.ask("p", wire.CloseConsumer(1))
+    node.login("q", "v", 2)
+    node.ask("q", wire.OpenSession(1))
+
+    again = node.ask("q", wire.OpenConsumer(1, 1, "topic", "news", 1, durable="d"))
+    ended = node.ask("q", wire.Unsubscribe("news", "d"))
+
+    assert isinstance(again, hms.NotAuthorized)
+    assert isinstance(ended, hms.NotAuthorized)
+    assert node.ask("p", wire.Unsubscribe("news", "d")) is None
+
+
+def test_services_that_are_not_granted_any_more_are_offered_no_more(node, held):
+    """The next call of them finds nobody."""
+    node.ask("p", wire.Advertise("PAY"))
+    node.change(without(held, "u", "advertise service:*"))
+
+    assert node.broker.monitor.services_of(1) == []
+
+
+def test_a_changed_file_holds_at_a_running_node_within_its_look(tmp_path):
+    """And a damaged one changes nothing: the node says so in its log."""
+    held = document(u=["consume queue:orders"])
+    told = []
+    with secured_node(tmp_path, held) as node:
+        login = {"user": "u", "password": PASSWORD, "exception_listener": told.append}
+        with hms.connect(node.address, **login) as connection, connection.session() as session:
+            consumer = session.consumer(hms.Queue("orders"))
+            good = node.security.read_text()
+            node.security.write_text(good.replace("version", "versoin"))
+            wait_until(lambda: "not taken over" in node.log)
+            assert consumer.receive_nowait() is None
+            node.security.write_text(good)
+
+            change_security(node.security, lambda d: without(d, "u", "consume queue:orders"))
+
+            wait_until(lambda: told)
+            with pytest.raises(hms.NotAuthorized):
+                consumer.receive(timeout_s=5)
+    assert [type(one) for one in told] == [hms.NotAuthorized]
