@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.securing_config import open_, secure
 from hms.boot.cli.target import Target, target_options
 from hms.boot.config import effective, sample
 from hms.errors.catalogue import ConfigError
@@ -69,6 +70,10 @@ def keys(target: Target, file: Path) -> None:
     target.say(
         f"link_key_file = {_said(str(file))}\nlink_public_key = {_said(public)}", {"public": public}
     )
+
+
+config.add_command(secure)
+config.add_command(open_)
 
 
 def _said(text: str) -> str:

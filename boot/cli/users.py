@@ -1,0 +1,260 @@
+"""hms user: who may log in, and how."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hms.boot.cli.security_target import (
+    DRY_RUN,
+    apply,
+    document_of,
+    ends_at,
+    password_from,
+    path_of,
+)
+from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.security_file import change_security
+from hms.server.logins import document_changes as changes
+from hms.server.logins.passwords import hash_password
+from hms.server.logins.security_document import SecurityDocument, UserEntry
+
+__all__ = ["user"]
+
+_FILE = click.option(
+    "--password-file",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Where the password is; else it is read from standard input.",
+)
+_MANY: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
+
+
+@click.group()
+def user() -> None:
+    """Users of a secured node: add, change, list, delete …"""
+
+
+@user.command()
+@target_options
+@click.argument("name")
+@click.option("--role", "roles", help="A role that it has.", **_MANY)
+@click.option("--os-user", "os_users", help="Whose processes need no password.", **_MANY)
+@click.option("--key", "keys", help="The public key of its client.", multiple=True, metavar="KEY")
+@click.option("--password", "is_asked", is_flag=True, help="Read a password.")
+@_FILE
+@DRY_RUN
+def add(
+    target: Target,
+    name: str,
+    roles: tuple[str, ...],
+    os_users: tuple[str, ...],
+    keys: tuple[str, ...],
+    is_asked: bool,
+    file: Path | None,
+    dry_run: bool,
+) -> None:
+    """A new user. Without --password it logs in by key or process only."""
+    path_of(target)
+    given = password_from(file) if is_asked or file is not None else ""
+    entry = UserEntry(
+        password=hash_password(given) if given or is_asked or file is not None else "",
+        roles=roles,
+        os_users=os_users,
+        keys=keys,
+    )
+    apply(target, lambda d: changes.add_user(d, name, entry), f"{name}: added", is_dry=dry_run)
+
+
+@user.command()
+@target_options
+@click.argument("name")
+@_FILE
+@DRY_RUN
+def password(target: Target, name: str, file: Path | None, dry_run: bool) -> None:
+    """Another password; what the user has open is closed."""
+    changes.user_of(document_of(target), name)
+    hashed = hash_password(password_from(file))
+    said = f"{name}: password changed"
+    apply(target, lambda d: changes.alter_user(d, name, password=hashed), said, is_dry=dry_run)
+
+
+@user.command()
+@target_options
+@click.argument("name")
+@click.option("--role", "roles", help="A role that it gets.", **_MANY)
+@click.option("--no-role", "lost", help="A role that it loses.", **_MANY)
+@click.option("--os-user", "os_users", help="Whose processes need no password.", **_MANY)
+@click.option("--no-os-user", "left", help="Whose processes need one again.", **_MANY)
+@DRY_RUN
+def alter(
+    target: Target,
+    name: str,
+    roles: tuple[str, ...],
+    lost: tuple[str, ...],
+    os_users: tuple[str, ...],
+    left: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Change the roles of a user, or whose processes are it."""
+
+    def change(document: SecurityDocument) -> SecurityDocument:
+        known = changes.user_of(document, name)
+        return changes.alter_user(
+            document,
+            name,
+            roles=_changed(known.roles, roles, lost),
+            os_users=_changed(known.os_users, os_users, left),
+        )
+
+    apply(target, change, f"{name}: altered", is_dry=dry_run)
+
+
+@user.command()
+@target_options
+@click.argument("name")
+@click.argument("key")
+@click.option("--remove", "is_removed", is_flag=True, help="Take the key away.")
+@DRY_RUN
+def key(target: Target, name: str, key: str, is_removed: bool, dry_run: bool) -> None:
+    """A client key more, or less, of a user."""
+    said = f"{name}: key {'removed' if is_removed else 'added'}"
+    apply(
+        target, lambda d: changes.set_key(d, name, key, is_removed=is_removed), said, is_dry=dry_run
+    )
+
+
+def _switch(verb: str, done: str, text: str, is_enabled: bool) -> click.Command:
+    @click.command(verb, help=text)
+    @target_options
+    @click.argument("name")
+    @DRY_RUN
+    def switch(target: Target, name: str, dry_run: bool) -> None:
+        def change(document: SecurityDocument) -> SecurityDocument:
+            return changes.alter_user(document, name, enabled=is_enabled)
+
+        apply(target, change, f"{name}: {done}", is_dry=dry_run)
+
+    return switch
+
+
+user.add_command(_switch("enable", "enabled", "Let a user in again.", is_enabled=True))
+user.add_command(
+    _switch("disable", "disabled", "Let a user in no more; close what it has.", is_enabled=False)
+)
+
+
+@user.command()
+@target_options
+@click.argument("name")
+@DRY_RUN
+def logout(target: Target, name: str, dry_run: bool) -> None:
+    """Close all that a user has open; it may log in again."""
+    apply(target, lambda d: changes.log_out(d, name), f"{name}: logged out", is_dry=dry_run)
+
+
+@user.command()
+@target_options
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@DRY_RUN
+def delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """End a user; its durable subscriptions stay, and collect nothing more."""
+    if not (yes or dry_run):
+        click.confirm(f"Delete the user {name}?", abort=True, err=True)
+    apply(target, lambda d: changes.delete_user(d, name), f"{name}: deleted", is_dry=dry_run)
+
+
+@user.command()
+@target_options
+@click.argument("name")
+@click.option("--for", "period", default="90d", show_default=True, help="How long: 90d, 12h, 30m.")
+@click.option("--id", "token_id", help="What it is called.  [default: NAME.N]")
+@click.option("--role", "roles", help="The only role of the user that it has.", **_MANY)
+def token(
+    target: Target, name: str, period: str, token_id: str | None, roles: tuple[str, ...]
+) -> None:
+    """Make an API token of a user, and print it: this once."""
+    ends, made = ends_at(period), ["", ""]
+
+    def change(document: SecurityDocument) -> SecurityDocument:
+        made[0] = token_id or _free(document, name)
+        changed, made[1] = changes.add_token(document, made[0], name, ends, roles)
+        return changed
+
+    change_security(path_of(target), change)
+    said = {"id": made[0], "user": name, "expires_at": ends.isoformat(), "token": made[1]}
+    target.say(made[1], said)
+
+
+@user.command("revoke-token")
+@target_options
+@click.argument("token_id", metavar="ID")
+@DRY_RUN
+def revoke_token(target: Target, token_id: str, dry_run: bool) -> None:
+    """End an API token; what its user has open is closed."""
+    said = f"{token_id}: revoked"
+    apply(target, lambda d: changes.revoke_token(d, token_id), said, is_dry=dry_run)
+
+
+@user.command("list")
+@target_options
+def list_(target: Target) -> None:
+    """All users, and how each of them logs in."""
+    document = document_of(target)
+    rows = [{"name": name, **_shown(document, name)} for name in sorted(document.user)]
+    show_table(target, rows, empty="There are no users.")
+
+
+@user.command()
+@target_options
+@click.argument("name")
+def show(target: Target, name: str) -> None:
+    """One user."""
+    document = document_of(target)
+    entry = changes.user_of(document, name)
+    tokens = [t for t, one in document.token.items() if one.user == name]
+    ends: datetime | None = entry.not_after
+    more = {
+        "keys": list(entry.keys),
+        "tokens": tokens,
+        "not_after": ends.isoformat() if ends else None,
+        "addresses": list(entry.addresses),
+        "generation": entry.generation,
+    }
+    show_values(target, {"name": name, **_shown(document, name), **more})
+
+
+def _shown(document: SecurityDocument, name: str) -> dict[str, Any]:
+    """A user without what is secret."""
+    entry = document.user[name]
+    ways = [
+        word
+        for word, is_it in (
+            ("password", entry.password),
+            ("key", entry.keys),
+            ("process", entry.os_users or entry.os_groups),
+            ("token", any(one.user == name for one in document.token.values())),
+        )
+        if is_it
+    ]
+    return {
+        "roles": list(entry.roles),
+        "enabled": entry.enabled,
+        "logs in by": ways,
+        "os_users": list(entry.os_users),
+    }
+
+
+def _changed(
+    known: tuple[str, ...], more: tuple[str, ...], less: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for one in (*known, *more) if one not in less))
+
+
+def _free(document: SecurityDocument, name: str) -> str:
+    number = 1
+    while f"{name}.{number}" in document.token:
+        number += 1
+    return f"{name}.{number}"

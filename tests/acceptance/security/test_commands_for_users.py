@@ -1,0 +1,173 @@
+"""From an open node to a secured one by the command line, and the commands for users."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hms
+from hms.boot.cli import main
+from hms.boot.conf_editing import set_node_keys
+from hms.boot.security_file import load_security, save_security
+from hms.server.logins.security_document import SecurityDocument, UserEntry
+from tests.support.secured import cheap_hash, me
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A command in a folder of its own; its text."""
+    monkeypatch.chdir(tmp_path)
+
+    def go(*words, code=0, given="", is_json=False):
+        more = ["--json"] if is_json else []
+        done = CliRunner().invoke(main, [*words, *more], prog_name="hms", input=given)
+        assert done.exit_code == code, done.output
+        return json.loads(done.stdout) if is_json else done.output
+
+    return go
+
+
+@pytest.fixture
+def secured(run, tmp_path):
+    """What hms config init and secure leave, with a password that is quick to check."""
+    run("config", "init")
+    text = set_node_keys((tmp_path / "hms.conf").read_text(), "NODE1", {
+        "listen": [f"ipc://{tmp_path}/s"], "security": "security.toml",
+    })  # fmt: skip
+    (tmp_path / "hms.conf").write_text(text)
+    entry = UserEntry(password=cheap_hash(), os_users=(me(),), roles=("admin", "security"))
+    save_security(tmp_path / "security.toml", SecurityDocument(user={me(): entry}))
+    return tmp_path / "security.toml"
+
+
+def test_five_commands_from_open_to_secured_and_back(run, tmp_path):
+    """What the how-to page promises, at a node that runs."""
+    run("config", "init")
+    before = (tmp_path / "hms.conf").read_text()
+    assert "would be secured" in run("config", "secure", "--dry-run")
+    assert (tmp_path / "hms.conf").read_text() == before
+    said = run("config", "secure", is_json=True)
+    assert "is secured by" in run("config", "secure")
+    assert (tmp_path / "hms.conf.bak").read_text() == before
+    run("boot", "--timeout", "60")
+    try:
+        assert "secured: 1 users" in run("status")
+        run("role", "create", "billing")
+        run("permission", "grant", "billing", "connect listener:*")
+        run("permission", "grant", "billing", "produce queue:orders")
+        run("user", "add", "billing", "--role", "billing", "--password", given="pass word\n")
+        (address,) = said["listen"]
+        _send(address, "billing", "pass word")
+        _send(address, said["user"], said["password"])
+        run("user", "disable", "billing")
+        with pytest.raises(hms.LoginRefused):
+            _login_until_refused(address)
+    finally:
+        run("down")
+    run("config", "open", "--yes")
+    assert 'security = "' not in (tmp_path / "hms.conf").read_text().replace('# security = "', "")
+
+
+def _send(address, user, password):
+    """A changed file holds within a second."""
+    for attempt in range(200):
+        try:
+            with hms.connect(address, user=user, password=password) as connection:
+                with connection.session() as session:
+                    session.producer(hms.Queue("orders")).send(b"x")
+                return
+        except (hms.LoginRefused, hms.NotAuthorized):
+            assert attempt < 20
+
+
+def _login_until_refused(address):
+    for _ in range(200):
+        hms.connect(address, user="billing", password="pass word").close()
+
+
+def test_a_user_s_life(run, secured):
+    """Added, changed, shown without secrets, disabled, deleted."""
+    run(
+        "user", "add", "u", "--role", "monitor", "--os-user", "clerk", "--password", given="first\n"
+    )
+    shown = run("user", "show", "u", is_json=True)
+    assert shown["roles"] == ["monitor"]
+    assert shown["logs in by"] == ["password", "process"]
+    assert "argon2" not in run("user", "show", "u")
+    Path(secured.parent / "p").write_text("second\n")
+    run("user", "password", "u", "--password-file", "p")
+    assert load_security(secured).user["u"].generation == 2
+    run("user", "alter", "u", "--role", "operator", "--no-role", "monitor")
+    run("user", "logout", "u")
+    run("user", "disable", "u")
+    assert load_security(secured).user["u"].roles == ("operator",)
+    assert not load_security(secured).user["u"].enabled
+    run("user", "enable", "u")
+    token = run("user", "token", "u", "--for", "1d", is_json=True)
+    assert token["token"] not in secured.read_text()
+    run("user", "revoke-token", token["id"])
+    run("user", "delete", "u", "--yes")
+    assert [row["name"] for row in run("user", "list", is_json=True)] == [me()]
+
+
+def test_a_check_explains_itself(run, secured):
+    """The deciding permission with its way of roles, or what comes nearest."""
+    run("role", "create", "base")
+    run("permission", "grant", "base", "consume queue:in")
+    run("role", "create", "team", "--role", "base")
+    run("user", "add", "u", "--role", "team")
+
+    assert "consume queue:in (role team > base)" in run(
+        "permission", "check", "u", "consume", "queue:in"
+    )
+    said = run("permission", "check", "u", "produce", "queue:in", code=1)
+    assert "no role grants it; nearest:" in said
+    assert run("permission", "list", "--user", "u", is_json=True)[0]["user"] == "u"
+    assert "version" in run("security", "check")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["user", "add", "u", "--role", "monitr"], "did you mean 'monitor'?"),
+        (["user", "add", "a b"], "is no name"),
+        (["user", "show", "nobody"], "there is no user 'nobody'"),
+        (["user", "key", "nobody", "x"], "there is no user 'nobody'"),
+        (["role", "create", "admin"], "built in"),
+        (["role", "delete", "nothing"], "there is no role 'nothing'"),
+        (["permission", "grant", "monitor", "produce queue:x"], "built in"),
+        (["permission", "grant", "nothing", "produce queue:x"], "there is no role 'nothing'"),
+        (["permission", "check", "nobody", "produce", "queue:x"], "there is no user"),
+        (["user", "delete", "--yes", "ME"], "nobody would be left"),
+        (["user", "disable", "ME"], "nobody would be left"),
+        (["user", "alter", "ME", "--no-role", "security"], "nobody would be left"),
+        (["user", "token", "ME", "--for", "1y"], "such as 90d"),
+        (["user", "list", "--connect", "ipc:///x"], "Give --config"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(run, secured, words, said):
+    """Each with the word that would do."""
+    before = secured.read_bytes()
+
+    assert said in run(*[me() if word == "ME" else word for word in words], code=1)
+    assert secured.read_bytes() == before
+
+
+def test_an_open_node_has_no_users(run):
+    """The command says how it gets some."""
+    run("config", "init")
+
+    assert "hms config secure" in run("user", "list", code=1)
+
+
+def test_every_fault_of_the_file_is_told_with_its_line(run, secured):
+    """Like those of hms.conf."""
+    secured.write_text(
+        secured.read_text().replace("version = 1", "version = 0").replace("roles", "rolse")
+    )
+
+    said = run("security", "check", code=1)
+
+    assert f"{secured}:3: version counts from 1" in said
+    assert "did you mean 'roles'?" in said
