@@ -39,7 +39,7 @@ def test_the_sample_boots_as_it_stands(tmp_path):
 def test_the_sample_with_every_key_switched_on_is_good_too(tmp_path):
     """A commented key that is refused when its mark is removed is a trap."""
     path = tmp_path / "hms.conf"
-    path.write_text(_switched_on())
+    path.write_text(_of_a_secured_node(_switched_on()))
 
     config = load(path)
 
@@ -54,6 +54,11 @@ def _switched_on():
         is_key = " = " in word and word.split(" = ")[0].isidentifier()
         lines.append(word if is_key or word.startswith("[") else line)
     return "\n".join(lines)
+
+
+def _of_a_secured_node(text):
+    """Such a node listens where nobody else hears."""
+    return text.replace('"tcp://127.0.0.1:7700"', '"ipc:///run/hms/NODE1.sock"')
 
 
 def _tables(section):
