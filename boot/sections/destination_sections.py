@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hms.boot import kinds, kinds_topics
 from hms.boot.sections.node_sections import Name, Node, WarmOrCold
 from hms.boot.sections.process_sections import Home
-from hms.boot.sections.section import ABSENT, YEAR_S, Named, Section, Size, reads, why
+from hms.boot.sections.section import ABSENT, YEAR_S, Named, Section, Size, key, reads
 from hms.engine.flow.destination_control import LimitBehavior
 from hms.engine.groups.message_sort import SortType
 from hms.engine.topic import Delivery, Scheme
@@ -21,13 +21,16 @@ Selector = Annotated[str, reads(kinds.selector)]
 Text = Annotated[str, reads(kinds_topics.text)]
 TopicString = Annotated[str, reads(kinds_topics.topic_string)]
 SortKey = Annotated[
-    Text, why('The property that orders what waits; "" keeps the order of arrival.')
+    Text,
+    Meta(description='The property that orders what waits; "" keeps the order of arrival.'),
 ]
 SortedBy = Annotated[
-    SortType, why("What type the property has; a queue refuses a message with another one.")
+    SortType,
+    Meta(description="What type the property has; a queue refuses a message with another one."),
 ]
 SortDirection = Annotated[
-    Literal["ASCENDING", "DESCENDING"], why("Whether the smallest or the largest comes first.")
+    Literal["ASCENDING", "DESCENDING"],
+    Meta(description="Whether the smallest or the largest comes first."),
 ]
 
 
@@ -35,76 +38,38 @@ class _Destination(Named, frozen=True, kw_only=True):
     """What queues and topics have in common; what is None is as the node has it."""
 
     svgname: Home = field(name="SVGNAME", default=None)
-    boot: Annotated[
-        WarmOrCold | None,
-        why("WARM or COLD for this one alone.", otherwise="BOOT of the node", example="WARM"),
-    ] = field(name="BOOT", default=None)
+    boot: Annotated[WarmOrCold | None, key(otherwise="BOOT of the node", example="WARM")] = field(
+        name="BOOT", default=None
+    )
+    """WARM or COLD for this one alone."""
     redelivery_limit: Annotated[
         int | None,
         Meta(ge=-1, le=10_000),
-        why(
-            "So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never.",
-            otherwise="redelivery_limit of the node",
-            example=3,
-            engine="redelivery_limit",
-        ),
+        key(otherwise="redelivery_limit of the node", example=3, engine="redelivery_limit"),
     ] = None
+    """So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never."""
     redelivery_delay_s: Annotated[
-        float,
-        Meta(ge=0, le=86_400),
-        why(
-            "Pause before a failed message is tried again; those behind it do not wait for it.",
-            engine="redelivery_delay_ms",
-        ),
+        float, Meta(ge=0, le=86_400), key(engine="redelivery_delay_ms")
     ] = 0
-    dead_letter: Annotated[
-        QueueName,
-        why(
-            'The queue that gets a message whose redelivery_limit is reached; "" discards it.',
-            engine="dead_letter",
-        ),
-    ] = "HMS.DLQ"
-    expired_to: Annotated[
-        QueueName,
-        why('The queue that gets what expires here; "" discards it.', engine="expired_to"),
-    ] = ""
-    max_messages: Annotated[
-        int,
-        Meta(ge=0, le=1 << 40),
-        why(
-            "The most messages that wait; 0 sets no limit but the node's memory.",
-            engine="messages_max",
-        ),
-    ] = 0
-    max_bytes: Annotated[
-        Size,
-        Meta(ge=0, le=1 << 50),
-        why(
-            "The most bytes of heads and bodies that wait; 0 sets no limit but the node's memory.",
-            engine="bytes_max",
-        ),
-    ] = 0
-    max_message_bytes: Annotated[
-        Size,
-        Meta(ge=0, le=1 << 30),
-        why("The largest message; 0 is max_message_bytes of the node.", engine="message_bytes_max"),
-    ] = 0
-    max_producers: Annotated[
-        int,
-        Meta(ge=0, le=1 << 24),
-        why("The most producers open at once; 0 sets no limit.", engine="producers_max"),
-    ] = 0
-    limit_behavior: Annotated[
-        LimitBehavior,
-        why(
-            "When it is full: senders wait or are refused, or messages that wait are removed.",
-            engine="limit_behavior",
-        ),
-    ] = LimitBehavior.REJECT_NEWEST
-    export_name: Annotated[
-        QueueName,
-        why('The name by which clients look it up; "" is its own name.', engine="export_name"),
-    ] = ""
+    """Pause before a failed message is tried again; those behind it do not wait for it."""
+    dead_letter: Annotated[QueueName, key(engine="dead_letter")] = "HMS.DLQ"
+    """The queue that gets a message whose redelivery_limit is reached; "" discards it."""
+    expired_to: Annotated[QueueName, key(engine="expired_to")] = ""
+    """The queue that gets what expires here; "" discards it."""
+    max_messages: Annotated[int, Meta(ge=0, le=1 << 40), key(engine="messages_max")] = 0
+    """The most messages that wait; 0 sets no limit but the node's memory."""
+    max_bytes: Annotated[Size, Meta(ge=0, le=1 << 50), key(engine="bytes_max")] = 0
+    """The most bytes of heads and bodies that wait; 0 sets no limit but the node's memory."""
+    max_message_bytes: Annotated[Size, Meta(ge=0, le=1 << 30), key(engine="message_bytes_max")] = 0
+    """The largest message; 0 is max_message_bytes of the node."""
+    max_producers: Annotated[int, Meta(ge=0, le=1 << 24), key(engine="producers_max")] = 0
+    """The most producers open at once; 0 sets no limit."""
+    limit_behavior: Annotated[LimitBehavior, key(engine="limit_behavior")] = (
+        LimitBehavior.REJECT_NEWEST
+    )
+    """When it is full: senders wait or are refused, or messages that wait are removed."""
+    export_name: Annotated[QueueName, key(engine="export_name")] = ""
+    """The name by which clients look it up; "" is its own name."""
 
     def on(self, node: Node | None) -> Self:
         """The same with what the node decides filled in."""
@@ -121,160 +86,84 @@ class _Destination(Named, frozen=True, kw_only=True):
 class Queue(_Destination, frozen=True, kw_only=True):
     """A queue: each message goes to one consumer and waits until it is taken."""
 
-    max_active_consumers: Annotated[
-        int,
-        Meta(ge=0, le=1 << 20),
-        why("So many consumers get messages at once; 0 sets no limit.", engine="active_max"),
-    ] = 0
-    max_backup_consumers: Annotated[
-        int,
-        Meta(ge=0, le=1 << 20),
-        why(
-            "So many more wait to take over when an active one leaves; one more is refused.",
-            engine="backups_max",
-        ),
-    ] = 0
+    max_active_consumers: Annotated[int, Meta(ge=0, le=1 << 20), key(engine="active_max")] = 0
+    """So many consumers get messages at once; 0 sets no limit."""
+    max_backup_consumers: Annotated[int, Meta(ge=0, le=1 << 20), key(engine="backups_max")] = 0
+    """So many more wait to take over when an active one leaves; one more is refused."""
     sort_key: SortKey = ""
     sort_type: SortedBy = SortType.STRING
     sort_direction: SortDirection = "ASCENDING"
-    message_group: Annotated[
-        Literal["PASS", "GATHER"],
-        why("Whether the messages of a group pass one by one, or wait until they are one list."),
-    ] = "PASS"
-    group_expiry_s: Annotated[
-        float,
-        Meta(ge=-1, le=100 * YEAR_S),
-        why(
-            "How long a list may wait to be whole; then its messages are dead letters. -1: forever."
-        ),
-    ] = -1
-    listener: Annotated[
-        ServiceName,
-        why('The service that the node calls for every message; "" leaves them to consumers.'),
-    ] = ""
-    listener_sessions: Annotated[
-        int,
-        Meta(ge=1, le=256),
-        why("Sessions that feed it: one keeps the order, more run side by side."),
-    ] = 1
-    global_: Annotated[
-        Literal["Y", "N"],
-        why("Y: one queue with those of its name at other nodes; a message is at one of them."),
-    ] = field(name="GLOBAL", default="N")
-    gqthr: Annotated[
-        int,
-        Meta(ge=1, le=1_000_000),
-        why("Messages to have ready for each consumer; a shorter queue asks other nodes."),
-    ] = field(name="GQTHR", default=100)
-    gqmaxreq: Annotated[
-        int, Meta(ge=1, le=1_000_000), why("The most messages that come for one request.")
-    ] = field(name="GQMAXREQ", default=1000)
-    gqfull: Annotated[
-        int,
-        Meta(ge=0, le=1 << 40),
-        why("From so many waiting messages on it gives to shorter ones unasked; 0 never."),
-    ] = field(name="GQFULL", default=10_000)
-    delivery: Annotated[
-        Literal["EVERYWHERE", "LOCAL_PREFERRED", "LOCAL_ONLY"],
-        why(
-            "Whose consumers get them: any node's; others' if there is none here; this node's only."
-        ),
-    ] = "EVERYWHERE"
+    message_group: Literal["PASS", "GATHER"] = "PASS"
+    """Whether the messages of a group pass one by one, or wait until they are one list."""
+    group_expiry_s: Annotated[float, Meta(ge=-1, le=100 * YEAR_S)] = -1
+    """How long a list may wait to be whole; then its messages are dead letters. -1: forever."""
+    listener: ServiceName = ""
+    """The service that the node calls for every message; "" leaves them to consumers."""
+    listener_sessions: Annotated[int, Meta(ge=1, le=256)] = 1
+    """Sessions that feed it: one keeps the order, more run side by side."""
+    global_: Literal["Y", "N"] = field(name="GLOBAL", default="N")
+    """Y: one queue with those of its name at other nodes; a message is at one of them."""
+    gqthr: Annotated[int, Meta(ge=1, le=1_000_000)] = field(name="GQTHR", default=100)
+    """Messages to have ready for each consumer; a shorter queue asks other nodes."""
+    gqmaxreq: Annotated[int, Meta(ge=1, le=1_000_000)] = field(name="GQMAXREQ", default=1000)
+    """The most messages that come for one request."""
+    gqfull: Annotated[int, Meta(ge=0, le=1 << 40)] = field(name="GQFULL", default=10_000)
+    """From so many waiting messages on it gives to shorter ones unasked; 0 never."""
+    delivery: Literal["EVERYWHERE", "LOCAL_PREFERRED", "LOCAL_ONLY"] = "EVERYWHERE"
+    """Whose consumers get them: any node's; others' if there is none here; this node's only."""
 
 
 class Topic(_Destination, frozen=True, kw_only=True):
     """A topic: each message goes to every subscriber of that moment."""
 
     topic_string: Annotated[
-        TopicString | None,
-        why(
-            "Where it stands among the topics; fixed once the node has booted with it.",
-            otherwise="its name",
-            example="news",
-            engine="topic_string",
-        ),
+        TopicString | None, key(otherwise="its name", example="news", engine="topic_string")
     ] = None
+    """Where it stands among the topics; fixed once the node has booted with it."""
     persistent_delivery: Annotated[
         Delivery | None,
-        why(
-            "Which subscriptions have to take a persistent publication, or nobody gets it.",
+        key(
             otherwise="that of the topic above; at last ALLDUR",
             example="ALLDUR",
             engine="persistent_delivery",
         ),
     ] = None
+    """Which subscriptions have to take a persistent publication, or nobody gets it."""
     non_persistent_delivery: Annotated[
         Delivery | None,
-        why(
-            "Which subscriptions have to take any other publication, or nobody gets it.",
+        key(
             otherwise="that of the topic above; at last ALLAVAIL",
             example="ALLAVAIL",
             engine="non_persistent_delivery",
         ),
     ] = None
-    global_: Annotated[
-        Literal["Y", "N"],
-        why("Y: what is published here or below goes to subscribers at other nodes too."),
-    ] = field(name="GLOBAL", default="N")
+    """Which subscriptions have to take any other publication, or nobody gets it."""
+    global_: Literal["Y", "N"] = field(name="GLOBAL", default="N")
+    """Y: what is published here or below goes to subscribers at other nodes too."""
 
 
 class Subscription(Named, frozen=True, kw_only=True):
     """A durable subscription that exists from boot, before its first consumer comes."""
 
-    topic: Annotated[
-        TopicString,
-        why(
-            "The topic, by its name or its topic string, with wildcards if need be.",
-            example="news",
-            engine="topic",
-        ),
-    ]
-    scheme: Annotated[
-        Scheme,
-        why(
-            "How wildcards of topic are written: + and # for levels, or * and ? for characters.",
-            engine="scheme",
-        ),
-    ] = Scheme.TOPIC
-    queue: Annotated[
-        QueueName,
-        why(
-            'The queue that gets what it takes; "" keeps it for subscribers of its name.',
-            engine="queue",
-        ),
-    ] = ""
-    correlation_id: Annotated[
-        Text,
-        why(
-            'The correlation id of what it puts into the queue; "" leaves the sender\'s.',
-            engine="correlation_id",
-        ),
-    ] = ""
-    retained: Annotated[
-        Literal["ALL", "NEW"],
-        why(
-            "Whether it gets what is retained when it begins, or only what comes.",
-            engine="retained",
-        ),
-    ] = "ALL"
+    topic: Annotated[TopicString, key(example="news", engine="topic")]
+    """The topic, by its name or its topic string, with wildcards if need be."""
+    scheme: Annotated[Scheme, key(engine="scheme")] = Scheme.TOPIC
+    """How wildcards of topic are written: + and # for levels, or * and ? for characters."""
+    queue: Annotated[QueueName, key(engine="queue")] = ""
+    """The queue that gets what it takes; "" keeps it for subscribers of its name."""
+    correlation_id: Annotated[Text, key(engine="correlation_id")] = ""
+    """The correlation id of what it puts into the queue; "" leaves the sender's."""
+    retained: Annotated[Literal["ALL", "NEW"], key(engine="retained")] = "ALL"
+    """Whether it gets what is retained when it begins, or only what comes."""
     sort_key: SortKey = ""
     sort_type: SortedBy = SortType.STRING
     sort_direction: SortDirection = "ASCENDING"
-    selector: Annotated[
-        Selector,
-        why(
-            'Which messages it takes; "" takes all. Its consumers give the same one.',
-            engine="selector",
-        ),
-    ] = ""
-    svgname: Annotated[
-        Name | None,
-        why(
-            "The server group, and so the node, where it exists.",
-            otherwise="every node of its topic",
-            example="hms01",
-        ),
-    ] = field(name="SVGNAME", default=None)
+    selector: Annotated[Selector, key(engine="selector")] = ""
+    """Which messages it takes; "" takes all. Its consumers give the same one."""
+    svgname: Annotated[Name | None, key(otherwise="every node of its topic", example="hms01")] = (
+        field(name="SVGNAME", default=None)
+    )
+    """The server group, and so the node, where it exists."""
 
 
 _GLOBAL = dict.fromkeys(("GQTHR", "GQMAXREQ", "GQFULL"), "is for queues")

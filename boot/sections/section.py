@@ -1,15 +1,18 @@
-"""What a section of hms.conf is: a Struct whose annotated fields are its keys.
+"""What a section of hms.conf is: a Struct whose fields are its keys.
 
-A field says all there is to a key: its type and limits, its default, and why it is there. From it
-come the check of the file, hms.conf as `hms config init` writes it, docs/reference/configuration.md
-(scripts/generate-configuration makes both), the attribute of the loaded configuration and what the
-engine is told. A field without a `why` is no key.
+A field says all there is to a key: its type and limits, its default, and below it why it is there.
+From it come the check of the file, hms.conf as `hms config init` writes it, the tables of
+docs/reference/configuration.md (scripts/generate-configuration makes both), the attribute of the
+loaded configuration and what the engine is told. Only a name and another entry are no keys.
 """
 
+import ast
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -29,8 +32,8 @@ __all__ = [
     "Section",
     "Size",
     "engine_settings",
+    "key",
     "reads",
-    "why",
 ]
 
 ABSENT = "not available in this version"
@@ -49,14 +52,14 @@ class Named(Entry, frozen=True, kw_only=True):
     name: str
 
 
-def why(text: str, *, otherwise: str = "", example: Any = None, engine: str = "") -> Meta:
-    """Make a field a key.
+def key(*, otherwise: str = "", example: Any = None, engine: str = "") -> Meta:
+    """What else there is to say of a key.
 
     otherwise: what holds when the key is absent and has no default; example: what hms.conf shows
     then; engine: the engine's setting with its value, in milliseconds where the key has seconds.
     """
     extra = {"otherwise": otherwise, "example": example, "engine": engine}
-    return Meta(description=text, extra={word: told for word, told in extra.items() if told})
+    return Meta(extra={word: told for word, told in extra.items() if told})
 
 
 def reads(reader: Reader) -> Meta:
@@ -76,12 +79,18 @@ class Key:
     read: Reader
     takes: str
     default: Any
-    why: str
     is_required: bool
     is_size: bool
     otherwise: str
     example: Any
     engine: str
+    entry: type[Entry]
+    shared_why: str
+
+    @property
+    def why(self) -> str:
+        """Why it is there: the text below the field, or that of a type which several keys share."""
+        return self.shared_why or _texts(self.entry).get(self.attribute, "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,20 +137,41 @@ class Section:
 def engine_settings(entry: Entry) -> dict[str, Any]:
     """What an entry tells the engine, by the engine's names; its own defaults hold for None."""
     told: dict[str, Any] = {}
-    for key in _keys(type(entry)):
-        value = getattr(entry, key.attribute)
-        if key.engine and value is not None:
-            told[key.engine] = round(value * 1000) if key.name.endswith("_s") else value
+    for one in _keys(type(entry)):
+        value = getattr(entry, one.attribute)
+        if one.engine and value is not None:
+            told[one.engine] = round(value * 1000) if one.name.endswith("_s") else value
     return told
 
 
 @cache
 def _keys(entry: type[Entry]) -> tuple[Key, ...]:
-    every = ((one, *_annotations(one.type)) for one in fields(entry))
-    return tuple(_key(one, kind, said) for one, kind, said in every if "why" in said)
+    names = Named.__struct_fields__ if issubclass(entry, Named) else ()
+    every = [(one, *_annotations(one.type)) for one in fields(entry) if one.name not in names]
+    return tuple(_key(entry, *each) for each in every if not _is_entry(each[1]))
 
 
-def _key(one: FieldInfo, kind: Any, said: dict[str, Any]) -> Key:
+@cache
+def _texts(entry: type[Entry]) -> dict[str, str]:
+    """The text below each field, read from the source: Python keeps none of it."""
+    found: dict[str, str] = {}
+    for kind in filter(_is_entry, reversed(entry.__mro__)):
+        try:
+            (made,) = ast.parse(inspect.getsource(kind)).body
+        except OSError:  # installed without its source
+            return {}
+        assert isinstance(made, ast.ClassDef)
+        for one, text in pairwise(made.body):
+            if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(one.target)] = ast.literal_eval(text.value)
+    return found
+
+
+def _is_entry(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Entry)
+
+
+def _key(entry: type[Entry], one: FieldInfo, kind: Any, said: dict[str, Any]) -> Key:
     default = None if one.default is NODEFAULT else one.default
     if kind is float and default is not None:
         default = float(default)
@@ -153,12 +183,13 @@ def _key(one: FieldInfo, kind: Any, said: dict[str, Any]) -> Key:
         read,
         _limits(kind, said) or (read.__doc__ or "").rstrip("."),
         default,
-        said["why"],
         is_required=default is None and not otherwise,
         is_size=said.get("unit") == "bytes",
         otherwise=otherwise,
         example=said.get("example"),
         engine=said.get("engine", ""),
+        entry=entry,
+        shared_why=said.get("why", ""),
     )
 
 

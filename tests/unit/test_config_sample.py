@@ -13,7 +13,7 @@ from hms.boot.check import Report, check_sections
 from hms.boot.config import load, sample
 from hms.boot.locate import parse
 from hms.boot.sections import SECTIONS, Named, Section, engine_settings
-from hms.boot.sections.section import why
+from hms.boot.sections.section import key, reads
 from hms.engine.settings import DestinationSettings, EngineSettings, SubscriptionSettings
 
 KEYS = [(section, key) for section in SECTIONS for key in section.keys]
@@ -69,13 +69,14 @@ def _tables(section):
     return list(level.values()) if section.is_named else [level]
 
 
-@pytest.mark.parametrize(("section", "key"), KEYS, ids=_id)
-def test_the_sample_shows_every_key_with_its_default_and_why(section, key):
+@pytest.mark.parametrize(("section", "one"), KEYS, ids=_id)
+def test_the_sample_shows_every_key_with_its_default_and_why(section, one):
     """An operator must not have to look elsewhere for what there is."""
-    assert f"# {key.why}\n" in sample()
-    shown = next(table[key.name] for table in _tables(section) if key.name in table)
-    if key.default is not None:
-        assert key.read(shown) == key.default
+    assert one.why
+    assert f"# {one.why}\n" in sample()
+    shown = next(table[one.name] for table in _tables(section) if one.name in table)
+    if one.default is not None:
+        assert one.read(shown) == one.default
 
 
 def test_sample_and_page_are_made_of_the_sections(project_root):
@@ -111,12 +112,12 @@ def test_a_key_is_named_in_one_file(word, project_root):
 class Shop(Named, frozen=True, kw_only=True):
     """A section that no version has."""
 
-    max_cups: Annotated[int, Meta(ge=1, le=12), why("Cups at most.", engine="cups_max")] = 3
-    wait_s: Annotated[float, Meta(ge=0, le=60), why("How long to wait.", engine="wait_ms")] = 1.5
-    owner: Annotated[str | None, Meta(extra={"read": str}), why("Whose.", otherwise="nobody")] = (
-        None
-    )
-    table: int = 0
+    max_cups: Annotated[int, Meta(ge=1, le=12), key(engine="cups_max")] = 3
+    """Cups at most."""
+    wait_s: Annotated[float, Meta(ge=0, le=60), key(engine="wait_ms")] = 1.5
+    """How long to wait."""
+    owner: Annotated[str | None, reads(str), key(otherwise="nobody")] = None
+    """Whose."""
 
 
 SHOP = Section(("shop",), Shop, "[shop.bar]")
