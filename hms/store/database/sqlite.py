@@ -44,6 +44,8 @@ from hms.store.database.sqlite_write import begun, write
 
 RESERVE_BYTES: Final = 64 << 20
 """With less than this free, new messages are refused, so that acknowledgements still fit."""
+WAL_SHARE: Final = 4
+_FREE_PAGES: Final = ("PRAGMA freelist_count", "PRAGMA page_size")
 BUSY_TIMEOUT_S: Final = 10.0
 _PASSING: Final = frozenset(("SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_LOCKED"))
 
@@ -61,6 +63,8 @@ class SQLite:
         self._reader: sqlite3.Connection | None = None
         self._reading = threading.Lock()
         self._epoch = 0
+        self._own: list[tuple[str, tuple[int, int]]] = []
+        """The files that are written to, with their devices and inodes."""
 
     # boot
 
@@ -71,9 +75,12 @@ class SQLite:
             self._lock_fd = self._locked()
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
             self._writer = self._connect()
-            return self._claimed(self._writer, claim)
+            meta = self._claimed(self._writer, claim)
+            names = (str(self._path), f"{self._path}-wal")
+            self._own = [(name, _identity(name)) for name in names]
         except (OSError, sqlite3.Error) as error:
             raise StoreUnavailable(path=self.shown, detail=str(error)) from error
+        return meta
 
     def _locked(self) -> int:
         lock = f"{self._path}.lock"
@@ -179,13 +186,28 @@ class SQLite:
             return session.execute(self._sql["PRUNE"], asked).rowcount
 
     def shortage(self) -> str | None:
-        """Too little space on the disk."""
+        """Too little space, on the disk and in the file, which never becomes smaller.
+
+        What is written passes through the WAL before it fills the file, so the disk has a part.
+        """
         try:
             free = shutil.disk_usage(self._path.parent).free
         except OSError as error:
             return f"{self._path.parent}: {error.strerror}"
-        said = f"{free} bytes are free on the disk of {self._path}, {RESERVE_BYTES} are reserved"
-        return said if free < RESERVE_BYTES else None
+        if free >= RESERVE_BYTES:
+            return None
+        inside = self._free_bytes()
+        if free >= RESERVE_BYTES // WAL_SHARE and free + inside >= RESERVE_BYTES:
+            return None
+        where = f"on the disk of {self._path}, {inside} in it"
+        return f"{free} bytes are free {where}, {RESERVE_BYTES} are reserved"
+
+    def _free_bytes(self) -> int:
+        """Pages of the file that hold nothing; 0 while it cannot be asked."""
+        with contextlib.suppress(Unreachable):
+            ((pages,),), ((page_bytes,),) = map(self._all, _FREE_PAGES)
+            return int(pages) * int(page_bytes)
+        return 0
 
     def describe(self) -> dict[str, FieldValue]:
         """Figures for operators."""
@@ -226,6 +248,21 @@ class SQLite:
         assert self._writer is not None, "claim() comes first"
         with self._judged(), begun(self._writer):
             yield self._writer
+        self._check_own()
+
+    def _check_own(self) -> None:
+        """SQLite writes on into files that were removed or replaced; who boots does not find that.
+
+        Raises StoreFailed, before anything is confirmed that only they have.
+        """
+        for name, own in self._own:
+            try:
+                is_own = _identity(name) == own
+            except OSError as error:
+                detail = f"{name} was removed or moved ({error.strerror})"
+                raise StoreFailed(path=self.shown, detail=detail) from error
+            if not is_own:
+                raise StoreFailed(path=self.shown, detail=f"{name} was replaced")
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
@@ -248,6 +285,11 @@ class SQLite:
         """All rows of a query, over a session of its own."""
         with self._judged(), contextlib.closing(self._connect()) as session:
             yield from session.execute(self._sql[name])
+
+
+def _identity(name: str) -> tuple[int, int]:
+    found = os.stat(name)  # noqa: PTH116 - asked for each commit; Path is slower here
+    return found.st_dev, found.st_ino
 
 
 def _now_ms() -> int:

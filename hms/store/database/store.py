@@ -140,6 +140,7 @@ class DatabaseStore:
         self._outage.over()
         self._meta = transaction.after
         self._upkeep.renewed()
+        self._upkeep.wrote(len(transaction.blob))
         self._upkeep.departed.left([id_ for _, id_ in transaction.changes.gone()], time.monotonic())
         self._backlog.safe(entries)
 

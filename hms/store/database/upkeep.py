@@ -9,6 +9,8 @@ from hms.store.database.departed_messages import Departed
 
 PRUNE_EVERY_S: Final = 5.0
 PRUNE_ROWS: Final = 5_000
+LOOK_BYTES: Final = 4 << 20
+"""After so much it is looked how much is free."""
 RENEW_SHARE: Final = 3
 """The lease is renewed when a third of it is over."""
 
@@ -35,6 +37,7 @@ class Upkeep:
         self.departed = Departed()
         self.shortage: str | None = None
         """Why nothing new should be stored."""
+        self._unseen_bytes = 0
         self._prune_at = 0.0
         self.renewed()
 
@@ -48,6 +51,16 @@ class Upkeep:
         """A commit has renewed the lease too."""
         self._renew_at = time.monotonic() + self._settings.lease_s / RENEW_SHARE
 
+    def wrote(self, size: int) -> None:
+        """So many bytes more: what was free may be gone, long before anything is due."""
+        self._unseen_bytes += size
+        if self._unseen_bytes >= LOOK_BYTES:
+            self._look()
+
+    def _look(self) -> None:
+        self._unseen_bytes = 0
+        self.shortage = self._backend.shortage()
+
     def renew_if_due(self) -> None:
         """Raises Unreachable and StoreFenced."""
         if time.monotonic() >= self._renew_at:
@@ -56,7 +69,7 @@ class Upkeep:
 
     def run(self, next_position: int) -> None:
         """Do what is due. Raises Unreachable and StoreFenced."""
-        self.shortage = self._backend.shortage()
+        self._look()
         self.renew_if_due()
         self._sweep()
         if time.monotonic() >= self._prune_at:
