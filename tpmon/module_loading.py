@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 
 from hms.errors.catalogue import ServiceModuleError
 from hms.errors.tree import HmsError
@@ -16,6 +16,12 @@ __all__ = ["begin", "end", "load", "put_first"]
 USER_PATH = "HMS_USER_PYTHONPATH"
 """The PYTHONPATH of whoever started the node or `hms serve`; ours alone holds until here."""
 
+_IMPORTING = (
+    __file__,
+    importlib.__file__,
+    "<frozen importlib._bootstrap>",
+    "<frozen importlib._bootstrap_external>",
+)
 _LOGGER = logging.getLogger("tpmon.server")
 
 
@@ -66,12 +72,36 @@ def end(modules: Sequence[ModuleType]) -> None:
 
 
 def _load(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        wanted = (
+            "a module is named as in an import, such as bar for bar.py, and found in python_path"
+        )
+        raise _error(name, wanted)
     try:
         return importlib.import_module(name)
     except HmsError:
         raise
     except (Exception, SystemExit) as fault:
+        detail = _missing(fault, name)
+        if detail:
+            raise _error(name, detail) from None
+        fault.__traceback__ = _own_part(fault.__traceback__)
         raise _error(name, _said(fault)) from fault
+
+
+def _missing(fault: BaseException, name: str) -> str:
+    """What to say when the module itself is missing, or a package of it, and not what it needs."""
+    if not isinstance(fault, ModuleNotFoundError) or not f"{name}.".startswith(f"{fault.name}."):
+        return ""
+    where = Path(sys.path[0]).absolute()
+    return f"there is no module {fault.name} in {where}, nor elsewhere on the path"
+
+
+def _own_part(traceback: TracebackType | None) -> TracebackType | None:
+    """From the application's first line on; how it came to be imported tells nobody anything."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in _IMPORTING:
+        traceback = traceback.tb_next
+    return traceback
 
 
 def _error(name: str, detail: str) -> ServiceModuleError:
