@@ -44,6 +44,10 @@ class Caller:
     has_peer: bool = False
     idle_at: float | None = None
     greeted_at: float | None = None
+    peer: int = 0
+    """The key of the last peer that it had."""
+    probes: int = 0
+    """How often it was asked whether it is gone, since the system closed it."""
     taken_bytes: int = 0
     """Of the frames that were taken out of libzmq, as they crossed the wire."""
     _heard_at: float = NEVER
@@ -142,6 +146,9 @@ class Callers:
         everywhere.append(self)
         self._login_s = login_s
         self._callers: dict[int, Caller] = {}
+        self.gone: list[Caller] = []
+        """Those that had a peer and were closed, by the other side or by the system; whoever looks
+        at them takes them away."""
         self._listening = listening
         address = f"inproc://callers-{id(self)}"
         listening.monitor(address, _EVENTS)
@@ -210,7 +217,9 @@ class Callers:
 
     def _note(self, event: int, descriptor: int) -> None:
         if event != zmq.EVENT_ACCEPTED:
-            self._callers.pop(descriptor, None)
+            caller = self._callers.pop(descriptor, None)
+            if caller is not None and caller.has_peer:
+                self.gone.append(caller)
             return
         with contextlib.suppress(OSError):  # it may have gone already
             self._callers[descriptor] = Caller(descriptor, os.fstat(descriptor).st_ino)

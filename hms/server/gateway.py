@@ -48,6 +48,8 @@ PART_BYTES = 256
 FRAME_HEADERS = 2 + 16 + 2
 LONG_HEADERS = 2 + 16 + 9
 """What ZeroMQ sends with a payload, the envelope included; 9 instead of 2 from PART_BYTES on."""
+PROBE_MS = 5
+"""How soon a peer is looked at again whose connection was closed."""
 SLEEP_MS_MAX = 1000  # a signal that came just before the poll is noticed after it
 
 
@@ -184,17 +186,20 @@ class Gateway:
         if self.outbox.batches:
             self._send_outbox(now, SENDS_PER_TURN)
         ledger = self.ledger
-        if now >= self._due_at or self._peers.congested or ledger.total > ledger.own_bytes:
-            self._peers.tend(now, self._is_reading)
+        peers = self._peers
+        is_due = now >= self._due_at or peers.congested or peers.is_probing
+        if is_due or ledger.total > ledger.own_bytes:
+            peers.tend(now, self._is_reading)
             self._pressure.tend(now)
-            self._due_at = min(self._peers.due_at(), self._pressure.due_at())
+            self._due_at = min(peers.due_at(), self._pressure.due_at())
 
     def _sleep_ms(self) -> int:
         """How long the poll may sleep: not at all while the outbox holds something."""
         if not self.outbox.rest():
             return 0
         left_ms = int((self._due_at - self._clock()) * 1000) + 1
-        return min(SLEEP_MS_MAX, max(0, left_ms))
+        most_ms = PROBE_MS if self._peers.is_probing else SLEEP_MS_MAX
+        return min(most_ms, max(0, left_ms))
 
     def _read(self, listener: Listener, now: float) -> None:
         """Read a bounded number of frames and hand on each peer's batch."""

@@ -27,6 +27,8 @@ OnLost = Callable[[PeerKey, str], None]
 HEARTBEATS_PER_PERIOD = 3
 SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
 LOOK_S = 0.25
+PROBES_MAX = 20
+"""So often a peer is probed whose connection was closed; then the next heartbeat finds it."""
 PEERS_PER_LOOK = 64  # 3 microseconds each
 RETRY_S_MIN, RETRY_S_MAX = 0.001, 0.05
 
@@ -128,6 +130,8 @@ class PeerTable:
         self._scan_at = 0.0
         self._look_at = 0.0
         self._looking: Iterator[PeerKey] = iter(())
+        self.is_probing = False
+        """A connection was closed whose peer is not lost yet: the next turn is soon."""
 
     def __iter__(self) -> Iterator[Peer]:
         """All peers."""
@@ -156,6 +160,7 @@ class PeerTable:
         peer = Peer(PeerKey(next(self._keys)), routing_id, listener, caller, now, now, now)
         peer.who = listener.who()
         peer.unread_max = self._limits.unread_bytes_per_peer
+        caller.peer = peer.key
         self._by_key[peer.key] = self.behind(listener)[routing_id] = peer
         return peer
 
@@ -225,6 +230,40 @@ class PeerTable:
             self._look_at = now + LOOK_S
             if is_reading:
                 self._look()
+        self.is_probing = False
+        for listener in self._by_pipe if is_reading else ():
+            if listener.callers.gone:
+                self._probe(listener)
+
+    def _probe(self, listener: Listener) -> None:
+        """Lose the peers whose connection was closed, as by kill -9, without waiting for the next
+        heartbeat. A routing id is never used again, so such a peer does not come back: its client
+        says HELLO on another connection.
+
+        What it had sent is read first. The event only says where to look: a peer is lost when
+        libzmq refuses a frame for it, which may be a moment later.
+        """
+        gone, listener.callers.gone = listener.callers.gone, []
+        for caller in gone:
+            peer = self._by_key.get(PeerKey(caller.peer))
+            if peer is None or peer.caller is not caller or not peer.is_accepted:
+                continue
+            if listener.has_input() or not self._lose_if_gone(peer):
+                caller.probes += 1
+                if caller.probes < PROBES_MAX:
+                    listener.callers.gone.append(caller)
+                    self.is_probing = True
+
+    def _lose_if_gone(self, peer: Peer) -> bool:
+        """Whether libzmq knew its connection no more; what came meanwhile is to be read before."""
+        try:
+            peer.listener.send(peer.routing_id, _HEARTBEAT)
+        except zmq.ZMQError as failed:
+            if peer.listener.has_input():
+                return False
+            self._lose_gone(peer, failed)
+            return True
+        return False
 
     def _look(self) -> None:
         """Cut connections that send a frame without end, of the peers a bounded number a time."""

@@ -83,7 +83,8 @@ def test_what_was_left_behind_is_dropped_before_others_are_closed(monkeypatch):
             rig.gateway.forget(gone[-1])
             rig.turn()
         until(lambda: set(rig.dropped) >= set(gone[:2]))
-        assert rig.lost.empty() or rig.next_lost()[0] == gone[-1]
+        while not rig.lost.empty():  # as its connection was closed before it was forgotten
+            assert rig.next_lost()[0] in gone
 
 
 def test_whoever_has_more_made_for_it_than_it_reads_is_cut(monkeypatch):
