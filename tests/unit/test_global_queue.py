@@ -1,6 +1,9 @@
 """Global queues over engines alone: where messages go, and that they go there whole and once."""
 
+from hms.engine.cluster import demand
+from hms.engine.cluster.cluster_messages import Ask
 from hms.engine.cluster.cluster_settings import Scope
+from hms.engine.cluster.peer_state import Peer
 from tests.support.cluster_rig import World
 
 
@@ -208,3 +211,44 @@ def test_a_message_of_a_group_stays_where_its_fellows_are():
 
     assert len(world.nodes[2].got) == 2
     assert len(world.nodes[1].held()) == 3
+
+
+def test_what_selectors_of_another_node_choose_is_looked_for_in_slices(monkeypatch):
+    """One ask had every selector asked about all that waits, under one hold of the lock; nothing
+    may be overlooked for it, wherever it stands."""
+    monkeypatch.setattr(demand, "LOOK_STEPS", 30)
+    world, asked = started(), []
+    fits = demand._fits
+    monkeypatch.setattr(demand, "_fits", lambda m, w: asked.append(m.id) or fits(m, w))
+    world.nodes[1].send(100, properties={"Month": 5})
+    world.nodes[1].send(1, properties={"Month": 6})
+    world.nodes[1].send(20, properties={"Month": 5})
+    world.nodes[1].sync()
+    world.nodes[2].consume(selector="Month = 6")
+
+    most = 0
+    for _ in range(40):
+        asked.clear()
+        world.tick()
+        most = max(most, len(asked))
+    world.settle()
+
+    assert [m.head().properties["Month"] for m in world.nodes[2].got] == [6]
+    assert 0 < most <= 2 * 30 // 2
+    assert len(world.nodes[1].held()) == 120
+
+
+def test_an_ask_that_says_the_same_reads_its_selectors_once():
+    """A thousand of them, with every interval, were read again under the lock."""
+    peer = Peer(2, "other")
+    said = Ask("q", 1, 0, ["a = 1", "b = 2"])
+    peer.wants(said, 1000)
+    first = peer.wanted["q"]
+    first.looked = 7
+    peer.wants(said, 2000)
+    again = peer.wanted["q"]
+
+    assert all(one is other for one, other in zip(first.selectors, again.selectors, strict=True))
+    assert again.looked == 7
+    peer.wants(Ask("q", 1, 0, ["b = 2"]), 3000)
+    assert peer.wanted["q"].looked == 0

@@ -13,6 +13,7 @@ from hms.engine.cluster.peer_state import Peer, Wanted
 from hms.engine.cluster.planning import Figures, surplus_of
 from hms.engine.cluster.source import CHUNK_BYTES, offer, room_for
 from hms.engine.effects import Effects
+from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue
 from hms.engine.queue.dispatch import discard
@@ -127,7 +128,25 @@ def _choose(
 ) -> list[StoredMessage]:
     if not wanted.selectors:
         return take(state, queue, count, fx)
-    return _take_these(queue, islice((m for m in _movable(queue) if _fits(m, wanted)), count))
+    return _take_these(queue, _fitting(queue, wanted, count))
+
+
+def _fitting(queue: Queue, wanted: Wanted, count: int) -> list[StoredMessage]:
+    """Those that the selectors choose, in slices: the next ask goes on behind what was looked at,
+    and begins anew when nothing follows."""
+    found: list[StoredMessage] = []
+    price, steps, looked = wanted.price, LOOK_STEPS, wanted.looked
+    for message in islice(_movable(queue), wanted.looked, None):
+        if steps <= 0 or len(found) == count:
+            wanted.looked = looked
+            return found
+        steps -= price.of(1, message.head_bytes)
+        if _fits(message, wanted):
+            found.append(message)
+        else:
+            looked += 1
+    wanted.looked = 0
+    return found
 
 
 def _fits(message: StoredMessage, wanted: Wanted) -> bool:

@@ -7,16 +7,25 @@ from hms.engine.cluster.cluster_messages import Ask, Gossip
 from hms.engine.cluster.members import NOBODY, Incarnation
 from hms.engine.cluster.planning import Figures
 from hms.engine.selector import KEPT_LIMITS, Selector
+from hms.engine.selector.selector_cost import Price
 
 
 @dataclass(slots=True)
 class Wanted:
-    """What the other node asked this one for; given: how many of them were offered since."""
+    """What the other node asked this one for; given: how many of them were offered since; looked:
+    at so many of those that wait its selectors were asked before, and chose nothing."""
 
     count: int
     until_ms: int
     given: int = 0
     selectors: Sequence[Selector] = ()
+    looked: int = 0
+
+    @property
+    def price(self) -> Price:
+        """What asking all of its selectors about a message costs."""
+        prices = [one.price for one in self.selectors]
+        return Price(sum([p.each for p in prices]), sum([p.per_bytes for p in prices]))
 
 
 @dataclass(slots=True)
@@ -100,13 +109,16 @@ class Peer:
 
     def wants(self, said: Ask, until_ms: int) -> None:
         """It asks for messages; SelectorSyntaxError for a selector that is none."""
-        selectors = [Selector(text, KEPT_LIMITS) for text in said.selectors]
+        before = self.wanted.get(said.queue)
+        known = {} if before is None else {one.text: one for one in before.selectors}
+        selectors = [known.get(text) or Selector(text, KEPT_LIMITS) for text in said.selectors]
+        looked = 0 if before is None or list(known) != list(said.selectors) else before.looked
         later = [
             count
             for number, (name, count) in self.given.items()
             if number > said.after and name == said.queue
         ]
-        self.wanted[said.queue] = Wanted(said.count, until_ms, sum(later), selectors)
+        self.wanted[said.queue] = Wanted(said.count, until_ms, sum(later), selectors, looked)
 
     def gives(self, queue: str, number: int, count: int) -> None:
         """An offer was made to it."""
