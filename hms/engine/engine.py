@@ -67,6 +67,8 @@ from hms.wire.commands import Order, order
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
+SWEPT_AT_ONCE = 5000
+"""Places that a tick looks at for what has expired: 5 ms."""
 SEEN_PER_EFFORT = 16
 """So many ids are noted in the time in which one message is settled."""
 
@@ -83,6 +85,8 @@ class Engine:
         self.cluster = None if cluster is None else Cluster(self.state, cluster)
         self._progress: dict[int, Progress] = {}
         """Of the operations that connections ask for now, by their numbers."""
+        self._swept: list[Queue | Subscription] = []
+        """The places that the next tick looks at."""
 
     # boot
 
@@ -705,9 +709,8 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether tick() has more to look at for selectors, or to deliver, as soon as others had
-        their turn."""
-        return self.state.looking.is_any or bool(self.state.outgoing.rest)
+        """Whether tick() has more to look at, or to deliver, as soon as others had their turn."""
+        return self.state.looking.is_any or bool(self.state.outgoing.rest or self._swept)
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: whoever
@@ -749,7 +752,7 @@ class Engine:
         send_due(self.state, refused, fx)
         expire(self.state, fx)
         state = self.state
-        for place in state.every_place():
+        for place in self._next_places():
             due = place.line.due(state.now_ms)
             for message in due:
                 place.line.remove(message)
@@ -763,6 +766,13 @@ class Engine:
         temporary_destinations.end_idle(state, fx)
         idle_transactions.end_idle(state, fx)
         state.space.prune(state.now_ms)
+
+    def _next_places(self) -> list[Queue | Subscription]:
+        """Those whose expiry it is the turn of: all of them, or some, and then the next tick comes
+        as soon as others had their turn."""
+        places = self._swept or self.state.every_place()
+        self._swept = places[SWEPT_AT_ONCE:]
+        return places[:SWEPT_AT_ONCE]
 
 
 def _page(

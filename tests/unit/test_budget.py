@@ -9,10 +9,12 @@ import sys
 
 import pytest
 
+from hms.engine import engine
 from hms.errors.catalogue import ConsumerLimit
 from hms.server import broker
 from hms.wire import structures as wire
-from hms.wire.frames import RANGE, SETTLE_ITEM, Action, Envelope, Kind
+from hms.wire.frames import RANGE, SETTLE_ITEM, Action, Envelope, Kind, SendHead, encode_send
+from hms.wire.packed_messages import ROW
 from tests.support import largest
 from tests.support.largest import LARGEST, commands_of_the_protocol
 from tests.support.memory_peer import Node, Peer
@@ -218,3 +220,53 @@ def test_a_queue_has_so_many_consumers_with_selectors_and_no_more(tmp_path):
 
 def _kinds(answers):
     return [(envelope.kind, data) for envelope, data in answers]
+
+
+def test_publications_that_ask_many_selectors_do_not_share_a_hold(tmp_path, monkeypatch):
+    """Ten frames to 1,000 selectors, in one portion, held the lock ten times as long as one."""
+    monkeypatch.setattr(broker, "EFFORT_MAX", 150)
+    node = Node(tmp_path)
+    peer = Peer(node, 1)
+    for handle in range(100, 200):
+        selector = f"a LIKE '%{handle}'"
+        peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 1, selector=selector))
+    producer = largest.fill(peer, "news", 1, kind="topic")
+    node.broker._holds = holds = Counted()
+    node.send(peer.name, *largest.send(producer, 2, 5, largest.pack(5, a="x")))
+    one, holds.most = holds.most, 0
+    batch = []
+    for first in range(7, 57, 5):
+        kind, payload = largest.send(producer, first, 5, largest.pack(5, a="x"))
+        batch.append((Envelope(kind, first, 5, len(payload)), payload))
+    node.broker.handle(peer.name, batch)
+
+    assert holds.most <= 2.5 * one
+
+
+def test_a_tick_looks_at_so_many_places_and_leaves_the_rest(tmp_path, monkeypatch):
+    """60,000 subscriptions that may have something expired took a tick 90 ms, each second."""
+    monkeypatch.setattr(engine, "SWEPT_AT_ONCE", 20)
+    node = Node(tmp_path, is_topics_open=True)
+    peer = Peer(node, 1)
+    for handle in range(100, 200):
+        peer.request(wire.OpenConsumer(handle, 1, "topic", "", 0, topic=f"t/{handle}"))
+    producer = 900
+    peer.request(wire.OpenProducer(producer, 1, "topic", "", topic="t/190"))
+    row = ROW.pack(0, 0, 10, 0, 4, 0, 0, 0)
+    peer.ask(Kind.SEND, encode_send(SendHead(producer, 1, 1, is_persistent=False), row))
+    looked = []
+    monkeypatch.setattr(
+        engine.settlement, "bury_incomplete", lambda _state, place, _fx: looked[-1].append(place)
+    )
+    node.now_ms += 1000
+
+    for _ in range(20):
+        looked.append([])
+        node.broker._tick()
+        if not node.engine.is_behind:
+            break
+
+    assert max(len(places) for places in looked) == 20
+    places = [place for places in looked for place in places]
+    assert places == node.engine.state.every_place()
+    assert sum(place.line.counters.expired for place in places) == 1

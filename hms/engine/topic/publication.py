@@ -67,6 +67,7 @@ def store_publication(
     out = _FanOut(state, batch, due, incoming.uses, messages, fx)
     for subscription in audience.withheld:
         subscription.withheld += len(messages)
+    state.looking.asked += audience.asked_by(len(messages))
     for subscription, chosen in audience.choose(messages):
         out.give(subscription, chosen)
     out.relay()
