@@ -207,7 +207,10 @@ class Broker:
                 lost.append(item)
             else:
                 commands.append(_decode(*item) if len(item) == _NEW else (item[0], *item[:0:-1]))
-        done = self._apply(peer, commands) if commands else 0
+        done = 0
+        if commands:
+            count = 1 if len(commands) == 1 else portion_length(commands)
+            done = self._apply(peer, commands[:count], is_last=count == len(commands))
         if done < len(commands):
             items[:] = [(envelope, payload, head) for envelope, head, payload in commands[done:]]
             items += lost
@@ -265,18 +268,10 @@ class Broker:
         if self._waits:
             self.on_progress()
 
-    def _apply(self, peer: Hashable, commands: list[Command]) -> int:
-        """Apply the first portion of a batch; how many commands are done."""
+    def _apply(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> int:
+        """Apply a portion of a batch; how many of its commands are done."""
         verdicts = self._verdicts
         refused = verdicts.pop(peer) if peer in verdicts else self._store.sends_refused()
-        count = 1 if len(commands) == 1 else portion_length(commands)
-        is_last = count == len(commands)
-        portion = commands if is_last else commands[:count]
-        return self._apply_portion(peer, portion, refused, is_last=is_last)
-
-    def _apply_portion(
-        self, peer: Hashable, commands: list[Command], refused: str | None, *, is_last: bool
-    ) -> int:
         are_settled, engine = True, self.engine
         done = 0
         for envelope, _, _ in commands:
@@ -291,7 +286,8 @@ class Broker:
                 if not self._apply_one(peer, command, now_ms, refused, fx):
                     return
                 done += 1
-                self._effort += engine.take_effort()
+                if done < len(commands):
+                    self._effort += engine.take_effort()
 
         self._change(change, is_in_hand=is_last, may_linger=are_settled, by=commands[-1])
         return done
