@@ -710,7 +710,9 @@ class Engine:
     @property
     def is_behind(self) -> bool:
         """Whether tick() has more to look at, or to deliver, as soon as others had their turn."""
-        return self.state.looking.is_any or bool(self.state.outgoing.rest or self._swept)
+        state = self.state
+        is_left = bool(state.outgoing.rest or state.unfinished or self._swept)
+        return is_left or state.looking.is_any
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: whoever
@@ -748,6 +750,7 @@ class Engine:
         self.state.blocked.expire(self.state.now_ms, fx)
         scan_continuation.go_on(self.state, fx)
         dispatch_rest(self.state, fx)
+        self.state.go_on(fx)
         dispatch_due(self.state, fx)
         send_due(self.state, refused, fx)
         expire(self.state, fx)

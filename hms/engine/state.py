@@ -1,6 +1,8 @@
 """All that the engine knows, and how it is found."""
 
 import heapq
+from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hms.engine.admin.destination_attributes import configure
@@ -113,6 +115,8 @@ class State:
         self.limbo: list[AwaitingPageIn] = []
         """Messages that wait for their bodies; whoever reads those takes them away."""
         self.outgoing = Outgoing()
+        self.unfinished: deque[Callable[[Effects], bool]] = deque()
+        """What ticks go on with: each does a slice, and tells whether there is more."""
         self._wakes = 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
@@ -120,6 +124,13 @@ class State:
         self.global_topics = frozenset(() if cluster is None else cluster.topics)
         self.global_queues = {} if cluster is None else {q.name: q for q in cluster.queues}
         self.configured = {(d.kind, d.name): d for d in settings.destinations}
+
+    def go_on(self, fx: Effects) -> None:
+        """A slice of what is not finished; each in its turn."""
+        if self.unfinished:
+            one = self.unfinished.popleft()
+            if one(fx):
+                self.unfinished.append(one)
 
     def wake_at(self, due_ms: int, place: Queue | Subscription) -> None:
         """Look at a place again at that time."""

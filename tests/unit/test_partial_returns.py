@@ -6,9 +6,10 @@ Counted: messages for each hold, never time (P8). The client sees one rollback, 
 import pytest
 
 from hms.engine.queue import dispatch, settlement
-from hms.engine.session import partial_returns
+from hms.engine.session import partial_returns, transactions
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import TICK
+from hms.wire import branch_requests as tx
 from hms.wire import frames
 from hms.wire import structures as wire
 from hms.wire.frames import Action, Envelope, Kind, Settlement
@@ -56,7 +57,7 @@ class Watched(MemoryNode):
 
 @pytest.fixture
 def node(monkeypatch):
-    for module in (settlement, partial_returns):
+    for module in (settlement, partial_returns, transactions):
         monkeypatch.setattr(module, "SLICE", SLICE)
     monkeypatch.setattr(dispatch, "DELIVERED_AT_ONCE", 2 * SLICE)
     monkeypatch.setattr(dispatch, "CHUNK_MESSAGES", SLICE)
@@ -271,3 +272,45 @@ def test_a_poll_is_answered_behind_all_that_its_consumer_may_have(node, peer):
     peer.request(wire.Poll(7))
 
     assert line_of(node).out_count == MANY
+
+
+XID = bytes([0, 0, 0, 1, 8, 8]) + b"12345678" * 2
+
+
+def _branch(node, peer):
+    """An XA session whose branch has acknowledged everything."""
+    peer.request(wire.OpenSession(9, 0, is_xa=True))
+    peer.request(tx.XaStart(9, XID))
+    take(node, peer, 9)
+    peer.ask(Kind.SETTLE, settle((Action.ACKNOWLEDGE, 0, 0, EVERYTHING)))
+    node.moved.clear()
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_branch_that_is_rolled_back_is_undone_by_ticks(node, peer, is_prepared):
+    """Its outcome is in the log at once; the messages come back in slices, one attempt each."""
+    _branch(node, peer)
+    peer.request(tx.XaEnd(9, XID, 0x04000000))
+    if is_prepared:
+        peer.request(tx.XaPrepare(XID))
+
+    peer.request(tx.XaRollback(XID))
+    assert node.engine.is_behind
+    tick(node)
+
+    assert max(node.moved) <= 2 * SLICE  # what comes back, or goes out again
+    line = line_of(node)
+    assert line.waiting_count == MANY
+    assert set(line.history.values()) == {(1, 1)}
+    assert node.engine.state.branches.by_xid == {}
+
+
+def test_a_session_that_ends_within_a_branch_leaves_the_rest_to_ticks(node, peer):
+    """Closing it has no slices of its own for what its branch holds."""
+    _branch(node, peer)
+    request(node, peer, wire.CloseSession(9))
+    tick(node)
+
+    assert max(node.moved) <= SLICE
+    assert line_of(node).waiting_count == MANY
+    assert set(line_of(node).history.values()) == {(1, 0)}

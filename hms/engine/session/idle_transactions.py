@@ -6,10 +6,9 @@ goes on; what it sends until its next commit() or rollback() is refused, and com
 """
 
 from hms.engine.effects import Effects
-from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.settlement import Return
 from hms.engine.session.session_objects import Session
-from hms.engine.session.transactions import undo
+from hms.engine.session.transactions import end_without_effect
 from hms.engine.state import State
 
 __all__ = ["end_idle"]
@@ -31,8 +30,7 @@ def end_idle(state: State, fx: Effects) -> None:
         session.work.rolled_back = (
             f"nothing was sent or received in it for {idle_ms / 1000:g} s (transaction_idle_s)"
         )
-        for place in undo(state, session.work, Return.LOST, fx):
-            dispatch(state, place, fx)
+        end_without_effect(state, session.work, Return.LOST, fx)
 
 
 def _is_open(session: Session) -> bool:

@@ -13,11 +13,10 @@ from itertools import islice
 from hms.engine.effects import Effects
 from hms.engine.queue.departures import keeps_messages
 from hms.engine.queue.dispatch import dispatch, dispatching_once
-from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES
 from hms.engine.queue.settlement import SLICE, Return, give_back, take_out
 from hms.engine.session.opening import close_producer, close_session, remove_consumer
-from hms.engine.session.session_objects import Connection, Consumer, Session, Work
-from hms.engine.session.transactions import require_transacted, undo
+from hms.engine.session.session_objects import Connection, Consumer, Session
+from hms.engine.session.transactions import require_transacted, undo_some
 from hms.engine.state import State
 from hms.errors.catalogue import TransactionRolledBack
 
@@ -35,7 +34,7 @@ def roll_back_some(state: State, session: Session, fx: Effects) -> bool:
     state.blocked.drop(TransactionRolledBack(reason="rollback() was called"), fx, session)
     how = Return.LOST if session.work.rolled_back else Return.FAILED
     _no_more_for(session.consumers)
-    return _undo_some(state, session.work, how, fx) or recover_some(state, session, fx)
+    return undo_some(state, session.work, how, fx) or recover_some(state, session, fx)
 
 
 def recover_some(state: State, session: Session, fx: Effects) -> bool:
@@ -67,7 +66,7 @@ def end_some(state: State, session: Session, how: Return, fx: Effects) -> bool:
     if _size(session) + len(session.connection.producers) * _OF_CONSUMER <= SLICE:
         return False
     _no_more_for(session.consumers)
-    if not session.is_xa and _undo_some(state, session.work, Return.LOST, fx):
+    if not session.is_xa and undo_some(state, session.work, Return.LOST, fx):
         return True
     if _return_some(state, session.consumers, how, Return.LOST, fx):
         return True
@@ -110,18 +109,6 @@ def _size(session: Session) -> int:
 def _no_more_for(consumers: Iterable[Consumer]) -> None:
     for consumer in consumers:
         consumer.credit = 0
-
-
-def _undo_some(state: State, work: Work, how: Return, fx: Effects) -> bool:
-    if len(work.acknowledged) <= SLICE:
-        return False
-    some = Work()
-    some.acknowledged, some.delays_ms = work.acknowledged[:SLICE], work.delays_ms
-    del work.acknowledged[:SLICE]
-    work.size_bytes -= ACKNOWLEDGED_BYTES * SLICE
-    for place in undo(state, some, how, fx):
-        dispatch(state, place, fx)
-    return True
 
 
 def _return_some(

@@ -16,8 +16,8 @@ from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.incoming import accepted
 from hms.engine.queue.pending_list import ids_of
-from hms.engine.queue.queue_send import store_batch, transaction_bytes
-from hms.engine.queue.settlement import Return, give_back, give_back_all
+from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES, store_batch, transaction_bytes
+from hms.engine.queue.settlement import SLICE, Return, give_back, give_back_all
 from hms.engine.session.session_objects import Session, Work
 from hms.engine.state import State
 from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
@@ -50,8 +50,7 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
 def _refuse(state: State, session: Session, correlation: int, fx: Effects) -> None:
     """What was done in it after it had been rolled back has no effect either."""
     work, session.work = session.work, Work()
-    for place in undo(state, work, Return.LOST, fx):
-        dispatch(state, place, fx)
+    end_without_effect(state, work, Return.LOST, fx)
     error = TransactionRolledBack(reason=work.rolled_back)
     fx.out.append(Refusal(session.connection.number, correlation, error))
 
@@ -190,6 +189,37 @@ def undo(state: State, work: Work, how: Return, fx: Effects) -> list[Queue | Sub
             is_tried = how is not Return.RELEASED
             give_back(state, place, some, how, fx, delay_ms if is_tried else 0)
     return [place for place, _ in taken]
+
+
+def undo_some(state: State, work: Work, how: Return, fx: Effects) -> bool:
+    """A slice of undo(), with its dispatch; False, and nothing is done, when little is left."""
+    if len(work.acknowledged) <= SLICE:
+        return False
+    some = Work()
+    some.acknowledged, some.delays_ms = work.acknowledged[:SLICE], work.delays_ms
+    del work.acknowledged[:SLICE]
+    work.size_bytes -= ACKNOWLEDGED_BYTES * SLICE
+    for place in undo(state, some, how, fx):
+        dispatch(state, place, fx)
+    return True
+
+
+def end_without_effect(state: State, work: Work, how: Return, fx: Effects) -> None:
+    """As undo(), with its dispatch, for whoever nobody waits for: what takes more than one hold of
+    the lock is left to ticks."""
+    rest = Work()
+    rest.acknowledged, rest.delays_ms = work.acknowledged, work.delays_ms
+    work.clear()
+
+    def go_on(fx: Effects) -> bool:
+        if undo_some(state, rest, how, fx):
+            return True
+        for place in undo(state, rest, how, fx):
+            dispatch(state, place, fx)
+        return False
+
+    if go_on(fx):
+        state.unfinished.append(go_on)
 
 
 def by_place(work: Work) -> list[tuple[Queue | Subscription, list[StoredMessage]]]:

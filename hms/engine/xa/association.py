@@ -6,10 +6,9 @@ those of every other session that has joined it, of this or another connection.
 
 from hms.engine.effects import Effects
 from hms.engine.queue.destinations import Queue, Subscription
-from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.settlement import Return
 from hms.engine.session.session_objects import Session, Work
-from hms.engine.session.transactions import undo
+from hms.engine.session.transactions import end_without_effect, undo
 from hms.engine.state import State
 from hms.engine.xa.branch import BRANCHES_MAX, Branch, BranchState, Call
 from hms.engine.xa.xa_codes import (
@@ -171,8 +170,7 @@ def give_up(state: State, branch: Branch, why: Code, how: Return, fx: Effects) -
         return
     branch.state, branch.why = BranchState.ROLLBACK_ONLY, why
     branch.work.is_over = True
-    for place in undo(state, branch.work, how, fx):
-        dispatch(state, place, fx)
+    end_without_effect(state, branch.work, how, fx)
 
 
 def expire(state: State, fx: Effects) -> None:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hms.engine.effects import Effects
-from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.queue.settlement import Return
-from hms.engine.session.transactions import by_place, undo
+from hms.engine.session.transactions import by_place, end_without_effect
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
 from hms.engine.xa.branch_records import heuristic_record
@@ -84,8 +83,7 @@ def rollback_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
     branch = _prepared(state, asked)
     _completed(state, branch, BranchState.ROLLED_BACK)
     fx.records.append(heuristic_record(branch))
-    for place in undo(state, branch.work, Return.FAILED, fx):
-        dispatch(state, place, fx)
+    end_without_effect(state, branch.work, Return.FAILED, fx)
 
 
 def _completed(state: State, branch: Branch, outcome: BranchState) -> None:

@@ -16,7 +16,7 @@ from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.queue.settlement import Return
 from hms.engine.session.session_objects import Work
-from hms.engine.session.transactions import take_effect, undo
+from hms.engine.session.transactions import end_without_effect, take_effect
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState, Call
 from hms.engine.xa.branch_records import Outcome, ended_record, prepared_record, stand_in
@@ -103,8 +103,7 @@ def obstacle_of(state: State, work: Work) -> str:
 def _refuse(state: State, branch: Branch, code: Code, detail: str, fx: Effects) -> Answer:
     """The branch cannot be prepared, so it is rolled back."""
     state.branches.forget(branch)
-    for place in undo(state, branch.work, Return.FAILED, fx):
-        dispatch(state, place, fx)
+    end_without_effect(state, branch.work, Return.FAILED, fx)
     return Answer(code, detail)
 
 
@@ -178,8 +177,7 @@ def rollback(state: State, xid: bytes, fx: Effects) -> Answer:
     if branch.is_recorded:
         fx.records.append(ended_record(state, xid, Outcome.ROLLED_BACK))
     state.branches.forget(branch)
-    for place in undo(state, branch.work, Return.FAILED, fx):
-        dispatch(state, place, fx)
+    end_without_effect(state, branch.work, Return.FAILED, fx)
     return DONE
 
 
