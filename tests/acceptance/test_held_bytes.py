@@ -225,6 +225,18 @@ def scans(running, stack):
             break
 
 
+def taken_from_behind(running, stack):
+    """Large messages that a selector takes from behind one that nobody takes."""
+    conn = stack.enter_context(hms.connect(running.address))
+    session = stack.enter_context(conn.session(ack=hms.AckMode.CLIENT))
+    producer = session.producer("orders")
+    producer.send(b"nobody's")
+    consumer = session.consumer("orders", selector="mine")
+    for _ in range(900 // SIZE):
+        producer.send(MEDIUM, {"mine": True}, persistent=False)
+        consumer.receive(timeout_s=30).ack()
+
+
 def long_topics(running, stack):
     """Topic strings that are as long as they may be, each of them new."""
     for p in range(2):
@@ -371,6 +383,7 @@ WAYS = [
     selectors,
     likes,
     scans,
+    taken_from_behind,
     long_topics,
     long_topics_in_turn,
     subscriptions,

@@ -288,3 +288,21 @@ def test_what_is_forgotten_is_found_again_in_the_order_of_the_queue(found_max, m
         rig.now_ms += 1
 
     assert got == sorted(wanted)
+
+
+def test_what_was_taken_behind_a_message_that_nobody_takes_is_not_kept():
+    """900 messages of 1 MiB, each acknowledged before the next one came, took 944 MiB."""
+    rig = EngineRig()
+    rig.send(properties={"n": 0}, is_persistent=False)
+    rig.consume(1, selector="n = 1", credit=1000)
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            fx = rig.send(properties={"n": 1}, body=bytes(1 << 16), is_persistent=False)
+            rig.acknowledge(1, delivered(fx))
+        del fx
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert taken < 5 << 16

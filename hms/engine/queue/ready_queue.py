@@ -16,6 +16,8 @@ from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.messages import StoredMessage
 
 _GONE_MAX = 1024
+_GONE_BYTES_MAX, _BYTES_PER_WAITING = 1 << 16, 64
+"""To sweep costs a step for each that waits: so many bytes have to go for each of them."""
 _NONE: deque[StoredMessage] = deque(maxlen=0)
 """In place of a level where nothing ever stood; an empty deque takes 760 bytes."""
 
@@ -27,7 +29,7 @@ def _no_levels() -> list[deque[StoredMessage]]:
 class ReadyQueue:
     """See the module."""
 
-    __slots__ = ("_gone", "_heap", "_levels", "_top", "sort")
+    __slots__ = ("_gone", "_gone_bytes", "_heap", "_levels", "_top", "sort")
 
     def __init__(self) -> None:
         self.sort: MessageSort | None = None
@@ -36,6 +38,8 @@ class ReadyQueue:
         self._top = -1
         self._heap: list[Entry] = []
         self._gone: set[int] = set()
+        self._gone_bytes = 0
+        """Of those that were noted as gone since all of these were swept; they stay in memory."""
 
     @property
     def is_run(self) -> bool:
@@ -71,17 +75,22 @@ class ReadyQueue:
             heapq.heappush(self._heap, self.entry(message))
 
     def skip(self, message: StoredMessage, count: int) -> None:
-        """Note that it is not here any more; sweep when most of what stands here is not. count: how
-        many wait."""
+        """Note that it is not here any more; sweep when most of what stands here is not, or takes
+        memory. count: how many wait."""
         gone = self._gone
         gone.add(message.seq)
-        if len(gone) > count + _GONE_MAX:
+        self._gone_bytes += len(message.payload)
+        if (
+            len(gone) > count + _GONE_MAX
+            or self._gone_bytes > _GONE_BYTES_MAX + _BYTES_PER_WAITING * count
+        ):
             self._heap = [e for e in self._heap if e[-1].seq not in gone]
             heapq.heapify(self._heap)
             for i, level in enumerate(self._levels):
                 if level:
                     self._levels[i] = deque(m for m in level if m.seq not in gone)
             gone.clear()
+            self._gone_bytes = 0
 
     def has_left(self, message: StoredMessage) -> None:
         """It was popped, and then noted as skipped."""
