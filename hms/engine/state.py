@@ -365,7 +365,7 @@ class State:
         configured = self.configured.get(("queue", definition.name))
         queue = Queue(definition.number, definition.name, 0, 0, self.looking)
         if definition.name != DEAD_LETTER_QUEUE:
-            queue.keep_order(configured)
+            queue.keep_order(configured, self.shares.take_groups)
         self._configure(queue, definition)
         return queue
 

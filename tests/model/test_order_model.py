@@ -202,6 +202,8 @@ class OrderMachine(RuleBasedStateMachine):
             return
         state = self.rig.engine.state
         assert state.waiting_bytes == sum(q.line.size_bytes for q in state.queues.values())
+        tracks = [q.line.tracks for q in state.queues.values() if q.line.tracks is not None]
+        assert state.shares.quota_bytes == sum(t.memory_bytes for t in tracks)
 
     @invariant()
     def a_group_is_at_one_consumer(self):

@@ -1,5 +1,8 @@
 """Groups by JMSXGroupID (F-C17): one consumer has a group, and hands it over without overlap."""
 
+import gc
+import tracemalloc
+
 import pytest
 
 from hms.engine.engine import Return
@@ -140,6 +143,42 @@ def test_idle_groups_are_remembered_up_to_a_limit(rig, monkeypatch):
         rig.send("x", JMSXGroupID=f"g{n}")
         rig.acknowledge("c")
     assert rig.line().tracks.counts()["groups"] == 3
+
+
+def test_idle_groups_are_remembered_up_to_so_many_bytes(rig, monkeypatch):
+    """10,000 names of 60 KB were 600 MB."""
+    monkeypatch.setattr(message_groups, "REMEMBERED_BYTES_MAX", 100_000)
+    rig.consume("c", credit=8000)
+    for n in range(50):
+        rig.send("x", JMSXGroupID=f"g{n}" + "x" * 10_000)
+        rig.acknowledge("c")
+    tracks = rig.line().tracks
+    assert tracks.memory_bytes == tracks._idle_bytes <= 100_000
+    assert 7 <= tracks.counts()["groups"] <= 9
+
+
+def test_what_groups_take_counts_in_the_quota(rig):
+    """400,000 messages, each of a group of its own, took six times what the quota counted."""
+    state, tracks = rig.engine.state, rig.line().tracks
+    before, waiting = state.resident_bytes, state.waiting_bytes
+    tracemalloc.start()
+    try:
+        start = tracemalloc.get_traced_memory()[0]
+        for n in range(500):
+            rig.send("x", JMSXGroupID=f"group {n}", is_persistent=False)
+        rig.log.clear()
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0] - start
+    finally:
+        tracemalloc.stop()
+    counted = state.resident_bytes - before
+
+    assert taken <= counted == state.waiting_bytes - waiting + tracks.memory_bytes
+    assert tracks.memory_bytes > 500 * message_groups.TRACKED_BYTES
+    rig.consume("c", credit=1000)
+    rig.acknowledge("c")
+    rig.close("c")
+    assert tracks.memory_bytes == state.resident_bytes == 0
 
 
 def test_a_group_that_nobody_has_costs_nothing_when_it_is_empty(rig):

@@ -77,7 +77,7 @@ class Shares:
         memory = settings.memory_bytes_max
         self.opened = Share(MEMORY_BYTES_FREE + memory // OPENED_PART)
         self.defined = Share(MEMORY_BYTES_FREE + memory // DEFINED_PART)
-        self.quota_bytes = 0
+        self._group_bytes = self.quota_bytes = 0
         """What counts in the quota of the node. A store that had more than is allowed now still
         leaves most of it to messages."""
         self.acting: Owner = NO_OWNER
@@ -104,7 +104,12 @@ class Shares:
         counted = [
             max(0, min(s.used, s.limit) - MEMORY_BYTES_FREE) for s in (self.opened, self.defined)
         ]
-        self.quota_bytes = sum(counted)
+        self.quota_bytes = sum(counted) + self._group_bytes
+
+    def take_groups(self, count: int) -> None:
+        """What groups and orders of messages take, beside these: all of it counts in the quota."""
+        self._group_bytes += count
+        self.quota_bytes += count
 
     def memory_fault(self, more: int, *, is_defined: bool = False) -> OpenMemoryLimit | None:
         """Why so many bytes more would be too many."""

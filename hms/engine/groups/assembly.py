@@ -33,14 +33,21 @@ class GroupAssembly:
         open_ones.append(made)
         return made
 
-    def forget(self, track: GatherTrack) -> None:
-        """Nothing of a list is here."""
+    @property
+    def count(self) -> int:
+        """How many lists there are."""
+        return len(self._tracks)
+
+    def forget(self, track: GatherTrack) -> bool:
+        """Nothing of a list is here; whether it was."""
         _, name, number = track.key
-        if self._tracks.pop(number, None) is not None:
-            open_ones = self._by_name[name]
-            open_ones.remove(track)
-            if not open_ones:
-                del self._by_name[name]
+        if self._tracks.pop(number, None) is None:
+            return False
+        open_ones = self._by_name[name]
+        open_ones.remove(track)
+        if not open_ones:
+            del self._by_name[name]
+        return True
 
     def tracks(self) -> list[GatherTrack]:
         """All lists, oldest first."""

@@ -17,6 +17,10 @@ from hms.wire.packed_messages import FLAG_LAST, FLAG_PART
 GROUPS_REMEMBERED = 10_000
 """So many groups of which nothing is here keep their consumer; the least recently used first loses
 it, so that a new name for every message does not fill the memory (P8)."""
+REMEMBERED_BYTES_MAX = 16 << 20
+"""And so much of them: a name may have 64 KiB."""
+TRACKED_BYTES = 350
+"""What a message takes here beside what it takes alone."""
 
 
 class TrackedLine(Protocol):
@@ -55,6 +59,9 @@ class MessageGroups:
         self._owned: dict[ConsumerView, dict[Key, MessageGroup]] = {}
         self._shelves: dict[ConsumerView, list[Entry]] = {}
         self._idle: OrderedDict[Key, MessageGroup] = OrderedDict()
+        self._idle_bytes = 0
+        self.on_memory: Callable[[int], None] = lambda _: None
+        """Told how many bytes more, or less, its groups take, beside what messages take alone."""
 
     # what comes and goes at the line
 
@@ -70,10 +77,14 @@ class MessageGroups:
             return False
         if mark.kind == "gather":
             assert self.gathering is not None, "only a queue that gathers has such marks"
+            before = self.gathering.count
             track: MessageGroup = self.gathering.track_for(mark)
+            if self.gathering.count > before:
+                self.on_memory(track.memory_bytes)
         else:
             track = self._track(mark)
         self._of[message.id] = track
+        self.on_memory(TRACKED_BYTES)
         self._wait(track, message, mark)
         return True
 
@@ -84,15 +95,16 @@ class MessageGroups:
             return bool(message.head_bytes) and self._arrived(message)
         mark = mark_of(message, gathers=self.gathering is not None)
         assert mark is not None, f"message {message.id:012x} had a track"
-        track.out.discard(message.id)
-        track.late.discard(message.id)
+        track.out.pop(message.id, None)
+        track.late.pop(message.id, None)
         self._wait(track, message, mark)
         return True
 
     def _wait(self, track: MessageGroup, message: StoredMessage, mark: Mark) -> None:
         self._line.held_count += 1
         self.waiting_count += 1
-        self._idle.pop(track.key, None)
+        if self._idle.pop(track.key, None) is not None:
+            self._idle_bytes -= track.memory_bytes
         track.add(message, mark, self._line.entry(message))
         if mark.kind == "order":
             self.clock = max(self.clock, mark.number)
@@ -102,8 +114,8 @@ class MessageGroups:
         """A message that was out failed, and waits for its time."""
         track = self._of.get(message.id)
         if track is not None:
-            track.out.discard(message.id)
-            track.late.add(message.id)
+            track.out.pop(message.id, None)
+            track.late[message.id] = None
             self._decide(track)
 
     def delayed(self, message: StoredMessage, *, has_failed: bool) -> bool:
@@ -115,9 +127,10 @@ class MessageGroups:
         self._waits_no_more(track, message)
         if has_failed:
             del track.waiting[message.id]
-            track.late.add(message.id)
+            track.late[message.id] = None
         else:
             del self._of[message.id]
+            self.on_memory(-TRACKED_BYTES)
             track.withdrawn(message.id)
         self._decide(track)
         return True
@@ -127,6 +140,7 @@ class MessageGroups:
         track = self._of.pop(message.id, None)
         if track is None:
             return False
+        self.on_memory(-TRACKED_BYTES)
         if message.id in track.waiting:
             self._waits_no_more(track, message)
         track.left(message.id)
@@ -244,6 +258,13 @@ class MessageGroups:
             "lists_open": sum(1 for track in lists if not track.is_whole),
         }
 
+    @property
+    def memory_bytes(self) -> int:
+        """What on_memory was told in all, reckoned anew."""
+        lists = self.gathering.tracks() if self.gathering is not None else []
+        sizes = [track.memory_bytes for track in (*self._tracks.values(), *lists)]
+        return sum(sizes) + TRACKED_BYTES * len(self._of)
+
     # inside
 
     def _track(self, mark: Mark) -> MessageGroup:
@@ -252,7 +273,12 @@ class MessageGroups:
         if found is None:
             found = OrderTrack(key) if mark.kind == "order" else MessageGroup(key)
             self._tracks[key] = found
+            self.on_memory(found.memory_bytes)
         return found
+
+    def _forget(self, track: MessageGroup) -> None:
+        if self._tracks.pop(track.key, None) is not None:
+            self.on_memory(-track.memory_bytes)
 
     def _decide(self, track: MessageGroup) -> None:
         """Have the right message stand, and in the right place."""
@@ -298,13 +324,19 @@ class MessageGroups:
         """Nothing of it is here: an owned group is remembered for a while."""
         if isinstance(track, GatherTrack):
             assert self.gathering is not None, "only a queue that gathers has lists"
-            self.gathering.forget(track)
+            if self.gathering.forget(track):
+                self.on_memory(-track.memory_bytes)
         elif track.owner is None:
-            self._tracks.pop(track.key, None)
+            if self._idle.pop(track.key, None) is not None:
+                self._idle_bytes -= track.memory_bytes
+            self._forget(track)
         else:
+            if track.key not in self._idle:
+                self._idle_bytes += track.memory_bytes
             self._idle[track.key] = track
             self._idle.move_to_end(track.key)
-            if len(self._idle) > GROUPS_REMEMBERED:
+            while len(self._idle) > GROUPS_REMEMBERED or self._idle_bytes > REMEMBERED_BYTES_MAX:
                 oldest = self._idle.popitem(last=False)[1]
+                self._idle_bytes -= oldest.memory_bytes
                 self._free(oldest)
-                self._tracks.pop(oldest.key, None)
+                self._forget(oldest)

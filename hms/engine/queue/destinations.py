@@ -193,9 +193,13 @@ class Queue(Place):
 
     offer_again = offer
 
-    def keep_order(self, configured: DestinationSettings | None) -> None:
-        """Groups and global orders count here from now on, and what the configuration has of it."""
+    def keep_order(
+        self, configured: DestinationSettings | None, on_memory: Callable[[int], None]
+    ) -> None:
+        """Groups and global orders count here from now on, and what the configuration has of it;
+        on_memory: told of the bytes that they take."""
         tracks = self.line.tracks = MessageGroups(self.line)
+        tracks.on_memory = on_memory
         tracks.on_free = self._freed
         if configured is None:
             return

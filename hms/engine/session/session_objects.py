@@ -144,7 +144,7 @@ class Producer:
         return ("topic", self.topic) if self.topic else ("queue", self.destination.name)
 
 
-PRODUCER_BYTES = CONSUMER_BYTES = 500
+PRODUCER_BYTES = CONSUMER_BYTES = 600
 SCANNING_BYTES = 3000
 """Of a queue's consumer with a selector: what it remembers of the queue."""
 NO_WINDOW = 1 << 62
