@@ -42,11 +42,11 @@ def make_key_file(path: Path) -> str:
 def read_key_file(path: Path) -> KeyPair:
     """The pair of a file that only its owner may read."""
     try:
-        if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise LinkKeyError(detail=f"{path} may be read by others: chmod 600 it")
-        text = path.read_bytes()
+        mode, text = path.stat().st_mode, path.read_bytes()
     except OSError as fault:
         raise LinkKeyError(detail=f"{path} cannot be read: {fault.strerror}") from fault
+    if stat.S_IMODE(mode) & 0o077:  # not above: a LinkKeyError is an OSError too
+        raise LinkKeyError(detail=f"{path} may be read by others: chmod 600 it")
     found = dict(line.split(b" ", 1) for line in text.splitlines() if line.count(b" ") == 1)
     public, secret = found.get(b"public", b""), found.get(b"secret", b"")
     if not _is_pair(public, secret):
