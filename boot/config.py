@@ -15,6 +15,7 @@ from hms.boot.locate import parse
 from hms.boot.references import check_references
 from hms.boot.sections import (
     DOMAIN,
+    LISTENER,
     NODE,
     QUEUE,
     RESOURCE,
@@ -26,6 +27,7 @@ from hms.boot.sections import (
     Domain,
     Entry,
     Group,
+    Listener,
     Named,
     Node,
     Queue,
@@ -87,9 +89,16 @@ def effective(config: Config) -> dict[str, Any]:
         "svrgroup": {name: _plain(SVRGROUP, group) for name, group in config.groups.items()},
         "server": {name: _plain(SERVER, server) for name, server in config.servers.items()},
         "service": {name: _plain(SERVICE, service) for name, service in config.services.items()},
+        **_listeners(config),
         **_resources(config),
         "hms": _destinations(config),
     }
+
+
+def _listeners(config: Config) -> dict[str, Any]:
+    """What stands below [listener]; nothing when there is none."""
+    known = {name: _plain(LISTENER, one) for name, one in config.listeners.items()}
+    return {"listener": known} if known else {}
 
 
 def _resources(config: Config) -> dict[str, Any]:
@@ -143,6 +152,7 @@ def _build(every: list[Found], path: Path) -> Config:
         subscriptions=_entries(every, SUBSCRIPTION, Subscription, base),
         path=path,
         resources={f.name: _resource(f, base) for f in _of(every, RESOURCE)},
+        listeners=_entries(every, LISTENER, Listener, base),
     )
 
 

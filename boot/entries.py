@@ -7,6 +7,7 @@ from hms.boot.known_topics import Known
 from hms.boot.sections import (
     Domain,
     Group,
+    Listener,
     Node,
     Queue,
     Resource,
@@ -21,6 +22,7 @@ __all__ = [
     "Config",
     "Domain",
     "Group",
+    "Listener",
     "Node",
     "Queue",
     "Resource",
@@ -45,6 +47,7 @@ class Config:
     subscriptions: dict[str, Subscription]
     path: Path
     resources: dict[str, Resource] = field(default_factory=dict)
+    listeners: dict[str, Listener] = field(default_factory=dict)
 
     def node(self, name: str | None = None) -> Node:
         """The node of that name, or the first one."""

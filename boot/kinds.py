@@ -198,6 +198,8 @@ def addresses(value: Any) -> tuple[str, ...]:
 def _address(value: Any) -> str:
     if isinstance(value, str) and value.startswith("ipc://"):
         return _ipc(value)
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value  # of a [listener.NAME]
     match = _TCP.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise Refused(f"{shown(value)} is no address: use tcp://127.0.0.1:PORT or ipc:///PATH")

@@ -11,6 +11,7 @@ from hms.boot.destinations import Homes, check_destinations
 from hms.boot.kinds import did_you_mean
 from hms.boot.sections import (
     DOMAIN,
+    LISTENER,
     NODE,
     QUEUE,
     RESOURCE,
@@ -36,7 +37,7 @@ def check_references(every: list[Found], report: Report) -> None:
     _check_places(every, groups, report)
     _check_limits(nodes, _of(every, DOMAIN), report)
     _check_shared(nodes, report)
-    _check_secured(nodes, report)
+    _check_secured(nodes, _of(every, LISTENER), report)
     _check_processes(_of(every, SERVER), report)
     _check_resources(_of(every, RESOURCE), report)
     check_destinations(every, _homes(groups, nodes), report)
@@ -142,15 +143,32 @@ def _check_limits(nodes: list[Found], domains: list[Found], report: Report) -> N
             report.add((*node.path, "MAXSESSION"), text)
 
 
-def _check_secured(nodes: list[Found], report: Report) -> None:
-    """Whoever logs in must be heard by nobody else."""
+def _check_secured(nodes: list[Found], listeners: list[Found], report: Report) -> None:
+    """Whoever logs in must be heard by nobody else; the first address is for the node's own."""
+    known = tuple(one.name for one in listeners)
     for node in nodes:
-        if node.values["security"] is None or not node.is_good("listen"):
+        if not node.is_good("listen"):
             continue
-        for address in node.values["listen"]:
-            if not address.startswith("ipc://"):
-                text = f"{address!r} is not encrypted, and a secured node takes no logins there"
-                report.add((*node.path, "listen"), f"{node.title} listen: {text}: use ipc:///PATH")
+        listen, path = node.values["listen"], (*node.path, "listen")
+        is_secured = node.values["security"] is not None
+        for address in listen:
+            fault = _listen_fault(address, known, is_secured=is_secured)
+            if fault:
+                report.add(path, f"{node.title} listen: {fault}")
+        if "://" not in listen[0]:
+            text = "the first one is an address of this machine, such as ipc:///PATH"
+            report.add(path, f"{node.title} listen: {text}")
+
+
+def _listen_fault(address: str, known: tuple[str, ...], *, is_secured: bool) -> str:
+    if "://" not in address:
+        if address not in known:
+            return f"there is no listener {address!r}{did_you_mean(address, known)}"
+        return "" if is_secured else f"{address!r} is for a secured node: security is missing"
+    if is_secured and not address.startswith("ipc://"):
+        instead = "use ipc:///PATH, or a [listener.NAME]"
+        return f"{address!r} is not encrypted, and a secured node takes no logins there: {instead}"
+    return ""
 
 
 def _check_shared(nodes: list[Found], report: Report) -> None:

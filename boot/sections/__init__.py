@@ -1,7 +1,8 @@
 """Every section of hms.conf and of its keys: what each may be, its default, and why it is there.
 
-node_sections, process_sections, destination_sections    the keys, each in one place
-section                                                  what follows from them
+node_sections, listener_sections,
+process_sections, destination_sections    the keys, each in one place
+section                                   what follows from them
 """
 
 from hms.boot.sections.destination_sections import (
@@ -12,6 +13,7 @@ from hms.boot.sections.destination_sections import (
     Subscription,
     Topic,
 )
+from hms.boot.sections.listener_sections import LISTENER, Listener
 from hms.boot.sections.node_sections import DOMAIN, NODE, SVRGROUP, Domain, Group, Node
 from hms.boot.sections.process_sections import (
     RESOURCE,
@@ -26,6 +28,7 @@ from hms.boot.sections.section import ABSENT, Entry, Key, Named, Section, engine
 __all__ = [
     "DOMAIN",
     "LATER_SECTIONS",
+    "LISTENER",
     "NODE",
     "QUEUE",
     "RESOURCE",
@@ -39,6 +42,7 @@ __all__ = [
     "Entry",
     "Group",
     "Key",
+    "Listener",
     "Named",
     "Node",
     "Queue",
@@ -51,7 +55,7 @@ __all__ = [
     "engine_settings",
 ]
 
-SECTIONS = (DOMAIN, NODE, SVRGROUP, SERVER, SERVICE, RESOURCE, QUEUE, TOPIC, SUBSCRIPTION)
+SECTIONS = (DOMAIN, NODE, LISTENER, SVRGROUP, SERVER, SERVICE, RESOURCE, QUEUE, TOPIC, SUBSCRIPTION)
 
 LATER_SECTIONS = {
     "gateway": "is not needed: HMSPORT of [svrgroup.NAME] makes a cluster",

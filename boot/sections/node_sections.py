@@ -81,7 +81,7 @@ class Node(Named, frozen=True, kw_only=True):
     group: Group  # its broker, which is no key
 
     listen: Addresses = ("tcp://127.0.0.1:7700",)
-    """Addresses for clients; only loopback and ipc, as links are not encrypted yet."""
+    """Addresses for clients, loopback and ipc only; or names of [listener.NAME], encrypted."""
     ipc_mode: Rights = "0600"
     """Who may connect to an ipc address, as rights of its file; 0660 lets the group."""
     security: Annotated[
