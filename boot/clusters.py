@@ -140,5 +140,11 @@ def link_settings(config: Config, node: Node) -> LinkSettings:
         group.hmsheartbeat,
         frame_bytes + OFFER_ROOM_BYTES,
         keys,
-        node.listen,
+        _told_to_clients(config, node),
     )
+
+
+def _told_to_clients(config: Config, node: Node) -> tuple[str, ...]:
+    """Where clients of other nodes find this one."""
+    listeners = config.listeners
+    return tuple(listeners[a].address if a in listeners else a for a in node.listen)

@@ -8,6 +8,7 @@ from hms.boot import compose
 from hms.boot.clusters import link_settings
 from hms.boot.descriptors import raise_limit
 from hms.boot.entries import Config, Node
+from hms.boot.listening import listening
 from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.engine import Engine
 from hms.server.broker import Broker
@@ -78,14 +79,14 @@ def make_linking(config: Config, node: Node, engine: Engine, broker: Broker) -> 
     return None if engine.cluster is None else Linking(config, node, engine, broker)
 
 
-def make_gateway(node: Node, linking: Linking | None, **handlers: Any) -> Gateway:
+def make_gateway(config: Config, node: Node, linking: Linking | None, **handlers: Any) -> Gateway:
     """The gateway, with links if there are some."""
     limits = compose.gateway_limits(node, raise_limit(node.max_connections))
     if limits.peers_max < node.max_connections:
         detail = "%d connections are taken, not %d: the limit of descriptors is too low"
         log.warning(detail, limits.peers_max, node.max_connections)
     if linking is None:
-        return Gateway(node.listen, limits=limits, **handlers)
-    gateway = LinkedGateway(node.listen, links=linking.links, limits=limits, **handlers)
+        return Gateway(listening(config, node), limits=limits, **handlers)
+    gateway = LinkedGateway(listening(config, node), links=linking.links, limits=limits, **handlers)
     linking.ring = gateway.wake
     return gateway

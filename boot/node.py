@@ -78,7 +78,7 @@ class NodeProcess:
         self._engine = Engine(compose.engine_settings(config, node))
         self._files = FileStore(node.store / "files", node.max_file_bytes)
         monitor = compose.monitor(config, node)
-        self._securing = make_securing(node, self._engine, monitor, self._caller_of)
+        self._securing = make_securing(config, node, self._engine, monitor, self._caller_of)
         self._broker = Broker(
             self._engine,
             self._journal,
@@ -95,13 +95,15 @@ class NodeProcess:
         turn = self._broker.turn if linking is None else linking.turn
         workers = node.group.hmsmaxthr
         self._lanes = LanePool(workers, self._handler(turn), on_fault=self._on_fault)
-        handlers = {
+        handlers: dict[str, Any] = {
             "on_frames": self._lanes.put_many,
             "on_lost": self._on_lost,
             "on_dropped": self._on_dropped,
             "ledger": self._ledger,
         }
-        self._gateway = make_gateway(node, self._linking, **handlers)
+        if self._securing is not None:
+            handlers["known_keys"] = self._securing.known_keys
+        self._gateway = make_gateway(config, node, self._linking, **handlers)
         self._scheduler = EvenScheduler(self._on_fault, timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
 

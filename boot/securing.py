@@ -5,10 +5,10 @@ import grp
 import logging
 import os
 import pwd
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from pathlib import Path
 
-from hms.boot.entries import Node
+from hms.boot.entries import Config, Listener, Node
 from hms.boot.security_file import load_security
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
@@ -37,12 +37,14 @@ class Securing:
     def __init__(
         self,
         path: Path,
+        listeners: dict[str, Listener],
         node: Node,
         engine: Engine,
         monitor: ServiceMonitor,
         caller_of: Callable[[Hashable], Caller | None],
     ) -> None:
         self._path = path
+        self._listeners = listeners
         self._node = node
         self._engine = engine
         self._monitor = monitor
@@ -109,11 +111,20 @@ class Securing:
         """No more logins."""
         self._workers.close()
 
+    def known_keys(self) -> Container[str]:
+        """The client keys that are let in; from the main thread."""
+        return self.gate.identities.known_keys
+
     def _identities(self, document: SecurityDocument) -> Identities:
-        return Identities(document, _user_name, _group_names)
+        return Identities(document, _user_name, _group_names, self._roles_at)
+
+    def _roles_at(self, listener: str) -> Sequence[str]:
+        found = self._listeners.get(listener)
+        return ("*",) if found is None else found.roles
 
 
 def make_securing(
+    config: Config,
     node: Node,
     engine: Engine,
     monitor: ServiceMonitor,
@@ -122,7 +133,7 @@ def make_securing(
     """The security of a node; None when it is open."""
     if node.security is None:
         return None
-    return Securing(node.security, node, engine, monitor, caller_of)
+    return Securing(node.security, config.listeners, node, engine, monitor, caller_of)
 
 
 def _dummy_hash(document: SecurityDocument) -> str:

@@ -70,6 +70,8 @@ def connect(
     user: str = "",
     password: str = "",
     token: str = "",
+    server_keys: Sequence[str] = (),
+    key_file: str = "",
     client_id: str = "",
     client_name: str = "",
     reconnect: bool = True,
@@ -90,7 +92,10 @@ def connect(
     exception_listener with a lost connection at once, and with sends and acknowledgements that
     failed while no call waited for them; event_listener with every Event. token: of a user, instead
     of a password; neither is sent before the node asks, nor where others could read it.
-    ConnectionRefused, InvalidArgument, LoginRefused, LoginRequired, InsecureTransport;
+    server_keys: of an encrypted connection over TCP, the public keys that the node may show;
+    key_file: the client's own pair, by which a node may know it; hms keys create writes one.
+    ConnectionRefused, InvalidArgument, LoginRefused, LoginRequired, InsecureTransport,
+    ServerKeyMismatch, KeyFileError;
     LoginNotChecked from a node without logins, unless allow_unsecured.
     """
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}

@@ -16,7 +16,7 @@ were put before and after them.
 import enum
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import zmq
 
@@ -28,11 +28,13 @@ from hms.server.listening_sockets import (
     LINGER_MS,
     FrameParts,
     GatewayLimits,
+    ListenAt,
     Listener,
     check_zeromq,
     is_chosen_by_peer,
 )
 from hms.server.logins.callers import Caller
+from hms.server.logins.client_guard import ClientGuard
 from hms.server.memory_pressure import Pressure
 from hms.server.peers import OnLost, Peer, PeerKey, PeerTable
 from hms.wire.frames import CLIENT_KINDS, Envelope, Kind, decode_envelope
@@ -72,16 +74,19 @@ class Gateway:
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        addresses: Sequence[str | ListenAt],
         *,
         on_frames: OnFrames,
         on_lost: OnLost,
         limits: GatewayLimits,
         ledger: Ledger | None = None,
         on_dropped: Callable[[PeerKey], None] = lambda _peer: None,
+        known_keys: Callable[[], Container[str]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._addresses = list(addresses)
+        self._addresses = [ListenAt(at) if isinstance(at, str) else at for at in addresses]
+        self._known_keys = known_keys
+        self._guard: ClientGuard | None = None
         self._on_frames = on_frames
         self._limits = limits
         self._clock = clock
@@ -89,7 +94,8 @@ class Gateway:
         self.outbox: Outbox[tuple[PeerKey, FrameParts | _Mark]] = Outbox(self._doorbell.ring)
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._listeners: dict[object, Listener] = {}
-        self._monitors: dict[object, Listener] = {}
+        self._monitors: dict[object, Callable[[], object]] = {}
+        """What to do when one of the sockets tells something of connections."""
         self._poller = zmq.Poller()
         self._deaf_poller = zmq.Poller()
         self._finders: dict[Listener, Callable[[bytes], Peer | None]] = {}
@@ -110,11 +116,16 @@ class Gateway:
             poller.register(self._doorbell.fileno(), zmq.POLLIN)
         everywhere: list[Callers] = []
         try:
+            if any(at.keys is not None for at in self._addresses):
+                self._guard = ClientGuard(self._context, self._addresses, self._known_keys)
+                self._monitors[self._guard.socket] = self._guard.answer
+                for poller in (self._poller, self._deaf_poller):
+                    poller.register(self._guard.socket, zmq.POLLIN)
             for address in self._addresses:
                 listener = Listener(self._context, address, self._limits, everywhere)
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
-                self._monitors[listener.callers.monitor] = listener
+                self._monitors[listener.callers.monitor] = listener.callers.take_events
                 self._finders[listener] = self._peers.behind(listener).get
                 for poller in (self._poller, self._deaf_poller):
                     poller.register(listener.callers.monitor, zmq.POLLIN)
@@ -175,7 +186,7 @@ class Gateway:
         now = self._clock()
         for source, _ in ready:
             if source in self._monitors:
-                self._monitors[source].callers.take_events()
+                self._monitors[source]()
                 self._due_at = now
         for source, _ in ready:
             listener = self._listeners.get(source)
@@ -326,5 +337,7 @@ class Gateway:
     def _close(self) -> None:
         for listener in self._listeners.values():
             listener.close()
+        if self._guard is not None:
+            self._guard.close()
         if self._context is not None:
             self._context.term()

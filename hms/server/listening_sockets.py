@@ -6,7 +6,7 @@ Nothing here knows a peer: a listener names the pipe that a frame came through b
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from hms.wire.structures import encode_error
 __all__ = [
     "FrameParts",
     "GatewayLimits",
+    "ListenAt",
     "Listener",
     "check_zeromq",
     "expect_unreachable",
@@ -82,18 +83,37 @@ class GatewayLimits:
         return self.peers_max + max(CALLERS_EXTRA_MIN, self.peers_max // 8)
 
 
+@dataclass(frozen=True, slots=True)
+class ListenAt:
+    """An address; name: of its [listener.NAME], if it has one. keys: the node's pair, in Z85, when
+    it is encrypted; then only known client keys are let in, or takes_any_key, and from these
+    networks, none: from anywhere."""
+
+    address: str
+    name: str = ""
+    keys: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    takes_any_key: bool = False
+    networks: tuple[str, ...] = ()
+
+    @property
+    def domain(self) -> bytes:
+        """What libzmq calls it when it asks whether somebody may come in."""
+        return f"hms-listener-{self.name}".encode()
+
+
 class Listener:
     """One ROUTER socket, bound to one address."""
 
     def __init__(
         self,
         context: "zmq.Context[zmq.Socket[bytes]]",
-        address: str,
+        at: ListenAt,
         limits: GatewayLimits,
         everywhere: list[Callers],
     ) -> None:
         self._file: tuple[Path, int] | None = None
-        self.name = address
+        address = at.address
+        self.name = at.name or address
         self.socket = context.socket(zmq.ROUTER)
         self.has_input: Callable[[], Sequence[Any]] = partial(
             zmq.zmq_poll, [(self.socket, int(zmq.POLLIN))], 0
@@ -107,6 +127,10 @@ class Listener:
         )
         try:
             _configure(self.socket, limits)
+            if at.keys is not None:
+                self.socket.curve_server = True
+                self.socket.curve_secretkey = at.keys[1]
+                self.socket.zap_domain = at.domain
             self.socket.setsockopt(zmq.IPV6, int("[" in address))
             with _only(limits.ipc_mode):
                 self.socket.bind(address)

@@ -249,7 +249,8 @@ def _place(node: dict[str, Any], store: Path, runtime: Path) -> str:
     """Where one node listens and keeps what it has; its address."""
     listen = [one for one in node.get("listen", ()) if one.startswith("ipc://")]
     address = listen[0] if listen else f"tcp://127.0.0.1:{free_port()}"
-    node |= {"listen": [address], "store": str(store), "runtime": str(runtime)}
+    listeners = [one for one in node.get("listen", ()) if "://" not in one]
+    node |= {"listen": [address, *listeners], "store": str(store), "runtime": str(runtime)}
     node.setdefault("heartbeat_s", HEARTBEAT_S)
     if "segment_bytes" not in node and "max_message_bytes" not in node:
         node |= _SMALL

@@ -57,9 +57,9 @@ def secured_node(
     settings = dict(
         config or {"hms": {"queue": {"orders": {}, "payments": {}}, "topic": {"news": {}}}}
     )
-    settings["node"] = {
-        "NODE1": {"listen": [f"ipc://{folder}/s"], "security": str(path), **settings.pop("own", {})}
-    }
+    own = settings.pop("own", {})
+    listen = [f"ipc://{folder}/s", *settings.get("listener", {})]
+    settings["node"] = {"NODE1": {"listen": listen, "security": str(path), **own}}
     with hms.testing.node(config=settings, **options) as node:
         node.security = path
         yield node

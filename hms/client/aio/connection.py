@@ -87,6 +87,8 @@ def connect(
     user: str = "",
     password: str = "",
     token: str = "",
+    server_keys: Sequence[str] = (),
+    key_file: str = "",
     client_id: str = "",
     client_name: str = "",
     reconnect: bool = True,

@@ -1,6 +1,6 @@
 """Options of a connection."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hms.client.core.arguments import (
@@ -9,6 +9,7 @@ from hms.client.core.arguments import (
     check_seconds,
     check_text,
 )
+from hms.client.core.client_keys import ClientKeys, client_keys
 from hms.client.core.credentials import Credentials
 from hms.client.core.events import Event
 from hms.errors.tree import HmsError
@@ -25,6 +26,8 @@ class Options:
     client_secret: who this client is to the node, 16 to 64 bytes, drawn at random when empty; who
     comes back with the same one takes the older connection over, and its commits are recognised
     (F-D9). token: instead of a password; allow_unsecured: go on with a node that checks none.
+    server_keys: of an encrypted connection, those that the node may show; key_file: the client's
+    own pair. keys: both, as they were read.
     """
 
     user: str = ""
@@ -32,6 +35,9 @@ class Options:
     token: str = field(default="", repr=False)
     domain_password: str = field(default="", repr=False)
     allow_unsecured: bool = False
+    server_keys: Sequence[str] = ()
+    key_file: str = ""
+    keys: ClientKeys | None = field(default=None, init=False, repr=False)
     client_id: str = ""
     client_name: str = ""
     is_server: bool = False
@@ -51,6 +57,7 @@ class Options:
         for what in ("client_id", "client_name"):
             check_text(what, getattr(self, what))
         _ = self.credentials
+        object.__setattr__(self, "keys", client_keys(self.server_keys, self.key_file))
         for what in ("is_server", "reconnect"):
             check_flag(what, getattr(self, what))
         for what in _TIMES:

@@ -13,9 +13,12 @@ from typing import Any
 
 import zmq
 
+from hms.client.core.client_keys import ClientKeys
+
 _GONE = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_MONITOR_STOPPED)
 _WATCHED = _GONE | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _WATCHED |= zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_REFUSED = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
 _EVENT = struct.Struct("=HI")
 """What a monitor tells first: event and value. pyzmq's own reader would import asyncio, a sixth of
 what importing the client takes."""
@@ -68,9 +71,21 @@ os.register_at_fork(after_in_child=contexts.forget)
 class Transport:
     """See the module. Both high-water marks are off: windows and credit bound what is out."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        address: str,
+        keys: ClientKeys | None = None,
+        server_key: bytes = b"",
+    ) -> None:
         self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
+        self.is_refused = self.has_failed_handshake = False
+        """Why it is gone: the node knows no such key; or they do not understand one another."""
         try:
+            if keys is not None:
+                self._socket.setsockopt(zmq.CURVE_SERVERKEY, server_key)
+                self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
+                self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
             self._set_up(address)
         except BaseException:
             self._socket.close(linger=0)
@@ -118,6 +133,8 @@ class Transport:
             event, _ = _EVENT.unpack(said[0])
             if event & _GONE:
                 return "the node closed it or ended"
+            self.is_refused = bool(event & _REFUSED)
+            self.has_failed_handshake = not self.is_refused
             return "the handshake failed"
 
     def close(self, linger_ms: int = 0) -> None:

@@ -21,7 +21,9 @@ from hms.client.core.reconnection import Attempts
 from hms.client.core.transport import Transport, contexts
 from hms.errors.catalogue import (
     ConnectionLost,
+    LoginRefused,
     NodeStopping,
+    ServerKeyMismatch,
     TpConnectionClosed,
     TpProtocol,
     TpSecurity,
@@ -36,6 +38,8 @@ LOOK_BACK_S = 30.0
 is looked for at all the addresses, before another one is taken."""
 LOOK_PAUSE_S = 0.5
 """The longest pause between two looks."""
+HANDSHAKES_MIN = 2
+"""A node that ends in the middle of one looks like a wrong key."""
 _HOPELESS = (TpSecurity, TpProtocol)
 
 
@@ -56,6 +60,8 @@ class TransportLoop:
         )
         self._transport: Transport | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._keys = options.keys
+        self._key_turn = self._failed_handshakes = 0
         self._was_up = False
         self._greeting_until = FOREVER
         self._ticks: list[tuple[float, Ticking]] = []
@@ -173,8 +179,8 @@ class TransportLoop:
         """The connection is gone, or an attempt to get one."""
         now, link = monotonic(), self.link
         was_up, is_first = link.state is State.UP, self.lost_at == FOREVER
+        error = reason if isinstance(reason, HmsError) else self._why(reason)
         self._drop_transport(0)
-        error = reason if isinstance(reason, HmsError) else self._lost_error(reason)
         is_final = self._is_hopeless(error, was_up=was_up)
         link.lose(error, is_final=is_final)
         self._announce_loss(error, was_up=was_up)
@@ -192,6 +198,20 @@ class TransportLoop:
         if was_up or is_final:
             link.report(error)
         self._come_by(0.0)
+
+    def _why(self, reason: str) -> HmsError:
+        """The error for a socket that is gone. A handshake that fails again and again, with each of
+        the keys, is no outage: libzmq would try for ever and tell nobody."""
+        transport = self._transport
+        if transport is not None and transport.is_refused:
+            return LoginRefused(address=self._attempts.address)
+        if transport is not None and transport.has_failed_handshake:
+            self._key_turn += 1
+            self._failed_handshakes += 1
+            tries = HANDSHAKES_MIN + (len(self._keys.servers) if self._keys else 0)
+            if self._failed_handshakes >= tries and self.link.welcome is None:
+                return ServerKeyMismatch(address=self._attempts.address)
+        return self._lost_error(reason)
 
     def _announce_loss(self, error: HmsError, *, was_up: bool) -> None:
         if self.link.welcome is not None:  # else connect() itself raises it
@@ -224,9 +244,15 @@ class TransportLoop:
         assert self._context is not None
         self._attempts.started()
         self.link.address = self._attempts.address
-        self.link.is_private = self._attempts.address.startswith("ipc://")
+        address, keys = self._attempts.address, self._keys
+        is_local = address.startswith("ipc://")
+        self.link.is_private = is_local or keys is not None
         try:
-            self._transport = Transport(self._context, self._attempts.address)
+            if keys is None or is_local:
+                self._transport = Transport(self._context, address)
+            else:
+                server_key = keys.servers[self._key_turn % len(keys.servers)]
+                self._transport = Transport(self._context, address, keys, server_key)
         except zmq.ZMQError as fault:
             self._lost(str(fault))
             return

@@ -16,13 +16,16 @@ class LinkedGateway(Gateway):
     def __init__(self, *arguments: Any, links: Links, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._links = links
+        self._own: zmq.Context[zmq.Socket[bytes]] | None = None
 
     def bind(self) -> list[str]:
         """Listen for clients, then for nodes."""
         endpoints = super().bind()
         assert self._context is not None
         try:
-            self._links.open(self._context)
+            if self._guard is not None:  # a context asks one guard only
+                self._own = zmq.Context()
+            self._links.open(self._own or self._context)
         except BaseException:
             super()._close()
             raise
@@ -45,4 +48,6 @@ class LinkedGateway(Gateway):
 
     def _close(self) -> None:
         self._links.close()
+        if self._own is not None:
+            self._own.term()
         super()._close()
