@@ -78,7 +78,9 @@ class NodeProcess:
         self._engine = Engine(compose.engine_settings(config, node))
         self._files = FileStore(node.store / "files", node.max_file_bytes)
         monitor = compose.monitor(config, node)
-        self._securing = make_securing(config, node, self._engine, monitor, self._caller_of)
+        self._securing = make_securing(
+            config, node, self._engine, monitor, self._caller_of, compose.clock_ms
+        )
         self._broker = Broker(
             self._engine,
             self._journal,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from pathlib import Path
 
 from hms.boot.entries import Config, Listener, Node
+from hms.boot.resume_keys import resume_keys
 from hms.boot.security_file import load_security
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
@@ -22,7 +23,7 @@ from hms.server.logins.live_changes import LiveChanges
 from hms.server.logins.login_gate import LoginGate
 from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.passwords import hash_password
-from hms.server.logins.resume_tokens import KEY_BYTES, ResumeTokens
+from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.logins.security_document import SecurityDocument
 from hms.server.service_monitor import ServiceMonitor
 
@@ -42,7 +43,9 @@ class Securing:
         engine: Engine,
         monitor: ServiceMonitor,
         caller_of: Callable[[Hashable], Caller | None],
+        clock_ms: Callable[[], int],
     ) -> None:
+        self._clock_ms = clock_ms
         self._path = path
         self._listeners = listeners
         self._node = node
@@ -71,15 +74,21 @@ class Securing:
             identities,
             authorization,
             self._workers,
-            ResumeTokens([os.urandom(KEY_BYTES)], self._document.security.resume_s),
+            ResumeTokens(self._resume_keys(), self._document.security.resume_s),
             self._caller_of,
             _dummy_hash(self._document),
         )
         self._engine.obey(self.gate)
         return self.gate
 
+    def _resume_keys(self) -> list[bytes]:
+        return resume_keys(self._path.with_name("resume.keys"))
+
     def look(self) -> None:
-        """Take over a file that was changed; a faulty one leaves what holds."""
+        """End logins whose time is over; take over a file that was changed, while a faulty one
+        leaves what holds."""
+        if self._changes.is_any_over(self._clock_ms()):
+            self._change(lambda fx, now_ms: self._changes.expire(now_ms, fx))
         stamp = _stamp(self._path)
         if stamp == self._seen:
             return
@@ -129,11 +138,12 @@ def make_securing(
     engine: Engine,
     monitor: ServiceMonitor,
     caller_of: Callable[[Hashable], Caller | None],
+    clock_ms: Callable[[], int],
 ) -> Securing | None:
     """The security of a node; None when it is open."""
     if node.security is None:
         return None
-    return Securing(node.security, config.listeners, node, engine, monitor, caller_of)
+    return Securing(node.security, config.listeners, node, engine, monitor, caller_of, clock_ms)
 
 
 def _dummy_hash(document: SecurityDocument) -> str:

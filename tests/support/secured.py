@@ -43,7 +43,8 @@ def document(**roles: list[str]) -> SecurityDocument:
     granted = {
         name: RoleEntry(permissions=("connect listener:*", *given)) for name, given in roles.items()
     }
-    settings = SecuritySettings(fail_delay_ms=20)
+    many = {f"failures_per_{what}": 10_000 for what in ("address", "user", "node")}
+    settings = SecuritySettings(fail_delay_ms=20, **many)
     return SecurityDocument(security=settings, user=users, role=granted)
 
 

@@ -64,6 +64,17 @@ class LiveChanges:
             closed += self._look_at(number, renewed, now_ms, fx)
         return closed
 
+    def is_any_over(self, now_ms: int) -> bool:
+        """Whether the time of some login is over; from any thread."""
+        logins = list(self._authorization.logins.values())
+        return any(login.expires_ms and now_ms >= login.expires_ms for login in logins)
+
+    def expire(self, now_ms: int, fx: Effects) -> None:
+        """Close the connections whose user's, or token's, time is over."""
+        for number, login in list(self._authorization.logins.items()):
+            if login.expires_ms and now_ms >= login.expires_ms:
+                self._close_connection(number, now_ms, fx)
+
     def _close_connection(self, number: int, now_ms: int, fx: Effects) -> None:
         error = LoginExpired(user=self._authorization.logins[number].user)
         goodbye = frame(Kind.GOODBYE, wire.encode_error(error))

@@ -115,7 +115,9 @@ class LoginGate:
             check_identity(hello.uid, hello.secret)
         login = self._known(hello, caller, now_ms)
         if login is not None:
-            self._let_in(peer, correlation, hello, login, now_ms, fx)
+            is_resumed = bool(hello.resume) and login.user != NODE_USER
+            by = "RESUME" if is_resumed else login.mechanism
+            self._let_in(peer, correlation, hello, login, now_ms, fx, by)
         elif hello.protocol < wire.PROTOCOL or not set(MECHANISMS).intersection(hello.mechanisms):
             said = LoginRequired(address=caller.listener, mechanisms=", ".join(MECHANISMS[:2]))
             self._log_refusal(hello.user, caller, "it brought no login")
@@ -257,7 +259,7 @@ class LoginGate:
             return
         self._limits.succeeded(auth.user, caller.source, now_ms)
         del self._waiting[peer]
-        self._let_in(peer, waiting.correlation, waiting.hello, login, now_ms, fx)
+        self._let_in(peer, waiting.correlation, waiting.hello, login, now_ms, fx, login.mechanism)
 
     # in and out
 
@@ -269,6 +271,7 @@ class LoginGate:
         login: Login,
         now_ms: int,
         fx: Effects,
+        by: str,
     ) -> None:
         token, token_ms, user = b"", 0, self.identities.user(login.user)
         if user is not None and hello.secret:
@@ -289,7 +292,7 @@ class LoginGate:
         except HmsError as error:
             self._end(peer, correlation, error)
             return
-        log.info("user %s is let in by %s from %s", login.user, login.mechanism, login.caller)
+        log.info("user %s is let in by %s from %s", login.user, by, login.caller)
 
     def _refuse_later(self, peer: Hashable, user: str, why: str) -> None:
         """Say no at the next multiple of fail_delay_ms; nobody learns why."""

@@ -1,0 +1,204 @@
+"""Logins over time and through other doors: reconnects, a node booted anew, services, tpstart."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import hms
+import tpmon
+from hms.boot.resume_keys import resume_keys
+from hms.boot.security_file import change_security
+from hms.server.logins import document_changes as changes
+from hms.server.logins.security_document import RoleEntry
+from tests.support.secured import PASSWORD, cheap_hash, document, secured_node
+from tests.support.waiting import wait_until
+
+REPLACE = msgspec.structs.replace
+HERE = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """With services that the node starts, and a password of the domain."""
+    folder = tmp_path_factory.mktemp("l")
+    held = document(
+        u=["produce queue:orders", "consume queue:orders", "call service:ECHO", "temporary node:*"],
+        none=[],
+    )
+    held = REPLACE(held, domain_password=cheap_hash("domain"))
+    with secured_node(folder, held, serve=["tmax_services"], python_path=[HERE]) as running:
+        yield running
+
+
+def login(**more):
+    return {"user": "u", "password": PASSWORD, **more}
+
+
+def let_in(node):
+    """How often somebody was let in by a password."""
+    return node.log.count("is let in by PASSWORD")
+
+
+def test_a_service_that_the_node_starts_serves_who_may_call_it(node):
+    """It is known by its secret; who calls it by their login."""
+    with hms.connect(node.address, **login()) as connection:
+        assert connection.call("ECHO", "hello").data == "hello"
+        with pytest.raises(hms.NotAuthorized):
+            connection.call("WHO")
+        with pytest.raises(hms.NotAuthorized):
+            connection.advertise("ECHO")
+        assert connection.administer is not None
+
+
+def test_a_temporary_queue_is_received_from_by_its_maker_alone(node):
+    """Others send to it, who know its name; consume queue:* grants nothing there."""
+    with hms.connect(node.address, **login()) as mine, mine.session() as session:
+        own = session.temporary_queue()
+        with hms.connect(node.address) as other, other.session() as theirs:
+            theirs.producer(own).send(b"answer")
+            with pytest.raises((hms.TemporaryDestination, hms.NotAuthorized)):
+                theirs.consumer(own)
+        assert session.consumer(own).receive(timeout_s=5).body == b"answer"
+
+
+def test_tpstart_is_checked(node, monkeypatch):
+    """Usrpwd and dompwd count, and a wrong one is TPESECURITY."""
+    monkeypatch.setenv("HMS_ADDRESS", node.address)
+    start = tpmon.TPSTART_T
+    for wrong in (
+        start(usrname="u", usrpwd="wrong"),
+        start(usrname="u", usrpwd=PASSWORD, dompwd="wrong"),
+        start(dompwd="wrong"),
+    ):
+        with pytest.raises(hms.LoginRefused) as caught:
+            tpmon.tpstart(wrong)
+        assert caught.value.tperrno == tpmon.TPESECURITY
+        assert isinstance(caught.value, PermissionError)
+    tpmon.tpstart(start(usrname="u", usrpwd=PASSWORD, dompwd="domain"))
+    try:
+        assert tpmon.tpcall("ECHO", "x").data == "x"
+    finally:
+        tpmon.tpend()
+    tpmon.tpstart(start(dompwd="domain"))
+    tpmon.tpend()
+
+
+def test_a_dompwd_is_refused_where_nobody_checks_it(monkeypatch):
+    """Instead of being ignored."""
+    with hms.testing.node() as open_node:
+        monkeypatch.setenv("HMS_ADDRESS", open_node.address)
+        with pytest.raises(hms.LoginNotChecked):
+            tpmon.tpstart(tpmon.TPSTART_T(dompwd="domain"))
+
+
+def test_clients_come_back_without_a_password_after_the_node_was_booted_anew(node):
+    """Their tokens are signed with keys that outlive the process: no hash is computed."""
+    told = []
+    connections = [
+        hms.connect(node.address, **login(event_listener=told.append)) for _ in range(20)
+    ]
+    before = let_in(node)
+    node.kill()
+    node.boot()
+    wait_until(lambda: all(connection.is_connected for connection in connections))
+    for connection in connections:
+        connection.call("ECHO", "again")
+        connection.close()
+
+    assert let_in(node) == before
+
+
+def test_who_is_logged_out_logs_in_again_with_its_password(node):
+    """The token holds no more; the password does."""
+    with hms.connect(node.address, **login()) as connection:
+        before = let_in(node)
+        change_security(node.security, lambda d: changes.log_out(d, "u"))
+        wait_until(lambda: let_in(node) == before + 1)
+        wait_until(lambda: connection.is_connected)
+        assert connection.call("ECHO", "again").data == "again"
+
+
+def test_a_user_who_is_disabled_is_gone_for_good(node):
+    """Its connection ends, and does not come back."""
+    told = []
+    change_security(node.security, lambda d: changes.alter_user(d, "none", password=cheap_hash()))
+    wait_until(lambda: _is_let_in(node, "none"))
+    connection = hms.connect(
+        node.address, user="none", password=PASSWORD, exception_listener=told.append
+    )
+    change_security(node.security, lambda d: changes.alter_user(d, "none", enabled=False))
+    wait_until(lambda: any(isinstance(one, hms.LoginRefused) for one in told))
+    connection.close()
+
+
+def _is_let_in(node, user):
+    try:
+        hms.connect(node.address, user=user, password=PASSWORD).close()
+    except hms.LoginRefused:
+        return False
+    return True
+
+
+def test_a_login_ends_with_its_token(node):
+    """While it is connected, too."""
+    made, told = [], []
+    ends = datetime.now(UTC) + timedelta(seconds=3)
+
+    def change(held):
+        after, token = changes.add_token(held, "short", "u", ends)
+        made.append(token)
+        return after
+
+    change_security(node.security, change)
+    wait_until(lambda: _by_token(node, made[0]))
+    connection = hms.connect(node.address, token=made[0], exception_listener=told.append)
+    wait_until(lambda: any(isinstance(one, hms.LoginRefused) for one in told))
+    connection.close()
+
+    assert not _by_token(node, made[0])
+
+
+def _by_token(node, token):
+    try:
+        hms.connect(node.address, token=token).close()
+    except hms.LoginRefused:
+        return False
+    return True
+
+
+def test_two_generations_of_keys_count(tmp_path, monkeypatch):
+    """A damaged file, or one that others could read, is replaced."""
+    path = tmp_path / "resume.keys"
+    first = resume_keys(path)
+    assert resume_keys(path) == first
+    monkeypatch.setattr("time.time", lambda: path.stat().st_mtime + 86_400)
+    second = resume_keys(path)
+    assert second[1:] == first
+    assert resume_keys(path)[1:] == second[:1]
+    monkeypatch.undo()
+    assert path.stat().st_mode & 0o777 == 0o600
+    for spoil in (
+        lambda: path.chmod(0o644),
+        lambda: path.write_text("x"),
+        lambda: path.write_text("00"),
+    ):
+        known = resume_keys(path)
+        spoil()
+        assert set(resume_keys(path)).isdisjoint(known)
+
+
+def test_a_role_that_is_granted_later_is_there_at_once(node):
+    """For who is connected, too: nothing is asked again."""
+    with hms.connect(node.address, **login()) as connection, connection.session() as session:
+        with pytest.raises(hms.NotAuthorized):
+            session.producer(hms.Queue("payments"))
+
+        def change(held):
+            more = RoleEntry(permissions=(*held.role["u"].permissions, "produce queue:payments"))
+            return REPLACE(held, role={**held.role, "u": more})
+
+        version = change_security(node.security, change).version
+        wait_until(lambda: f"policy version {version} holds" in node.log)
+        session.producer(hms.Queue("payments")).send(b"x")
