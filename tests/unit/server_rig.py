@@ -8,6 +8,8 @@ from hms.client.core.link import State
 from hms.errors.catalogue import ConnectionClosed
 from hms.wire.structures import Advertise, InvokeHead, Unadvertise
 
+WAIT_S = 30
+
 
 class PlayedConnection:
     """Stands for hms.client.core.blocking_connection.Connection; said holds what the server told
@@ -16,8 +18,10 @@ class PlayedConnection:
     def __init__(self):
         self.lock = threading.Lock()
         self.said = queue.SimpleQueue()
+        self._changed = threading.Condition()
         self.link = SimpleNamespace(
             calls=[],
+            woken=[],
             welcome=object(),
             state=State.UP,
             limits=SimpleNamespace(message_bytes_max=1 << 20),
@@ -62,6 +66,14 @@ class PlayedConnection:
     def send_result(self, head, data):
         self.said.put((head, data))
 
+    def wait_until(self, _key, is_done):
+        with self._changed:
+            assert self._changed.wait_for(is_done, WAIT_S)
+
+    def interrupt(self):
+        with self._changed:
+            self._changed.notify_all()
+
     def flush(self):
         calls, self.link.calls = self.link.calls, []
         for call in calls:
@@ -71,6 +83,7 @@ class PlayedConnection:
 
     def invoke(self, service, data=b"", number=1):
         self._callback(InvokeHead(service, number, 0), data)
+        self.interrupt()
 
     def connect_again(self):
         self.link.welcome = object()

@@ -164,7 +164,8 @@ class Connection(BackgroundThread):
             self.link.on_notice = callback
 
     def on_invoke(self, callback: Callable[[InvokeHead, bytes], None]) -> None:
-        """Have this called for every INVOKE, on a thread of the library; it must not block."""
+        """Have this called for every INVOKE, by whichever thread reads, with the lock held: it may
+        only note it, and whom it wakes (link.woken)."""
         with self.lock:
             self.link.on_invoke = callback
 

@@ -21,6 +21,7 @@ class IncomingCalls:
         """Conversations: whether the other side is a server, and the number of the call."""
         self.on_notice: Callable[[NoticeHead, bytes], None] | None = None
         self.on_invoke: Callable[[InvokeHead, bytes], None] | None = None
+        """Called as an INVOKE is taken in; it only notes it, and whom that wakes."""
 
     def tell(self, kind: Kind, payload: bytes = b"", count: int = 1) -> None:
         """Send without expecting an answer."""
@@ -48,8 +49,7 @@ class IncomingCalls:
             talk = ConversationState(self, head.call, is_server=True, has_control=has_control)
             self.talks[False, head.call] = talk
         if self.on_invoke is not None:
-            handler = self.on_invoke
-            self.calls.append(lambda: handler(head, data))
+            self.on_invoke(head, data)
 
     def _talk(self, head: TalkHead, data: bytes) -> None:
         talk = self.talks.get((head.is_from_server, head.call))

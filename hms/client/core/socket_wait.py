@@ -91,6 +91,13 @@ class SocketWait:
                 else:
                     sleeper.wake()
 
+    def interrupt(self) -> None:
+        """Have all that wait look again. The lock is not needed: a signal handler may call this."""
+        for sleeper in list(self._sleepers):
+            if sleeper is not self._reader:
+                sleeper.wake()
+        os.eventfd_write(self._wake_fd, 1)
+
     def __del__(self) -> None:
         os.close(self._wake_fd)  # not before: a thread may still poll it
 
@@ -110,12 +117,14 @@ class SocketWait:
         self._reader = me
         self.is_polling = True
         self._lock.release()
+        ready: list[tuple[int, int]] = []
         try:
-            self._poll.poll(min(left_s * 1000, 3_600_000))
+            ready = self._poll.poll(min(left_s * 1000, 3_600_000))
         finally:
             self._lock.acquire()
             self._reader = None
-            if not self.is_polling:  # somebody woke us
+            is_rung = bool(ready) and ready[0][0] == self._wake_fd  # it was registered first
+            if is_rung or not self.is_polling:  # somebody woke us
                 os.eventfd_read(self._wake_fd)
             self.is_polling = False
         self._take_in()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from hms.client.core.calls import Calls
-from hms.client.core.operations import Outside, Steps, Wait
+from hms.client.core.operations import FOREVER, Outside, Steps, Wait
 from hms.client.core.socket_wait import SocketWait
 from hms.client.core.transport import Transport
 
@@ -73,6 +73,18 @@ class ThreadDriver(Calls):
     def wait_for(self, key: object, is_done: Callable[[], object], deadline: float) -> bool:
         """Wait until is_done() or the deadline, reading for all meanwhile."""
         return self._waiting.wait_for(key, is_done, deadline)
+
+    # ---- for whoever does not hold it
+
+    def wait_until(self, key: object, is_done: Callable[[], object]) -> None:
+        """Wait until is_done(), asked again whenever key is woken or interrupt() is called."""
+        with self.lock:
+            self.wait_for(key, is_done, FOREVER)
+            self.flush()
+
+    def interrupt(self) -> None:
+        """Have all that wait look again; a signal handler may call this too."""
+        self._waiting.interrupt()
 
     # ---- what the carrier needs
 
