@@ -108,8 +108,9 @@ class State:
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""
         self.blocked = BlockedSends(settings.blocked_bytes_max, settings.blocked_ms_max)
-        self.is_guarded = settings.limits != NO_LIMITS
-        """Whether a send has to look for limits and pauses: some destination has, or had, one."""
+        self.is_guarded = self.has_own_limits = settings.limits != NO_LIMITS
+        """Whether sends have to look for limits and pauses: the node has limits of its own, or some
+        destination has, or had, one."""
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
         self.limbo: list[AwaitingPageIn] = []

@@ -49,6 +49,7 @@ COMPUTES = """
     hashlib heapq itertools math operator re string struct types typing unicodedata zlib msgspec
 """
 PURE_MAY_IMPORT = frozenset(COMPUTES.split())
+PURE_BELOW = ("hms.errors", "field_buffer", "hms.wire", "hms.records", "hms.constants")
 PURE_EXCEPTIONS = {("hms.wire.packed_messages", "os")}  # reads HMS_PURE, once
 
 CLIENT_MAY_IMPORT = (
@@ -225,7 +226,7 @@ def test_the_sans_io_packages_import_only_what_computes(pure):
         for module, imported, place in _all_imports()
         if _is_in(module.name, pure)
         and imported.split(".")[0] not in PURE_MAY_IMPORT
-        and not _is_in(imported, pure, "hms.errors", "field_buffer", "hms.wire", "hms.records")
+        and not _is_in(imported, pure, *PURE_BELOW)
         and (module.name, imported) not in PURE_EXCEPTIONS
     ]
 

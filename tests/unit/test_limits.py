@@ -2,7 +2,7 @@
 
 import pytest
 
-from hms.engine.effects import Confirm
+from hms.engine.effects import Confirm, Effects
 from hms.errors.catalogue import (
     BatchTooLarge,
     FlowControlTimeout,
@@ -14,6 +14,7 @@ from hms.records import Cause, RecordType, decode_ranges
 from tests.support.engine_rig import delivered
 from tests.support.limits_rig import (
     limited_rig,
+    order,
     outcomes,
     retry,
     send_with_priorities,
@@ -221,3 +222,27 @@ def test_those_who_went_are_forgotten_with_their_messages():
     blocked = rig.engine.state.blocked
     assert len(blocked._deadlines) < 200
     assert (blocked.size_bytes, blocked.lines) == (0, {})
+
+
+def test_a_queue_without_limits_looks_for_none_though_another_has_some_or_is_gone(monkeypatch):
+    """A node has temporary queues all the time, and each of them goes in the end."""
+    rig = limited_rig(messages_max=5)
+    passing = rig.engine.create_temporary(1, "queue", Effects())
+    rig.run(lambda fx: rig.engine.delete_temporary(1, "queue", passing, fx))
+    assert rig.engine.state.is_guarded
+    monkeypatch.setattr(rig.engine.state.blocked, "must_wait", pytest.fail)
+
+    assert [type(one) for one in outcomes(rig.send(producer=3))] == [Confirm]
+
+
+def test_what_is_sent_behind_a_pause_stays_behind_what_waits_yet():
+    """P4: the pause is over, and with it the reason to look, but an older send is not stored."""
+    rig = limited_rig()
+    order(rig, "queue.pause", name="orders", what="PRODUCTION")
+    assert outcomes(rig.send(body=b"first")) == []
+    order(rig, "queue.resume", name="orders")
+
+    assert outcomes(rig.send(body=b"second")) == []
+    retry(rig)
+
+    assert [message.payload for message in waiting(rig)] == [b"first", b"second"]

@@ -62,7 +62,9 @@ def obstacle_to(state: State, producer: Producer, rows: Sequence[Row]) -> Obstac
 def check_rows(producer: Producer, rows: Sequence[Row]) -> None:
     """Refuse a message that is larger than its destination takes."""
     limit = producer.destination.control.limits.message_bytes_max
-    largest = max(row[0] + row[1] for row in rows) if limit else 0
+    if not limit:
+        return
+    largest = max([row.head_bytes + row.body_bytes for row in rows])
     if largest > limit:
         raise MessageTooLarge(size=largest, limit=limit)
 
@@ -281,4 +283,4 @@ def _size_of(batch: PendingBatch) -> int:
 
 
 def _bytes_of(rows: Sequence[Row]) -> int:
-    return sum([row[0] + row[1] for row in rows])
+    return sum([row.head_bytes + row.body_bytes for row in rows])

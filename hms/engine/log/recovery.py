@@ -206,7 +206,7 @@ class Recovery:
             record.timestamp_ms,
             is_persistent=True,
         )
-        if KIND_FILE in [row[5] for row in rows]:
+        if KIND_FILE in [row.kind for row in rows]:
             messages = state.files.watched(messages)
         state.next_seq = max(state.next_seq, record.first_seq + record.message_count)
         if not record.is_forwarded:  # another node's clock may have said when that was sent

@@ -6,13 +6,13 @@ application has; the rest goes back. It ends with the last of these messages, wh
 back, or with its session.
 """
 
+from hms.constants import AckMode
 from hms.engine.effects import Effects
 from hms.engine.queue.destinations import Subscription
 from hms.engine.queue.settlement import Return, give_back, take_out
 from hms.engine.session.session_objects import Consumer
 from hms.engine.state import State
 
-ACK_CLIENT = 2
 __all__ = ["depart", "forget", "forget_if_done", "keeps_messages"]
 
 
@@ -20,7 +20,7 @@ def keeps_messages(consumer: Consumer) -> bool:
     """Whether its application has messages that it may go on to acknowledge. What is out of a
     subscription that ends with this consumer is nobody's any more."""
     place = consumer.place
-    if consumer.has_left or consumer.session.ack_mode != ACK_CLIENT:
+    if consumer.has_left or consumer.session.ack_mode != AckMode.CLIENT:
         return False
     if isinstance(place, Subscription) and not place.is_durable and len(place.consumers) == 1:
         return False

@@ -10,6 +10,7 @@ import contextlib
 import heapq
 from collections.abc import Iterator
 
+from hms.constants import AckMode
 from hms.engine.effects import Deliver, Effects
 from hms.engine.groups.group_dispatch import HandOut
 from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_of
@@ -23,7 +24,6 @@ from hms.wire.packed_messages import FLAG_LAST, KIND_FILE
 
 CHUNK_MESSAGES = 256
 CHUNK_BYTES = 1 << 20
-ACK_NONE = 3
 RELEASED_AT_ONCE = 4096
 DELIVERED_AT_ONCE = 2048
 """About 10 ms when they came back before. What more a command could deliver is left to ticks."""
@@ -251,7 +251,7 @@ def _deliver(
     size_bytes = sum([m.length for m in messages])
     consumer.room_bytes -= size_bytes
     kept = messages
-    if consumer.session.ack_mode == ACK_NONE:  # but a file is there until it was saved (F-B4)
+    if consumer.session.ack_mode == AckMode.NONE:  # but a file is there until it was saved (F-B4)
         kept = [m for m in messages if m.kind == KIND_FILE]
         acknowledge(state, place, [m for m in messages if m.kind != KIND_FILE], fx)
         size_bytes = sum([m.length for m in kept])

@@ -88,10 +88,22 @@ def send(
         check_batch(producer, session.work, batch.rows)
         _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
         one.join(fx)
-    elif not (state.is_guarded and state.blocked.must_wait(_WaitingSend(one), state.now_ms)):
-        if not state.is_guarded:
-            one.check()
+    elif not _looks(state, producer):
+        one.check()
         one.take(fx)
+    elif not state.blocked.must_wait(_WaitingSend(one), state.now_ms):
+        one.take(fx)
+
+
+def _looks(state: State, producer: Producer) -> bool:
+    """Whether a send has to look for limits, pauses and those that wait before it; that other
+    queues have such costs a queue nothing."""
+    target = producer.destination
+    if not state.is_guarded or not isinstance(target, Queue):
+        return state.is_guarded
+    if target.control.is_guarded or state.has_own_limits:
+        return True
+    return bool(state.blocked.lines) and producer.key in state.blocked.lines
 
 
 def _check_features(state: State, producer: Producer, batch: Incoming, is_persistent: bool) -> None:

@@ -33,7 +33,7 @@ def check_publication(
     _check_stamp(producer.topic, rows)
     delivery = state.space.delivery(producer.topic, is_persistent=is_persistent)
     if state.is_guarded:
-        sizes = [row[0] + row[1] for row in rows]
+        sizes = [row.head_bytes + row.body_bytes for row in rows]
         places = [(s, s.queue or s) for s in audience.subscriptions]
         missed = [_missed(s, p, count) for s, p in places if room_in(p, sizes) < count]
         check_delivery(delivery, producer.topic, missed)
