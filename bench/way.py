@@ -34,7 +34,6 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import hms
-from bench.command import said
 from hms.boot import node as node_module
 from hms.client.core.transport import Transport
 from hms.server.listening_sockets import Listener
@@ -285,18 +284,20 @@ def _usual(ways: Sequence[Sequence[Call]]) -> list[Call]:
 # wake-ups
 
 
-def _switches(pid: int) -> int:
-    """How often the threads of a process have gone to sleep of their own accord."""
-    total = 0
+def _switches(pid: int) -> Counter[str]:
+    """How often the threads of a process have gone to sleep of their own accord: the main thread,
+    those of ZeroMQ, and all others."""
+    found: Counter[str] = Counter()
     for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        for line in status.read_text().splitlines():
-            if line.startswith("voluntary_ctxt_switches:"):
-                total += int(line.split()[1])
-    return total
+        said = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        kind = "ZeroMQ" if said["Name"].strip().startswith("ZMQ") else "other threads"
+        kind = "main thread" if said["Pid"].strip() == str(pid) else kind
+        found[kind] += int(said["voluntary_ctxt_switches"])
+    return found
 
 
-def switches(count: int, folder: Path) -> tuple[float, float]:
-    """Of the node and the client, for each message of many that are sent one after the other."""
+def switches(count: int, folder: Path) -> dict[str, Counter[str]]:
+    """Of node and client, for so many messages that are sent one after the other."""
     config = {"hms": {"queue": {"kept": {}}}}
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=folder) as place,
@@ -311,7 +312,7 @@ def switches(count: int, folder: Path) -> tuple[float, float]:
         for _ in range(count):
             producer.send(body)
         after = _switches(running.pid), _switches(os.getpid())
-    return (after[0] - before[0]) / count, (after[1] - before[1]) / count
+    return {"node": after[0] - before[0], "client": after[1] - before[1]}
 
 
 def _show(calls: Sequence[Call]) -> None:
@@ -343,8 +344,10 @@ def main() -> int:
     for name, (calls, files, changes) in found.figures.items():
         limit = tuple(LIMITS.get(name, ()))
         print(f"{name:24} {calls:6} {files:6} {changes:8}   {limit or ''}")
-    of_node, of_client = switches(SWITCHES_COUNT, options.data)
-    said(f"voluntary context switches of a send: node {of_node:.1f}, client {of_client:.1f}")
+    print("\nvoluntary context switches of a send")
+    for name, of_kind in switches(SWITCHES_COUNT, options.data).items():
+        parts = ", ".join(f"{kind} {n / SWITCHES_COUNT:.1f}" for kind, n in sorted(of_kind.items()))
+        print(f"{name:24} {of_kind.total() / SWITCHES_COUNT:6.1f}   {parts}")
     return 0
 
 
