@@ -17,7 +17,7 @@ MADE = {"hms/errors/catalogue.py"}
 EXAMPLES = {
     "A new configuration key": (r"\bmax_schedules\b", set()),
     "A new limit policy": (r"\bREMOVE_LOW_PRIORITY\b", {"docs/concepts/destinations.md"}),
-    "A new operator command": (r"\bsubscription[._]create\b|\bCreateSubscription\b", set()),
+    "A new operator command": (r"\bsubscription[._]delete\b|\bDeleteSubscription\b", set()),
     "A new record type": (r"\bPEERS\b|\bdecode_peers\b|(?<![.\w])peers\((state|moves)", set()),
 }
 """What is followed, and the pages that are listed beside the code."""
