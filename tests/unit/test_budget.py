@@ -231,7 +231,7 @@ def test_publications_that_ask_many_selectors_do_not_share_a_hold(tmp_path, monk
         selector = f"a LIKE '%{handle}'"
         peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 1, selector=selector))
     producer = largest.fill(peer, "news", 1, kind="topic")
-    node.broker._holds = holds = Counted()
+    node.broker._lock = holds = Counted()
     node.send(peer.name, *largest.send(producer, 2, 5, largest.pack(5, a="x")))
     one, holds.most = holds.most, 0
     batch = []

@@ -20,7 +20,7 @@ SETTINGS = EngineSettings(
 
 
 class Node(MemoryNode):
-    """Counts what waits, and what is retained, under each hold."""
+    """Its own lock, that counts what waits, and what is retained, under each hold."""
 
     def __init__(self, store=None):
         super().__init__(SETTINGS, store=store)
@@ -30,10 +30,10 @@ class Node(MemoryNode):
         state = self.engine.state
         return sum(place.line.waiting_count for place in state.every_place())
 
-    def begin(self):
+    def __enter__(self):
         self._before = self._here()
 
-    def end(self, _by):
+    def __exit__(self, *_):
         self.went.append(self._before - self._here())
 
     def operate(self, peer, verb, between=lambda: None, **arguments):
@@ -59,7 +59,7 @@ def node(monkeypatch):
     monkeypatch.setattr(operation_slices, "WALKED_AT_ONCE", WALKED)
     monkeypatch.setattr(operation_slices, "PURGED_AT_ONCE", PURGED)
     node = Node()
-    node.broker._holds = node
+    node.broker._lock = node
     return node
 
 

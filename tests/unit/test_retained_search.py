@@ -19,13 +19,14 @@ TOPICS = 60
 
 
 class Node(MemoryNode):
-    """With many retained publications, and others that go on between two turns."""
+    """Its own lock, with many retained publications, and others that go on between two turns."""
 
     def __init__(self):
         super().__init__(EngineSettings(is_topics_open=True))
         self.between = []
         self.copies = []
         self.sequences = {}
+        self.steps = []
 
     def publish(self, peer, topic, body, *, is_persistent=True, text="t"):
         if topic not in self.sequences:
@@ -39,10 +40,11 @@ class Node(MemoryNode):
         said = SendHead(handle, 1, sequence, is_persistent)
         peer.ask(Kind.SEND, encode_send(said, row + head + body))
 
-    def begin(self):
+    def __enter__(self):
+        self.steps.append(0)
         self._before = self.engine.state.next_seq
 
-    def end(self, _by):
+    def __exit__(self, *_):
         self.copies.append(self.engine.state.next_seq - self._before)
 
     def ask(self, peer, request):
@@ -63,7 +65,7 @@ def node(monkeypatch):
     monkeypatch.setattr(retained_search, "LOOK_STEPS", STEPS)
     monkeypatch.setattr(subscription_begin, "SEARCHED_AT_ONCE", 10)
     node = Node()
-    node.broker._holds = node
+    node.broker._lock = node
     return node
 
 
@@ -101,20 +103,17 @@ def test_a_subscription_to_much_that_is_retained_is_made_in_slices(node, peer, d
 def test_what_does_not_match_is_looked_at_in_slices_too(node, peer, pattern):
     """A pattern with many ways to go finds nothing as slowly as much."""
     walked = node.engine.state.space.tree.walk
-    steps = []
 
     def counted(asked):
         for found in walked(asked):
-            steps[-1] += 1
+            node.steps[-1] += 1
             yield found
 
     node.engine.state.space.tree.walk = counted
-    node.begin = lambda: steps.append(0)
-    node.end = lambda _by: None
 
     node.ask(peer, subscribe(pattern=pattern))
 
-    assert max(steps) <= STEPS
+    assert max(node.steps) <= STEPS
     assert received(node) == {}
 
 
