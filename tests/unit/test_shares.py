@@ -70,14 +70,14 @@ KINDS = {
     ),
     "subscriber": lambda c, _: c.subscribe(),
     "subscriber, selector": lambda c, n: c.subscribe(selector=f"{TERMS} OR b = {n}"),
-    "subscriber, LIKE": lambda c, n: c.subscribe(selector=f"a LIKE '{'%x' * 300}{n}'"),
+    "subscriber, LIKE": lambda c, n: c.subscribe(selector=f"a LIKE '{'%x' * 200}{n}'"),
     "subscriber, IN": lambda c, n: c.subscribe(
-        selector="a IN (" + ",".join(f"'{n}{k}'" for k in range(800)) + ")"
+        selector="a IN (" + ",".join(f"'{n}{k}'" for k in range(200)) + ")"
     ),
     "subscriber, long topic": lambda c, n: c.subscribe(LONG + f"{n}"),
     "subscriber, many levels": lambda c, n: c.subscribe(f"{n}/" + "ab/" * 254),
     "subscriber, wildcards": lambda c, n: c.subscribe(f"{n}p/" + "#/ab/" * 127),
-    "subscriber, CHARACTER": lambda c, n: c.subscribe(f"{n}*" + "a*" * 300, scheme="CHARACTER"),
+    "subscriber, CHARACTER": lambda c, n: c.subscribe(f"{n}*" + "a*" * 200, scheme="CHARACTER"),
     "durable": lambda c, n: c.subscribe(f"{n}{LONG}", durable=f"d{n}", selector="a = 1"),
     "queue": lambda c, n: c.administer("queue.create", name=f"q{n}" + "x" * 200),
     "topic": lambda c, n: c.administer("topic.create", name=f"t{n}"),
@@ -105,7 +105,7 @@ def used(rig):
 def test_what_is_counted_is_what_it_takes_at_least(kind):
     """70,000 producers with topics of 10,200 characters took 1.4 GiB, and were not counted."""
     rig = EngineRig(is_topics_open=True, definitions_bytes_max=1 << 30, topic_characters_max=12_000)
-    client, count = Client(rig, 5), 10
+    client, count = Client(rig, 5), 5
     KINDS[kind](client, -1)
     counted = used(rig)
     tracemalloc.start()
