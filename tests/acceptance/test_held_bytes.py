@@ -346,6 +346,20 @@ def unfinished_groups(running, stack):
             break
 
 
+def groups(running, stack):
+    """Messages each of which is a group of its own."""
+    peer = stack.enter_context(Hostile(running.address))
+    _open(peer)
+    for n in range(1_000 // SIZE):
+        heads = [encode_head(Head(properties={"JMSXGroupID": f"{n}.{k}"})) for k in range(500)]
+        rows = b"".join(ROW.pack(len(head), 0, 0, 0, 4, 0, 0, 0) for head in heads)
+        said = frames.SendHead(1, 500, 500 * n + 1, is_persistent=False)
+        sent = frames.encode_send(said, rows + b"".join(heads))
+        answer = peer.ask(Kind.SEND, sent, 500)
+        if answer is None or answer[0] is not Kind.CONFIRM:
+            break
+
+
 def schedules(running, stack):
     """Each keeps its message."""
     with hms.connect(running.address) as conn, conn.session() as session:
@@ -394,6 +408,7 @@ WAYS = [
     watches,
     waits_for_room,
     unfinished_groups,
+    groups,
     schedules,
     file_blocks,
 ]
