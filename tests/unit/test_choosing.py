@@ -101,3 +101,33 @@ def test_a_selector_sees_what_it_names_and_no_header_field_else():
     one = message(1, {"Key": 1})
     wide = selector_view(one, frozenset({"Key", "JMSPriority", "$Type"}))
     assert wide == {"Key": 1, "JMSPriority": 4}
+
+
+class CountedNames(frozenset):
+    """Counts the names that are copied to join it with others."""
+
+    copied = 0
+
+    def __ror__(self, other):
+        CountedNames.copied += len(other)
+        return other.union(self)
+
+    def __iter__(self):
+        CountedNames.copied += len(self)
+        return super().__iter__()
+
+
+def test_an_audience_joins_the_names_of_its_selectors_once():
+    """Selectors over a thousand different properties took a million copies, and each change of a
+    subscription as many again under the lock."""
+    topic, subscriptions = Topic(1, "news", 3), []
+    for number in range(200):
+        definition = Definition(0, "subscription", f"s{number}", 1, selector=f"p{number} = 1")
+        made = Subscription(topic, definition, is_durable=False)
+        made.selector.names = CountedNames(made.selector.names)
+        subscriptions.append(made)
+    CountedNames.copied = 0
+
+    Audience(subscriptions)
+
+    assert CountedNames.copied <= 2 * 200

@@ -6,6 +6,7 @@ selector is given: it would be absent from every message, and the selector silen
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from hms.engine.messages import StoredMessage, message_id_text
 from hms.engine.selector import Selector
@@ -76,7 +77,7 @@ _OF_A_DELIVERY = frozenset(
 )
 
 
-def selector_view(message: StoredMessage, names: frozenset[str]) -> dict[str, object]:
+def selector_view(message: StoredMessage, names: AbstractSet[str]) -> dict[str, object]:
     """The values that a selector over these names sees: properties and header fields."""
     head = message.head()
     view: dict[str, object] = dict(head.properties)

@@ -51,7 +51,7 @@ class Audience:
         """Whose pattern matches, and whose owner may not have it."""
         self._plain: list[Subscription] = []
         self._choices: dict[str, _Choice] = {}
-        self._names: frozenset[str] = frozenset()
+        self._names: set[str] = set()
         self._tables: dict[str, dict[object, list[_Choice]]] = {}
         self._others: list[_Choice] = []
         for subscription in subscriptions:
@@ -69,7 +69,7 @@ class Audience:
 
     def _new_choice(self, selector: Selector) -> _Choice:
         choice = _Choice(selector)
-        self._names |= selector.names
+        self._names.update(selector.names)
         equality = equality_of(selector.condition)
         if equality is None:
             self._others.append(choice)
