@@ -88,7 +88,7 @@ def send(
         check_batch(producer, session.work, batch.rows)
         _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
         one.join(fx)
-    elif not _looks(state, producer):
+    elif not (state.is_guarded and _looks(state, producer)):
         one.check()
         one.take(fx)
     elif not state.blocked.must_wait(_WaitingSend(one), state.now_ms):
@@ -96,11 +96,11 @@ def send(
 
 
 def _looks(state: State, producer: Producer) -> bool:
-    """Whether a send has to look for limits, pauses and those that wait before it; that other
-    queues have such costs a queue nothing."""
+    """Whether a send has to look for limits, pauses and those that wait before it, where some have
+    such: what other queues have costs a queue nothing."""
     target = producer.destination
-    if not state.is_guarded or not isinstance(target, Queue):
-        return state.is_guarded
+    if not isinstance(target, Queue):
+        return True
     if target.control.is_guarded or state.has_own_limits:
         return True
     return bool(state.blocked.lines) and producer.key in state.blocked.lines
