@@ -28,6 +28,7 @@ from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeSt
 __all__ = ["Process", "boot_node", "end_node", "find", "run_in_foreground"]
 
 LOG_TAIL_LINES = 12
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _PROMPT_AFTER_S = 0.3
 """Two signals of one kind sent at once arrive as one; the second follows after this."""
 
@@ -79,14 +80,20 @@ def boot_node(
     start: "WARM", "COLD" or None for what the file says. timeout_s: without a word of progress.
     BootFailed tells why it is not ready.
     """
-    with _starting(node):
+    with _told(node), _starting(node):
         reader, writer = os.pipe()
         try:
             pid = _spawn(config, node, start, writer)
         finally:
             os.close(writer)
         process = identify(pid) or Process(pid, 0, "")
-        _record(node, process)
+        try:
+            _record(node, process)
+        except OSError:  # nobody could find it to stop it
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(reader)
+            raise
         try:
             _await_ready(node, process, reader, timeout_s, on_progress)
         finally:
@@ -96,7 +103,7 @@ def boot_node(
 
 def run_in_foreground(config: Config, node: Node, start: str | None) -> None:
     """Become the node's process; returns only by raising."""
-    with _starting(node):
+    with _told(node), _starting(node):
         process = identify(os.getpid())
         assert process is not None
         _record(node, process)
@@ -166,7 +173,18 @@ def _starting(node: Node) -> Iterator[None]:
             ) from fault
         if (process := find(node)) is not None:
             raise NodeRunning(node=node.name, pid=process.pid)
+        os.close(os.open(node.log_file, _LOG_FLAGS, 0o640))  # a spawn would not say what is wrong
         yield
+
+
+@contextmanager
+def _told(node: Node) -> Iterator[None]:
+    """What the folders of a node refuse, as our error."""
+    try:
+        yield
+    except OSError as fault:
+        reason = f"{fault.filename2 or fault.filename}: {fault.strerror}"
+        raise BootFailed(reason=reason, log=str(node.log_file)) from fault
 
 
 def _make_folder(path: Path) -> None:
@@ -184,14 +202,13 @@ def _opened(path: Path, flags: int) -> TextIO:
 def _spawn(config: Config, node: Node, start: str | None, ready_fd: int) -> int:
     """The pid of a node in a session of its own; all it says goes to its log."""
     os.set_inheritable(ready_fd, True)  # noqa: FBT003 - it takes no names
-    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         sys.executable,
         _command(config, node, start, ready_fd),
         environment(),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(node.log_file), append, 0o640),
+            (os.POSIX_SPAWN_OPEN, 1, str(node.log_file), _LOG_FLAGS, 0o640),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,

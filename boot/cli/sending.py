@@ -1,5 +1,6 @@
 """hms send and hms publish: messages from arguments, files or standard input."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -144,7 +145,7 @@ def _read_body(body: str | None, file: Path | None) -> bytes:
     if "-" in {body, str(file)}:
         return sys.stdin.buffer.read()
     if file is None:
-        return (body or "").encode()
+        return os.fsencode(body or "")  # its bytes as the shell gave them, UTF-8 or not
     try:
         return file.read_bytes()
     except OSError as fault:

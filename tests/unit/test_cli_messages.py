@@ -1,6 +1,7 @@
 """Sending, receiving and browsing from the shell, with a queue in memory in the node's place."""
 
 import json
+import os
 from contextlib import contextmanager
 
 import pytest
@@ -197,6 +198,12 @@ def test_lists_are_tables_or_json(node, run):
     assert json.loads(run("queue", "list", "--json").output) == rows
     node.answers["queue.list"] = []
     assert run("queue", "list").output == "there is no queue\n"
+
+
+def test_a_body_that_is_no_text_is_sent_as_the_shell_gave_it(node, run):
+    """It was a traceback of an encoder."""
+    assert run("send", "ORDERS", os.fsdecode(b"\xff\xfe")).exit_code == 0
+    assert node.waiting[0].body == b"\xff\xfe"
 
 
 def test_what_peers_named_cannot_command_the_terminal(node, run):

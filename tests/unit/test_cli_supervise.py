@@ -97,6 +97,39 @@ def test_a_node_that_ends_without_a_word_shows_the_end_of_its_log(boot):
         boot(CRASHES)
 
 
+def _is_in_the_way(path):
+    path.mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "make"),
+    [
+        (lambda node: node.runtime.parent.parent, lambda path: path.write_text("a file")),
+        (lambda node: node.log_file, _is_in_the_way),
+        (lambda node: node.runtime / "N1.lock", _is_in_the_way),
+        (lambda node: node.runtime / "N1.pid", _is_in_the_way),
+    ],
+    ids=["folder", "log", "lock", "pid"],
+)
+def test_what_is_in_the_way_is_named_and_nothing_is_left_running(boot, monkeypatch, place, make):
+    """It was a traceback, and the node ran on where no command could find it."""
+    spawn, pids = supervise._spawn, []
+
+    def remembered(*arguments):
+        pids.append(spawn(*arguments))
+        return pids[-1]
+
+    monkeypatch.setattr(supervise, "_spawn", remembered)
+    path = place(boot.node)
+    make(path)
+
+    with pytest.raises(BootFailed, match=str(path)):
+        boot(WAITS)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
 def test_a_node_that_is_slow_is_left_to_boot(boot):
     """A long recovery must not be killed by the one who waits for it."""
     with pytest.raises(BootFailed, match="it goes on as process"):
