@@ -193,7 +193,7 @@ def typed(kind: str, said: str) -> Any:
             case "bool":
                 return {"true": True, "false": False}[said.lower()]
             case "string" | "carray" | "char":
-                value: Any = said if kind == "string" else said.encode()
+                value: Any = said if kind == "string" else os.fsencode(said)
             case "float" | "double":
                 value = float(said)
             case _:

@@ -29,10 +29,14 @@ TPSUCCESS = 2
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=30, show_default=True)
 def call(target: Target, service: str, data: str | None, timeout_s: float) -> None:
     """Call SERVICE with DATA and print its answer; - reads standard input."""
-    sent = sys.stdin.read() if data == "-" else data
-    kind = KIND_NONE if sent is None else KIND_TEXT
+    sent = sys.stdin.buffer.read() if data == "-" else os.fsencode(data or "")
+    kind = KIND_NONE if data is None else KIND_TEXT
+    try:
+        sent.decode()
+    except UnicodeDecodeError as fault:
+        raise click.ClickException(f"the data is no UTF-8 text: {fault}") from fault
     with target.connection() as connection:
-        head, answer = connection.run_service(service, (sent or "").encode(), kind, timeout_s)
+        head, answer = connection.run_service(service, sent, kind, timeout_s)
     if head.rval != TPSUCCESS:
         raise _failure(service, head)
     said: Any = plain(decode_body(head.kind, answer))

@@ -202,8 +202,18 @@ def test_lists_are_tables_or_json(node, run):
 
 def test_a_body_that_is_no_text_is_sent_as_the_shell_gave_it(node, run):
     """It was a traceback of an encoder."""
-    assert run("send", "ORDERS", os.fsdecode(b"\xff\xfe")).exit_code == 0
-    assert node.waiting[0].body == b"\xff\xfe"
+    word = os.fsdecode(b"\xff\xfe")
+
+    assert run("send", "ORDERS", word, "--property", f"k:carray={word}").exit_code == 0
+    assert node.waiting[0].body == node.waiting[0].properties["k"] == b"\xff\xfe"
+
+
+@pytest.mark.parametrize(("word", "given"), [(os.fsdecode(b"\xff"), None), ("-", b"\xff")])
+def test_data_of_a_call_that_is_no_text_is_refused(run, word, given):
+    """A service gets text from the shell."""
+    said = run("call", "SERVICE", word, input=given)
+
+    assert (said.exit_code, "no UTF-8 text" in said.output) == (1, True)
 
 
 def test_what_peers_named_cannot_command_the_terminal(node, run):
