@@ -45,7 +45,8 @@ class HmsError(Exception):
         known = _Fields(self.fields)
         head = f"HMS-{self.number} " if self.number else ""
         said = self.text.format_map(known)
-        return f"{head}{said}. {self.cure}".rstrip() if self.cure_text else f"{head}{said}"
+        end = "" if said.endswith(".") else "."  # what another error said ends with its cure
+        return f"{head}{said}{end} {self.cure}".rstrip() if self.cure_text else f"{head}{said}"
 
     def __str__(self) -> str:
         return self.describe()

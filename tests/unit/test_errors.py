@@ -120,6 +120,15 @@ def test_a_missing_field_does_not_hide_the_error():
     assert "?" in str(catalogue.DestinationNotFound())
 
 
+def test_what_another_error_has_said_ends_with_one_full_stop():
+    """A node that does not boot says why in the words of another error, with its cure."""
+    reason = str(catalogue.StoreLocked(path="/store", pid="7"))
+    said = str(catalogue.BootFailed(reason=reason, log="/log"))
+
+    assert reason.endswith(".")
+    assert said.endswith(f"{reason} See /log.")
+
+
 def test_an_unknown_attribute_is_refused():
     """A field that is misspelt must not read as an empty value."""
     with pytest.raises(AttributeError, match="has no attribute 'nowhere'"):
