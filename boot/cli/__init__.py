@@ -1,5 +1,7 @@
 """The command line, `hms`: one module for each group of commands, loaded when it is used."""
 
+import click
+
 from hms.boot.cli.lazy import LazyGroup
 from hms.boot.cli.target import address_and_store
 
@@ -58,3 +60,4 @@ main = LazyGroup(
         "demo": ("hms.boot.cli.demo:demo", "The whole story on real flights."),
     },
 )
+click.version_option(package_name="hybrid-messaging", message="hms %(version)s")(main)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 
 import click
 import pytest
@@ -39,6 +40,11 @@ def test_the_help_names_every_command(hms):
 
     assert said.exit_code == 0
     assert all(f"  {name} " in said.output for name in main.list_commands(click.Context(main)))
+
+
+def test_the_version_is_told(hms):
+    """It is what whoever reports a fault is asked for first, without a node."""
+    assert hms("--version").output == f"hms {version('hybrid-messaging')}\n"
 
 
 def test_the_help_loads_no_messaging(project_root):
