@@ -42,6 +42,7 @@ from hms.server.byte_ledger import size_of, take_part
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.server.logins.callers import Caller
+from hms.server.rare_lines import RareLines
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
 from hms.workers.lanes import AGAIN, PARK, Handle, LanePool
@@ -67,6 +68,7 @@ class NodeProcess:
         self._node = node
         self._start = start
         self._failed = False
+        self._losses = RareLines(log.info)
         self._stops = 0
         self._ready_fd: int | None = None
         self._log_file = _log_file()
@@ -290,7 +292,7 @@ class NodeProcess:
 
     def _on_lost(self, peer: PeerKey, reason: str) -> None:
         """Goes behind what the peer sent before; a full lane is no reason to miss it."""
-        log.info("connection %s is lost: %s", peer, reason)
+        self._losses.say("connection %s is lost: %s", peer, reason)
         lost: Hashable = peer
         if not self._lanes.put_many(lost, [Lost(reason)]):
             self._lanes.discard(lost)

@@ -25,6 +25,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.server.file_transfer_jobs import SpoolJobs, Submit
+from hms.server.rare_lines import RareLines
 from hms.store.files import FileStore, Part
 from hms.wire import structures as wire
 
@@ -78,6 +79,7 @@ class FileTransfer:
         self._lines: dict[str, _Line] = {}
         self._lock = threading.Lock()
         self._jobs = SpoolJobs(submit)
+        self._told = RareLines(log.warning)
         self._reads: Counter[int] = Counter()
         self._swept_ms = 0
         self._waiting_bytes = 0
@@ -261,7 +263,7 @@ class FileTransfer:
         try:
             answer = Reply(connection, correlation, work())
         except (SpoolFull, SpoolFailed) as error:
-            log.warning("%s", error)
+            self._told.say("%s", error)
             answer = Refusal(connection, correlation, error.with_traceback(None))
         except HmsError as error:
             answer = Refusal(connection, correlation, error.with_traceback(None))
