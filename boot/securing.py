@@ -16,6 +16,7 @@ from hms.engine.engine import Engine
 from hms.errors.catalogue import SecurityFileError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.entrance import Change
+from hms.server.logins.auditing import Auditing
 from hms.server.logins.authorization import Authorization
 from hms.server.logins.callers import Caller
 from hms.server.logins.identities import Identities
@@ -58,6 +59,10 @@ class Securing:
         self._workers = LoginWorkers(
             settings.login_workers, settings.login_queue_max, settings.fail_delay_ms
         )
+        is_kept = node.database is None
+        if not is_kept:
+            log.warning("a database store keeps no audit in this version")
+        self._auditing = Auditing(engine.state.audit, is_kept=is_kept)
         self.gate: LoginGate
         self._changes: LiveChanges
         self._change: Change
@@ -77,6 +82,7 @@ class Securing:
             ResumeTokens(self._resume_keys(), self._document.security.resume_s),
             self._caller_of,
             _dummy_hash(self._document),
+            self._auditing,
         )
         self._engine.obey(self.gate)
         return self.gate
@@ -89,6 +95,8 @@ class Securing:
         leaves what holds."""
         if self._changes.is_any_over(self._clock_ms()):
             self._change(lambda fx, now_ms: self._changes.expire(now_ms, fx))
+        if self._auditing.is_due(self._clock_ms()):
+            self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))
         stamp = _stamp(self._path)
         if stamp == self._seen:
             return
@@ -112,6 +120,7 @@ class Securing:
             self.gate.identities = identities
             closed = self._changes.apply(identities, now_ms, fx)
             said = "policy version %d holds; %d connections, consumers and services were closed"
+            self._auditing.changed(document.version, closed, now_ms, fx)
             log.info(said, document.version, closed)
 
         self._change(change)

@@ -55,6 +55,10 @@ main = LazyGroup(
         "role": ("hms.boot.cli.roles:role", "Roles: create, delete, list, show."),
         "permission": ("hms.boot.cli.roles:permission", "Permissions: grant, revoke, list, check."),
         "security": ("hms.boot.cli.roles:security", "The security file of a node: check."),
+        "audit": (
+            "hms.boot.cli.audit:audit",
+            "Who ordered what: list, show, verify …",
+        ),
         "history": ("hms.history.command:history", "Read and replay what happened (Spark)."),
         "errors": ("hms.boot.cli.errors:errors", "What an error means and what to do."),
         "demo": ("hms.boot.cli.demo:demo", "The whole story on real flights."),

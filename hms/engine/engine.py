@@ -137,6 +137,8 @@ class Engine:
             state.next_seq,
             state.now_ms,
             state.identity,
+            state.audit.number,
+            state.audit.head,
         )
         return dictionary(content)
 

@@ -13,6 +13,7 @@ from hms.engine.flow.destination_control import NO_LIMITS, Life
 from hms.engine.flow.shares import NO_OWNER, Owner, Shares, Taken
 from hms.engine.groups.candidates import Candidates
 from hms.engine.groups.scan_slices import LOOK_STEPS, ScanSlices
+from hms.engine.log.audit_chain import AuditChain
 from hms.engine.log.live_index import LiveIndex
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import (
@@ -97,7 +98,7 @@ class State:
         """What the log knows by number; subscriptions that are not durable have none."""
         self.watchers: dict[tuple[str, str], dict[int, None]] = {}
         """Connections that are told of the consumers of a destination, by its kind and name."""
-        self.files = Files()
+        self.files, self.audit = Files(), AuditChain()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
         self.sessions_open = 0

@@ -65,6 +65,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     next_seq: int = 0
     now_ms: int = 0
     identity: Identity = Identity()
+    audit_number: int = 0
+    audit_head: bytes = b""
 
 
 class NodeEvent(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ class RecordType(enum.IntEnum):
     PEERS = 39
     ENTRIES = 40
     IDENTITY = 41
+    AUDIT = 42
 
 
 class Cause(enum.IntEnum):

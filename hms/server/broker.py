@@ -20,7 +20,7 @@ from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import AwaitingPageIn
-from hms.errors.catalogue import NotSupported, ProtocolError, StoreFull
+from hms.errors.catalogue import NotAuthorized, NotSupported, ProtocolError, StoreFull
 from hms.errors.tree import HmsError
 from hms.server.batch_portions import Command, Payload, portion_length
 from hms.server.configured_listeners import Declared, open_declared
@@ -169,6 +169,7 @@ class Broker:
             lambda: self.servers,
             lambda: self.resources,
             self._entrance.shown,
+            self._entrance.ordered,
         )
         self._requests.add(self._spool.handlers)
         self._requests.seal = sealing(engine, store)
@@ -309,6 +310,8 @@ class Broker:
             fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))
         except HmsError as error:
             # Its traceback leads back to itself and to the payload: 16 MiB until the collector runs
+            if isinstance(error, NotAuthorized):
+                self._entrance.denied(number, error, now_ms, fx)
             refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
             fx.out.append(ToPeer(peer, encode_effect(refusal)))
         return True

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from hms.engine.effects import Effects
 from hms.errors.catalogue import ProtocolError
+from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.permissions import Permit
 from hms.wire import structures as wire
@@ -41,6 +42,12 @@ class Entrance(Protocol):
     def lost(self, peer: Hashable) -> None:
         """A peer is gone."""
 
+    def ordered(self, number: int, order: Order, error: int, now_ms: int, fx: Effects) -> None:
+        """A command of an operator was applied; error: the number of the fault, or 0."""
+
+    def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> None:
+        """A command was not permitted."""
+
     def shown(self, connection: int, asked: Order, value: Any) -> Any:
         """Of an operator's answer, what that connection may see."""
 
@@ -75,6 +82,12 @@ class OpenEntrance:
 
     def lost(self, peer: Hashable) -> None:
         """Nothing is kept of it here."""
+
+    def ordered(self, _number: int, _order: Order, _error: int, _now: int, _fx: Effects) -> None:
+        """Nobody keeps it."""
+
+    def denied(self, _number: int | None, _error: HmsError, _now: int, _fx: Effects) -> None:
+        """It does not happen."""
 
     def shown(self, _connection: int, _asked: Order, value: Any) -> Any:
         """All of it."""

@@ -10,6 +10,7 @@ from hms.engine.engine import ConsumerRequest, Engine
 from hms.engine.queue.destinations import Queue
 from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.errors.tree import HmsError
 from hms.server.branch_handlers import BranchHandlers
 from hms.server.listener_services import tell_running
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
@@ -20,6 +21,9 @@ from hms.server.supervision import Supervisor
 from hms.wire import structures as wire
 from hms.wire.commands import Order
 from hms.wire.packed_messages import unpack_rows
+
+UNFORESEEN = 1014
+"""The number of an error that has none."""
 
 
 class RequestHandlers:
@@ -33,6 +37,7 @@ class RequestHandlers:
         servers: Callable[[], Supervisor],
         resources: Callable[[], ResourceManagers] = ResourceManagers,
         shown: Callable[[int, Order, Any], Any] = lambda _connection, _asked, value: value,
+        ordered: Callable[[int, Order, int, int, Effects], None] = lambda *_: None,
     ) -> None:
         self._engine = engine
         self._monitor = monitor
@@ -40,6 +45,7 @@ class RequestHandlers:
         self._servers = servers
         self._resources = resources
         self._shown = shown
+        self._ordered = ordered
         self.seal: Callable[[Effects], Any] | None = None
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
@@ -353,6 +359,19 @@ class RequestHandlers:
     def _operate(
         self, connection: int, correlation: int, request: Order, now_ms: int, fx: Effects
     ) -> None:
+        """What an operator orders is audited, also when it fails."""
+        error = 0
+        try:
+            value = self._done(request, now_ms, fx)
+        except HmsError as fault:
+            error = fault.number or UNFORESEEN
+            raise
+        finally:
+            self._ordered(connection, request, error, now_ms, fx)
+        fx.must_wait = True
+        fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))
+
+    def _done(self, request: Order, now_ms: int, fx: Effects) -> Any:
         verb, arguments = request.command.name, request.arguments
         value: Any
         if verb in SERVICE_OPERATIONS:
@@ -365,8 +384,7 @@ class RequestHandlers:
             value = self._engine.operate(request, now_ms, fx, connection)
         if verb == "status":
             value |= self._status()
-        fx.must_wait = True
-        fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))
+        return value
 
 
 def _kind_of(request: wire.OpenSession) -> str:

@@ -1,5 +1,6 @@
 """A secured broker in memory: its logins are checked at once, in the thread of the test."""
 
+from hms.server.logins.auditing import Auditing
 from hms.server.logins.authorization import Authorization
 from hms.server.logins.callers import Caller
 from hms.server.logins.identities import Identities
@@ -51,6 +52,7 @@ class GatedNode(MemoryNode):
 
     def _entrance(self, engine, doorman, change):
         authorization = Authorization(engine, doorman.logins, self.node_name)
+        self.auditing = Auditing(engine.state.audit, is_kept=True)
         self.doorman, self.authorization = doorman, authorization
         self.gate = LoginGate(
             doorman,
@@ -61,6 +63,7 @@ class GatedNode(MemoryNode):
             ResumeTokens([b"k" * 32], 3600),
             lambda peer: self.callers.get(peer, LOCAL),
             cheap_hash("nobody knows it"),
+            self.auditing,
         )
         return self.gate
 

@@ -45,6 +45,7 @@ from hms.records import (
     decode_ranges,
     decode_sent,
 )
+from hms.records.audit import decode_audit
 from hms.wire.packed_messages import KIND_FILE, ROW
 
 Payload = bytes | memoryview
@@ -93,6 +94,7 @@ class Recovery:
             RecordType.DICTIONARY: self._dictionary,
             RecordType.NODE: self._node_event,
             RecordType.IDENTITY: self._identity,
+            RecordType.AUDIT: self._audit,
             RecordType.MOVED: self._moved,
             RecordType.MEMORY: self._memory,
             **self._branches.handlers,
@@ -107,6 +109,10 @@ class Recovery:
         """One record, whose payload lies at that position; a type that this version does not know
         raises KeyError."""
         self._apply[kind](payload, position)
+
+    def _audit(self, payload: Payload, _: int) -> None:
+        entry = decode_audit(payload)
+        self._state.audit.restore(entry.number, entry.hash)
 
     def finish(self) -> None:
         """What was out waits again, unless a prepared branch has it; indexes and counters are those
@@ -160,6 +166,7 @@ class Recovery:
         state.now_ms = max(state.now_ms, content.now_ms)
         if content.identity.store:
             state.identity = content.identity
+        state.audit.restore(content.audit_number, content.audit_head)
 
     def _node_event(self, payload: Payload, _position: int) -> None:
         self._state.now_ms = max(self._state.now_ms, decode_node_event(payload).at_ms)

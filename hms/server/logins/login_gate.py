@@ -25,6 +25,7 @@ from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.effect_release import ToPeer
 from hms.server.entrance import Change
+from hms.server.logins.auditing import Auditing
 from hms.server.logins.authorization import Authorization
 from hms.server.logins.callers import Caller
 from hms.server.logins.identities import NODE_USER, Identities, Login
@@ -34,7 +35,7 @@ from hms.server.logins.passwords import verify
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
-from hms.wire.commands import Action
+from hms.wire.commands import Action, Order
 from hms.wire.frames import Kind, frame
 
 __all__ = ["LoginGate"]
@@ -73,6 +74,7 @@ class LoginGate:
         tokens: ResumeTokens,
         caller_of: Callable[[Hashable], Caller | None],
         dummy_hash: str,
+        auditing: Auditing,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._doorman = doorman
@@ -85,6 +87,7 @@ class LoginGate:
         self._tokens = tokens
         self._caller_of = caller_of
         self._dummy_hash = dummy_hash
+        self._auditing = auditing
         self._random = random
         settings = identities.document.security
         self._limits = LoginLimits(
@@ -121,6 +124,7 @@ class LoginGate:
         elif hello.protocol < wire.PROTOCOL or not set(MECHANISMS).intersection(hello.mechanisms):
             said = LoginRequired(address=caller.listener, mechanisms=", ".join(MECHANISMS[:2]))
             self._log_refusal(hello.user, caller, "it brought no login")
+            self._audit_refusal(hello.user, caller, said, now_ms, fx)
             self._end(peer, correlation, said)
         else:
             self._waiting[peer] = _Waiting(hello, correlation, caller)
@@ -167,6 +171,26 @@ class LoginGate:
         elif not self._workers.submit(lambda: self._check(peer, waiting, auth)):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
             self._end(peer, waiting.correlation, busy)
+
+    def ordered(self, number: int, order: Order, error: int, now_ms: int, fx: Effects) -> None:
+        """A command of an operator was applied, or failed."""
+        login = self._authorization.logins.get(number)
+        self._auditing.ordered(login, order, error, now_ms, fx)
+
+    def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> None:
+        """A command was not permitted."""
+        login = None if number is None else self._authorization.logins.get(number)
+        if login is not None:
+            said, number_of = error.fields, error.number or 0
+            self._auditing.refused(
+                login.user,
+                login.caller.source,
+                str(said.get("action", "")),
+                str(said.get("resource", "")),
+                number_of,
+                now_ms,
+                fx,
+            )
 
     def stranger(self, peer: Hashable) -> None:
         """Whoever sends anything else before WELCOME is cut."""
@@ -300,8 +324,9 @@ class LoginGate:
         self._log_refusal(user, waiting.caller, why)
         said = LoginRefused(address=waiting.caller.listener)
 
-        def refuse(_fx: Effects, _now_ms: int) -> None:
+        def refuse(fx: Effects, now_ms: int) -> None:
             if self._waiting.get(peer) is waiting:
+                self._audit_refusal(user, waiting.caller, said, now_ms, fx)
                 self._end(peer, waiting.correlation, said)
 
         self._workers.at_next_multiple(lambda: self._change(refuse))
@@ -312,6 +337,14 @@ class LoginGate:
         parts = frame(Kind.ERROR, wire.encode_error(error.with_traceback(None)), correlation)
         self._doorman.releases.outlet.put([(peer, parts)])
         self._doorman.releases.outlet.forget(peer)
+
+    def _audit_refusal(
+        self, user: str, caller: Caller, error: HmsError, now_ms: int, fx: Effects
+    ) -> None:
+        resource, number = f"listener:{caller.listener}", error.number or 0
+        self._auditing.refused(
+            user, caller.source, str(Action.CONNECT), resource, number, now_ms, fx
+        )
 
     def _log_refusal(self, user: str, caller: Caller, why: str) -> None:
         self.refused += 1

@@ -1,0 +1,124 @@
+"""hms audit: who ordered what, and whether the record of it is whole. Reads the store itself, also
+while the node is down."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+
+from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.records import RecordType
+from hms.records.audit import AuditEntry, breaks_of, decode_audit
+from hms.store.journal.reader import list_segments, read_segment
+
+__all__ = ["audit"]
+
+BROKEN, OLDER = 4, 3
+
+
+@click.group()
+def audit() -> None:
+    """The audit of a secured node: list, show, verify, anchor, export."""
+
+
+@audit.command("list")
+@target_options
+@click.option("--user", "user", help="Of one user only.")
+@click.option("--limit", default=100, show_default=True, help="The last so many.")
+def list_(target: Target, user: str | None, limit: int) -> None:
+    """What was ordered and refused, the newest last."""
+    found = [one for one in _entries(target) if user in (None, one.user)]
+    rows = [_row(one) for one in found[-limit:]] if limit > 0 else []
+    show_table(target, rows, empty="Nothing is recorded.")
+
+
+@audit.command()
+@target_options
+@click.argument("number", type=int)
+def show(target: Target, number: int) -> None:
+    """One record, with its arguments and its place in the chain."""
+    found = next((one for one in _entries(target) if one.number == number), None)
+    if found is None:
+        raise InvalidArgument(what="number", detail=f"there is no record {number}")
+    more = {"arguments": found.arguments, "previous": found.previous.hex()}
+    show_values(target, {**_row(found), **more, "hash": found.hash.hex()})
+
+
+@audit.command()
+@target_options
+@click.option("--anchor", "given", help="NUMBER:HASH that hms audit anchor has printed.")
+def verify(target: Target, given: str | None) -> None:
+    """Whether no record was changed, left out or moved; exit code 4 names the first that was, 3
+    says that the store is older than the anchor."""
+    entries = list(_entries(target))
+    for entry, why in breaks_of(entries):
+        target.say(f"record {entry.number}: {why}", {"broken": entry.number, "why": why})
+        click.get_current_context().exit(BROKEN)
+    if given is not None:
+        _compare(target, entries, given)
+    counted = f"{len(entries)} records are whole"
+    first = entries[0].number if entries else 0
+    target.say(f"{counted}, from number {first}", {"records": len(entries), "first": first})
+
+
+def _compare(target: Target, entries: list[AuditEntry], given: str) -> None:
+    number, _, digest = given.partition(":")
+    if not number.isdecimal():
+        raise InvalidArgument(what="--anchor", detail=f"{given!r} is not NUMBER:HASH")
+    found = next((one for one in entries if one.number == int(number)), None)
+    if found is None:
+        target.say(f"the store is older than record {number}", {"older": True})
+        click.get_current_context().exit(OLDER)
+    elif found.hash.hex() != digest:
+        target.say(f"record {number} is another one", {"broken": found.number})
+        click.get_current_context().exit(BROKEN)
+
+
+@audit.command()
+@target_options
+def anchor(target: Target) -> None:
+    """Number and hash of the last record, to be kept elsewhere."""
+    last = next(iter(list(_entries(target))[-1:]), None)
+    if last is None:
+        raise InvalidArgument(what="anchor", detail="nothing is recorded yet")
+    said = f"{last.number}:{last.hash.hex()}"
+    target.say(said, {"anchor": said})
+
+
+@audit.command()
+@target_options
+def export(target: Target) -> None:
+    """All records as JSON, one a line."""
+    for one in _entries(target):
+        more = {"arguments": one.arguments, "previous": one.previous.hex(), "hash": one.hash.hex()}
+        click.echo(msgspec.json.encode({**_row(one), **more}).decode())
+
+
+def _entries(target: Target) -> Iterator[AuditEntry]:
+    """The records of the store, in the order of the log; what is retired is gone."""
+    if target.address is not None:
+        raise NotSupported(feature="the audit over a connection", instead="Give --config.")
+    node = target.config().node(target.node_name)
+    if node.database is not None:
+        raise NotSupported(feature="an audit in a database store", instead="Use the log.")
+    for info in list_segments(node.store):
+        for _, kind, _, payload, _ in read_segment(info.file):
+            if kind == RecordType.AUDIT:
+                yield decode_audit(payload)
+
+
+def _row(entry: AuditEntry) -> dict[str, Any]:
+    return {
+        "number": entry.number,
+        "at": datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds"),
+        "user": entry.user,
+        "from": entry.source,
+        "command": entry.command,
+        "action": entry.action,
+        "resource": entry.resource,
+        "result": entry.result or "ok",
+        "count": entry.count,
+    }

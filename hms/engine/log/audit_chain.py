@@ -1,0 +1,35 @@
+"""The head of the audit's chain: what the next record continues."""
+
+import msgspec
+
+from hms.engine.effects import Effects
+from hms.records.audit import ARGUMENTS_BYTES_MAX, NO_HASH, AuditEntry, audit_record, chained
+
+__all__ = ["AuditChain"]
+
+
+class AuditChain:
+    """number and head: of the last record, here, in the log, and in each segment's dictionary."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.head = NO_HASH
+
+    def restore(self, number: int, head: bytes) -> None:
+        """As it stands in the log."""
+        if number >= self.number:
+            self.number, self.head = number, head or NO_HASH
+
+    def append(self, entry: AuditEntry, fx: Effects) -> None:
+        """One record more; its number and place in the chain are given here."""
+        entry = chained(
+            msgspec.structs.replace(
+                entry,
+                number=self.number + 1,
+                arguments=entry.arguments[:ARGUMENTS_BYTES_MAX],
+                previous=self.head,
+            )
+        )
+        self.number, self.head = entry.number, entry.hash
+        fx.records.append(audit_record(entry))
+        fx.must_wait = True

@@ -1,0 +1,103 @@
+"""Auditing at a secured node: what operators order, and what is refused, becomes a record of the
+log, behind the records of the command itself and before its reply.
+
+Of equal refusals the first is recorded at once, the rest of the minute as one record with a count.
+"""
+
+import msgspec
+
+from hms.engine.effects import Effects
+from hms.engine.log.audit_chain import AuditChain
+from hms.records.audit import NO_HASH, AuditEntry
+from hms.server.logins.identities import Login
+from hms.wire.commands import Order, Repeat, concerns
+
+__all__ = ["Auditing"]
+
+KEYS_MAX = 10_000
+MINUTE_MS = 60_000
+OTHERS = "others"
+_Key = tuple[str, str, str, str, int]
+
+
+class Auditing:
+    """Under the engine's lock. is_kept: whether the store has a place for it."""
+
+    def __init__(self, chain: AuditChain, *, is_kept: bool) -> None:
+        self._chain = chain
+        self._is_kept = is_kept
+        self._counted: dict[_Key, tuple[int, int]] = {}
+        """Refusals: when the first of this minute came, and how many after it."""
+
+    def ordered(
+        self, login: Login | None, order: Order, error: int, now_ms: int, fx: Effects
+    ) -> None:
+        """A command of an operator that changes something, done or failed."""
+        command = order.command
+        if not self._is_kept or command.repeat is Repeat.READ:
+            return
+        arguments = msgspec.json.encode(order.arguments).decode()
+        who = ("system", "") if login is None else (login.user, str(login.caller))
+        resource = concerns(command, order)
+        self._add(who, str(command.action), resource, command.name, arguments, error, 1, now_ms, fx)
+
+    def refused(
+        self,
+        user: str,
+        source: str,
+        action: str,
+        resource: str,
+        error: int,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """A command, or a login, that is not allowed."""
+        if not self._is_kept:
+            return
+        key = user[:63], source, action, resource[:255], error
+        if key not in self._counted and len(self._counted) >= KEYS_MAX:
+            key = OTHERS, "", "", "", error
+        began_ms, count = self._counted.get(key, (now_ms, -1))
+        self._counted[key] = began_ms, count + 1
+        if count < 0:
+            self._refusal(key, 1, now_ms, fx)
+
+    def changed(self, version: int, closed: int, now_ms: int, fx: Effects) -> None:
+        """Another version of the security file holds."""
+        if self._is_kept:
+            said = msgspec.json.encode({"version": version, "closed": closed}).decode()
+            self._add(("system", ""), "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a minute of some refusals is over; from any thread."""
+        return any(now_ms - began >= MINUTE_MS for began, _ in list(self._counted.values()))
+
+    def flush(self, now_ms: int, fx: Effects) -> None:
+        """Record how many refusals came behind the first of their minute."""
+        for key, (began_ms, count) in list(self._counted.items()):
+            if now_ms - began_ms >= MINUTE_MS:
+                del self._counted[key]
+                if count:
+                    self._refusal(key, count, now_ms, fx)
+
+    def _refusal(self, key: _Key, count: int, now_ms: int, fx: Effects) -> None:
+        user, source, action, resource, error = key
+        self._add((user, source), action, resource, "refused", "", error, count, now_ms, fx)
+
+    def _add(
+        self,
+        who: tuple[str, str],
+        action: str,
+        resource: str,
+        command: str,
+        arguments: str,
+        error: int,
+        count: int,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        user, source = who
+        entry = AuditEntry(
+            0, now_ms, user, source, action, resource, command, arguments, error, count, NO_HASH
+        )
+        self._chain.append(entry, fx)

@@ -1,0 +1,204 @@
+"""The audit: one record for each order, in the log before its reply, and a chain that tells."""
+
+import json
+from itertools import pairwise
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import hms
+from hms.boot.cli import main
+from hms.engine.engine import Engine
+from hms.records import RecordType
+from hms.records.audit import NO_HASH, AuditEntry, breaks_of, chained, decode_audit
+from hms.wire import structures as wire
+from hms.wire.commands import OPERATIONS, Repeat
+from hms.wire.frames import Envelope, Kind
+from tests.acceptance.security.test_matrix import ARGUMENTS
+from tests.support.gated import GatedNode
+from tests.support.memory import SETTINGS
+from tests.support.secured import PASSWORD, document, secured_node
+
+ORDERS = [row for row in OPERATIONS.values() if row.repeat is not Repeat.READ]
+
+
+def entries_of(node):
+    return [
+        decode_audit(payload) for kind, _, payload in node.store.records if kind == RecordType.AUDIT
+    ]
+
+
+@pytest.fixture
+def node():
+    held = document(u=[])
+    users = {
+        **held.user,
+        "root": msgspec.structs.replace(held.user["root"], password=held.user["u"].password),
+    }
+    made = GatedNode(msgspec.structs.replace(held, user=users))
+    made.store.seal = lambda: 0
+    made.login("root", "root", 1)
+    made.login("u", "u", 2)
+    return made
+
+
+@pytest.mark.parametrize("row", ORDERS, ids=lambda row: row.name)
+def test_each_order_leaves_one_record_done_failed_or_refused(node, row):
+    """With who, what and how it ended."""
+    fields = row.structure.__struct_fields__
+    given = ARGUMENTS.get(row.name, {f: "orders" for f in fields if f in ("name", "xid")})
+    answer = node.ask("root", wire.Administer(row.name, given))
+    node.ask("u", wire.Administer(row.name, given))
+
+    done, refused = entries_of(node)[-2:]
+
+    error = answer.number if isinstance(answer, hms.HmsError) else 0
+    assert (done.user, done.command, done.action, done.result) == (
+        "root",
+        row.name,
+        row.action,
+        error,
+    )
+    assert json.loads(done.arguments).items() >= given.items()
+    assert (refused.user, refused.result) == ("u", hms.NotAuthorized.number)
+    assert list(breaks_of(entries_of(node))) == []
+
+
+def test_what_only_reads_leaves_none(node):
+    """Hms top would fill the disk."""
+    node.ask("root", wire.Administer("queue.list", {}))
+
+    assert entries_of(node) == []
+
+
+def test_a_flood_of_refusals_is_one_record_a_minute_with_the_exact_count(node):
+    """Bounded disk, and nothing is lost of how many there were."""
+    for handle in range(1, 1001):
+        node.ask("u", wire.OpenProducer(handle, 1, "queue", "orders"))
+    assert [one.count for one in entries_of(node)] == [1]
+    node.now_ms += 60_000
+    node.broker.command(lambda fx, now_ms: node.auditing.flush(now_ms, fx))
+    node.step()
+
+    assert [one.count for one in entries_of(node)] == [1, 999]
+
+
+def test_a_refused_login_is_recorded(node):
+    """Under the name that was given, which may be nobody's."""
+    node.hello("x", 9)
+    node.auth("x", "nobody")
+
+    (entry,) = entries_of(node)
+    assert (entry.user, entry.action, entry.result) == (
+        "nobody",
+        "connect",
+        hms.LoginRefused.number,
+    )
+
+
+def test_the_record_is_durable_before_the_reply(node):
+    """No order is confirmed that the audit does not have."""
+    node.broker.handle("root", [])
+    payload = wire.encode(wire.Administer("queue.pause", {"name": "orders"}))
+    node.broker.handle("root", [(Envelope(Kind.REQUEST, 1, 1, len(payload)), payload)])
+    assert node.outlet.take("root") == []
+    assert entries_of(node)
+    node.step()
+    assert [e.kind for e, _ in node.outlet.take("root")] == [Kind.REPLY]
+
+
+def test_the_chain_goes_on_over_a_boot_and_over_segments(node):
+    """Its head stands in the log, and in the dictionary of each segment."""
+    node.ask("root", wire.Administer("queue.pause", {"name": "orders"}))
+    head = node.engine.state.audit.number, node.engine.state.audit.head
+    for records in (node.store.records, [(*_told(node.engine.dictionary()),)]):
+        engine = Engine(SETTINGS)
+        recovery = engine.recovery()
+        for kind, _, payload in records:
+            recovery.apply(kind, payload, 0)
+        recovery.finish()
+        assert (engine.state.audit.number, engine.state.audit.head) == head
+
+
+def _told(record):
+    return record.type, record.events, b"".join(record.parts)
+
+
+def chain(count):
+    previous, made = NO_HASH, []
+    for number in range(1, count + 1):
+        entry = AuditEntry(
+            number, 5, "u", "s", "purge", "queue:q", "queue.purge", "{}", 0, 1, previous
+        )
+        made.append(chained(entry))
+        previous = made[-1].hash
+    return made
+
+
+def test_each_flipped_byte_of_a_chain_is_found_at_its_record():
+    """100 %: what verify names is the first that is wrong."""
+    good = chain(4)
+    blobs = [msgspec.msgpack.encode(entry) for entry in good]
+    found = tried = 0
+    for number, blob in enumerate(blobs):
+        for at in range(len(blob)):
+            spoiled = blob[:at] + bytes([blob[at] ^ 1]) + blob[at + 1 :]
+            tried += 1
+            try:
+                changed = decode_audit(spoiled)
+            except msgspec.DecodeError:
+                found += 1
+                continue
+            broken = next(breaks_of([*good[:number], changed, *good[number + 1 :]]), None)
+            found += broken is not None and broken[0] is changed
+    assert (found, list(breaks_of(good))) == (tried, [])
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda e: e[:1] + e[2:], lambda e: [e[0], e[2], e[1], e[3]], lambda e: [*e, e[-1]],
+    lambda e: [*e[:2], chained(msgspec.structs.replace(e[2], user="other")), e[3]],
+])  # fmt: skip
+def test_what_is_left_out_moved_repeated_or_written_anew_is_found(spoil):
+    """Also with a hash of its own: the next record has another one before it."""
+    assert list(breaks_of(spoil(chain(4))))
+
+
+def test_the_whole_way_at_a_real_node(tmp_path, monkeypatch):
+    """Ordered, refused, listed, verified, with an anchor that tells an older copy."""
+    with secured_node(tmp_path, document(u=[])) as node:
+        with hms.connect(node.address) as connection:
+            connection.administer("queue.pause", {"name": "orders"})
+            connection.administer("queue.resume", {"name": "orders"})
+        login = {"user": "u", "password": PASSWORD}
+        with hms.connect(node.address, **login) as theirs, pytest.raises(hms.NotAuthorized):
+            theirs.administer("queue.purge", {"name": "orders"})
+        node.kill()
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        rows = json.loads(_run("list", "--json"))
+        assert [row["command"] for row in rows] == ["queue.pause", "queue.resume", "refused"]
+        assert [row["user"] for row in rows] == ["root", "root", "u"]
+        anchor = _run("anchor").strip()
+        assert "3 records are whole" in _run("verify", "--anchor", anchor)
+        _run("verify", "--anchor", f"9:{'0' * 64}", code=3)
+        _run("verify", "--anchor", f"2:{'0' * 64}", code=4)
+        assert len(_run("export").splitlines()) == 3
+        assert "queue.resume" in _run("show", "2")
+        node.boot()
+        with hms.connect(node.address) as connection:
+            connection.administer("queue.pause", {"name": "orders"})
+        assert "4 records are whole" in _run("verify", "--anchor", anchor)
+
+
+def _run(*words, code=0):
+    done = CliRunner().invoke(main, ["audit", *words], prog_name="hms")
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_the_head_of_each_is_the_hash_before(node):
+    """A chain, and not a list of hashes."""
+    for verb in ("queue.pause", "queue.resume"):
+        node.ask("root", wire.Administer(verb, {"name": "orders"}))
+
+    assert all(b.previous == a.hash for a, b in pairwise(entries_of(node)))
