@@ -35,6 +35,10 @@ main = LazyGroup(
             "Distributed transactions in doubt.",
         ),
         "subscription": ("hms.boot.cli.topics:subscription", "Durable subscriptions."),
+        "message": (
+            "hms.boot.cli.messages:message",
+            "Messages that wait: list, view, move, copy, delete, expire, alter.",
+        ),
         "schedule": ("hms.boot.cli.schedules:schedule", "Scheduled and delayed messages."),
         "session": ("hms.boot.cli.destinations:session", "List sessions."),
         "server": ("hms.boot.cli.servers:server", "List, restart or scale server processes."),

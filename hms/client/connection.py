@@ -6,6 +6,7 @@ from typing import Any
 import hms.client.core.blocking_connection
 from hms.client.core.events import Event
 from hms.client.destinations import Destination, parse_destination, watched_name
+from hms.client.message_admin import Admin
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
 from hms.client.session import Session, open_session
@@ -30,6 +31,11 @@ class Connection(hms.client.core.blocking_connection.Connection):
         return open_session(
             self, ack=ack, is_transacted=transacted, is_xa=xa, is_asynchronous=asynchronous
         )
+
+    @property
+    def admin(self) -> Admin:
+        """What operators do to messages that wait: list, move, copy, delete, expire, alter."""
+        return Admin(self)
 
     def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and

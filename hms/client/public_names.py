@@ -18,8 +18,16 @@ _GETTERS = tuple(
 
 PUBLIC = {
     "Connection": (
-        *("session", "transaction", "call", "call_async", "conversation", "administer", "watch"),
-        *("schedules", "schedule", "cancel_schedule", "client_id", "node_name", "addresses"),
+        *("session", "transaction", "call", "call_async", "conversation", "administer", "admin"),
+        *(
+            "watch",
+            "schedules",
+            "schedule",
+            "cancel_schedule",
+            "client_id",
+            "node_name",
+            "addresses",
+        ),
         *("is_connected", "is_ended", "request_timeout_s", *_ENDS),
     ),
     "Session": (

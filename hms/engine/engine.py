@@ -22,7 +22,7 @@ from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES
 from hms.engine.messages import StoredMessage
-from hms.engine.queue import queue_send, scan_continuation, settlement
+from hms.engine.queue import queue_send, relocation, scan_continuation, settlement
 from hms.engine.queue.dead_letters import body_came
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
@@ -193,6 +193,9 @@ class Engine:
         """Heads and bodies that messages in limbo waited for."""
         self.state.at(now_ms)
         for waiting, payload in found:
+            if waiting.relocation is not None:
+                relocation.came_in(self.state, waiting, payload, fx)
+                continue
             dispatch(self.state, body_came(self.state, waiting, payload, fx), fx)
 
     def obey(self, authority: Authority) -> None:

@@ -47,12 +47,26 @@ SCHEDULED_PLACE = "HMS.SCHEDULES"
 
 
 class AwaitingPageIn(NamedTuple):
-    """A message that has left its line and becomes a dead letter once its body is there."""
+    """A message that has left its line and becomes a dead letter once its body is there; with a
+    relocation one that is out meanwhile, and then goes where an operator wants it."""
 
     place: Queue | Subscription
     message: StoredMessage
     attempts: int
     reason: str
+    relocation: "Relocation | None" = None
+
+
+class Relocation(NamedTuple):
+    """What an operator does to a message. to: the number of the queue that gets it, or of its own
+    place; priority, expires_at_ms and due_ms None: as it has them."""
+
+    to: int
+    is_copy: bool = False
+    is_count_reset: bool = False
+    priority: int | None = None
+    expires_at_ms: int | None = None
+    due_ms: int | None = None
 
 
 class Outgoing:

@@ -1030,6 +1030,16 @@ class NodeQuota(TpQueueFull):
     cure_text: ClassVar[str] = "Consume or purge messages, or raise {key} in hms.conf."
 
 
+class MessageNotFound(TpNoEntry):
+    """HMS-4046: there is no message {message_id} in {place}."""
+
+    number: ClassVar[int] = 4046
+    text: ClassVar[str] = "there is no message {message_id} in {place}"
+    cure_text: ClassVar[str] = (
+        "It was acknowledged, moved, removed or has expired: hms history search tells which."
+    )
+
+
 class NotConfigMaster(TpSecurity):
     """HMS-4045: {kind} {destination}: {what} is done at node {master}, the config_master of this domain, and not at this node."""
 
@@ -1998,6 +2008,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     4037: ExportNameNotFound,
     4038: BatchTooLarge,
     4039: NodeQuota,
+    4046: MessageNotFound,
     4045: NotConfigMaster,
     4040: ScheduleExists,
     4041: ScheduleNotFound,
@@ -2153,6 +2164,7 @@ __all__ = [
     "LoginRequired",
     "MemberRefused",
     "MessageFormatError",
+    "MessageNotFound",
     "MessageReadOnly",
     "MessageTooLarge",
     "NoRetainedMessage",

@@ -201,6 +201,13 @@ _OPERATIONS = (
     _operation(
         "subscription.delete", ops.DeleteSubscription, _A.CONFIGURE, "subscription:{name}", _R.ONCE
     ),
+    _operation("message.list", ops.SelectMessages, _A.BROWSE, "{place}", _R.READ),
+    _operation("message.view", ops.ViewMessage, _A.BROWSE, "{place}", _R.READ),
+    _operation("message.move", ops.MoveMessages, _A.OPERATE, "{place}", _R.ONCE),
+    _operation("message.copy", ops.MoveMessages, _A.OPERATE, "{place}", _R.ONCE),
+    _operation("message.delete", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),
+    _operation("message.expire", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),
+    _operation("message.alter", ops.AlterMessages, _A.OPERATE, "{place}", _R.ONCE),
     _operation("session.list", ops.Nothing, _A.VIEW, "client", _R.READ),
     _operation("schedule.list", ops.ListSchedules, _A.VIEW, "queue", _R.READ),
     _operation("schedule.show", ops.NameOne, _A.VIEW, "queue", _R.READ),

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from hms.errors.catalogue import InvalidArgument
-from hms.wire.structure_base import Name, Text
+from hms.wire.structure_base import U63, Name, Text
 
 __all__ = [
     "AlterDestination",
+    "AlterMessages",
     "ClearRetained",
     "CreateDestination",
     "CreateSubscription",
@@ -20,6 +21,7 @@ __all__ = [
     "DeleteSubscription",
     "DrainNode",
     "ListSchedules",
+    "MoveMessages",
     "NameBranch",
     "NameOne",
     "Nothing",
@@ -27,13 +29,17 @@ __all__ = [
     "PauseDestination",
     "ReportResources",
     "ScaleServer",
+    "SelectMessages",
     "ShowTopics",
+    "ViewMessage",
     "decode_operation",
     "plain_arguments",
 ]
 
 SCHEDULES_LISTED, SCHEDULES_LISTED_MAX = 1000, 10_000
 REPORT_BYTES_MAX = 48 << 10
+MESSAGES_AT_ONCE = 250
+"""So many messages an operation on a place touches under one hold of the lock."""
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -145,6 +151,59 @@ class ReportResources(Operation, frozen=True):
     """report: what recovery found, as JSON."""
 
     report: str
+
+
+class SelectMessages(Operation, frozen=True):
+    """Messages of a place: queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN.
+
+    ids: with blanks between; from_ms, until_ms: when they were sent; state: waiting, delayed or
+    in_flight; limit: so many at most; is_all: without it something has to be chosen; is_dry: count
+    and change nothing. One request does a chunk: after and end are what the last answer said.
+    properties: whose values a list shows, with blanks between.
+    """
+
+    place: Text
+    ids: Text = ""
+    selector: Text = ""
+    from_ms: U63 = 0
+    until_ms: U63 = 0
+    older_than_ms: U63 = 0
+    type: Text = ""
+    min_count: U63 = 0
+    state: Name = ""
+    limit: U63 = 0
+    after: U63 = 0
+    end: U63 = 0
+    is_newest: bool = False
+    is_all: bool = False
+    is_dry: bool = False
+    properties: Text = ""
+
+
+class MoveMessages(SelectMessages, frozen=True):
+    """to: the queue that gets them; is_count_reset: as if they had never been delivered."""
+
+    to: Text = ""
+    is_count_reset: bool = False
+
+
+class AlterMessages(SelectMessages, frozen=True):
+    """priority, -1: as it is; ttl_ms, from now on, 0: for ever, -1: as it is; deliver_at_ms: not
+    before, 0: at once, -1: as it is."""
+
+    priority: int = -1
+    ttl_ms: int = -1
+    deliver_at_ms: int = -1
+
+
+class ViewMessage(Operation, frozen=True):
+    """bytes_max: so much of its body is shown."""
+
+    place: Text
+    id: Name
+    bytes_max: U63 = 64 << 10
+    after: U63 = 0
+    end: U63 = 0
 
 
 def decode_operation(verb: str, kind: type[Operation], arguments: dict[str, Any]) -> Operation:

@@ -28,14 +28,28 @@ from tests.support.largest import LARGEST, commands_of_the_protocol
 from tests.support.memory_peer import Node, Peer
 
 GIVEN = {
+    "after": 4,
     "attributes": {"max_messages": 5},
+    "bytes_max": 9,
     "count": 2,
+    "deliver_at_ms": 3,
     "destination": "queue:orders",
+    "end": 5,
     "force": True,
+    "from_ms": 6,
+    "is_all": True,
+    "is_count_reset": True,
+    "is_dry": True,
+    "is_newest": True,
     "is_on": False,
     "kind": "delayed",
     "life": "DYNAMIC",
     "limit": 7,
+    "min_count": 2,
+    "older_than_ms": 8,
+    "priority": 9,
+    "ttl_ms": 10,
+    "until_ms": 11,
 }
 """A value for each argument that is not a text."""
 
@@ -119,6 +133,7 @@ def test_what_only_reads_is_asked_again_and_nothing_else_of_an_operator():
 
     assert {row.action for row in OPERATIONS.values() if row.name in reading} <= {
         Action.VIEW,
+        Action.BROWSE,
         Action.OWN,
         Action.TRANSACT,
     }

@@ -123,6 +123,41 @@ def test_a_dead_letter_waits_for_its_body_and_has_it_then(tmp_path):
     again.close()
 
 
+@pytest.mark.parametrize("verb", ["move", "copy", "alter"])
+def test_what_an_operator_moves_waits_for_its_body_and_has_it_then(tmp_path, verb):
+    """Paged or not, every message arrives whole, once, and a crash leaves it in one place."""
+    node = life(tmp_path)
+    fill(node)
+    to = {"priority": 9} if verb == "alter" else {"to": "late"}
+    asked = {"place": "queue:orders", "is_all": True, **to}
+    later, at = 0, {}
+    while True:
+        answers = []
+
+        def ask(fx, now, asked=asked, at=at, answers=answers):
+            answers.append(node.engine.administer(f"message.{verb}", asked | at, now, fx))
+
+        node.run(ask)
+        node.step()
+        later += answers[0]["later"]
+        if not answers[0]["has_more"]:
+            break
+        at = {"after": answers[0]["after"], "end": answers[0]["end"]}
+    where = "orders" if verb == "alter" else "late"
+    stay = BODIES if verb == "copy" else []
+
+    assert later > 0
+    assert sorted(body for _, body, _, _ in node.waiting(where)) == BODIES
+    assert node.engine.state.queues["orders"].line.out_count == 0
+    node.close()
+
+    again = life(tmp_path, replace(SETTINGS, memory_bytes_max=1 << 30))
+    assert sorted(body for _, body, _, _ in again.waiting(where)) == BODIES
+    if where == "late":
+        assert [body for _, body, _, _ in again.waiting()] == stay
+    again.close()
+
+
 def test_a_message_that_failed_too_often_is_not_tried_again_after_a_crash(tmp_path):
     """The node died while a dead letter waited for its body: one attempt more than allowed came."""
     node = life(tmp_path)

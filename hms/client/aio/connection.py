@@ -7,6 +7,7 @@ from hms.client.aio.session import Session
 from hms.client.core.async_connection import AsyncConnection
 from hms.client.core.events import Event
 from hms.client.destinations import Destination, parse_destination, watched_name
+from hms.client.message_admin import AsyncAdmin
 from hms.client.opening_steps import new_session
 from hms.client.public_names import public_names
 from hms.client.schedules import Schedule, schedule_named, schedule_of, schedules_asked
@@ -43,6 +44,11 @@ class Connection(AsyncConnection):
         """An operator's command, such as "queue.list"; returns plain data. One that changes
         something is not repeated when the connection is lost: ConnectionLost."""
         return await self.run(self.administering(verb, arguments))
+
+    @property
+    def admin(self) -> AsyncAdmin:
+        """What operators do to messages that wait: list, move, copy, delete, expire, alter."""
+        return AsyncAdmin(self)
 
     async def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and

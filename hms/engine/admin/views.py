@@ -5,6 +5,7 @@ from typing import Any
 
 from hms.engine.admin.counter_views import counters_of, describe_limits
 from hms.engine.admin.destination_operations import LIFECYCLE_COMMANDS
+from hms.engine.admin.message_operations import MESSAGE_COMMANDS
 from hms.engine.admin.topic_operations import COMMANDS
 from hms.engine.effects import Effects
 from hms.engine.groups.group_view import describe_ordering, is_gathering
@@ -193,4 +194,5 @@ _OPERATIONS: dict[str, Callable[[State, Any, Effects], Any]] = {
     **LIFECYCLE_COMMANDS,
     **BRANCH_COMMANDS,
     **SCHEDULE_COMMANDS,
+    **MESSAGE_COMMANDS,
 }

@@ -7,6 +7,7 @@ cannot be removed, and must not make the newest one go in its place.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from hms.engine.flow.destination_control import LimitBehavior
 from hms.engine.flow.room_wait import Key, Obstacle
@@ -148,6 +149,26 @@ def _obstacle_at(
     if limits.bytes_max and held_bytes(line) - freed[1] + size > limits.bytes_max:
         return _full(state, place, "max_bytes", held_bytes(line), limits.bytes_max)
     return None
+
+
+def fitting(state: State, queue: Queue, sizes: Sequence[int]) -> int:
+    """How many messages, of which there is one, with heads and bodies of these sizes a queue has
+    room for, from the first one on; the error of what is in the way of even that one."""
+    _check_there(queue)
+    if queue.control.is_sending_paused:
+        raise paused(queue).refusal
+    found = _obstacle_at(state, queue, 1, sizes[0]) or _obstacle_of_node(state, 1, sizes[0])
+    if found is not None:
+        raise found.refusal
+    limits, count = queue.control.limits, len(sizes)
+    if limits.behavior.removes:
+        return count
+    if limits.messages_max:
+        count = min(count, limits.messages_max - held_count(queue.line))
+    if limits.bytes_max:
+        room = limits.bytes_max - held_bytes(queue.line)
+        count = min(count, sum(1 for end in accumulate(sizes) if end <= room))
+    return count
 
 
 def _check_fits(place: Place, count: int, size: int) -> None:

@@ -189,6 +189,10 @@ class MessageGroups:
         """Whether it belongs to a group or order."""
         return message.id in self._of
 
+    def is_binding(self, message: StoredMessage) -> bool:
+        """Whether others wait for it, as of a gathered group or a global order."""
+        return isinstance(self._of.get(message.id), GatherTrack | OrderTrack)
+
     def owned_count(self, consumer: ConsumerView) -> int:
         """How many groups are this consumer's."""
         return len(self._owned.get(consumer, ()))

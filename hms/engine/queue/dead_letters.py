@@ -90,7 +90,7 @@ def _wait_for_body(
 
 def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects) -> Queue:
     """A message in limbo becomes a dead letter; the queue that keeps it, to be dispatched."""
-    place, message, attempts, name = waiting
+    place, message, attempts, name = waiting[:4]
     assert message.block is not None
     message.block.left(message, place.number)
     reason = DeadReason(name)
@@ -148,7 +148,7 @@ def _letter(
     head = message.head()
     node = dict(head.node) | _story(state, place, reason, attempts)
     id_ = message.id
-    if _may_have(target, id_):
+    if may_have(target, id_):
         node["$OriginalMessageID"] = message_id_text(id_)
         id_ = state.take_ids(1, fx)  # another subscription's copy is there already
     encoded = encode_head(msgspec.structs.replace(head, node=node))
@@ -169,7 +169,7 @@ def _letter(
     return watched_as(message, letter)
 
 
-def _may_have(target: Queue, message_id: int) -> bool:
+def may_have(target: Queue, message_id: int) -> bool:
     """Whether a queue has a message of that id, or may have: who has what is out, beside its
     consumers, is not known here."""
     line = target.line

@@ -4,7 +4,7 @@ from typing import Any
 
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.consumer_view import SessionView
-from hms.engine.queue.destinations import Queue
+from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.session.transactions import open_works
 from hms.engine.state import State
 
@@ -15,11 +15,11 @@ HOLDERS_MAX = 100
 _NOBODY = {"connection": 0, "client_id": "", "session": 0, "consumer": 0, "name": "", "priority": 0}
 
 
-def in_flight(state: State, queue: Queue) -> dict[int, StoredMessage]:
-    """By id, what consumers of the queue were sent, and what open transactions have received."""
-    found = {m.id: m for consumer in queue.holders for m in consumer.out.values()}
+def in_flight(state: State, place: Queue | Subscription) -> dict[int, StoredMessage]:
+    """By id, what consumers of the place were sent, and what open transactions have received."""
+    found = {m.id: m for consumer in place.holders for m in consumer.out.values()}
     for work in open_works(state):
-        found.update((m.id, m) for place, m in work.acknowledged if place is queue)
+        found.update((m.id, m) for where, m in work.acknowledged if where is place)
     return found
 
 

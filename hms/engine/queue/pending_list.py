@@ -5,7 +5,9 @@ Theory of operation. A message is WAITING, DELAYED (it waits, but not before its
 their order (ready_queue.py), or their group or global order holds them back (ordering/track.py).
 """
 
+import heapq
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from hms.engine.admin.counters import Counters
 from hms.engine.groups.message_groups import MessageGroups
@@ -293,6 +295,21 @@ class PendingList:
         """Waiting messages in the order in which they would be taken; changes nothing."""
         held = self.tracks.held() if self.held_count and self.tracks is not None else ()
         return self._standing.in_order(held)
+
+    def arrivals(
+        self, after: int, others: Iterable[StoredMessage], *, is_newest_first: bool
+    ) -> Iterator[StoredMessage]:
+        """All that waits, is held back or delayed, and those others, as they arrived: those after a
+        place in that order, or before it. Nothing may come or go meanwhile."""
+        held = self.tracks.held() if self.held_count and self.tracks is not None else ()
+        more = [*others, *held, *self._delayed]
+        if is_newest_first:
+            more = [m for m in more if m.seq < after]
+        else:
+            more = [m for m in more if m.seq > after]
+        more.sort(key=attrgetter("seq"), reverse=is_newest_first)
+        runs = self._standing.arrivals(after, is_newest_first=is_newest_first)
+        return heapq.merge(*runs, more, key=attrgetter("seq"), reverse=is_newest_first)
 
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest that waits; of a plain line without looking at others."""

@@ -8,9 +8,11 @@ sorted all of them stand in the heap, by their keys.
 """
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
+from operator import attrgetter
 
 from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.messages import StoredMessage
@@ -18,6 +20,7 @@ from hms.engine.messages import StoredMessage
 _GONE_MAX = 1024
 _GONE_BYTES_MAX, _BYTES_PER_WAITING = 1 << 16, 64
 """To sweep costs a step for each that waits: so many bytes have to go for each of them."""
+_seq = attrgetter("seq")
 _NONE: deque[StoredMessage] = deque(maxlen=0)
 """In place of a level where nothing ever stood; an empty deque takes 760 bytes."""
 
@@ -164,6 +167,23 @@ class ReadyQueue:
             level = self._levels[priority]
             fresh = [m for m in level if m.seq not in gone] if gone else level
             yield from heapq.merge(back, fresh, key=lambda m: m.seq) if back else fresh
+
+    def arrivals(self, after: int, *, is_newest_first: bool) -> list[Iterator[StoredMessage]]:
+        """Runs of all that arrived after a place in the order of arrival, or before it, each run in
+        that order; found by halving, so that a page costs what it shows. What came back stands in
+        a run of its own. Nothing may come or go meanwhile."""
+        gone, runs = self._gone, []
+        back = [e[-1] for e in self._heap if (e[-1].seq < after) is is_newest_first]
+        back = [m for m in back if m.seq != after]
+        if back:
+            runs.append(iter(sorted(back, key=_seq, reverse=is_newest_first)))
+        for level in self._levels:
+            if level and is_newest_first:
+                beyond = len(level) - bisect_left(level, after, key=_seq)
+                runs.append(islice(reversed(level), beyond, None))
+            elif level:
+                runs.append(islice(level, bisect_right(level, after, key=_seq), None))
+        return [(m for m in run if m.seq not in gone) for run in runs] if gone else runs
 
     def clear(self) -> None:
         """Nobody stands here any more."""

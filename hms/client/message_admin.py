@@ -1,0 +1,318 @@
+"""Managing messages that wait: connection.admin.messages("queue:orders").where(…).move(to="late").
+
+The node does a chunk at each request and says where the next one begins, so consumers and producers
+go on beside it. A command that was interrupted has done whole chunks, each message of which is in
+one place; saying it again goes on.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+from hms.client.core.arguments import check_number, check_text
+from hms.client.core.operations import Steps
+from hms.client.send_options import When, epoch_s
+from hms.errors.catalogue import InvalidArgument, MessageNotFound
+
+__all__ = ["Admin", "AsyncAdmin", "AsyncMessages", "Messages", "Outcome", "operation_steps"]
+
+IDS_AT_ONCE = 1000
+LISTED = 1000
+Told = Callable[["Outcome"], object]
+"""Called after each chunk with what was done so far."""
+
+
+class Asking(Protocol):
+    """A connection, for threads or for asyncio."""
+
+    def administering(
+        self, verb: str, arguments: dict[str, Any] | None, call: str = ""
+    ) -> Steps[Any]:
+        """Ask the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command did. ids: the first five. skipped_in_flight: at consumers, and not touched;
+    skipped_ordered: others wait for them, as of a gathered group or a global order; later: of
+    `count`, those that follow as soon as their bodies were read from the log."""
+
+    count: int = 0
+    bytes: int = 0
+    ids: tuple[str, ...] = ()
+    skipped_in_flight: int = 0
+    skipped_ordered: int = 0
+    later: int = 0
+
+    def and_then(self, said: Mapping[str, Any]) -> "Outcome":
+        """With another chunk."""
+        return Outcome(
+            self.count + said["count"],
+            self.bytes + said["bytes"],
+            (*self.ids, *said["ids"])[:5],
+            self.skipped_in_flight + said["skipped_in_flight"],
+            self.skipped_ordered + said["skipped_ordered"],
+            self.later + said["later"],
+        )
+
+
+def operation_steps(
+    connection: Asking, verb: str, asked: Mapping[str, Any], told: Told | None = None
+) -> Steps[Outcome]:
+    """A command on the messages that are meant, chunk by chunk."""
+    outcome, limit = Outcome(), asked.get("limit", 0)
+    for ids in _batches(asked):
+        at: dict[str, int] = {}
+        has_more = True
+        while has_more and (not limit or outcome.count < limit):
+            left = {"limit": limit - outcome.count} if limit else {}
+            arguments = {**asked, **ids, **left, **at}
+            said = yield from connection.administering(f"message.{verb}", arguments, f"{verb}()")
+            outcome = outcome.and_then(said)
+            at = {"after": said["after"], "end": said["end"]}
+            has_more = said["has_more"]
+            if told is not None:
+                told(outcome)
+    return outcome
+
+
+def _batches(asked: Mapping[str, Any]) -> list[dict[str, str]]:
+    """So many ids as one request takes; one without any when none were named."""
+    ids = asked.get("ids", "").split()
+    starts = range(0, len(ids), IDS_AT_ONCE)
+    return [{"ids": " ".join(ids[at : at + IDS_AT_ONCE])} for at in starts] or [{}]
+
+
+def list_steps(connection: Asking, asked: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
+    """Rows of the messages that are meant, page by page."""
+    rows: list[dict[str, Any]] = []
+    limit = asked.get("limit", LISTED)
+    at: dict[str, int] = {}
+    while len(rows) < limit:
+        arguments = {**asked, **at, "limit": limit - len(rows)}
+        said = yield from connection.administering("message.list", arguments, "list()")
+        rows += said["messages"]
+        at = {"after": said["after"], "end": said["end"]}
+        if not said["has_more"]:
+            break
+    return rows
+
+
+def view_steps(
+    connection: Asking, place: str, message_id: str, bytes_max: int
+) -> Steps[dict[str, Any]]:
+    """One message; MessageNotFound."""
+    at: dict[str, int] = {}
+    while True:
+        arguments = {"place": place, "id": message_id, "bytes_max": bytes_max, **at}
+        said = yield from connection.administering("message.view", arguments, "view()")
+        if "body" in said:
+            shown: dict[str, Any] = said
+            return shown
+        if not said["has_more"]:
+            raise MessageNotFound(message_id=message_id, place=place)
+        at = {"after": said["after"], "end": said["end"]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Which messages of a place are meant."""
+
+    connection: Any
+    place: str
+    chosen: Mapping[str, Any]
+
+    def where(
+        self,
+        selector: str = "",
+        *,
+        ids: Iterable[str] = (),
+        since: When | None = None,
+        until: When | None = None,
+        older_than_s: float = 0,
+        type: str = "",  # noqa: A002 - as a message calls it
+        min_count: int = 0,
+        state: str = "",
+        limit: int = 0,
+        newest_first: bool = False,
+    ) -> Self:
+        """Those that fit all of it: a selector; ids; sent since, until (excluded) or longer ago
+        than so many seconds; their JMSType; delivered so often at least; state "waiting" or
+        "delayed", in a list "in_flight"; limit: so many at most, the newest ones first."""
+        check_text("selector", selector)
+        check_number("limit", limit, 0, (1 << 31) - 1)
+        check_number("min_count", min_count, 0, (1 << 31) - 1)
+        if not 0 <= older_than_s < 1 << 32:
+            raise InvalidArgument(what="older_than_s", detail=f"{older_than_s!r} is no such time")
+        given: dict[str, Any] = {
+            "selector": selector,
+            "ids": " ".join(ids),
+            "from_ms": 0 if since is None else round(epoch_s("since", since) * 1000),
+            "until_ms": 0 if until is None else round(epoch_s("until", until) * 1000),
+            "older_than_ms": round(older_than_s * 1000),
+            "type": type,
+            "min_count": min_count,
+            "state": state,
+            "limit": limit,
+            "is_newest": newest_first,
+        }
+        return replace(self, chosen={**self.chosen, **{k: v for k, v in given.items() if v}})
+
+    def everything(self) -> Self:
+        """All of them: without where() a command that changes needs this said."""
+        return replace(self, chosen={**self.chosen, "is_all": True})
+
+    def dry_run(self) -> Self:
+        """The command that follows counts, and changes nothing."""
+        return replace(self, chosen={**self.chosen, "is_dry": True})
+
+    def _asked(self, **more: Any) -> dict[str, Any]:
+        return {"place": self.place, **self.chosen, **more}
+
+    def _alter(
+        self, priority: int | None, ttl_s: float | None, deliver_at: When | None
+    ) -> dict[str, Any]:
+        return self._asked(
+            priority=-1 if priority is None else priority,
+            ttl_ms=-1 if ttl_s is None else round(ttl_s * 1000),
+            deliver_at_ms=-1 if deliver_at is None else round(epoch_s("at", deliver_at) * 1000),
+        )
+
+
+class Messages(_Selection):
+    """Messages of a place. Each command returns an Outcome when it is done and on disk; told: is
+    called with the Outcome so far after each chunk."""
+
+    __slots__ = ()
+
+    def list(self, properties: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """A row for each, 1,000 unless limited: id, time_ms, type, priority, kind, bytes, count,
+        state, expires_ms, due_ms, persistent, and the properties named."""
+        asked = self._asked(properties=" ".join(properties))
+        rows: list[dict[str, Any]] = self._run(list_steps(self.connection, asked))
+        return rows
+
+    def count(self, told: Told | None = None) -> Outcome:
+        """How many there are, those in flight too."""
+        return self._change("list", self._asked(is_dry=True), told)
+
+    def move(self, to: str, *, reset_count: bool = False, told: Told | None = None) -> Outcome:
+        """To another queue, with id, time, expiry, properties; QueueFull after whole chunks."""
+        return self._change("move", self._asked(to=to, is_count_reset=reset_count), told)
+
+    def copy(self, to: str, *, told: Told | None = None) -> Outcome:
+        """To a queue, with new ids and $OriginalMessageID."""
+        return self._change("copy", self._asked(to=to), told)
+
+    def delete(self, *, told: Told | None = None) -> Outcome:
+        """Removed; counted, and in the history."""
+        return self._change("delete", self._asked(), told)
+
+    def expire(self, *, told: Told | None = None) -> Outcome:
+        """As if their time were over: to the queue for expired ones, where there is one."""
+        return self._change("expire", self._asked(), told)
+
+    def alter(
+        self,
+        *,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        deliver_at: When | None = None,
+        told: Told | None = None,
+    ) -> Outcome:
+        """Another priority, time to live from now on (0: for ever), or time of delivery."""
+        return self._change("alter", self._alter(priority, ttl_s, deliver_at), told)
+
+    def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
+        done: Outcome = self._run(operation_steps(self.connection, verb, asked, told))
+        return done
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        return self.connection.run(steps)
+
+
+class AsyncMessages(_Selection):
+    """The same for asyncio."""
+
+    __slots__ = ()
+
+    async def list(self, properties: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """As Messages.list()."""
+        asked = self._asked(properties=" ".join(properties))
+        rows: list[dict[str, Any]] = await self.connection.run(list_steps(self.connection, asked))
+        return rows
+
+    async def count(self, told: Told | None = None) -> Outcome:
+        """As Messages.count()."""
+        return await self._change("list", self._asked(is_dry=True), told)
+
+    async def move(
+        self, to: str, *, reset_count: bool = False, told: Told | None = None
+    ) -> Outcome:
+        """As Messages.move()."""
+        return await self._change("move", self._asked(to=to, is_count_reset=reset_count), told)
+
+    async def copy(self, to: str, *, told: Told | None = None) -> Outcome:
+        """As Messages.copy()."""
+        return await self._change("copy", self._asked(to=to), told)
+
+    async def delete(self, *, told: Told | None = None) -> Outcome:
+        """As Messages.delete()."""
+        return await self._change("delete", self._asked(), told)
+
+    async def expire(self, *, told: Told | None = None) -> Outcome:
+        """As Messages.expire()."""
+        return await self._change("expire", self._asked(), told)
+
+    async def alter(
+        self,
+        *,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        deliver_at: When | None = None,
+        told: Told | None = None,
+    ) -> Outcome:
+        """As Messages.alter()."""
+        return await self._change("alter", self._alter(priority, ttl_s, deliver_at), told)
+
+    async def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
+        steps = operation_steps(self.connection, verb, asked, told)
+        done: Outcome = await self.connection.run(steps)
+        return done
+
+
+class Admin:
+    """What operators do, over a connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def messages(self, place: str) -> Messages:
+        """Messages of queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN."""
+        check_text("place", place)
+        return Messages(self._connection, place, {})
+
+    def view(self, place: str, message_id: str, bytes_max: int = 64 << 10) -> dict[str, Any]:
+        """A message: the fields of a list, attempts, head, and so much of its body as bytes, None
+        where the log alone has it. MessageNotFound."""
+        steps = view_steps(self._connection, place, message_id, bytes_max)
+        shown: dict[str, Any] = self._connection.run(steps)
+        return shown
+
+
+class AsyncAdmin:
+    """The same for asyncio."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def messages(self, place: str) -> AsyncMessages:
+        """As Admin.messages()."""
+        check_text("place", place)
+        return AsyncMessages(self._connection, place, {})
+
+    async def view(self, place: str, message_id: str, bytes_max: int = 64 << 10) -> dict[str, Any]:
+        """As Admin.view()."""
+        steps = view_steps(self._connection, place, message_id, bytes_max)
+        shown: dict[str, Any] = await self._connection.run(steps)
+        return shown

@@ -1,0 +1,281 @@
+"""What operators do to messages that wait: list, view, move, copy, delete, expire, alter (F-M3).
+
+Each request does one chunk and says where the next one begins; in between others have their turn.
+What is in flight is counted and not touched.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hms.engine.admin.message_selection import (
+    IN_FLIGHT,
+    Chunk,
+    Found,
+    find,
+    id_of,
+    is_chosen,
+    place_of,
+    state_of,
+)
+from hms.engine.effects import Effects
+from hms.engine.flow.limits import fitting
+from hms.engine.groups.group_view import is_gathering
+from hms.engine.log.paging import check_memory
+from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.dispatch import discard, dispatch
+from hms.engine.queue.relocation import relocate
+from hms.engine.state import Relocation, State
+from hms.engine.topic.retention import take_away
+from hms.errors.catalogue import InvalidArgument, MessageNotFound, NotSupported
+from hms.records import Cause
+from hms.wire import operations as ops
+from hms.wire.packed_messages import NODE_TOPIC
+
+__all__ = ["MESSAGE_COMMANDS"]
+
+IDS_SHOWN = 5
+PROPERTIES_MAX = 64
+"""Of a list, so many are shown of each message; no value has more letters than SHOWN_MAX."""
+SHOWN_MAX = 256
+PRIORITY_MAX = 9
+Place = Queue | Subscription
+
+
+# looking
+
+
+def _list(state: State, asked: ops.SelectMessages, _: Effects) -> dict[str, Any]:
+    found = place_of(state, asked.place)
+    chunk = find(state, found, asked, shows_out=True, sizes=False)
+    names = asked.properties.split()[:PROPERTIES_MAX]
+    place = found.place
+    rows = (
+        []
+        if place is None or asked.is_dry
+        else [_row(place, chunk, m, names) for m in chunk.messages]
+    )
+    return _said(chunk) | {"messages": rows}
+
+
+def _row(place: Place, chunk: Chunk, message: StoredMessage, names: list[str]) -> dict[str, Any]:
+    head, line = message.head(), place.line
+    row: dict[str, Any] = {
+        "id": message_id_text(message.id),
+        "time_ms": message.timestamp_ms,
+        "type": head.type,
+        "priority": message.priority,
+        "kind": message.kind,
+        "bytes": message.length - message.head_bytes,
+        "count": line.deliveries(message),
+        "state": state_of(place, chunk, message),
+        "expires_ms": message.expires_at_ms,
+        "due_ms": line.due_ms(message),
+        "persistent": message.is_persistent,
+    }
+    if names:
+        known = dict(head.node) | dict(head.properties)
+        row["properties"] = {name: _short(known[name]) for name in names if name in known}
+    return row
+
+
+def _short(value: Any) -> Any:
+    return value[:SHOWN_MAX] if isinstance(value, str | bytes) else value
+
+
+def _view(state: State, asked: ops.ViewMessage, _: Effects) -> dict[str, Any]:
+    """One message with its head and body, packed; a body that is in the log only is not there."""
+    found, id_ = place_of(state, asked.place), id_of(asked.id)
+    selection = ops.SelectMessages(asked.place, ids=asked.id, after=asked.after, end=asked.end)
+    chunk = find(state, found, selection, shows_out=True, sizes=False)
+    if chunk.has_more and not chunk.messages:
+        return _said(chunk)
+    if not chunk.messages or found.place is None:
+        raise MessageNotFound(message_id=message_id_text(id_), place=asked.place)
+    message = chunk.messages[0]
+    until = message.head_bytes + asked.bytes_max
+    return _row(found.place, chunk, message, []) | {
+        "has_more": False,
+        "attempts": found.place.line.attempts(message),
+        "head": message.payload[: message.head_bytes],
+        "body": None if message.is_paged else message.payload[message.head_bytes : until],
+    }
+
+
+# changing
+
+
+def _move(state: State, asked: ops.MoveMessages, fx: Effects) -> dict[str, Any]:
+    found = _mine(state, asked, "move")
+    target = _target(state, asked, found)
+    how = Relocation(target.number, is_count_reset=asked.is_count_reset)
+    return _relocated(state, asked, found, target, how, fx)
+
+
+def _copy(state: State, asked: ops.MoveMessages, fx: Effects) -> dict[str, Any]:
+    found = _chosen(state, asked)
+    target = _target(state, asked, found)
+    return _relocated(state, asked, found, target, Relocation(target.number, is_copy=True), fx)
+
+
+def _target(state: State, asked: ops.MoveMessages, found: Found) -> Queue:
+    if not asked.to:
+        raise InvalidArgument(what="to", detail="the queue that is to get them is needed")
+    name = asked.to.removeprefix("queue:")
+    target = state.queue(name)
+    if target is found.place:
+        raise InvalidArgument(what="to", detail=f"they are in {name} already")
+    if not target.number:
+        raise InvalidArgument(what="to", detail=f"{name} is temporary: they would be lost with it")
+    if is_gathering(target):
+        raise InvalidArgument(what="to", detail=f"{name} gathers groups; send them whole")
+    return target
+
+
+def _alter(state: State, asked: ops.AlterMessages, fx: Effects) -> dict[str, Any]:
+    found = _mine(state, asked, "alter")
+    how = Relocation(
+        0 if found.place is None else found.place.number,
+        priority=_priority(asked.priority),
+        expires_at_ms=_expiry(state, asked.ttl_ms),
+        due_ms=None if asked.deliver_at_ms < 0 else _later(state, asked.deliver_at_ms),
+    )
+    if (how.priority, how.expires_at_ms, how.due_ms) == (None, None, None):
+        raise InvalidArgument(
+            what="priority, ttl_ms and deliver_at_ms", detail="one of them is needed"
+        )
+    return _relocated(state, asked, found, None, how, fx)
+
+
+def _priority(given: int) -> int | None:
+    if given > PRIORITY_MAX:
+        raise InvalidArgument(what="priority", detail=f"it is between 0 and {PRIORITY_MAX}")
+    return None if given < 0 else given
+
+
+def _expiry(state: State, ttl_ms: int) -> int | None:
+    if ttl_ms < 0:
+        return None
+    return state.now_ms + ttl_ms if ttl_ms else 0
+
+
+def _later(state: State, at_ms: int) -> int:
+    return at_ms if at_ms > state.now_ms else 0
+
+
+def _relocated(
+    state: State,
+    asked: ops.SelectMessages,
+    found: Found,
+    target: Queue | None,
+    how: Relocation,
+    fx: Effects,
+) -> dict[str, Any]:
+    chunk, place = find(state, found, asked), found.place
+    if place is None or not chunk.messages:
+        return _said(chunk)
+    going = [m for m in chunk.messages if how.is_copy or _may_go(place, m)]
+    ordered = len(chunk.messages) - len(going)
+    if target is not None and going:
+        count = fitting(state, target, [m.length for m in going])
+        if count < len(going):  # the next request hears why
+            going = going[:count]
+            chunk.position, chunk.has_more = going[-1].seq, True
+            ordered = 0
+    if how.is_copy:
+        heads = sum(m.head_bytes for m in going)
+        check_memory(state, heads, sum(m.length for m in going), len(going), can_page=True)
+    later = 0 if asked.is_dry else relocate(state, place, going, how, fx)
+    return _said(chunk, going, skipped_ordered=ordered, later=later)
+
+
+def _may_go(place: Place, message: StoredMessage) -> bool:
+    """Not what others have to wait for: parts of a gathered group, or of a global order; nor what
+    is delayed and whose body is not in memory."""
+    tracks, line = place.line.tracks, place.line
+    if message.is_paged and line.delayed.find(message.id) is not None:
+        return False
+    return tracks is None or not tracks.is_binding(message)
+
+
+def _delete(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, Any]:
+    found = _chosen(state, asked)
+    chunk, place = find(state, found, asked, sizes=False), found.place
+    if place is not None and chunk.messages and not asked.is_dry:
+        if found.pattern is not None:
+            topics = [m.head().node.get(NODE_TOPIC) for m in chunk.messages]
+            take_away(state, [t for t in topics if isinstance(t, str)], Cause.CLEARED, fx)
+        else:
+            _leave(state, place, chunk.messages, Cause.PURGED, fx)
+    return _said(chunk)
+
+
+def _expire(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, Any]:
+    found = _mine(state, asked, "expire")
+    chunk, place = find(state, found, asked), found.place
+    if place is not None and chunk.messages and not asked.is_dry:
+        _leave(state, place, chunk.messages, Cause.EXPIRED, fx)
+    return _said(chunk)
+
+
+def _leave(
+    state: State, place: Place, messages: list[StoredMessage], cause: Cause, fx: Effects
+) -> None:
+    for message in messages:
+        place.line.remove(message)
+    discard(state, place, messages, cause, fx)
+    dispatch(state, place, fx)
+
+
+def _mine(state: State, asked: ops.SelectMessages, what: str) -> Found:
+    """The place; not what is retained, which belongs to its topic."""
+    found = _chosen(state, asked)
+    if found.pattern is not None:
+        raise NotSupported(
+            feature=f"to {what} what is retained", instead="Copy it, or delete it, or publish anew."
+        )
+    return found
+
+
+def _chosen(state: State, asked: ops.SelectMessages) -> Found:
+    found = place_of(state, asked.place)
+    if not is_chosen(asked):
+        detail = "say which messages, such as with a selector, or that all are meant"
+        raise InvalidArgument(what="selection", detail=detail)
+    if asked.state == IN_FLIGHT:
+        detail = "what is in flight is at a consumer, and not touched"
+        raise InvalidArgument(what="state", detail=detail)
+    return found
+
+
+def _said(
+    chunk: Chunk,
+    done: list[StoredMessage] | None = None,
+    *,
+    skipped_ordered: int = 0,
+    later: int = 0,
+) -> dict[str, Any]:
+    """What a chunk comes to: how many, the first ids, and where the next one begins."""
+    messages = chunk.messages if done is None else done
+    return {
+        "count": len(messages),
+        "bytes": sum(m.length - m.head_bytes for m in messages),
+        "ids": [message_id_text(m.id) for m in messages[:IDS_SHOWN]],
+        "skipped_in_flight": chunk.skipped_out,
+        "skipped_ordered": skipped_ordered,
+        "later": later,
+        "after": chunk.position,
+        "end": chunk.end,
+        "has_more": chunk.has_more,
+    }
+
+
+MESSAGE_COMMANDS: dict[str, Callable[[State, Any, Effects], Any]] = {
+    "message.list": _list,
+    "message.view": _view,
+    "message.move": _move,
+    "message.copy": _copy,
+    "message.delete": _delete,
+    "message.expire": _expire,
+    "message.alter": _alter,
+}

@@ -1,0 +1,238 @@
+"""Which messages of a place an operator means, looked for a chunk at a time (F-M3).
+
+A chunk goes through the messages as they arrived, from where the last one ended, and looks at a
+bounded number of them, so that a queue of any length costs others no more than that. What arrives
+after the first chunk is not touched: `end` is the place in the order of arrival at that moment.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from hms.engine.groups.scan_slices import LOOK_STEPS
+from hms.engine.messages import StoredMessage
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.in_flight_view import in_flight
+from hms.engine.queue.pending_list import PendingList
+from hms.engine.selector import Selector
+from hms.engine.selector.selector_fields import checked_selector, selector_view
+from hms.engine.state import State
+from hms.engine.topic import NO_LIMITS, Pattern, Scheme
+from hms.errors.catalogue import InvalidArgument, SubscriptionNotFound
+from hms.wire.operations import MESSAGES_AT_ONCE, SelectMessages
+from hms.wire.packed_messages import NODE_TOPIC
+
+__all__ = ["IN_FLIGHT", "Chunk", "Found", "find", "id_of", "is_chosen", "place_of", "state_of"]
+
+NEWEST = (1 << 63) - 1
+IDS_MAX = 1000
+CHUNK_BYTES = 1 << 20
+"""Heads and bodies that a chunk records again."""
+LOOKED_AT_ONCE = 5000
+"""Messages, where looking at one costs least: 5 ms."""
+_STEP = LOOK_STEPS // LOOKED_AT_ONCE
+WAITING, DELAYED, IN_FLIGHT = "waiting", "delayed", "in_flight"
+Test = Callable[[StoredMessage], bool]
+_STATES = ("", WAITING, DELAYED, IN_FLIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A place, and what an operator said of it. pattern: of the topics, where it is what is
+    retained."""
+
+    place: Queue | Subscription | None
+    kind: str
+    pattern: Pattern | None = None
+
+
+def place_of(state: State, text: str) -> Found:
+    """The place that queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN means;
+    InvalidArgument, DestinationNotFound, SubscriptionNotFound."""
+    kind, colon, name = text.partition(":")
+    if colon and name and kind == "queue":
+        return Found(state.queue(name), kind)
+    if colon and name and kind == "subscription":
+        return Found(_subscription(state, name), kind)
+    if colon and name and kind == "retained":
+        return Found(state.space.place, kind, Pattern(name, Scheme.TOPIC, NO_LIMITS))
+    detail = f"{text!r} is neither queue:NAME, nor subscription:NAME[@TOPIC], nor retained:PATTERN"
+    raise InvalidArgument(what="place", detail=detail)
+
+
+def _subscription(state: State, text: str) -> Subscription:
+    durable = [s for s in state.space.subscriptions.values() if s.is_durable]
+    found = [s for s in durable if s.name == text]
+    name, _, topic = text.rpartition("@")
+    if not found and name:
+        found = [s for s in durable if s.name == name and topic in (s.said_topic, s.pattern.text)]
+    if not found:
+        raise SubscriptionNotFound(name=name or text, destination=topic if name else "any")
+    if len(found) > 1:
+        topics = ", ".join(s.said_topic for s in found)
+        detail = f"{len(found)} subscriptions are called {text}: say {text}@TOPIC, one of {topics}"
+        raise InvalidArgument(what="place", detail=detail)
+    return found[0]
+
+
+def id_of(text: str) -> int:
+    """A message id as people write it; InvalidArgument."""
+    try:
+        return int(text, 16)
+    except ValueError as fault:
+        raise InvalidArgument(what="id", detail=f"{text!r} is no message id") from fault
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What was found. out: in flight and not touched; position: where the next chunk begins;
+    has_more: whether there may be more."""
+
+    messages: list[StoredMessage] = field(default_factory=list)
+    out: dict[int, StoredMessage] = field(default_factory=dict)
+    skipped_out: int = 0
+    position: int = 0
+    end: int = 0
+    has_more: bool = False
+
+
+def find(
+    state: State,
+    found: Found,
+    asked: SelectMessages,
+    *,
+    shows_out: bool = False,
+    sizes: bool = True,
+) -> Chunk:
+    """The next chunk of what is meant. shows_out: what is in flight is part of it; sizes: their
+    bytes count too."""
+    matches, price = _test(state, found, asked)
+    chunk = Chunk(position=asked.after, end=asked.end or state.next_seq)
+    place = found.place
+    if place is None:
+        return chunk
+    is_first = not asked.after
+    out: dict[int, StoredMessage] = {}
+    if place.line.out_count and (shows_out or is_first):
+        out = in_flight(state, place)
+    if shows_out:
+        chunk.out = out
+    elif is_first and not asked.state:
+        chunk.skipped_out = _count(out, matches, price)
+    count_max = min(asked.limit or MESSAGES_AT_ONCE, MESSAGES_AT_ONCE)
+    steps, room = LOOK_STEPS, min(CHUNK_BYTES, state.settings.transaction_bytes_max // 2)
+    for message in _walk(place, asked, chunk, out if shows_out else {}):
+        if steps <= 0 or len(chunk.messages) == count_max or room <= 0:
+            chunk.has_more = True
+            break
+        steps -= price(message)
+        chunk.position = message.seq
+        if asked.state == IN_FLIGHT and message.id not in out:
+            continue
+        if matches(message):
+            chunk.messages.append(message)
+            room -= message.length if sizes else 0
+    return chunk
+
+
+def _walk(
+    place: Queue | Subscription, asked: SelectMessages, chunk: Chunk, out: dict[int, StoredMessage]
+) -> Iterator[StoredMessage]:
+    after = asked.after or (NEWEST if asked.is_newest else 0)
+    line = place.line
+    others = out.values() if asked.state in ("", IN_FLIGHT) else ()
+    for message in line.arrivals(after, others, is_newest_first=asked.is_newest):
+        if message.seq < chunk.end:
+            yield message
+        elif not asked.is_newest:
+            return
+
+
+def _count(
+    out: dict[int, StoredMessage],
+    matches: Callable[[StoredMessage], bool],
+    price: Callable[[StoredMessage], int],
+) -> int:
+    steps, count = LOOK_STEPS, 0
+    for message in out.values():
+        steps -= price(message)
+        if steps <= 0:
+            break
+        count += matches(message)
+    return count
+
+
+def _test(
+    state: State, found: Found, asked: SelectMessages
+) -> tuple[Callable[[StoredMessage], bool], Callable[[StoredMessage], int]]:
+    """Whether a message is meant, and what it costs to ask."""
+    _check(asked)
+    selector = checked_selector(asked.selector)
+    tests = [*_plain_tests(state, asked)]
+    if found.place is not None:
+        tests += _line_tests(found.place.line, asked)
+    if asked.type:
+        tests.append(lambda message: message.head().type == asked.type)
+    if found.pattern is not None:
+        tests.append(partial(_is_on, found.pattern))
+    if selector is not None:
+        tests.append(partial(_fits, selector))
+    looks = 5 * _STEP if asked.type or found.pattern is not None else _STEP
+
+    def matches(message: StoredMessage) -> bool:
+        return all(test(message) for test in tests)
+
+    def price(message: StoredMessage) -> int:
+        return looks if selector is None else looks + selector.price.of(1, message.head_bytes)
+
+    return matches, price
+
+
+def _plain_tests(state: State, asked: SelectMessages) -> Iterator[Test]:
+    ids = frozenset(map(id_of, asked.ids.split()))
+    if ids:
+        yield lambda message: message.id in ids
+    until_ms = asked.until_ms or NEWEST
+    if asked.older_than_ms:
+        until_ms = min(until_ms, state.now_ms - asked.older_than_ms)
+    if asked.from_ms or until_ms != NEWEST:
+        yield lambda message: asked.from_ms <= message.timestamp_ms < until_ms
+
+
+def _line_tests(line: PendingList, asked: SelectMessages) -> Iterator[Test]:
+    if asked.min_count:
+        yield lambda message: line.deliveries(message) >= asked.min_count
+    if asked.state in (WAITING, DELAYED):
+        is_delayed = asked.state == DELAYED
+        yield lambda message: (line.delayed.find(message.id) is not None) is is_delayed
+
+
+def _is_on(pattern: Pattern, message: StoredMessage) -> bool:
+    topic = message.head().node.get(NODE_TOPIC)
+    return isinstance(topic, str) and pattern.matches(topic)
+
+
+def _fits(selector: Selector, message: StoredMessage) -> bool:
+    return selector.matches(selector_view(message, selector.names)) is True
+
+
+def _check(asked: SelectMessages) -> None:
+    if asked.state not in _STATES:
+        detail = f"{asked.state!r} is neither waiting, nor delayed, nor in_flight"
+        raise InvalidArgument(what="state", detail=detail)
+    if len(asked.ids.split()) > IDS_MAX:
+        raise InvalidArgument(what="ids", detail=f"more than {IDS_MAX} at once")
+
+
+def state_of(place: Queue | Subscription, chunk: Chunk, message: StoredMessage) -> str:
+    """Whether it waits, waits for its time, or is in flight."""
+    if message.id in chunk.out:
+        return IN_FLIGHT
+    return DELAYED if place.line.delayed.find(message.id) is not None else WAITING
+
+
+def is_chosen(asked: SelectMessages) -> bool:
+    """Whether something was chosen: a command that changes never means all by default."""
+    given = (asked.ids.split(), asked.selector.strip(), asked.type, asked.state, asked.limit)
+    times = (asked.from_ms, asked.until_ms, asked.older_than_ms, asked.min_count)
+    return asked.is_all or any(given) or any(times)

@@ -1,0 +1,220 @@
+"""hms message and connection.admin against a real node, beside consumers, and over kills.
+
+A long form moves as many messages, and kills the node as often, as the environment says:
+
+    HMS_MANAGED=100000 HMS_KILLS=50 scripts/test tests/acceptance/operations/test_messages.py
+"""
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+
+import hms
+from hms import aio
+from hms.boot.cli import main
+
+CONFIG = {"hms": {"queue": {"orders": {}, "late": {}, "done": {}}, "topic": {"news": {}}}}
+MANAGED = int(os.environ.get("HMS_MANAGED", "3000"))
+KILLS = int(os.environ.get("HMS_KILLS", "4"))
+WAIT_S = 60
+
+
+@pytest.fixture
+def command(node):
+    def run(*words, code=0, stdin=None):
+        """The data that a command prints; of one that is refused what it says."""
+        line = [*words, "--connect", node.address, "--json"]
+        done = CliRunner().invoke(main, line, input=stdin)
+        assert done.exit_code == code, done.output
+        if code:
+            return f"{done.output} {done.exception}"
+        return json.loads(done.stdout or "null")
+
+    return run
+
+
+def fill(node, count, queue="orders"):
+    with hms.connect(node.address) as connection, connection.session() as session:
+        producer = session.producer(queue)
+        messages = (
+            hms.Message(b"%d" % n, {"N": n}, type="even" if n % 2 == 0 else "odd")
+            for n in range(count)
+        )
+        return [receipt.message_id for receipt in producer.send_many(messages)]
+
+
+def held(node, *queues):
+    """How often each body waits, over all of the queues."""
+    found = Counter()
+    with hms.connect(node.address) as connection, connection.session() as session:
+        for queue in queues:
+            with session.browser(queue, oldest_first=True) as browser:
+                found.update(int(message.body) for message in browser)
+    return found
+
+
+def test_an_operator_lists_views_moves_copies_alters_and_deletes_messages(node, command):
+    """As one does at night: look, count, do."""
+    ids = fill(node, 10)
+
+    rows = command("message", "list", "queue:orders", "--selector", "N > 7", "--properties", "N")
+    assert [(row["id"], row["properties"]["N"]) for row in rows] == [(ids[8], 8), (ids[9], 9)]
+    counted = command("message", "list", "queue:orders", "--type", "odd", "--count")
+    assert counted["count"] == 5
+    shown = command("message", "view", "queue:orders", ids[3])
+    assert (shown["body"], shown["N"], shown["type"]) == ("3", 3, "odd")
+
+    odd = ["message", "move", "queue:orders", "--to", "late", "--type", "odd"]
+    assert command(*odd, "--dry-run")["would_be_moved"] == 5
+    assert command(*odd)["moved"] == 5
+    assert command("message", "copy", "queue:late", "--to", "done", "--all")["copied"] == 5
+    altered = command(
+        "message", "alter", "queue:late", "--id", "-", "--priority", "9", stdin=ids[9]
+    )
+    assert altered["altered"] == 1
+    assert command("message", "expire", "queue:late", "--id", ids[1])["expired"] == 1
+    assert command("message", "delete", "queue:done", "--limit", "2", "--newest")["deleted"] == 2
+    node.kill()
+    node.boot()
+
+    assert held(node, "orders") == Counter([0, 2, 4, 6, 8])
+    assert held(node, "done") == Counter([1, 3, 5])
+    with hms.connect(node.address) as connection, connection.session() as session:
+        assert session.consumer("late").receive(WAIT_S).body == b"9"
+
+
+def test_what_is_not_meant_so_is_refused_and_nothing_happens(node, command):
+    """A slip costs nothing."""
+    fill(node, 3)
+    for words, code, said in (
+        (["move", "queue:orders", "--all"], 2, "--to"),
+        (["delete", "queue:orders"], 2, "--all"),
+        (["move", "queue:orders", "--to", "nowhere", "--all"], 1, "HMS-4001"),
+        (["list", "queue:orders", "--selector", "N >"], 1, "HMS-3002"),
+        (["list", "orders"], 1, "queue:NAME"),
+        (["list", "queue:orders", "--from", "soon"], 2, "soon"),
+        (["view", "queue:orders", "1"], 1, "HMS-4046"),
+    ):
+        assert said in command("message", *words, code=code)
+    assert held(node, "orders") == Counter(range(3))
+
+
+def test_python_does_the_same_and_waits_or_awaits(node):
+    """One API for threads and for asyncio."""
+    fill(node, 600)
+    steps = []
+    with hms.connect(node.address) as connection:
+        messages = connection.admin.messages("queue:orders")
+        moved = messages.where("N < 500").move(to="late", told=steps.append)
+        assert (moved.count, len(steps) > 1) == (500, True)
+        assert messages.count().count == 100
+        assert len(messages.where(limit=30).list(["N"])) == 30
+        with pytest.raises(hms.HmsError):
+            messages.delete()
+
+    async def go_on():
+        async with aio.connect(node.address) as connection:
+            late = connection.admin.messages("queue:late")
+            copied = await late.where(limit=300, newest_first=True).copy(to="done")
+            row = (await connection.admin.messages("queue:done").where(limit=1).list())[0]
+            shown = await connection.admin.view("queue:done", row["id"])
+            deleted = await late.everything().delete()
+            return copied.count, shown["body"], deleted.count
+
+    assert asyncio.run(go_on()) == (300, b"499", 500)
+
+
+class Beside:
+    """A producer and a consumer that work on while an operator does; they come back after kills."""
+
+    def __init__(self, node):
+        self.sent, self.seen, self.received = set(), set(), set()
+        self._node, self._stop = node, threading.Event()
+        self._threads = [threading.Thread(target=each) for each in (self._send, self._receive)]
+
+    def _send(self):
+        number = MANAGED
+        with hms.connect(self._node.address, reconnect_interval_s=0.05) as connection:
+            producer = connection.session().producer("orders")
+            while not self._stop.is_set():
+                number += 1
+                try:
+                    producer.send(b"%d" % number, {"N": number}, type="new")
+                except hms.HmsError:
+                    continue
+                self.sent.add(number)
+
+    def _receive(self):
+        options = {"reconnect_interval_s": 0.05, "client_name": "beside"}
+        with hms.connect(self._node.address, **options) as connection:
+            session = connection.session(ack=hms.AckMode.CLIENT)
+            consumer = session.consumer("orders", prefetch=20)
+            while not self._stop.is_set():
+                try:
+                    message = consumer.receive(timeout_s=0.1)
+                    if message is None:
+                        continue
+                    self.seen.add(int(message.body))
+                    message.ack()
+                except hms.HmsError:
+                    continue
+                self.received.add(int(message.body))
+
+    def go_on(self):
+        """Wait until both have done something more."""
+        sent, received, until = len(self.sent), len(self.received), time.monotonic() + WAIT_S
+        while len(self.sent) < sent + 5 or len(self.received) < received + 5:
+            assert time.monotonic() < until, "nothing goes on beside the operator"
+            threading.Event().wait(0.01)
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(WAIT_S)
+
+
+def test_each_message_is_in_one_place_whenever_the_node_is_killed(node, record_property):
+    """P6: moved to and fro beside a producer and a consumer, and the node killed in between."""
+    fill(node, MANAGED)
+    queues, kills, moved = ("orders", "late", "done"), 0, 0
+    with Beside(node) as beside:
+        while kills < KILLS:
+            source, target = queues[kills % 3], queues[(kills + 1) % 3]
+            beside.go_on()
+            is_killed = threading.Event()
+
+            def kill(outcome, is_killed=is_killed):
+                if outcome.count and not is_killed.is_set():
+                    is_killed.set()
+                    node.kill()
+
+            try:
+                with hms.connect(node.address, reconnect=False) as connection:
+                    place = connection.admin.messages(f"queue:{source}").where(limit=2000)
+                    moved += place.move(to=target, told=kill).count
+            except hms.HmsError:
+                pass
+            if not is_killed.is_set():
+                node.kill()
+            kills += 1
+            node.boot()
+    there = held(node, *queues)
+    wanted = {*range(MANAGED), *beside.sent}
+    record_property(
+        "figures", {"managed": MANAGED, "kills": kills, "moved": moved, "beside": len(beside.sent)}
+    )
+
+    assert {n for n, count in there.items() if count > 1} == set()
+    assert beside.received & {*there} == set()
+    assert wanted - {*there} - beside.seen == set(), "lost"
