@@ -362,7 +362,7 @@ class RequestHandlers:
         """What an operator orders is audited, also when it fails."""
         error = 0
         try:
-            value = self._done(request, now_ms, fx)
+            value = self._done(connection, request, now_ms, fx)
         except HmsError as fault:
             error = fault.number or UNFORESEEN
             raise
@@ -371,7 +371,7 @@ class RequestHandlers:
         fx.must_wait = True
         fx.out.append(Reply(connection, correlation, self._shown(connection, request, value)))
 
-    def _done(self, request: Order, now_ms: int, fx: Effects) -> Any:
+    def _done(self, connection: int, request: Order, now_ms: int, fx: Effects) -> Any:
         verb, arguments = request.command.name, request.arguments
         value: Any
         if verb in SERVICE_OPERATIONS:
