@@ -183,10 +183,11 @@ class FileTransfer:
         uid = name.partition("-")[0]
         own = [known for known in self._lines if known.startswith(uid)]
         if len(own) >= COMING_OF_ONE_MAX:
-            idle = [known for known in own if self._lines[known].used_ms + IDLE_MS < now_ms]
+            idle = [known for known in own if self._is_idle(known, now_ms)]
             self._make_way(idle, "files that come from this client", COMING_OF_ONE_MAX)
         elif len(self._lines) >= COMING_MAX:
-            self._make_way(self._of_the_gone(), "files that come", COMING_MAX)
+            idle = [known for known in self._lines if self._is_idle(known, now_ms)]
+            self._make_way(self._of_the_gone() or idle, "files that come", COMING_MAX)
         line = self._lines[name] = _Line()
         return line
 
@@ -199,9 +200,12 @@ class FileTransfer:
         """Keep no room for what killed clients have announced: what has come of it is enough."""
         with self._lock:
             for name in self._of_the_gone():
-                line = self._lines[name]
-                if not line.is_worked_on and line.used_ms + IDLE_MS < now_ms:
+                if self._is_idle(name, now_ms):
                     self._put_aside(name)
+
+    def _is_idle(self, name: str, now_ms: int) -> bool:
+        line = self._lines[name]
+        return not line.is_worked_on and line.used_ms + IDLE_MS < now_ms
 
     def _make_way(self, names: list[str], what: str, limit: int) -> None:
         """Put one of these aside."""

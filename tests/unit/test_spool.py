@@ -117,6 +117,17 @@ def test_files_of_clients_that_are_gone_make_way_and_can_go_on(rig):
     assert all(rig.can_send("good", handle) for handle in range(2, COMING_MAX))
 
 
+def test_files_that_stopped_to_come_make_way_for_those_of_other_clients(rig):
+    """Four clients that kept theirs open, and sent nothing, kept everybody else out for a day."""
+    for peer in range(COMING_MAX // COMING_OF_ONE_MAX):
+        for handle in range(COMING_OF_ONE_MAX):
+            assert rig.ask(f"idle {peer}", wire.OpenFile(handle, len(DATA)))[0]
+    assert not rig.can_send("good")
+
+    rig.node.now_ms += IDLE_MS + 1
+    assert rig.can_send("good")
+
+
 def test_no_room_is_kept_for_long_for_files_of_clients_that_are_gone(tmp_path):
     """Two that were killed left no room for anybody, for a day; what has come stays."""
     rig = Rig(tmp_path / "files", bytes_max=2 * AHEAD_BYTES)
