@@ -1,6 +1,5 @@
 """hms schedule: messages that are sent again and again, and those that wait for their time."""
 
-import os
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,7 +67,7 @@ def create(target: Target, name: str, destination: str, body: str, **recurrence:
 
     with target.connection() as connection, connection.session() as session:
         producer = session.producer(named(destination))
-        made = producer.schedule(name, os.fsencode(body), **recurrence)
+        made = producer.schedule(name, body.encode(), **recurrence)
     said = {"schedule": made.name, "next": made.next_time.isoformat()}
     target.say(f"{name}: next at {made.next_time.isoformat()}", said)
 

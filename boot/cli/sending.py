@@ -1,6 +1,5 @@
 """hms send and hms publish: messages from arguments, files or standard input."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -145,7 +144,7 @@ def _read_body(body: str | None, file: Path | None) -> bytes:
     if "-" in {body, str(file)}:
         return sys.stdin.buffer.read()
     if file is None:
-        return os.fsencode(body or "")  # its bytes as the shell gave them, UTF-8 or not
+        return (body or "").encode()
     try:
         return file.read_bytes()
     except OSError as fault:
@@ -193,7 +192,7 @@ def typed(kind: str, said: str) -> Any:
             case "bool":
                 return {"true": True, "false": False}[said.lower()]
             case "string" | "carray" | "char":
-                value: Any = said if kind == "string" else os.fsencode(said)
+                value: Any = said if kind == "string" else said.encode()
             case "float" | "double":
                 value = float(said)
             case _:

@@ -29,7 +29,7 @@ TPSUCCESS = 2
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=30, show_default=True)
 def call(target: Target, service: str, data: str | None, timeout_s: float) -> None:
     """Call SERVICE with DATA and print its answer; - reads standard input."""
-    sent = sys.stdin.buffer.read() if data == "-" else os.fsencode(data or "")
+    sent = sys.stdin.buffer.read() if data == "-" else (data or "").encode()
     kind = KIND_NONE if data is None else KIND_TEXT
     try:
         sent.decode()
