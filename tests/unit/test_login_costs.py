@@ -1,0 +1,59 @@
+"""What a secured node costs more than an open one, counted in calls of Python."""
+
+import sys
+
+import pytest
+
+from hms.wire import structures as wire
+from hms.wire.frames import SETTLE_ITEM, Action, Envelope, Kind
+from tests.support.gated import GatedNode
+from tests.support.hello import hello_of
+from tests.support.largest import pack, send
+from tests.support.memory import SETTINGS, MemoryNode
+from tests.support.secured import document
+
+CREDIT = SETTLE_ITEM.pack(Action.CREDIT, 1, 0, 5)
+
+
+def opened(node):
+    """A client with a producer and a consumer."""
+    if isinstance(node, GatedNode):
+        node.login("p", "u", 1)
+    else:
+        node.send("p", Kind.HELLO, wire.encode(hello_of(1)))
+    for request in (
+        wire.OpenSession(1),
+        wire.OpenProducer(1, 1, "queue", "orders"),
+        wire.OpenConsumer(1, 1, "queue", "orders", 100),
+    ):
+        node.send("p", Kind.REQUEST, wire.encode(request))
+    return node
+
+
+def calls_of(node, kind, payload):
+    """How many calls the broker makes for a frame."""
+    counted = 0
+
+    def count(_frame, event, _argument):
+        nonlocal counted
+        counted += event == "call"
+
+    envelope = Envelope(kind, 1, 1, len(payload))
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        node.broker.handle("p", [(envelope, payload)])
+    finally:
+        sys.setprofile(before)
+    node.step()
+    return counted
+
+
+@pytest.mark.parametrize(
+    "frame", [send(1, 1, 1, pack(1)), send(1, 1, 100, pack(100)), (Kind.SETTLE, CREDIT)]
+)
+def test_a_message_costs_no_call_more(frame):
+    """It is permitted when its producer or consumer is opened."""
+    secured = opened(GatedNode(document(u=["produce queue:*", "consume queue:*"])))
+
+    assert calls_of(secured, *frame) == calls_of(opened(MemoryNode(SETTINGS)), *frame)
