@@ -87,3 +87,17 @@ def test_a_password_is_not_lost_on_an_open_node():
             open_node.address, user="billing", password=PASSWORD, allow_unsecured=True
         ) as connection:
             assert connection.is_connected
+
+
+def test_a_file_is_read_by_who_has_received_its_message(tmp_path):
+    """Its name grants nothing: see the matrix."""
+    (tmp_path / "big").write_bytes(b"0123456789" * 50_000)
+    held = document(u=["produce queue:orders"], v=["consume queue:orders"])
+    with secured_node(tmp_path, held) as node:
+        sender, reader = ({"user": name, "password": PASSWORD} for name in ("u", "v"))
+        with hms.connect(node.address, **sender) as theirs, theirs.session() as session:
+            session.producer(hms.Queue("orders")).send(hms.Message.file(tmp_path / "big"))
+        with hms.connect(node.address, **reader) as mine, mine.session() as session:
+            session.consumer(hms.Queue("orders")).receive(timeout_s=5).save(tmp_path / "got")
+
+    assert (tmp_path / "got").read_bytes() == (tmp_path / "big").read_bytes()
