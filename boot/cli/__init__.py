@@ -39,6 +39,10 @@ main = LazyGroup(
             "hms.boot.cli.messages:message",
             "Messages that wait: list, view, move, copy, delete, expire, alter.",
         ),
+        "dlq": (
+            "hms.boot.cli.dead_letters:dlq",
+            "Dead letters: list, show, count, return or purge them.",
+        ),
         "schedule": ("hms.boot.cli.schedules:schedule", "Scheduled and delayed messages."),
         "session": ("hms.boot.cli.destinations:session", "List sessions."),
         "server": ("hms.boot.cli.servers:server", "List, restart or scale server processes."),

@@ -12,7 +12,7 @@ import click
 
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
-__all__ = ["asked_for", "confirm", "message", "say_outcome", "selection_options"]
+__all__ = ["asked_for", "confirm", "message", "message_time", "selection_options"]
 
 message = click.Group(
     "message",
@@ -106,14 +106,15 @@ def list_(target: Target, place: str, properties: str, is_count: bool, **chosen:
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    shown = {**row, **{name: _time(row[f"{name}_ms"]) for name in _TIMES}}
+    shown = {**row, **{name: message_time(row[f"{name}_ms"]) for name in _TIMES}}
     kind = row["kind"] & _KIND_MASK
     shown["kind"] = KINDS[kind] if kind < len(KINDS) else str(kind)
     cells: dict[str, Any] = {name: "" if shown[name] is None else shown[name] for name in COLUMNS}
     return cells | dict(row.get("properties", {}))
 
 
-def _time(at_ms: int) -> str:
+def message_time(at_ms: int) -> str:
+    """A time as people write it; nothing for none."""
     if not at_ms:
         return ""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
@@ -227,7 +228,7 @@ def _change(
         found = found.everything() if is_all else found
         if is_dry:
             outcome = getattr(found.dry_run(), verb)(**more)
-            say_outcome(target, place, f"would be {done}", outcome)
+            _say_outcome(target, place, f"would be {done}", outcome)
             return
         confirm(
             f"{place}: {verb}", partial(getattr(found.dry_run(), verb), **more), is_sure=is_sure
@@ -239,7 +240,7 @@ def _change(
             if so_far:
                 click.echo(f"{place}: {so_far[-1].count} {done} before it ended", err=True)
             raise
-    say_outcome(target, place, done, outcome)
+    _say_outcome(target, place, done, outcome)
 
 
 def confirm(what: str, count: Callable[[], Any], *, is_sure: bool) -> None:
@@ -251,7 +252,7 @@ def confirm(what: str, count: Callable[[], Any], *, is_sure: bool) -> None:
     click.confirm(f"{what} {meant.count} messages?", abort=True, err=True)
 
 
-def say_outcome(target: Target, place: str, done: str, outcome: Any) -> None:
+def _say_outcome(target: Target, place: str, done: str, outcome: Any) -> None:
     """What was done, and what was left out and why."""
     text = f"{place}: {outcome.count} {done}"
     if outcome.skipped_in_flight:

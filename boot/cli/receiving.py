@@ -14,6 +14,11 @@ from hms.boot.cli.target import Target, target_options
 __all__ = ["browse", "plain", "receive", "subscribe"]
 
 PREFETCH_MAX = 1000
+OF_A_LETTER = (
+    *("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount", "$DeadText"),
+    *("$ReturnCount", "$OriginalMessageID"),
+)
+"""What the node adds to a dead letter; it is no property of the application's."""
 
 _TAKING_OPTIONS = (
     click.option("--count", type=click.IntRange(1), default=1, help="The most messages to take."),
@@ -192,6 +197,7 @@ def describe(message: Any) -> dict[str, Any]:
         "type": message.type,
         "is_in_flight": message.is_in_flight or None,
     }
+    header |= {name: message.reserved(name) for name in OF_A_LETTER}
     known = {name: value for name, value in header.items() if value is not None}
     properties = {name: plain(value) for name, value in message.properties.items()}
     return {**known, "properties": properties, **_described_body(message.body)}

@@ -5,8 +5,9 @@ go on beside it. A command that was interrupted has done whole chunks, each mess
 one place; saying it again goes on.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from hms.client.core.arguments import check_number, check_text
@@ -35,7 +36,8 @@ class Asking(Protocol):
 class Outcome:
     """What a command did. ids: the first five. skipped_in_flight: at consumers, and not touched;
     skipped_ordered: others wait for them, as of a gathered group or a global order; later: of
-    `count`, those that follow as soon as their bodies were read from the log."""
+    `count`, those that follow as soon as their bodies were read from the log; left: why dead
+    letters were not sent back, and how many."""
 
     count: int = 0
     bytes: int = 0
@@ -43,6 +45,7 @@ class Outcome:
     skipped_in_flight: int = 0
     skipped_ordered: int = 0
     later: int = 0
+    left: Mapping[str, int] = field(default_factory=dict)
 
     def and_then(self, said: Mapping[str, Any]) -> "Outcome":
         """With another chunk."""
@@ -53,6 +56,7 @@ class Outcome:
             self.skipped_in_flight + said["skipped_in_flight"],
             self.skipped_ordered + said["skipped_ordered"],
             self.later + said["later"],
+            Counter(self.left) + Counter(said.get("left", {})),
         )
 
 
@@ -67,7 +71,7 @@ def operation_steps(
         while has_more and (not limit or outcome.count < limit):
             left = {"limit": limit - outcome.count} if limit else {}
             arguments = {**asked, **ids, **left, **at}
-            said = yield from connection.administering(f"message.{verb}", arguments, f"{verb}()")
+            said = yield from connection.administering(verb, arguments, f"{verb}()")
             outcome = outcome.and_then(said)
             at = {"after": said["after"], "end": said["end"]}
             has_more = said["has_more"]
@@ -194,23 +198,37 @@ class Messages(_Selection):
 
     def count(self, told: Told | None = None) -> Outcome:
         """How many there are, those in flight too."""
-        return self._change("list", self._asked(is_dry=True), told)
+        return self._change("message.list", self._asked(is_dry=True), told)
 
     def move(self, to: str, *, reset_count: bool = False, told: Told | None = None) -> Outcome:
         """To another queue, with id, time, expiry, properties; QueueFull after whole chunks."""
-        return self._change("move", self._asked(to=to, is_count_reset=reset_count), told)
+        return self._change("message.move", self._asked(to=to, is_count_reset=reset_count), told)
 
     def copy(self, to: str, *, told: Told | None = None) -> Outcome:
         """To a queue, with new ids and $OriginalMessageID."""
-        return self._change("copy", self._asked(to=to), told)
+        return self._change("message.copy", self._asked(to=to), told)
+
+    def send_back(
+        self,
+        to: str = "",
+        *,
+        returns_max: int = 3,
+        ttl_s: float = 0,
+        told: Told | None = None,
+    ) -> Outcome:
+        """Dead letters go back to the queue, or the one subscription, that they came from, or to
+        another queue. Those that were sent back so often stay, and others for which there is a
+        reason in Outcome.left."""
+        asked = self._asked(to=to, returns_max=returns_max, ttl_ms=round(ttl_s * 1000))
+        return self._change("dlq.return", asked, told)
 
     def delete(self, *, told: Told | None = None) -> Outcome:
         """Removed; counted, and in the history."""
-        return self._change("delete", self._asked(), told)
+        return self._change("message.delete", self._asked(), told)
 
     def expire(self, *, told: Told | None = None) -> Outcome:
         """As if their time were over: to the queue for expired ones, where there is one."""
-        return self._change("expire", self._asked(), told)
+        return self._change("message.expire", self._asked(), told)
 
     def alter(
         self,
@@ -221,7 +239,7 @@ class Messages(_Selection):
         told: Told | None = None,
     ) -> Outcome:
         """Another priority, time to live from now on (0: for ever), or time of delivery."""
-        return self._change("alter", self._alter(priority, ttl_s, deliver_at), told)
+        return self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
     def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
         done: Outcome = self._run(operation_steps(self.connection, verb, asked, told))
@@ -244,25 +262,39 @@ class AsyncMessages(_Selection):
 
     async def count(self, told: Told | None = None) -> Outcome:
         """As Messages.count()."""
-        return await self._change("list", self._asked(is_dry=True), told)
+        return await self._change("message.list", self._asked(is_dry=True), told)
 
     async def move(
         self, to: str, *, reset_count: bool = False, told: Told | None = None
     ) -> Outcome:
         """As Messages.move()."""
-        return await self._change("move", self._asked(to=to, is_count_reset=reset_count), told)
+        return await self._change(
+            "message.move", self._asked(to=to, is_count_reset=reset_count), told
+        )
 
     async def copy(self, to: str, *, told: Told | None = None) -> Outcome:
         """As Messages.copy()."""
-        return await self._change("copy", self._asked(to=to), told)
+        return await self._change("message.copy", self._asked(to=to), told)
+
+    async def send_back(
+        self,
+        to: str = "",
+        *,
+        returns_max: int = 3,
+        ttl_s: float = 0,
+        told: Told | None = None,
+    ) -> Outcome:
+        """As Messages.send_back()."""
+        asked = self._asked(to=to, returns_max=returns_max, ttl_ms=round(ttl_s * 1000))
+        return await self._change("dlq.return", asked, told)
 
     async def delete(self, *, told: Told | None = None) -> Outcome:
         """As Messages.delete()."""
-        return await self._change("delete", self._asked(), told)
+        return await self._change("message.delete", self._asked(), told)
 
     async def expire(self, *, told: Told | None = None) -> Outcome:
         """As Messages.expire()."""
-        return await self._change("expire", self._asked(), told)
+        return await self._change("message.expire", self._asked(), told)
 
     async def alter(
         self,
@@ -273,7 +305,7 @@ class AsyncMessages(_Selection):
         told: Told | None = None,
     ) -> Outcome:
         """As Messages.alter()."""
-        return await self._change("alter", self._alter(priority, ttl_s, deliver_at), told)
+        return await self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
     async def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
         steps = operation_steps(self.connection, verb, asked, told)

@@ -59,11 +59,13 @@ class AwaitingPageIn(NamedTuple):
 
 class Relocation(NamedTuple):
     """What an operator does to a message. to: the number of the queue that gets it, or of its own
-    place; priority, expires_at_ms and due_ms None: as it has them."""
+    place; is_return: a dead letter is none any more; priority, expires_at_ms and due_ms None: as it
+    has them."""
 
     to: int
     is_copy: bool = False
     is_count_reset: bool = False
+    is_return: bool = False
     priority: int | None = None
     expires_at_ms: int | None = None
     due_ms: int | None = None

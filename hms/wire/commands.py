@@ -208,6 +208,8 @@ _OPERATIONS = (
     _operation("message.delete", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.expire", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.alter", ops.AlterMessages, _A.OPERATE, "{place}", _R.ONCE),
+    _operation("dlq.queues", ops.Nothing, _A.VIEW, "queue", _R.READ),
+    _operation("dlq.return", ops.ReturnLetters, _A.OPERATE, "{place}", _R.ONCE),
     _operation("session.list", ops.Nothing, _A.VIEW, "client", _R.READ),
     _operation("schedule.list", ops.ListSchedules, _A.VIEW, "queue", _R.READ),
     _operation("schedule.show", ops.NameOne, _A.VIEW, "queue", _R.READ),

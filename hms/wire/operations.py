@@ -28,6 +28,7 @@ __all__ = [
     "Operation",
     "PauseDestination",
     "ReportResources",
+    "ReturnLetters",
     "ScaleServer",
     "SelectMessages",
     "ShowTopics",
@@ -185,6 +186,15 @@ class MoveMessages(SelectMessages, frozen=True):
 
     to: Text = ""
     is_count_reset: bool = False
+
+
+class ReturnLetters(SelectMessages, frozen=True):
+    """Dead letters. to: a queue instead of where they came from; returns_max: those that were sent
+    back so often stay; ttl_ms, from now on, 0: for ever."""
+
+    to: Text = ""
+    returns_max: U63 = 3
+    ttl_ms: U63 = 0
 
 
 class AlterMessages(SelectMessages, frozen=True):

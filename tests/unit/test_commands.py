@@ -48,6 +48,7 @@ GIVEN = {
     "min_count": 2,
     "older_than_ms": 8,
     "priority": 9,
+    "returns_max": 2,
     "ttl_ms": 10,
     "until_ms": 11,
 }

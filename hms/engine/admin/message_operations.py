@@ -32,7 +32,7 @@ from hms.records import Cause
 from hms.wire import operations as ops
 from hms.wire.packed_messages import NODE_TOPIC
 
-__all__ = ["MESSAGE_COMMANDS"]
+__all__ = ["MESSAGE_COMMANDS", "chosen", "said", "wanted_target"]
 
 IDS_SHOWN = 5
 PROPERTIES_MAX = 64
@@ -55,7 +55,7 @@ def _list(state: State, asked: ops.SelectMessages, _: Effects) -> dict[str, Any]
         if place is None or asked.is_dry
         else [_row(place, chunk, m, names) for m in chunk.messages]
     )
-    return _said(chunk) | {"messages": rows}
+    return said(chunk) | {"messages": rows}
 
 
 def _row(place: Place, chunk: Chunk, message: StoredMessage, names: list[str]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _view(state: State, asked: ops.ViewMessage, _: Effects) -> dict[str, Any]:
     selection = ops.SelectMessages(asked.place, ids=asked.id, after=asked.after, end=asked.end)
     chunk = find(state, found, selection, shows_out=True, sizes=False)
     if chunk.has_more and not chunk.messages:
-        return _said(chunk)
+        return said(chunk)
     if not chunk.messages or found.place is None:
         raise MessageNotFound(message_id=message_id_text(id_), place=asked.place)
     message = chunk.messages[0]
@@ -107,21 +107,22 @@ def _view(state: State, asked: ops.ViewMessage, _: Effects) -> dict[str, Any]:
 
 def _move(state: State, asked: ops.MoveMessages, fx: Effects) -> dict[str, Any]:
     found = _mine(state, asked, "move")
-    target = _target(state, asked, found)
+    target = wanted_target(state, asked.to, found)
     how = Relocation(target.number, is_count_reset=asked.is_count_reset)
     return _relocated(state, asked, found, target, how, fx)
 
 
 def _copy(state: State, asked: ops.MoveMessages, fx: Effects) -> dict[str, Any]:
-    found = _chosen(state, asked)
-    target = _target(state, asked, found)
+    found = chosen(state, asked)
+    target = wanted_target(state, asked.to, found)
     return _relocated(state, asked, found, target, Relocation(target.number, is_copy=True), fx)
 
 
-def _target(state: State, asked: ops.MoveMessages, found: Found) -> Queue:
-    if not asked.to:
+def wanted_target(state: State, to: str, found: Found) -> Queue:
+    """The queue that is to get messages of a place; InvalidArgument, DestinationNotFound."""
+    if not to:
         raise InvalidArgument(what="to", detail="the queue that is to get them is needed")
-    name = asked.to.removeprefix("queue:")
+    name = to.removeprefix("queue:")
     target = state.queue(name)
     if target is found.place:
         raise InvalidArgument(what="to", detail=f"they are in {name} already")
@@ -173,7 +174,7 @@ def _relocated(
 ) -> dict[str, Any]:
     chunk, place = find(state, found, asked), found.place
     if place is None or not chunk.messages:
-        return _said(chunk)
+        return said(chunk)
     going = [m for m in chunk.messages if how.is_copy or _may_go(place, m)]
     ordered = len(chunk.messages) - len(going)
     if target is not None and going:
@@ -186,7 +187,7 @@ def _relocated(
         heads = sum(m.head_bytes for m in going)
         check_memory(state, heads, sum(m.length for m in going), len(going), can_page=True)
     later = 0 if asked.is_dry else relocate(state, place, going, how, fx)
-    return _said(chunk, going, skipped_ordered=ordered, later=later)
+    return said(chunk, going, skipped_ordered=ordered, later=later)
 
 
 def _may_go(place: Place, message: StoredMessage) -> bool:
@@ -199,7 +200,7 @@ def _may_go(place: Place, message: StoredMessage) -> bool:
 
 
 def _delete(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, Any]:
-    found = _chosen(state, asked)
+    found = chosen(state, asked)
     chunk, place = find(state, found, asked, sizes=False), found.place
     if place is not None and chunk.messages and not asked.is_dry:
         if found.pattern is not None:
@@ -207,7 +208,7 @@ def _delete(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, A
             take_away(state, [t for t in topics if isinstance(t, str)], Cause.CLEARED, fx)
         else:
             _leave(state, place, chunk.messages, Cause.PURGED, fx)
-    return _said(chunk)
+    return said(chunk)
 
 
 def _expire(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, Any]:
@@ -215,7 +216,7 @@ def _expire(state: State, asked: ops.SelectMessages, fx: Effects) -> dict[str, A
     chunk, place = find(state, found, asked), found.place
     if place is not None and chunk.messages and not asked.is_dry:
         _leave(state, place, chunk.messages, Cause.EXPIRED, fx)
-    return _said(chunk)
+    return said(chunk)
 
 
 def _leave(
@@ -229,7 +230,7 @@ def _leave(
 
 def _mine(state: State, asked: ops.SelectMessages, what: str) -> Found:
     """The place; not what is retained, which belongs to its topic."""
-    found = _chosen(state, asked)
+    found = chosen(state, asked)
     if found.pattern is not None:
         raise NotSupported(
             feature=f"to {what} what is retained", instead="Copy it, or delete it, or publish anew."
@@ -237,7 +238,8 @@ def _mine(state: State, asked: ops.SelectMessages, what: str) -> Found:
     return found
 
 
-def _chosen(state: State, asked: ops.SelectMessages) -> Found:
+def chosen(state: State, asked: ops.SelectMessages) -> Found:
+    """The place of a command that changes, for which something has to be chosen."""
     found = place_of(state, asked.place)
     if not is_chosen(asked):
         detail = "say which messages, such as with a selector, or that all are meant"
@@ -248,7 +250,7 @@ def _chosen(state: State, asked: ops.SelectMessages) -> Found:
     return found
 
 
-def _said(
+def said(
     chunk: Chunk,
     done: list[StoredMessage] | None = None,
     *,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hms.engine.admin.counter_views import counters_of, describe_limits
+from hms.engine.admin.dead_letter_operations import DEAD_LETTER_COMMANDS
 from hms.engine.admin.destination_operations import LIFECYCLE_COMMANDS
 from hms.engine.admin.message_operations import MESSAGE_COMMANDS
 from hms.engine.admin.topic_operations import COMMANDS
@@ -195,4 +196,5 @@ _OPERATIONS: dict[str, Callable[[State, Any, Effects], Any]] = {
     **BRANCH_COMMANDS,
     **SCHEDULE_COMMANDS,
     **MESSAGE_COMMANDS,
+    **DEAD_LETTER_COMMANDS,
 }

@@ -151,22 +151,23 @@ def _obstacle_at(
     return None
 
 
-def fitting(state: State, queue: Queue, sizes: Sequence[int]) -> int:
-    """How many messages, of which there is one, with heads and bodies of these sizes a queue has
+def fitting(state: State, place: Place, sizes: Sequence[int]) -> int:
+    """How many messages, of which there is one, with heads and bodies of these sizes a place has
     room for, from the first one on; the error of what is in the way of even that one."""
-    _check_there(queue)
-    if queue.control.is_sending_paused:
-        raise paused(queue).refusal
-    found = _obstacle_at(state, queue, 1, sizes[0]) or _obstacle_of_node(state, 1, sizes[0])
+    target = place if isinstance(place, Queue) else place.topic
+    _check_there(target)
+    if target.control.is_sending_paused:
+        raise paused(target).refusal
+    found = _obstacle_at(state, place, 1, sizes[0]) or _obstacle_of_node(state, 1, sizes[0])
     if found is not None:
         raise found.refusal
-    limits, count = queue.control.limits, len(sizes)
+    limits, count = place.control.limits, len(sizes)
     if limits.behavior.removes:
         return count
     if limits.messages_max:
-        count = min(count, limits.messages_max - held_count(queue.line))
+        count = min(count, limits.messages_max - held_count(place.line))
     if limits.bytes_max:
-        room = limits.bytes_max - held_bytes(queue.line)
+        room = limits.bytes_max - held_bytes(place.line)
         count = min(count, sum(1 for end in accumulate(sizes) if end <= room))
     return count
 

@@ -22,6 +22,8 @@ from hms.engine.state import AwaitingPageIn, State
 from hms.records import Cause, Placement, Record, RecordType, Sent, group, ranges, sent
 from hms.wire.packed_messages import HEAD_BYTES_READ_MAX, ROW, encode_head
 
+RETURN_COUNT = "$ReturnCount"
+"""How often a message was a dead letter and was sent back."""
 ORIGIN_SHORT = 250
 """So many characters are said of an origin for which there is no room."""
 GROUP_BYTES = 64 << 10

@@ -15,7 +15,7 @@ from hms.engine.effects import Effects
 from hms.engine.log.live_index import offsets_of
 from hms.engine.log.paging import page_out_new
 from hms.engine.messages import OF_COMMIT, StoredMessage, message_id_text
-from hms.engine.queue.dead_letters import may_have
+from hms.engine.queue.dead_letters import RETURN_COUNT, may_have
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.file_references import watched_as
@@ -134,6 +134,11 @@ def _remade(
         node = dict(found.node) | {"$OriginalMessageID": message_id_text(id_)}
         head = encode_head(msgspec.structs.replace(found, node=node))
         id_ = state.take_ids(1, fx)
+    if how.is_return:
+        found = decode_head(head)
+        node = {k: v for k, v in found.node.items() if not k.startswith("$Dead")}
+        node[RETURN_COUNT] = node.get(RETURN_COUNT, 0) + 1
+        head = encode_head(msgspec.structs.replace(found, node=node))
     if how.due_ms is not None:
         found = decode_head(head)
         node = dict(found.node) | {NODE_DELIVERY_TIME: how.due_ms or state.now_ms}

@@ -130,6 +130,44 @@ def test_python_does_the_same_and_waits_or_awaits(node):
     assert asyncio.run(go_on()) == (300, b"499", 500)
 
 
+def test_dead_letters_are_counted_and_go_back_without_a_program(node, command):
+    """Three rejected ones: why and where from is shown, then they are sent back, then purged."""
+    ids = fill(node, 3)
+
+    def reject_all():
+        with hms.connect(node.address) as connection:
+            session, done = connection.session(ack=hms.AckMode.CLIENT), threading.Event()
+            rejected = []
+
+            def refuse(message):
+                rejected.append(message.message_id)
+                if len(rejected) == len(ids):
+                    done.set()
+                raise hms.Reject("no coffee left")
+
+            session.consumer("orders").listen(refuse)
+            assert done.wait(WAIT_S)
+
+    reject_all()
+    browsed = command("browse", "HMS.DLQ", "--count", "1")
+    assert (browsed["$DeadReason"], browsed["$DeadOrigin"]) == ("REJECTED", "queue:orders")
+    assert command("dlq", "count", "--by", "origin") == [{"origin": "queue:orders", "count": 3}]
+    listed = command("dlq", "list", "--reason", "REJECTED", "--origin", "queue:orders")
+    assert {row["id"] for row in listed} == {*ids}
+    assert command("dlq", "show", ids[0])["attempts"] == 1
+    assert "--all" in command("dlq", "return", code=2)
+    assert command("dlq", "return", "--all", "--dry-run")["would_be_returned"] == 3
+    assert command("dlq", "return", "--origin", "queue:orders")["returned"] == 3
+    assert held(node, "orders") == Counter(range(3))
+    reject_all()
+    assert command("dlq", "return", "--all", "--max-returns", "1")["left"] == {
+        "returned_too_often": 3
+    }
+    assert command("dlq", "purge", "--id", ids[0])["purged"] == 1
+    assert command("dlq", "purge", "--all")["purged"] == 2
+    assert command("dlq", "list") == []
+
+
 class Beside:
     """A producer and a consumer that work on while an operator does; they come back after kills."""
 
