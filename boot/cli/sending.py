@@ -1,7 +1,9 @@
 """hms send and hms publish: messages from arguments, files or standard input."""
 
+import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,11 @@ _MESSAGE_OPTIONS = (
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         help="A file message, with this file, of any size.",
     ),
-    click.option("--text", "is_text", is_flag=True, help="Send a text, not bytes."),
+    click.option("--text", "kind", flag_value="text", help="Send a text, not bytes."),
+    click.option("--map", "kind", flag_value="map", help="A map: the body is a JSON object."),
+    click.option("--stream", "kind", flag_value="stream", help="A stream: it is a JSON array."),
+    click.option("--object", "kind", flag_value="object", help="A value of any kind, in JSON."),
+    click.option("--empty", "kind", flag_value="empty", help="A message without a body."),
     click.option(
         "--property",
         "properties",
@@ -50,6 +56,7 @@ _MESSAGE_OPTIONS = (
         help=f"May be repeated; TYPE is one of {', '.join(PROPERTY_TYPES)}.",
     ),
     click.option("--correlation-id", help="For the receiver."),
+    click.option("--reply-to", help="Where an answer goes: a queue, queue:NAME or topic:NAME."),
     click.option("--type", "type_", help="JMSType, for the receiver."),
     click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True),
     click.option("--ttl", "ttl_s", type=click.FloatRange(0), default=0, help="Seconds to live."),
@@ -105,10 +112,7 @@ def _send(
     retain: bool = False,
     **content: Any,
 ) -> None:
-    upload = content.pop("upload")
-    if upload is not None and (content["body"] or content["file"] or content["is_text"]):
-        raise click.UsageError("--as-file is the body; give no other")
-    body = _read_body(content.pop("body"), content.pop("file"))
+    make = _maker(**content)
     with target.connection() as connection, connection.session() as session:
         producer = session.producer(
             named(destination),
@@ -118,10 +122,10 @@ def _send(
             priority=priority,
             retain=retain,
         )
-        if upload is None:
-            receipts = producer.send_many(_message(body, **content) for _ in range(count))
+        if content["upload"] is None:
+            receipts = producer.send_many(make() for _ in range(count))
         else:
-            receipts = [producer.send(_file_message(upload, **content)) for _ in range(count)]
+            receipts = [producer.send(make()) for _ in range(count)]
         ids = [receipt.message_id for receipt in receipts]
     data = {"destination": destination, "message_ids": ids}
     target.say("\n".join(str(message_id) for message_id in ids), data)
@@ -151,36 +155,59 @@ def _read_body(body: str | None, file: Path | None) -> bytes:
         raise click.ClickException(f"{file} cannot be read: {fault.strerror}") from fault
 
 
-def _file_message(
-    upload: Path,
+def _maker(
     *,
-    is_text: bool,  # noqa: ARG001 - refused before
+    body: str | None,
+    file: Path | None,
+    upload: Path | None,
+    kind: str | None,
     properties: dict[str, Any],
     correlation_id: str | None,
     type_: str | None,
-) -> Any:
+    reply_to: str | None,
+) -> Callable[[], Any]:
+    """What makes the message; all that is wrong with it is told before anything is sent."""
     import hms  # noqa: PLC0415 - not for --help
 
-    return hms.Message.file(upload, properties, correlation_id=correlation_id, type=type_)
+    header: dict[str, Any] = {"correlation_id": correlation_id, "type": type_}
+    if reply_to is not None:
+        header["reply_to"] = named(reply_to)
+    is_given = body is not None or file is not None
+    if upload is not None:
+        if is_given or kind:
+            raise click.UsageError("--as-file is the body; give no other")
+        return partial(hms.Message.file, upload, properties, **header)
+    if kind == "empty":
+        if is_given:
+            raise click.UsageError("--empty has no body; give none")
+        return partial(hms.Message, None, properties, **header)
+    data = _read_body(body, file)
+    if kind is None:
+        return partial(hms.Message, data, properties, **header)
+    value = _text(data) if kind == "text" else _value(kind, data)
+    return partial(getattr(hms.Message, kind), value, properties, **header)
 
 
-def _message(
-    body: bytes,
-    *,
-    is_text: bool,
-    properties: dict[str, Any],
-    correlation_id: str | None,
-    type_: str | None,
-) -> Any:
-    import hms  # noqa: PLC0415 - not for --help
-
-    header = {"correlation_id": correlation_id, "type": type_}
-    if not is_text:
-        return hms.Message(body, properties, **header)
+def _text(data: bytes) -> str:
     try:
-        return hms.Message.text(body.decode(), properties, **header)
+        return data.decode()
     except UnicodeDecodeError as fault:
         raise click.ClickException(f"the body is no UTF-8 text: {fault}") from fault
+
+
+_WANTED = {"map": (dict, "object"), "stream": (list, "array"), "object": (object, "value")}
+
+
+def _value(kind: str, data: bytes) -> Any:
+    """What a body says in JSON."""
+    wanted, said = _WANTED[kind]
+    try:
+        value = json.loads(_text(data))
+    except ValueError as fault:
+        raise click.ClickException(f"the body is no JSON: {fault}") from fault
+    if not isinstance(value, wanted):
+        raise click.ClickException(f"--{kind} takes a JSON {said}, such as the body is not")
+    return value
 
 
 def typed(kind: str, said: str) -> Any:

@@ -123,6 +123,47 @@ def test_a_wrong_property_is_a_wrong_use(node, run, word):
     assert node.waiting == []
 
 
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        (['{"cups": 2, "hot": true}', "--map"], {"cups": 2, "hot": True}),
+        (['[1, 2.5, "x"]', "--stream"], [1, 2.5, "x"]),
+        (['{"deep": [1, {"x": null}]}', "--object"], {"deep": [1, {"x": None}]}),
+        (["--empty"], None),
+        (["two", "--text"], "two"),
+        (["two"], b"two"),
+    ],
+)
+def test_a_message_of_each_kind_is_sent_with_its_header(node, run, words, body):
+    """A test message is as good as an application's."""
+    header = ["--reply-to", "topic:answers", "--type", "drinks", "--correlation-id", "7"]
+
+    said = run("send", "ORDERS", *words, *header)
+
+    assert said.exit_code == 0, said.output
+    (message,) = node.waiting
+    assert message.body == body
+    assert (str(message.reply_to), message.type) == ("topic:answers", "drinks")
+    assert message.correlation_id == "7"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["{", "--map"], 1, "no JSON"),
+        (["[1]", "--map"], 1, "JSON object"),
+        (["{}", "--stream"], 1, "JSON array"),
+        (["x", "--empty"], 2, "--empty"),
+    ],
+)
+def test_a_body_that_is_not_what_was_said_is_not_sent(node, run, words, code, said):
+    """Half a message is worse than none."""
+    done = run("send", "ORDERS", *words)
+
+    assert (done.exit_code, said in done.output) == (code, True)
+    assert node.waiting == []
+
+
 def test_options_of_a_send_reach_the_producer(node, run):
     """Each of them changes what the node does with the message."""
     words = ["--priority", "9", "--ttl", "1.5", "--non-persistent", "--count", "3", "--text"]
