@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.exporting import export, import_
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["asked_for", "confirm", "message", "message_time", "selection_options"]
@@ -20,6 +21,8 @@ message = click.Group(
 
     PLACE is queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN.""",
 )
+message.add_command(export)
+message.add_command(import_)
 COLUMNS = ("id", "time", "type", "priority", "kind", "bytes", "count", "state", "expires")
 KINDS = ("bytes", "text", "map", "stream", "object", "file", "empty")
 _KIND_MASK = 15

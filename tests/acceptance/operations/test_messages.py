@@ -16,8 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import hms
+from field_buffer.types import Int
 from hms import aio
 from hms.boot.cli import main
+from hms.boot.cli.message_files import write_file
+from hms.history.resend import Resender
 
 CONFIG = {"hms": {"queue": {"orders": {}, "late": {}, "done": {}}, "topic": {"news": {}}}}
 MANAGED = int(os.environ.get("HMS_MANAGED", "3000"))
@@ -166,6 +169,110 @@ def test_dead_letters_are_counted_and_go_back_without_a_program(node, command):
     assert command("dlq", "purge", "--id", ids[0])["purged"] == 1
     assert command("dlq", "purge", "--all")["purged"] == 2
     assert command("dlq", "list") == []
+
+
+def contents(node, queue):
+    """Of each message in a queue all that an application can see of it."""
+    with (
+        hms.connect(node.address) as connection,
+        connection.session() as session,
+        session.browser(queue, oldest_first=True) as browser,
+    ):
+        return [
+            (
+                *(m.body, m.kind, m.type, m.correlation_id, str(m.reply_to), m.priority),
+                *(dict(m.properties), {k: type(v) for k, v in m.properties.items()}),
+            )
+            for m in browser
+        ]
+
+
+def send_each_kind(node):
+    values = {"N": 1, "Half": 0.5, "Raw": b"\0\xff", "Yes": True, "Text": "ä", "Long": 1 << 40}
+    with hms.connect(node.address) as connection, connection.session() as session:
+        producer = session.producer("orders", priority=7)
+        header = {"type": "t", "correlation_id": "c", "reply_to": "queue:late"}
+        for message in (
+            hms.Message(b"\0bytes", values, **header),
+            hms.Message.text("text ä", values),
+            hms.Message.map({"cups": 2, "raw": b"x"}, {"Typed": Int(5)}),
+            hms.Message.stream([1, "x", 2.5]),
+            hms.Message.object({"deep": [1, None]}),
+            hms.Message(None),
+        ):
+            producer.send(message)
+        session.producer("orders", compress="zlib").send(b"long " * 5000)
+
+
+def test_what_is_exported_is_imported_as_it_was_and_once(node, command, tmp_path):
+    """Of each kind; a second import of the same file sends nothing, and a changed file is none."""
+    send_each_kind(node)
+    before, file = contents(node, "orders"), tmp_path / "orders.jsonl"
+
+    exported = command("message", "export", "queue:orders", "--to", str(file), "--remove")
+    assert (exported["exported"], exported["removed"]) == (7, 7)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert contents(node, "orders") == []
+    node.kill()
+    node.boot()
+    assert command("message", "import", str(file), "--into", "orders", "--dry-run") == {
+        "would_be_imported": 7,
+        "in_file": 7,
+        "run": f"import {exported['sha256'][:16]}",
+    }
+    assert command("message", "import", str(file), "--into", "orders")["imported"] == 7
+    assert contents(node, "orders") == before
+    assert command("message", "import", str(file), "--into", "orders")["imported"] == 0
+    assert contents(node, "orders") == before
+    again = command("message", "import", str(file), "--into", "late", "--run", "again")
+    assert again["imported"] == 7
+
+
+def test_an_import_that_was_cut_off_goes_on_and_doubles_nothing(node, command, tmp_path):
+    """Its ledger is in the node, in the same transaction as the messages."""
+    fill(node, 1200)
+    file = tmp_path / "orders.jsonl"
+    command("message", "export", "queue:orders", "--to", str(file))
+    sent, send = [], Resender.send
+
+    def cut(sender, chunk, entry):
+        if len(sent) == 1:
+            node.kill()
+        sent.append(chunk)
+        send(sender, chunk, entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Resender, "send", cut)
+        command("message", "import", str(file), "--into", "late", code=1)
+    node.boot()
+    assert command("message", "import", str(file), "--into", "late")["imported"] == 700
+    assert held(node, "late") == Counter(range(1200))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: lines[:-1], "truncated"),
+        (lambda lines: lines[:2] + lines[3:], "messages, and says"),
+        (lambda lines: [lines[0].replace(b'"version": 1', b'"version": 2'), *lines[1:]], "version"),
+        (lambda lines: [lines[0], lines[1].replace(b"text", b"taxt"), *lines[2:]], "line 2"),
+        (lambda lines: [lines[0], lines[1].replace(b"hello", b"hallo"), *lines[2:]], "altered"),
+        (lambda lines: [lines[0], b"{}\n", *lines[2:]], "line 2"),
+        (lambda _: [], "line"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_not_imported(tmp_path, change, said):
+    """Every fault names its line, and nothing of the file is sent."""
+    file = tmp_path / "file"
+    messages = [hms.Message.text("hello", {"N": n}) for n in range(3)]
+    for number, message in enumerate(messages, 1):
+        message.mark_sent(hms.Queue("orders"), number, 1000, is_persistent=True)
+    write_file(file, {"place": "queue:orders"}, messages)
+    file.write_bytes(b"".join(change(file.read_bytes().splitlines(keepends=True))))
+
+    done = CliRunner().invoke(main, ["message", "import", str(file), "--into", "orders"])
+
+    assert (done.exit_code, said in done.output) == (1, True), done.output
 
 
 class Beside:

@@ -1,0 +1,235 @@
+"""Export files: messages as lines of JSON, with a header and a trailer that has their digest.
+
+The first line says where they came from, each further one is a message, the last one has their
+count and the SHA-256 of all lines before it. A file is read whole, and believed, before anything of
+it is sent.
+"""
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from hms.boot.cli.receiving import OF_A_LETTER
+from hms.errors.catalogue import MessageFormatError
+from hms.wire.packed_messages import (
+    HEAD_BYTES_MAX,
+    KIND_FILE,
+    KIND_MASK,
+    KIND_TEXT,
+    ROW,
+    Head,
+    decode_head,
+    encode_head,
+)
+
+__all__ = ["Exported", "Line", "read_file", "write_file"]
+
+FORMAT, VERSION = "hms-messages", 1
+LINE_BYTES_MAX = 1 << 30
+_TEXT_BYTES_MAX = 1 << 20
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A message. properties: (type, value) by name, type None where it follows from the value;
+    node: what the node had added; bytes stand in base64."""
+
+    id: str
+    time_ms: int
+    kind: int
+    expires_ms: int = 0
+    priority: int = 4
+    persistent: bool = True
+    count: int = 0
+    type: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    properties: dict[str, tuple[int | None, bool | int | float | str | None]] = {}
+    bytes_properties: dict[str, tuple[int | None, bytes]] = {}
+    node: dict[str, bool | int | float | str] = {}
+    text: str | None = None
+    base64: bytes | None = None
+
+    @property
+    def body(self) -> bytes:
+        """Its bytes, as a client packed them."""
+        return self.text.encode() if self.text is not None else self.base64 or b""
+
+    def packed(self, now_ms: int) -> tuple[bytes, bytes, bytes]:
+        """Row, head and body of a new message; its head says whose copy it is."""
+        values = {**self.properties, **self.bytes_properties}
+        codes = [code for code, _ in values.values()]
+        types = b"" if None in codes else bytes(code for code in codes if code is not None)
+        node = {"$OriginalMessageID": self.id, **self.node}
+        head = encode_head(
+            Head(
+                {name: value for name, (_, value) in values.items()},
+                types,
+                self.correlation_id,
+                self.reply_to,
+                self.type,
+                node,
+            )
+        )
+        ttl_ms = self.expires_ms - now_ms if self.expires_ms else 0
+        row = ROW.pack(len(head), len(self.body), ttl_ms, 0, self.priority, self.kind, 0, 0)
+        return row, head, self.body
+
+
+_read_line = msgspec.json.Decoder(Line)
+_encode = msgspec.json.Encoder().encode
+
+
+def line_of(message: Any) -> Line | None:
+    """From a message that was browsed; None for one whose content is a file of the node."""
+    row, data, body = message.encode()
+    kind: int = ROW.unpack(row)[5]
+    if kind & KIND_MASK == KIND_FILE:
+        return None
+    head = decode_head(data) if data else Head()
+    codes: list[int | None] = [*head.types] or [None] * len(head.properties)
+    both = zip(codes, head.properties.items(), strict=True)
+    values = {name: (code, value) for code, (name, value) in both}
+    node = {name: message.reserved(name) for name in OF_A_LETTER}
+    line = Line(
+        message.message_id,
+        message.timestamp_ms,
+        kind,
+        message.expires_at_ms or 0,
+        message.priority,
+        message.persistent,
+        message.delivery_count or 0,
+        head.type,
+        head.correlation_id,
+        head.reply_to,
+        {name: one for name, one in values.items() if not isinstance(one[1], bytes)},
+        {name: one for name, one in values.items() if isinstance(one[1], bytes)},
+        {name: value for name, value in node.items() if value is not None},
+    )
+    is_text = kind == KIND_TEXT and len(body) <= _TEXT_BYTES_MAX
+    with suppress(UnicodeDecodeError):
+        line.text = body.decode() if is_text else None
+    line.base64 = None if line.text is not None else body
+    return line
+
+
+class Exported(NamedTuple):
+    """What a file has."""
+
+    ids: list[str]
+    files_left: int
+    digest: str
+
+
+def write_file(path: Path, said: Mapping[str, Any], messages: Iterable[Any]) -> Exported:
+    """Write a file beside, sync it, and give it its name; nothing is there before."""
+    beside = path.with_name(f"{path.name}.part")
+    digest, ids, left = hashlib.sha256(), list[str](), 0
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as out:
+
+            def add(line: bytes) -> None:
+                digest.update(line + b"\n")
+                out.write(line + b"\n")
+
+            add(json.dumps({"format": FORMAT, "version": VERSION, **said}).encode())
+            for message in messages:
+                line = line_of(message)
+                if line is None:
+                    left += 1
+                    continue
+                add(_encode(line))
+                ids.append(line.id)
+            trailer = {"count": len(ids), "sha256": digest.hexdigest()}
+            out.write(json.dumps(trailer).encode() + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        beside.rename(path)
+        folder = os.open(path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as fault:
+        with suppress(OSError):
+            beside.unlink()
+        raise click.ClickException(f"{path} cannot be written: {fault.strerror}") from fault
+    return Exported(ids, left, digest.hexdigest())
+
+
+def read_file(path: Path) -> tuple[list[Line], str]:
+    """The messages of a file that is whole and as it was written, and its digest; every fault is
+    told with its line."""
+    try:
+        with path.open("rb") as source:
+            return _read(path, source)
+    except OSError as fault:
+        raise click.ClickException(f"{path} cannot be read: {fault.strerror}") from fault
+
+
+def _read(path: Path, source: Iterable[bytes]) -> tuple[list[Line], str]:
+    digest, lines = hashlib.sha256(), list[Line]()
+    numbered = _numbered(path, source)
+    number, first = next(numbered, (0, b""))
+    _check_header(path, first)
+    digest.update(first)
+    number, last = next(numbered, (number, b""))
+    for following, data in numbered:
+        lines.append(_message(path, number, last))
+        digest.update(last)
+        number, last = following, data
+    try:
+        trailer = json.loads(last)
+        told = trailer["count"], trailer["sha256"]
+    except (ValueError, TypeError, KeyError) as fault:
+        raise _fault(path, number, "the trailer is missing: the file is truncated") from fault
+    if told[0] != len(lines):
+        raise _fault(path, number, f"it has {len(lines)} messages, and says {told[0]}")
+    if told[1] != digest.hexdigest():
+        raise _fault(path, number, "the digest does not fit: the file was altered")
+    return lines, digest.hexdigest()
+
+
+def _numbered(path: Path, source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    for number, data in enumerate(source, 1):
+        if len(data) > LINE_BYTES_MAX:
+            raise _fault(path, number, f"a line of {len(data)} bytes")
+        yield number, data
+
+
+def _check_header(path: Path, data: bytes) -> None:
+    try:
+        header = json.loads(data)
+        said, version = header["format"], header["version"]
+    except (ValueError, TypeError, KeyError) as fault:
+        raise _fault(path, 1, "this is no export of messages") from fault
+    if said != FORMAT:
+        raise _fault(path, 1, f"its format is {said!r}, not {FORMAT!r}")
+    if version != VERSION:
+        raise _fault(path, 1, f"it is of version {version}; this one reads {VERSION}")
+
+
+def _message(path: Path, number: int, data: bytes) -> Line:
+    try:
+        line = _read_line.decode(data)
+        row, head, _ = line.packed(0)
+        decode_head(head)
+    except (msgspec.MsgspecError, MessageFormatError, ValueError, struct.error) as fault:
+        raise _fault(path, number, str(fault)) from fault
+    if len(head) > HEAD_BYTES_MAX or len(row) != ROW.size:
+        raise _fault(path, number, f"its head takes {len(head)} bytes")
+    if line.kind & KIND_MASK == KIND_FILE:
+        raise _fault(path, number, "a file message, whose file is not here")
+    return line
+
+
+def _fault(path: Path, number: int, detail: str) -> click.ClickException:
+    return click.ClickException(f"{path}, line {number}: {detail}; nothing was imported")
