@@ -44,6 +44,7 @@ main = LazyGroup(
             "Dead letters: list, show, count, return or purge them.",
         ),
         "schedule": ("hms.boot.cli.schedules:schedule", "Scheduled and delayed messages."),
+        "client": ("hms.boot.cli.clients:client", "Clients: list, show or close them."),
         "session": ("hms.boot.cli.destinations:session", "List sessions."),
         "server": ("hms.boot.cli.servers:server", "List, restart or scale server processes."),
         "service": ("hms.boot.cli.servers:service", "List services and how their calls go."),

@@ -457,6 +457,16 @@ class IdentityRefused(TpSecurity):
     )
 
 
+class ClosedByOperator(TpConnectionClosed):
+    """HMS-1044: an operator of the node closed this connection: {reason}."""
+
+    number: ClassVar[int] = 1044
+    text: ClassVar[str] = "an operator of the node closed this connection: {reason}"
+    cure_text: ClassVar[str] = (
+        "Ask whoever operates the node; the library connects again unless reconnect is off."
+    )
+
+
 class TooManyConnections(TpLimit):
     """HMS-1043: the node has {count} connections, its limit is {limit}."""
 
@@ -1955,6 +1965,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1039: SecurityFileError,
     1041: KeyFileError,
     1042: IdentityRefused,
+    1044: ClosedByOperator,
     1043: TooManyConnections,
     2001: PropertyTypeError,
     2002: PropertyRangeError,
@@ -2108,6 +2119,7 @@ __all__ = [
     "CallWouldBlock",
     "ClientIdInUse",
     "ClockUnusable",
+    "ClosedByOperator",
     "CodecMissing",
     "CommitInDoubt",
     "CompressionUnknown",

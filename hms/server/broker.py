@@ -23,6 +23,7 @@ from hms.engine.state import AwaitingPageIn
 from hms.errors.catalogue import NotAuthorized, NotSupported, ProtocolError, StoreFull
 from hms.errors.tree import HmsError
 from hms.server.batch_portions import Command, Payload, portion_length
+from hms.server.client_operations import ClientOperations
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
 from hms.server.effect_encoding import encode_effect
@@ -173,6 +174,7 @@ class Broker:
         )
         self._requests.add(self._spool.handlers)
         self._requests.seal = sealing(engine, store)
+        self._requests.clients = ClientOperations(engine, self.doorman)
 
     def _is_own(self, name: str, uid: int) -> bool:
         """Whether a server is a process that the node has started."""

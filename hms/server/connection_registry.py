@@ -10,6 +10,7 @@ from msgspec import structs
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import HandleUnknown, IdentityRefused, NodeStopping, ProtocolError
+from hms.errors.tree import HmsError
 from hms.server.byte_ledger import window
 from hms.server.effect_release import EffectRelease, ToConnection, ToPeer
 from hms.server.listener_services import tell_running
@@ -30,6 +31,16 @@ class Identity:
     node_uid: int
     limits: wire.Limits
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a client said of itself, and when it came."""
+
+    client_name: str
+    library: str
+    is_server: bool
+    since_ms: int
 
 
 def _uid(hello: wire.Hello) -> int:
@@ -81,6 +92,7 @@ class ConnectionRegistry:
         self._next = 1
         self.logins: dict[int, Login] = {}
         """By connection, at a node that checks logins."""
+        self._known: dict[int, Known] = {}
         self._names: dict[int, tuple[str, str]] = {}
         """User and client name of each client that is no server."""
 
@@ -119,6 +131,8 @@ class ConnectionRegistry:
             engine.open_connection(number, *who)
         self._next += 1
         self.numbers[peer], self.peers[number] = number, peer
+        about = hello.client_name, hello.library, hello.is_server
+        self._known[number] = Known(*about, since_ms=now_ms)
         self.releases.outlet.accept(peer)
         if hello.is_server:
             is_own = self.is_own(hello.client_name, who[0])
@@ -154,6 +168,7 @@ class ConnectionRegistry:
         peer = self.peers.pop(number, None)
         self.numbers.pop(peer, None)
         self._names.pop(number, None)
+        self._known.pop(number, None)
         tell_running(self._engine, self._monitor, number)
         self.logins.pop(number, None)
         self._monitor.lost(number)
@@ -166,6 +181,15 @@ class ConnectionRegistry:
         self.close(number, now_ms, fx, is_final=is_final)
         if peer is not None:
             self.releases.outlet.forget(peer)
+
+    def known(self, number: int) -> Known:
+        """What a client said of itself."""
+        return self._known.get(number) or Known("", "", is_server=False, since_ms=0)
+
+    def tell(self, number: int, reason: HmsError) -> None:
+        """Say good-bye to a client, which is about to be dismissed."""
+        parting = frame(Kind.GOODBYE, wire.encode_error(reason))
+        self.releases.outlet.put([(self.peers[number], parting)])
 
     def notices(self, sender: int, head: wire.NoticeHead, data: bytes) -> list[ToConnection]:
         """Unsolicited data for the clients that are meant; HandleUnknown for one that has gone."""

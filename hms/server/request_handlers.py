@@ -12,6 +12,7 @@ from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.errors.tree import HmsError
 from hms.server.branch_handlers import BranchHandlers
+from hms.server.client_operations import CLIENT_OPERATIONS, ClientOperations
 from hms.server.listener_services import tell_running
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
 from hms.server.segment_roll import SEAL
@@ -47,6 +48,7 @@ class RequestHandlers:
         self._shown = shown
         self._ordered = ordered
         self.seal: Callable[[Effects], Any] | None = None
+        self.clients: ClientOperations | None = None
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
             wire.CloseSession: self._close_session,
@@ -98,6 +100,8 @@ class RequestHandlers:
 
     def _operate_some(self, connection: int, request: Order, now_ms: int, fx: Effects) -> bool:
         verb = request.command.name
+        if verb == "client.close" and self.clients is not None:
+            return self.clients.close_some(connection, request.arguments, now_ms, fx)
         is_sliced = verb in SLICED and self._engine.operate_some(connection, request, now_ms, fx)
         fx.must_wait = fx.must_wait or is_sliced
         return is_sliced
@@ -378,6 +382,8 @@ class RequestHandlers:
             value = operate(self._monitor, self._servers(), verb, arguments)
         elif verb == SEAL and self.seal is not None:
             value = self.seal(fx)
+        elif verb in CLIENT_OPERATIONS and self.clients is not None:
+            value = self.clients.operate(connection, verb, arguments, now_ms, fx)
         elif verb in RESOURCE_OPERATIONS:
             value = self._resources().operate(verb, arguments)
         else:

@@ -4,7 +4,7 @@ An operation crosses the wire as Administer(verb, arguments), arguments being a 
 The table that says which verb takes which of these stands in commands.py.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,14 +15,17 @@ __all__ = [
     "AlterDestination",
     "AlterMessages",
     "ClearRetained",
+    "CloseClient",
     "CreateDestination",
     "CreateSubscription",
     "DeleteDestination",
     "DeleteSubscription",
     "DrainNode",
+    "ListClients",
     "ListSchedules",
     "MoveMessages",
     "NameBranch",
+    "NameClient",
     "NameOne",
     "Nothing",
     "Operation",
@@ -204,6 +207,25 @@ class AlterMessages(SelectMessages, frozen=True):
     priority: int = -1
     ttl_ms: int = -1
     deliver_at_ms: int = -1
+
+
+class ListClients(Operation, frozen=True):
+    """after: the number of the last one that is known already."""
+
+    after: U63 = 0
+
+
+class NameClient(Operation, frozen=True):
+    """number: of its connection."""
+
+    number: U63
+
+
+class CloseClient(Operation, frozen=True):
+    """reason: what the client is told."""
+
+    number: U63
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
 
 class ViewMessage(Operation, frozen=True):

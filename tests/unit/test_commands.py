@@ -8,6 +8,7 @@ import pytest
 from hms.engine.admin import views
 from hms.engine.cluster import cluster_operations
 from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.server.client_operations import CLIENT_OPERATIONS
 from hms.server.resource_managers import RESOURCE_OPERATIONS
 from hms.server.segment_roll import SEAL
 from hms.server.service_operations import SERVICE_OPERATIONS
@@ -46,6 +47,7 @@ GIVEN = {
     "life": "DYNAMIC",
     "limit": 7,
     "min_count": 2,
+    "number": 3,
     "older_than_ms": 8,
     "priority": 9,
     "returns_max": 2,
@@ -65,7 +67,7 @@ def test_every_command_of_the_protocol_has_a_row():
 def test_every_operation_has_somebody_who_does_it_and_the_other_way_round():
     """An operation that nobody does, or one that the table does not know, is refused."""
     done = {*views._OPERATIONS, *cluster_operations._OPERATIONS}
-    done |= {*SERVICE_OPERATIONS, *RESOURCE_OPERATIONS, SEAL}
+    done |= {*SERVICE_OPERATIONS, *RESOURCE_OPERATIONS, *CLIENT_OPERATIONS, SEAL}
 
     assert sorted(done) == sorted(OPERATIONS)
 

@@ -1,0 +1,129 @@
+"""Clients: who is connected and what each has open; closing one from this side.
+
+A client that is closed is told why and may come back. What it had goes back without counting as an
+attempt, as when its connection is lost.
+"""
+
+from typing import Any
+
+from hms.engine.effects import Effects
+from hms.engine.engine import Engine
+from hms.engine.queue.destinations import Queue
+from hms.engine.session.session_objects import Connection, Consumer, Producer
+from hms.errors.catalogue import ClosedByOperator, HandleUnknown, InvalidArgument
+from hms.server.connection_registry import ConnectionRegistry
+from hms.wire import operations as ops
+
+__all__ = ["CLIENT_OPERATIONS", "ClientOperations"]
+
+CLIENT_OPERATIONS = ("client.list", "client.show", "client.close")
+LISTED_AT_ONCE = 1000
+SHOWN_MAX = 1000
+"""So many consumers and producers of a client are shown."""
+
+
+class ClientOperations:
+    """Answers what operators ask of clients; under the engine's lock."""
+
+    def __init__(self, engine: Engine, registry: ConnectionRegistry) -> None:
+        self._engine = engine
+        self._registry = registry
+
+    def operate(
+        self, connection: int, verb: str, asked: ops.Operation, now_ms: int, fx: Effects
+    ) -> Any:
+        """Plain data."""
+        if isinstance(asked, ops.ListClients):
+            return self._list(asked)
+        assert isinstance(asked, ops.NameClient | ops.CloseClient)
+        found = self._found(asked.number)
+        if verb == "client.show":
+            return self._row(found) | _opened(found)
+        self._check(connection, asked.number)
+        assert isinstance(asked, ops.CloseClient)
+        self._registry.tell(
+            asked.number, ClosedByOperator(reason=asked.reason or "no reason given")
+        )
+        self._registry.dismiss(asked.number, now_ms, fx)
+        return None
+
+    def close_some(self, connection: int, asked: ops.Operation, now_ms: int, fx: Effects) -> bool:
+        """Before a client.close: a slice of what the client has goes back; whether there
+        is more."""
+        assert isinstance(asked, ops.CloseClient)
+        self._found(asked.number)
+        self._check(connection, asked.number)
+        return self._registry.close_some(asked.number, now_ms, fx)
+
+    @staticmethod
+    def _check(connection: int, number: int) -> None:
+        if number == connection:
+            raise InvalidArgument(what="number", detail="it is the connection that asks")
+
+    def _list(self, asked: ops.ListClients) -> list[dict[str, Any]]:
+        known = self._engine.state.connections
+        numbers = sorted(n for n in known if n > asked.after)[:LISTED_AT_ONCE]
+        return [self._row(known[number]) for number in numbers]
+
+    def _found(self, number: int) -> Connection:
+        found = self._engine.state.connections.get(number)
+        if found is None or number not in self._registry.peers:
+            raise HandleUnknown(what="client", handle=number)
+        return found
+
+    def _row(self, connection: Connection) -> dict[str, Any]:
+        known = self._registry.known(connection.number)
+        consumers = list(connection.consumers.values())
+        works = [session.work for session in connection.sessions.values()]
+        return {
+            "id": connection.number,
+            "user": connection.user,
+            "client_id": connection.client_id,
+            "client_name": known.client_name,
+            "library": known.library,
+            "is_server": known.is_server,
+            "since_ms": known.since_ms,
+            "sessions": len(connection.sessions),
+            "producers": len(connection.producers),
+            "consumers": sum(not one.has_left for one in consumers),
+            "in_flight": sum(len(one.out) for one in consumers)
+            + sum(len(work.acknowledged) for work in works),
+            "open_transactions": sum(bool(work.sends or work.acknowledged) for work in works),
+        }
+
+
+def _opened(connection: Connection) -> dict[str, Any]:
+    consumers = list(connection.consumers.values())[:SHOWN_MAX]
+    producers = list(connection.producers.values())[:SHOWN_MAX]
+    return {
+        "consumers_open": [_consumer(one) for one in consumers],
+        "producers_open": [_producer(one) for one in producers],
+    }
+
+
+def _consumer(consumer: Consumer) -> dict[str, Any]:
+    place, out = consumer.place, consumer.out
+    first = next(iter(out.values()), None)
+    selector = consumer.selector
+    return {
+        "destination": f"queue:{place.name}"
+        if isinstance(place, Queue)
+        else f"topic:{place.said_topic}",
+        "subscription": "" if isinstance(place, Queue) else place.name,
+        "session": consumer.session.handle,
+        "name": consumer.name,
+        "selector": "" if selector is None else selector.text,
+        "credit": consumer.credit,
+        "in_flight": len(out),
+        "oldest_in_flight": "" if first is None else f"{first.id:012x}",
+        "has_left": consumer.has_left,
+    }
+
+
+def _producer(producer: Producer) -> dict[str, Any]:
+    target = producer.destination
+    return {
+        "destination": f"{target.kind}:{target.name}",
+        "session": producer.session.handle,
+        "last_sequence": producer.memory.last_sequence,
+    }
