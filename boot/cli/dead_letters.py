@@ -18,8 +18,8 @@ dlq = click.Group("dlq", help="Dead letters: list, show, count, return or purge 
 
 IS_LETTER = "$DeadReason IS NOT NULL"
 SHOWN = ("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount")
-MORE = ("$ReturnCount", "$DeadText")
-COLUMNS = ("id", "queue", "reason", "origin", "at", "attempts", "returned", "text")
+MORE = ("$ReturnCount",)
+COLUMNS = ("id", "queue", "reason", "origin", "at", "attempts", "returned")
 _ALL_AT_ONCE = 1 << 30
 _HOUR = len("2026-01-01T00")
 
@@ -81,7 +81,6 @@ def _row(queue: str, row: dict[str, Any]) -> dict[str, Any]:
         "at": message_time(said.get("$DeadTime", 0)),
         "attempts": said.get("$DeadCount"),
         "returned": said.get("$ReturnCount", 0),
-        "text": said.get("$DeadText", ""),
         "type": row["type"],
         "bytes": row["bytes"],
         "state": row["state"],
@@ -92,7 +91,7 @@ def _row(queue: str, row: dict[str, Any]) -> dict[str, Any]:
 @target_options
 @_letter_options
 def list_(target: Target, queue: str, **chosen: Any) -> None:
-    """Each dead letter with its reason, origin and text; 1,000 of each queue unless limited."""
+    """Each dead letter with its reason and origin; 1,000 of each queue unless limited."""
     with target.connection() as connection:
         rows = list(_rows(connection, queue, _asked(chosen)))
     if target.is_json:

@@ -15,7 +15,7 @@ __all__ = ["browse", "plain", "receive", "subscribe"]
 
 PREFETCH_MAX = 1000
 OF_A_LETTER = (
-    *("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount", "$DeadText"),
+    *("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount"),
     *("$ReturnCount", "$OriginalMessageID"),
 )
 """What the node adds to a dead letter; it is no property of the application's."""

@@ -36,6 +36,7 @@ from hms.store.journal import Journal
 from hms.store.journal.segment_manager import LogLimits
 from hms.wire import branch_requests, frames
 from hms.wire import structures as wire
+from hms.wire.commands import OPERATIONS
 from hms.wire.frames import Envelope, Kind
 from hms.wire.packed_messages import ROW, Head, encode_head
 from tests.sim.disk import SimDisk
@@ -124,6 +125,25 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "what": ("PRODUCTION", "CONSUMPTION", "BOTH"),
     "topic_string": ("", "a/b"),
     "selector": ("", "n > 1"),
+}
+MANAGING = (
+    *(f"message.{verb}" for verb in ("list", "view", "move", "copy", "delete", "expire", "alter")),
+    *("dlq.queues", "dlq.return", "client.list", "client.show", "client.close"),
+)
+MANAGED: dict[str, tuple[Any, ...]] = {
+    "place": tuple(f"{kind}:{n}" for kind in ("queue", "subscription", "retained") for n in NAMES),
+    "to": NAMES,
+    "is_all": (True,),
+    "limit": (0, 1, 250, 1 << 62),
+    "after": (0, 1, 1 << 62),
+    "priority": (-1, 0, 9, 1 << 40),
+    "ttl_ms": (-1, 0, 5, 1 << 62),
+    "deliver_at_ms": (-1, 0, 1 << 41, 1 << 62),
+    "older_than_ms": (0, 5, 1 << 62),
+    "selector": ("", "n > 1"),
+    "returns_max": (0, 3),
+    "number": (1, 2, 999),
+    "id": ("1", "x"),
 }
 LARGE = (1 << 31, (1 << 32) - 1, 1 << 32, 1 << 53, 1 << 62, (1 << 63) - 2, (1 << 64) - 1)
 
@@ -382,10 +402,25 @@ class World:
 
     def _administer(self) -> wire.Administer:
         rng = self.rng
+        if rng.random() < 0.3:
+            return self._manage()
         given = {
             key: rng.choice(values) for key, values in ARGUMENTS.items() if rng.random() < 0.15
         }
         return wire.Administer(rng.choice(VERBS), {"name": rng.choice(NAMES)} | given)
+
+    def _manage(self) -> wire.Administer:
+        """An operator looks after messages: mostly with arguments that the command takes."""
+        rng = self.rng
+        verb = rng.choice(MANAGING)
+        takes = set(OPERATIONS[verb].structure.__struct_fields__)
+        needed = {"place", "to", "is_all", "number", "id"}
+        given = {
+            key: rng.choice(values)
+            for key, values in MANAGED.items()
+            if key in takes and (key in needed or rng.random() < 0.2)
+        }
+        return wire.Administer(verb, given)
 
     def _fields(self, kind: type) -> list[Any]:
         return [self._value(name, hint) for name, hint in _hints(kind)]

@@ -12,6 +12,7 @@ from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 from tests.support.branch_walk import SESSION, BranchSteps
 
 QUEUES, SUBSCRIPTIONS = ("a", "b", "c"), ("one", "two")
+PLACES = (*(f"queue:{name}" for name in (*QUEUES, "HMS.DLQ")), "subscription:one@t")
 HUGE_UID = (1 << 64) - 5
 """A client's number as a client may choose it: above what a database takes as it is."""
 
@@ -177,9 +178,29 @@ class Walk(BranchSteps):
         self._run(lambda fx: engine.close_connection(number, self.node.now_ms, fx))
         self.connect()
 
+    def _manage(self):
+        """Messages are moved, copied, altered, and sent back where they came from."""
+        engine, now_ms, choice = self.node.engine, self.node.now_ms, self.random.choice
+        verb, more = choice(
+            [
+                ("message.move", {"to": choice(QUEUES)}),
+                ("message.copy", {"to": choice(QUEUES)}),
+                ("message.alter", {"priority": choice((-1, 0, 9)), "ttl_ms": choice((0, 90_000))}),
+                ("message.alter", {"deliver_at_ms": now_ms + choice((0, 500))}),
+                ("message.expire", {}),
+                ("dlq.return", {}),
+            ]
+        )
+        asked = {"place": choice(PLACES), "limit": choice((1, 3, 250)), **more}
+        with contextlib.suppress(HmsError):  # from a queue into itself
+            self._run(lambda fx: engine.administer(verb, asked, now_ms, fx))
+
     def operate(self):
         """An operator, or a subscriber that wants no more."""
         engine, now_ms = self.node.engine, self.node.now_ms
+        if self.random.random() < 0.5:
+            self._manage()
+            return
         if self.random.random() < 0.5:
             self._run(lambda fx: engine.administer("queue.purge", {"name": "c"}, now_ms, fx))
             return

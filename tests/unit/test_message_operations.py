@@ -340,6 +340,8 @@ def test_a_dry_run_counts_and_changes_nothing(rig):
         ("expire", PLACE, {}, InvalidArgument),
         ("alter", PLACE, {"is_all": True}, InvalidArgument),
         ("alter", PLACE, {"is_all": True, "priority": 10}, InvalidArgument),
+        ("alter", PLACE, {"is_all": True, "ttl_ms": 1 << 62}, InvalidArgument),
+        ("alter", PLACE, {"is_all": True, "deliver_at_ms": 1 << 62}, InvalidArgument),
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(rig, verb, place, arguments, error):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hms.engine.admin.message_operations import chosen, said, wanted_target
+from hms.engine.admin.message_operations import chosen, expiry_of, said, wanted_target
 from hms.engine.admin.message_selection import find
 from hms.engine.effects import Effects
 from hms.engine.flow.limits import fitting
@@ -43,6 +43,7 @@ def _return(state: State, asked: ops.ReturnLetters, fx: Effects) -> dict[str, An
     found = chosen(state, asked)
     chunk, place = find(state, found, asked), found.place
     target = wanted_target(state, asked.to, found) if asked.to else None
+    expires_at_ms = expiry_of(state, asked.ttl_ms)
     groups: dict[int, list[StoredMessage]] = {}
     left: Counter[str] = Counter()
     for message in chunk.messages:
@@ -55,7 +56,6 @@ def _return(state: State, asked: ops.ReturnLetters, fx: Effects) -> dict[str, An
     for number, letters in groups.items():
         count = _room(state, state.places[number], letters)
         left[FULL] += len(letters) - count
-        expires_at_ms = state.now_ms + asked.ttl_ms if asked.ttl_ms else 0
         how = Relocation(number, is_count_reset=True, is_return=True, expires_at_ms=expires_at_ms)
         if place is not None and count and not asked.is_dry:
             later += relocate(state, place, letters[:count], how, fx)

@@ -22,6 +22,7 @@ from hms.engine.flow.limits import fitting
 from hms.engine.groups.group_view import is_gathering
 from hms.engine.log.paging import check_memory
 from hms.engine.messages import StoredMessage, message_id_text
+from hms.engine.queue.delays import DELAY_MS_MAX
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import discard, dispatch
 from hms.engine.queue.relocation import relocate
@@ -32,7 +33,7 @@ from hms.records import Cause
 from hms.wire import operations as ops
 from hms.wire.packed_messages import NODE_TOPIC
 
-__all__ = ["MESSAGE_COMMANDS", "chosen", "said", "wanted_target"]
+__all__ = ["MESSAGE_COMMANDS", "chosen", "expiry_of", "said", "wanted_target"]
 
 IDS_SHOWN = 5
 PROPERTIES_MAX = 64
@@ -155,12 +156,19 @@ def _priority(given: int) -> int | None:
 
 
 def _expiry(state: State, ttl_ms: int) -> int | None:
-    if ttl_ms < 0:
-        return None
+    return None if ttl_ms < 0 else expiry_of(state, ttl_ms)
+
+
+def expiry_of(state: State, ttl_ms: int) -> int:
+    """When a message expires that lives so long from now on; 0 for ever."""
+    if ttl_ms > DELAY_MS_MAX:
+        raise InvalidArgument(what="ttl_ms", detail="it is longer than a hundred years")
     return state.now_ms + ttl_ms if ttl_ms else 0
 
 
 def _later(state: State, at_ms: int) -> int:
+    if at_ms > state.now_ms + DELAY_MS_MAX:
+        raise InvalidArgument(what="deliver_at_ms", detail="it is in more than a hundred years")
     return at_ms if at_ms > state.now_ms else 0
 
 

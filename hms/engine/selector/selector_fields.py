@@ -65,7 +65,7 @@ ADDED = frozenset(
         *(NODE_TOPIC, NODE_RETAINED, NODE_ORDER_CLOCK),
         *(NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL),
         *("$DeadReason", "$DeadOrigin", "$DeadTime", "$DeadCount", "$DeadSubscription"),
-        *("$ReturnCount", "$DeadText"),
+        "$ReturnCount",
         *("$OriginalMessageID", "$ScheduleName", "$ScheduledTime", "$ScheduleCount"),
     )
 )
