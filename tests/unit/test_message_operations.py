@@ -15,6 +15,7 @@ from hms.errors.catalogue import (
     SelectorSyntaxError,
     SubscriptionNotFound,
 )
+from hms.history.runs import RunDecoder
 from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head, pack_messages
 from tests.support.engine_rig import EngineRig, delivered
 
@@ -426,3 +427,28 @@ def test_messages_of_an_ordinary_group_move_and_are_a_group_again(rig):
     assert operate(rig, "move", to="other", is_all=True)["count"] == 3
     assert len(rig.consume(1, "other")) == 3
     assert rig.engine.state.queues["orders"].line.waiting_count == 0
+
+
+def test_the_history_tells_what_an_operator_did_to_a_message(rig):
+    """Where it left, where it came, and why (P9)."""
+    rig.send(count=3)
+    ids = [row["id"] for row in operate(rig, "list")["messages"]]
+    before = len(rig.log)
+
+    operate(rig, "move", to="other", ids=ids[0])
+    operate(rig, "delete", ids=ids[1])
+    operate(rig, "expire", ids=ids[2])
+
+    decoder = RunDecoder()
+    told = [
+        (run.event, run.place.destination, f"{run.first_id:012x}")
+        for at, (kind, payload) in enumerate(rig.log)
+        for run in decoder.runs(at, kind, payload)
+        if at >= before
+    ]
+    assert told == [
+        ("moved", "orders", ids[0]),
+        ("forwarded", "other", ids[0]),
+        ("purged", "orders", ids[1]),
+        ("expired", "orders", ids[2]),
+    ]
