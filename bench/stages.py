@@ -38,7 +38,7 @@ Times = list[tuple[str, float]]
 NODE_STEPS: tuple[tuple[type, str, str, str], ...] = (
     (Gateway, "_read", "the main thread is awake and reads", ""),
     (LanePool, "put_many", "frame read, handed to a general worker", ""),
-    (Broker, "handle", "the worker has it", ""),
+    (Broker, "turn", "the worker has it", ""),
     (Journal, "commit", "the engine is done; written to the log", ""),
     (RealDisk, "fdatasync", "the system has it", "it is synced"),
     (Gateway, "put", "checked; handed to the main thread", ""),

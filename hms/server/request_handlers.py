@@ -99,10 +99,16 @@ class RequestHandlers:
         return True
 
     def _operate_some(self, connection: int, request: Order, now_ms: int, fx: Effects) -> bool:
+        """A refusal is the command's own, which is told to the audit."""
         verb = request.command.name
-        if verb == "client.close" and self.clients is not None:
-            return self.clients.close_some(connection, request.arguments, now_ms, fx)
-        is_sliced = verb in SLICED and self._engine.operate_some(connection, request, now_ms, fx)
+        try:
+            if verb == "client.close" and self.clients is not None:
+                return self.clients.close_some(connection, request.arguments, now_ms, fx)
+            is_sliced = verb in SLICED and self._engine.operate_some(
+                connection, request, now_ms, fx
+            )
+        except HmsError:
+            return False
         fx.must_wait = fx.must_wait or is_sliced
         return is_sliced
 

@@ -15,6 +15,7 @@ from hms.engine.schedule.schedule_plans import TIME_MS_MAX
 from hms.engine.session.deduplication import SEQUENCE_MAX
 from hms.errors.catalogue import ProtocolError
 from hms.records import Cause, RecordType
+from hms.records.audit import AuditEntry, audit_record, chained, decode_audit
 from hms.server.effect_encoding import delivered_rows
 from hms.wire import frames
 from hms.wire import structures as wire
@@ -62,6 +63,9 @@ _PREPARED = records.Prepared(
 )
 _ENTRY = records.Entry("queue", TEXT, U48, U16, YES, {"max_bytes": 1 << 50}, TEXT, "BOTH")
 _PEERS = records.Peers(LAST_MS, U32, [records.PeerMemory(U16, U48, U64, U64, U48, [(U48, YES)])])
+_AUDIT = chained(
+    AuditEntry(U48, LAST_MS, TEXT, TEXT, "purge", TEXT, "queue.purge", "{}" * 8192, U16, U48, BYTES)
+)
 _SPANS = [(U48 - 1, U48)]
 EXTREMES = [
     records.defined(_DEFINITION),
@@ -88,6 +92,7 @@ EXTREMES = [
     records.peers(_PEERS),
     records.entries([_ENTRY]),
     records.identity(_IDENTITY),
+    audit_record(_AUDIT),
 ]
 READERS = {
     RecordType.DEFINED: (records.decode_definition, _DEFINITION),
@@ -100,6 +105,7 @@ READERS = {
     RecordType.PEERS: (records.decode_peers, _PEERS),
     RecordType.ENTRIES: (records.decode_entries, [_ENTRY]),
     RecordType.IDENTITY: (records.decode_identity, _IDENTITY),
+    RecordType.AUDIT: (decode_audit, _AUDIT),
 }
 
 

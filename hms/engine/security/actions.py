@@ -32,7 +32,7 @@ KINDS_OF: Mapping[Action, tuple[str, ...]] = {
     Action.CONSUME: ("queue", "subscription"),
     Action.SUBSCRIBE: ("topic", "event"),
     Action.SUBSCRIBE_DURABLE: ("topic",),
-    Action.BROWSE: ("queue", "subscription"),
+    Action.BROWSE: ("queue", "topic", "subscription"),
     Action.TEMPORARY: ("node",),
     Action.CREATE: ("queue", "topic"),
     Action.SCHEDULE: ("queue", "topic"),
@@ -45,7 +45,7 @@ KINDS_OF: Mapping[Action, tuple[str, ...]] = {
     Action.VIEW: KINDS,
     Action.CONFIGURE: _PLACES,
     Action.PURGE: _PLACES,
-    Action.OPERATE: ("node",),
+    Action.OPERATE: ("node", "client"),
     Action.SECURE: ("user", "role"),
     Action.AUDIT: ("node",),
 }

@@ -32,6 +32,13 @@ Need = tuple[Action, str, str]
 _A = Action
 _BEFORE = (_A.OWN, _A.CONNECT)
 """What needs no more than a login, and what leads to one (login_gate.py)."""
+_OF_MESSAGES = (
+    "message.list",
+    "message.view",
+    "message.delete",
+    "message.expire",
+    "message.alter",
+)
 _XA_ENDS = ("XaPrepare", "XaCommit", "XaRollback", "XaForget")
 
 
@@ -58,9 +65,13 @@ class Authorization:
             "NOTICE": self._notice,
             "subscription.create": self._create_subscription,
             "topic.clear_retained": self._clear_retained,
+            "message.move": self._move_messages,
+            "message.copy": self._move_messages,
+            "dlq.return": self._return_letters,
             "schedule.show": self._named_schedule,
             "schedule.cancel": self._named_schedule,
         }
+        rules |= dict.fromkeys(_OF_MESSAGES, self._messages)
         ends: dict[str, Callable[[Login, Any, int], None]] = dict.fromkeys(
             _XA_ENDS, self._end_branch
         )
@@ -209,6 +220,29 @@ class Authorization:
             self.require(login, [(_A.PURGE, "topic", given.pattern.partition("/#")[0] or "#")])
         else:
             self.require(login, [(_A.PURGE, "topic", self._resolved(given.name, ""))])
+
+    def _messages(self, login: Login, asked: Order, _: int) -> None:
+        """Of the place where they wait; what is retained is its topics'."""
+        given: Any = asked.arguments
+        kind, _colon, name = given.place.partition(":")
+        if kind == "retained":
+            kind, name = "topic", name.partition("/#")[0] or "#"
+        elif kind == "subscription":
+            name = name.partition("@")[0]
+        self.require(login, [(asked.command.action, kind, name)])
+
+    def _move_messages(self, login: Login, asked: Order, connection: int) -> None:
+        """Who moves or copies sends, too."""
+        given: Any = asked.arguments
+        self._messages(login, asked, connection)
+        self.require(login, producer_needs("queue", given.to))
+
+    def _return_letters(self, login: Login, asked: Order, connection: int) -> None:
+        """Where letters came from is known only when they go there: to send back into any queue
+        needs as much for all of them."""
+        given: Any = asked.arguments
+        self._messages(login, asked, connection)
+        self.require(login, producer_needs("queue", given.to or "*"))
 
     def _schedule(self, login: Login, head: Any, connection: int) -> None:
         state = self._engine.state

@@ -81,6 +81,15 @@ NEEDS = {
     "subscription.create": ["configure topic:news", "subscribe topic:news", "produce queue:orders"],
     "subscription.delete": ["configure subscription:orders"],
     "session.list": ["view client:x"],
+    "client.list": ["view client:x"],
+    "client.show": ["view client:1"],
+    "client.close": ["operate client:1"],
+    **{f"message.{v}": ["browse queue:orders"] for v in ("list", "view")},
+    **{f"message.{v}": ["purge queue:orders"] for v in ("delete", "expire", "alter")},
+    "message.move": ["purge queue:orders", "produce queue:later"],
+    "message.copy": ["browse queue:orders", "produce queue:later"],
+    "dlq.queues": ["view queue:x"],
+    "dlq.return": ["purge queue:orders", "produce queue:*"],
     "schedule.list": ["view queue:x"],
     "schedule.show": ["view queue:x"],
     "schedule.cancel": ["schedule queue:x"],
@@ -111,6 +120,15 @@ ARGUMENTS = {
     "schedule.list": {},
     "topic.tree": {},
     "cluster.drain": {},
+    **{
+        f"message.{verb}": {"place": "queue:orders"}
+        for verb in ("list", "delete", "expire", "alter")
+    },
+    "message.view": {"place": "queue:orders", "id": "1"},
+    **{f"message.{verb}": {"place": "queue:orders", "to": "later"} for verb in ("move", "copy")},
+    "dlq.return": {"place": "queue:orders"},
+    "client.show": {"number": 1},
+    "client.close": {"number": 1},
 }
 EVERYTHING = [
     f"{action} {kind}:{'#' if kind == 'topic' else '*'}"
