@@ -138,7 +138,13 @@ def open_inbox(
 ) -> tuple[PrefetchBuffer, Opening]:
     """A consumer that was asked for; it may be given messages before it is granted."""
     inbox = PrefetchBuffer(
-        link, opening, destination, partial(node_now_ms, link), notify, is_ordered=is_ordered
+        link,
+        opening,
+        destination,
+        partial(node_now_ms, link),
+        notify,
+        is_ordered=is_ordered,
+        on_taken_back=state.taken_back,
     )
     link.receivers[inbox.number] = inbox
     state.inboxes[inbox.number] = inbox

@@ -40,7 +40,8 @@ class PrefetchBuffer:
     """One consumer's; see the module. clock_ms: for expiry, milliseconds since 1970 UTC.
 
     notify: what to wake besides the inbox itself when something came. is_ordered: what failed in a
-    listener comes again before what was delivered behind it (F-E9).
+    listener comes again before what was delivered behind it (F-E9). on_taken_back: told that the
+    node closes it, before what is here is dropped.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class PrefetchBuffer:
         notify: object,
         *,
         is_ordered: bool = False,
+        on_taken_back: Callable[["PrefetchBuffer"], None] = lambda _inbox: None,
     ) -> None:
         self.link = link
+        self._on_taken_back = on_taken_back
         self.is_ordered = is_ordered
         self.opening = opening
         self.number = opening.consumer
@@ -96,9 +99,14 @@ class PrefetchBuffer:
         self.link.woken += (self, self._notify)
 
     def closed(self, error: HmsError) -> None:
-        """The node closed the consumer; what came before can still be taken."""
+        """There is no consumer at the node, or not any more."""
         self.error = error
         self.link.woken += (self, self._notify)
+
+    def taken_back(self, error: HmsError) -> None:
+        """The node closed the consumer, and has back what was not settled."""
+        self._on_taken_back(self)
+        self.closed(error)
 
     def take(self) -> Delivered | None:
         """The next message for the application, or None."""

@@ -163,6 +163,16 @@ class SessionState(Settling):
             self._report_lost(inbox.lost(), "before")
         self.forget_left()
 
+    def taken_back(self, inbox: PrefetchBuffer) -> None:
+        """The node closed a consumer: what was not settled comes again, flagged. A transaction that
+        has received of it is rolled back there, which its commit() tells."""
+        if self.file_held is not None and self.file_held[0] is inbox:
+            self.file_held = None
+        self._lost_id = max(inbox.seen, default=self._lost_id)
+        self._report_lost(self.in_doubt_of(inbox.number), "during")
+        self._report_lost(inbox.lost(), "before")
+        self.forget_left()
+
     def _ended(self) -> None:
         if self.on_end is not None:
             self.link.calls.append(self.on_end)

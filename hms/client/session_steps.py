@@ -15,6 +15,7 @@ from hms.client.session_state import OTHER_LOG, SessionState
 from hms.client.xa_steps import Code, xa_ending, xa_rolled_back, xa_starting
 from hms.constants import AckMode
 from hms.errors.catalogue import (
+    AcknowledgeLost,
     ConnectionClosed,
     IllegalState,
     RequestTimeout,
@@ -168,9 +169,14 @@ class SessionSteps:
     def _acknowledging(
         self, seen: list[tuple[PrefetchBuffer, list[int]]], *, wait: bool = True
     ) -> Steps[None]:
+        before = [(inbox, inbox.stamp.incarnation, ids) for inbox, ids in seen]
         pending = self.state.acknowledge(seen, is_awaited=wait)
-        if pending is not None:
-            yield from self.connection.answer_to(pending)
+        if pending is None:
+            return
+        yield from self.connection.answer_to(pending)
+        for inbox, incarnation, ids in before:
+            if inbox.error is not None and inbox.stamp.incarnation != incarnation and ids:
+                raise AcknowledgeLost(message_id=f"{ids[-1]:012x}", when="during")
 
     # ---- subscriptions
 

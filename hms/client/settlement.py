@@ -164,8 +164,14 @@ class Settling(Participant):
     def in_doubt(self) -> list[int]:
         """Ids of messages whose acknowledgement was said, and may have been lost; told once."""
         items, self._asked, self._unsure = [*self._asked, *self._unsure], [], []
-        spans = [span for item in items for span in item.ranges]
-        return [one for first, last in spans for one in range(first, last + 1)]
+        return _ids(items)
+
+    def in_doubt_of(self, consumer: int) -> list[int]:
+        """Those of one consumer only."""
+        items = [one for one in (*self._asked, *self._unsure) if one.consumer == consumer]
+        self._asked = [one for one in self._asked if one.consumer != consumer]
+        self._unsure = [one for one in self._unsure if one.consumer != consumer]
+        return _ids(items)
 
     def settle(self, inbox_with_credit: PrefetchBuffer | None = None) -> None:
         """Say what is held back; credit for the inbox from which more is wanted."""
@@ -283,3 +289,8 @@ class Settling(Participant):
     def _send(self, items: list[Settlement]) -> None:
         if items:
             self.link.tell(Kind.SETTLE, encode_settle(items), len(items))
+
+
+def _ids(items: Iterable[Settlement]) -> list[int]:
+    spans = [span for item in items for span in item.ranges]
+    return [one for first, last in spans for one in range(first, last + 1)]

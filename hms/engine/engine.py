@@ -383,9 +383,11 @@ class Engine:
 
     def revoke_consumer(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
         """Close a consumer that is not allowed any more; what is out to it returns, and no attempt
-        is counted."""
+        is counted. A local transaction that may have received of it is rolled back: its sends must
+        not take effect without its receipts."""
         self.state.at(now_ms)
         consumer = self.state.consumer(self.state.connection(connection), handle)
+        idle_transactions.end_deprived(self.state, consumer, fx)
         opening.remove_consumer(self.state, consumer, Return.LOST, fx)
 
     def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:

@@ -699,11 +699,12 @@ class HandleUnknown(TpBadDescriptor):
 
 
 class AcknowledgeLost(TpConnectionClosed):
-    """HMS-3007: message {message_id}: the connection was lost {when} its acknowledgement."""
+    """HMS-3007: message {message_id}: the connection, or its consumer, was lost {when} its acknowledgement."""
 
     number: ClassVar[int] = 3007
     text: ClassVar[str] = (
-        "message {message_id}: the connection was lost {when} its acknowledgement"
+        "message {message_id}: the connection, or its consumer, was lost {when} its "
+        "acknowledgement"
     )
     cure_text: ClassVar[str] = (
         "Lost before it, the message comes again, flagged as redelivered. Lost during it, "

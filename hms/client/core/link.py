@@ -274,7 +274,7 @@ class Link(IncomingCalls):
         error = structures.make_error(event.error_number, event.error_fields)
         receiver = self.receivers.pop(event.consumer, None)
         if receiver is not None:
-            receiver.closed(error)
+            receiver.taken_back(error)
             self.report(error)
         elif event.what == "connection_closed":
             raise error

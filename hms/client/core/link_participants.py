@@ -21,8 +21,8 @@ class Receiver(Protocol):
         """Messages came, as (row, head, body), with so many bytes of heads and bodies; others may
         be given the very same."""
 
-    def closed(self, error: HmsError) -> None:
-        """The node closed it."""
+    def taken_back(self, error: HmsError) -> None:
+        """The node closed it, and has back what was not settled."""
 
 
 class Ticking(Protocol):

@@ -213,3 +213,42 @@ def test_a_changed_file_holds_at_a_running_node_within_its_look(tmp_path):
             with pytest.raises(hms.NotAuthorized):
                 consumer.receive(timeout_s=5)
     assert [type(one) for one in told] == [hms.NotAuthorized]
+
+
+def test_what_a_closed_consumer_had_is_told_truly(tmp_path):
+    """What it had comes again; a commit() or ack() that said "done" after that lied: a message that
+    was moved was at both queues."""
+    held = document(u=["consume queue:orders", "produce queue:orders", "produce queue:payments"])
+    told, modes = [], (hms.AckMode.CLIENT, hms.AckMode.AUTO)
+    with secured_node(tmp_path, held) as node:
+        with hms.connect(node.address) as own, own.session() as session:
+            session.producer(hms.Queue("orders")).send_many([b"%d" % i for i in range(9)])
+        login = {"user": "u", "password": PASSWORD, "exception_listener": told.append}
+        with hms.connect(node.address, **login) as connection:
+            client, auto = (connection.session(ack=mode) for mode in modes)
+            local = connection.session(transacted=True)
+            takers = [s.consumer(hms.Queue("orders"), prefetch=3) for s in (client, local, auto)]
+            got = [[taker.receive(timeout_s=5) for _ in range(2)] for taker in takers]
+            local.producer(hms.Queue("payments")).send(got[1][0].body)
+
+            change_security(node.security, lambda d: without(d, "u", "consume queue:orders"))
+
+            wait_until(lambda: sum(isinstance(one, hms.NotAuthorized) for one in told) == len(got))
+            with pytest.raises(hms.AcknowledgeLost):
+                got[0][0].ack()
+            with pytest.raises(hms.AcknowledgeLost):
+                client.ack()
+            with pytest.raises(hms.TransactionRolledBack, match="closed by the node"):
+                local.commit()
+            with pytest.raises(hms.NotAuthorized):
+                takers[2].receive(timeout_s=5)
+            lost = {
+                one.fields["message_id"] for one in told if isinstance(one, hms.AcknowledgeLost)
+            }
+        with hms.connect(node.address) as own, own.session() as session:
+            back = session.consumer(hms.Queue("orders"))
+            again = list(iter(lambda: back.receive(timeout_s=1), None))
+            assert session.consumer(hms.Queue("payments")).receive(timeout_s=0.5) is None
+    ids = {message.message_id for message in again}
+    assert {m.message_id for pair in got[:2] for m in pair} <= ids
+    assert {m.message_id for m in got[2]} & ids <= lost
