@@ -43,7 +43,7 @@ from hms.server.supervision import NoServers, Supervisor
 from hms.store.files import FileStore
 from hms.store.interface import Store
 from hms.wire import structures as wire
-from hms.wire.commands import command_of, decode_request
+from hms.wire.commands import OF_KIND, command_of, decode_request
 from hms.wire.frames import (
     SEND_HEAD,
     Action,
@@ -305,8 +305,9 @@ class Broker:
         try:
             if not isinstance(head, HmsError):
                 if self._permit is not None:
-                    number = self.doorman.numbers.get(peer)
-                    self._permit(command_of(envelope.kind, head), head, number)
+                    number, kind = self.doorman.numbers.get(peer), envelope.kind
+                    of_kind = OF_KIND.get(kind)  # a call less for messages
+                    self._permit(of_kind or command_of(kind, head), head, number)
                 return self._apply_read(peer, command, now_ms, refused, fx)
             self._unreadable(peer, envelope, now_ms, fx)
             fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))

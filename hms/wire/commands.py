@@ -17,6 +17,7 @@ from hms.wire.frames import Kind
 
 __all__ = [
     "COMMANDS",
+    "OF_KIND",
     "OPERATIONS",
     "Action",
     "Command",
@@ -236,7 +237,8 @@ _OPERATIONS = (
 COMMANDS = (*_FRAMES, *_REQUESTS, *_OPERATIONS)
 OPERATIONS = {one.name: one for one in _OPERATIONS}
 """By verb."""
-_OF_KIND = {one.kind: one for one in _FRAMES}
+OF_KIND = {one.kind: one for one in _FRAMES}
+"""The commands that are a kind of frame of their own."""
 _OF_STRUCTURE = {one.structure: one for one in _REQUESTS}
 
 
@@ -275,7 +277,7 @@ def decode_request(data: bytes | memoryview) -> Any:
 def command_of(kind: Kind, head: Any) -> Command:
     """The row of a frame, given what decode_request() made of a REQUEST."""
     if kind is not Kind.REQUEST:
-        return _OF_KIND[kind]
+        return OF_KIND[kind]
     return head.command if isinstance(head, Order) else _OF_STRUCTURE[type(head)]
 
 

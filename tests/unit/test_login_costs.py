@@ -1,6 +1,7 @@
 """What a secured node costs more than an open one, counted in calls of Python."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,6 +39,8 @@ def calls_of(node, kind, payload):
         nonlocal counted
         counted += event == "call"
 
+    # Whether a hold is the longest so far, which takes two calls more, is up to the machine.
+    node.broker._holds = SimpleNamespace(ended=lambda *_: None)
     envelope = Envelope(kind, 1, 1, len(payload))
     before = sys.getprofile()
     sys.setprofile(count)
@@ -52,8 +55,8 @@ def calls_of(node, kind, payload):
 @pytest.mark.parametrize(
     "frame", [send(1, 1, 1, pack(1)), send(1, 1, 100, pack(100)), (Kind.SETTLE, CREDIT)]
 )
-def test_a_message_costs_no_call_more(frame):
-    """It is permitted when its producer or consumer is opened."""
+def test_a_frame_costs_one_call_more_and_a_message_none(frame):
+    """What it does is permitted when its producer or consumer is opened."""
     secured = opened(GatedNode(document(u=["produce queue:*", "consume queue:*"])))
 
-    assert calls_of(secured, *frame) == calls_of(opened(MemoryNode(SETTINGS)), *frame)
+    assert calls_of(secured, *frame) == calls_of(opened(MemoryNode(SETTINGS)), *frame) + 1
