@@ -77,7 +77,7 @@ class NodeProcess:
         self._deleted = 0
         """So many messages a COLD boot removed."""
         self._journal = open_store(config, node)
-        self._engine = Engine(compose.engine_settings(config, node))
+        self._engine = Engine(compose.engine_settings(config, node), os.urandom)
         self._files = FileStore(node.store / "files", node.max_file_bytes)
         monitor = compose.monitor(config, node)
         self._securing = make_securing(

@@ -78,7 +78,12 @@ __all__ = ["ConsumerRequest", "Engine", "Return"]
 class Engine:
     """Queues, topics, sessions and transactions of one node."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(
+        self, settings: EngineSettings, random: temporary_destinations.RandomBytes = bytes
+    ) -> None:
+        """random: of the node, for names that nobody is to guess; the default gives zeros, so that
+        an engine by itself does the same in every run."""
+        self._random = random
         self.state = State(settings)
         self.branches = BranchCommands(self.state)
         cluster = settings.cluster
@@ -334,7 +339,10 @@ class Engine:
         """A queue or topic for this connection alone (F-C6); its name."""
         owner = self.state.connection(connection)
         with self.state.shares.acting_for(owner.owner):
-            return temporary_destinations.create_temporary(self.state, owner, kind, fx).name
+            made = temporary_destinations.create_temporary(
+                self.state, owner, kind, self._random, fx
+            )
+            return made.name
 
     def delete_temporary(self, connection: int, kind: str, name: str, fx: Effects) -> None:
         """End a temporary destination before its connection ends."""

@@ -73,7 +73,9 @@ class Node:
             STORE, segment_bytes=log.segment_bytes, node_uid=uid, disk=disk, limits=log.limits
         )
         idle = {"transaction_idle_ms": transaction_idle_ms}
-        self.engine = Engine(replace(SETTINGS, paging_share=log.paging_share, **idle))
+        self.engine = Engine(
+            replace(SETTINGS, paging_share=log.paging_share, **idle), random.Random(uid).randbytes
+        )
         limits = LIMITS if has_windows else NO_WINDOWS
         limits = structs.replace(limits, transaction_idle_s=transaction_idle_ms / 1000)
         identity = Identity("sim", uid, limits, "sim")

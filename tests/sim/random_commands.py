@@ -161,7 +161,7 @@ class Node:
             limits=LogLimits(log_bytes_max=world.log_bytes_max),
         )
         settings = replace(SETTINGS, paging_share=world.paging_share)
-        self.engine, self.outlet = Engine(settings), Outlet()
+        self.engine, self.outlet = Engine(settings, random.Random(NODE_UID).randbytes), Outlet()
         self.files = FileStore(world.folder, 100_000)
         self.broker = Broker(
             self.engine,

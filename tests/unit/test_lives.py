@@ -1,8 +1,12 @@
 """Destinations with a life of their own: dynamic, automatic and temporary ones (F-C4 to F-C6)."""
 
+from random import Random
+
 import pytest
 
-from hms.engine.engine import ConsumerRequest
+from hms.engine.effects import Effects
+from hms.engine.engine import ConsumerRequest, Engine
+from hms.engine.settings import EngineSettings
 from hms.errors.catalogue import (
     DestinationNotFound,
     IllegalState,
@@ -63,6 +67,19 @@ def temporary(rig, kind="queue"):
     names = []
     rig.run(lambda fx: names.append(rig.engine.create_temporary(1, kind, fx)))
     return names[0]
+
+
+def test_the_name_of_a_temporary_destination_has_96_bits_of_the_nodes_chance():
+    """AT-31: whoever knows a name may send to it. The chance is the node's, so that a simulated one
+    does the same in every run."""
+    engine = Engine(EngineSettings(), Random(7).randbytes)
+    engine.open_connection(1, 77, "", "")
+    expected = Random(7)
+
+    for kind in ("queue", "topic"):
+        name = engine.create_temporary(1, kind, Effects())
+        assert name.startswith("HMS.TEMP.")
+        assert name.endswith(expected.randbytes(12).hex())
 
 
 def test_only_its_connection_receives_from_a_temporary_queue(rig):

@@ -5,6 +5,8 @@ one belongs to a connection, is not in the log, and goes with it (F-C6); a conne
 may come back within a minute. What create_queue() makes is gone when the node has stopped (F-C4).
 """
 
+from collections.abc import Callable
+
 from hms.engine.admin.destination_lifecycle import (
     SYSTEM,
     TEMPORARY,
@@ -29,6 +31,11 @@ OWNER_GRACE_MS = 60_000
 """So long a temporary queue waits for a connection that was lost and may come back."""
 TEMPORARIES_MAX = 1024
 """Of one connection."""
+SECRET_BYTES = 12
+"""Of a temporary destination's name: 96 bits that nobody guesses."""
+
+RandomBytes = Callable[[int], bytes]
+"""So many random bytes. An engine has no chance of its own; its node brings it."""
 
 
 def queue_for(state: State, name: str, fx: Effects, uid: int = 0) -> Queue:
@@ -56,14 +63,18 @@ def check_owner(target: Destination, uid: int, *, is_durable: bool = False) -> N
 # temporary ones
 
 
-def create_temporary(state: State, connection: Connection, kind: str, fx: Effects) -> Destination:
-    """A destination for one connection (F-C6)."""
+def create_temporary(
+    state: State, connection: Connection, kind: str, random: RandomBytes, fx: Effects
+) -> Destination:
+    """A destination for one connection (F-C6). Who knows its name may send to it, so the name is
+    not to be guessed from another one."""
     mine = [t for t in state.destinations() if t.control.owner == connection.uid]
     if len(mine) >= TEMPORARIES_MAX:
         what = "temporary destinations of a connection"
         raise ConsumerLimit(what=what, count=len(mine), limit=TEMPORARIES_MAX)
     state.temporaries_made += 1
-    name = f"{TEMPORARY}{state.take_ids(1, fx):012x}"  # like a message id never given again
+    number = state.take_ids(1, fx)  # like a message id never given again
+    name = f"{TEMPORARY}{number:012x}{random(SECRET_BYTES).hex()}"
     made = create(state, kind, name, {}, fx, Life.TEMPORARY)
     made.control.owner, made.control.used_ms = connection.uid, 0
     if isinstance(made, Queue):

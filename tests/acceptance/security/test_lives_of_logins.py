@@ -1,6 +1,8 @@
 """Logins over time and through other doors: reconnects, a node booted anew, services, tpstart."""
 
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import and_, or_
 from pathlib import Path
 
 import msgspec
@@ -61,6 +63,17 @@ def test_a_temporary_queue_is_received_from_by_its_maker_alone(node):
             with pytest.raises((hms.TemporaryDestination, hms.NotAuthorized)):
                 theirs.consumer(own)
         assert session.consumer(own).receive(timeout_s=5).body == b"answer"
+
+
+def test_nobody_guesses_the_name_of_a_temporary_queue(node):
+    """AT-31: each of its last 96 bits is now 0, now 1 (64 names: one of them alike by chance once
+    in 2^56 runs)."""
+    with hms.connect(node.address, **login()) as connection, connection.session() as session:
+        names = [session.temporary_queue().name for _ in range(64)]
+
+    bits = [int(name[-24:], 16) for name in names]
+    assert reduce(or_, bits) == 2**96 - 1
+    assert reduce(and_, bits) == 0
 
 
 def test_tpstart_is_checked(node, monkeypatch):
