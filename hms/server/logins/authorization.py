@@ -14,7 +14,7 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue
 from hms.engine.session.session_objects import Consumer, Producer
 from hms.engine.topic import Pattern
-from hms.errors.catalogue import NotAuthorized
+from hms.errors.catalogue import ExportNameNotFound, NotAuthorized
 from hms.errors.tree import HmsError
 from hms.server.logins.identities import NODE_USER, Login
 from hms.wire import structures as wire
@@ -39,6 +39,12 @@ _OF_MESSAGES = (
     "message.expire",
     "message.alter",
 )
+_LOOKUP = "destination.lookup.show"
+_KNOWN_BY: Mapping[str, tuple[Action, ...]] = {
+    "queue": (_A.BROWSE, _A.CONSUME, _A.PRODUCE, _A.VIEW),
+    "topic": (_A.SUBSCRIBE, _A.PUBLISH, _A.VIEW),
+}
+"""Who may do one of these to a destination may know that it is there."""
 _XA_ENDS = ("XaPrepare", "XaCommit", "XaRollback", "XaForget")
 
 
@@ -94,11 +100,26 @@ class Authorization:
             self._check_row(login, command, concerns(command, plain))
 
     def shown(self, connection: int, asked: Order, value: Any) -> Any:
-        """Of a list, what its user may view."""
+        """Of a list, what its user may view; of a lookup, what it may open."""
+        if asked.command.name == _LOOKUP:
+            self._check_known(self.logins[connection], asked, value)
         if not isinstance(value, list) or asked.command.action is not _A.VIEW:
             return value
         kind, rights = asked.command.resource, self.logins[connection].rights
         return [row for row in value if _may_view(rights.allows, kind, row)]
+
+    def _check_known(self, login: Login, asked: Order, found: Mapping[str, str]) -> None:
+        """Nobody learns by a lookup that there is what it may not use: the answer is the same as
+        when there is nothing."""
+        kind, name = found["kind"], found["name"]
+        if kind == "topic":
+            name = self._resolved(name, "")
+        is_known = name.startswith(TEMPORARY) or any(
+            login.rights.allows(action, kind, name) for action in _KNOWN_BY[kind]
+        )
+        if not is_known:
+            given: Any = asked.arguments
+            raise ExportNameNotFound(export_name=given.name)
 
     def forget_gone(self) -> None:
         """What is remembered of connections that are not there any more."""

@@ -290,3 +290,24 @@ def test_absent_and_present_resources_are_refused_alike(node, monkeypatch):
             told.add(permitted(node, "OpenProducer", ["produce queue:x"]))
 
     assert told == {False}
+
+
+@pytest.mark.parametrize("name", ["orders", "news"])
+def test_a_lookup_tells_only_who_may_use_it_that_a_destination_is_there(node, name):
+    """What is forbidden is answered as what is absent, not only refused alike."""
+    kind = "queue" if name == "orders" else "topic"
+    uses = {"queue": ["browse", "consume", "produce", "view"]}
+    uses["topic"] = ["publish", "subscribe", "view"]
+
+    def looked_up(permission, asked=name):
+        roles = {"r": Role((read_permission(permission),))}
+        rights = Policy(roles).rights_of(["r"])
+        node.doorman.logins[1] = Login("u", "PASSWORD", ("r",), rights, Caller("x"))
+        return node.ask("p", wire.Administer("destination.lookup.show", {"name": asked}))
+
+    for use in uses[kind]:
+        assert looked_up(f"{use} {kind}:{name}") == {"name": name, "kind": kind}
+        refused, absent = looked_up(f"{use} {kind}:other"), looked_up(f"{use} {kind}:other", "lost")
+        assert type(refused) is type(absent) is hms.ExportNameNotFound
+        assert (refused.fields, absent.fields) == ({"export_name": name}, {"export_name": "lost"})
+    assert isinstance(looked_up(f"purge {kind}:{name}"), hms.ExportNameNotFound)
