@@ -124,6 +124,22 @@ def test_a_subscription_reaches_a_grant_exactly_when_some_topic_matches_both(wan
     assert one.reaches(pattern) == any(pattern.matches(t) and one.covers(t) for t in topics)
 
 
+@given(
+    st.lists(st.sampled_from(LEVELS), min_size=1, max_size=4),
+    st.lists(st.sampled_from(LEVELS), min_size=1, max_size=4),
+)
+def test_a_pattern_that_is_covered_matches_nothing_else(wanted, granted):
+    """Clearing by a pattern takes all that it matches."""
+    one = read_permission(f"purge topic:{'/'.join(granted)}")
+    pattern = Pattern("/".join(wanted))
+    topics = ["/".join(levels) for n in range(1, 6) for levels in product("abc", repeat=n)]
+    is_all = all(one.covers(topic) for topic in topics if pattern.matches(topic))
+
+    assert is_all or not one.covers_all(pattern)
+    if "#" not in [*wanted[:-1], *granted[:-1]] and len(wanted) + len(granted) < 6:
+        assert one.covers_all(pattern) == is_all
+
+
 def test_a_pattern_of_characters_reaches_what_its_levels_may():
     """It is looked at as the wider pattern of levels; each delivery is checked by itself."""
     may = rights("subscribe topic:prices/oil")

@@ -46,6 +46,13 @@ class Permission(msgspec.Struct, frozen=True):
             return self.covers(wanted.topic)
         return _meet(wanted.for_other_nodes().levels, _levels_below(self.pattern))
 
+    def covers_all(self, wanted: Pattern) -> bool:
+        """Of a topic: whether a pattern can match nothing but what it covers. Only a granted
+        pattern that says so by itself does; topics of the node's own are not looked at."""
+        if not wanted.is_wildcard:
+            return self.covers(wanted.topic)
+        return _holds(_levels_below(self.pattern), wanted.for_other_nodes().levels)
+
 
 def read_permission(text: str) -> Permission:
     """A permission as it is written; Unacceptable names the nearest valid word."""
@@ -126,3 +133,21 @@ def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
                 row[j + 1] = reached[j] and (wanted == level or ONE in (wanted, level))
         reached = row
     return reached[-1]
+
+
+def _holds(granted: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether each topic that `wanted` matches is matched by `granted` too, level by level from the
+    last: a granted # takes any levels, a + one that is no #. Row by row: what the levels of
+    `wanted` from here on hold of those of `granted` from there on."""
+    row = [False] * len(granted) + [True]
+    for j in range(len(granted) - 1, -1, -1):
+        row[j] = row[j + 1] and granted[j] == MANY
+    for level in reversed(wanted):
+        below, row = row, [False] * (len(granted) + 1)
+        for j in range(len(granted) - 1, -1, -1):
+            if granted[j] == MANY:
+                row[j] = row[j + 1] or below[j]
+            else:
+                is_one = granted[j] == ONE and level != MANY
+                row[j] = below[j + 1] and (is_one or granted[j] == level)
+    return row[0]

@@ -55,6 +55,10 @@ class Rights:
         """Whether a topic pattern can match a topic on which it is granted."""
         return any(one.reaches(wanted) for one, _ in self._granted.get((action, "topic"), ()))
 
+    def covers_all(self, action: Action, wanted: Pattern) -> bool:
+        """Whether one permission grants it on every topic that a pattern can match."""
+        return any(one.covers_all(wanted) for one, _ in self._granted.get((action, "topic"), ()))
+
     def explain(self, action: Action, kind: str, name: str) -> Explanation:
         """The permissions that decide, or else those that come nearest."""
         granted = self._granted.get((action, kind), [])

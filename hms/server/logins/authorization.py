@@ -9,6 +9,7 @@ services and subscriptions are looked at when they are opened, and again when th
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hms.engine.admin.topic_operations import pattern_of
 from hms.engine.engine import Engine
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue
@@ -235,10 +236,12 @@ class Authorization:
             raise _refusal(login, _A.SUBSCRIBE, f"topic:{topic}")
 
     def _clear_retained(self, login: Login, asked: Order, _: int) -> None:
-        """A pattern clears below many topics: each of them has to be covered."""
+        """A pattern clears many topics: a permission has to cover all that it can match."""
         given: Any = asked.arguments
         if given.pattern:
-            self.require(login, [(_A.PURGE, "topic", given.pattern.partition("/#")[0] or "#")])
+            wanted = pattern_of(given.pattern, given.scheme)
+            if not login.rights.covers_all(_A.PURGE, wanted):
+                raise _refusal(login, _A.PURGE, f"topic:{given.pattern}")
         else:
             self.require(login, [(_A.PURGE, "topic", self._resolved(given.name, ""))])
 

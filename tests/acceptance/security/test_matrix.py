@@ -311,3 +311,30 @@ def test_a_lookup_tells_only_who_may_use_it_that_a_destination_is_there(node, na
         assert type(refused) is type(absent) is hms.ExportNameNotFound
         assert (refused.fields, absent.fields) == ({"export_name": name}, {"export_name": "lost"})
     assert isinstance(looked_up(f"purge {kind}:{name}"), hms.ExportNameNotFound)
+
+
+@pytest.mark.parametrize(
+    ("granted", "wanted", "is_granted"),
+    [
+        ("prices", {"pattern": "prices/#"}, True),
+        ("prices", {"pattern": "prices/+/oil"}, True),
+        ("prices", {"pattern": "prices/o*", "scheme": "CHARACTER"}, True),
+        ("+/oil", {"pattern": "+/oil/#"}, True),
+        ("#", {"pattern": "#"}, True),
+        ("prices/+", {"pattern": "prices/+/#"}, True),
+        ("prices/+", {"pattern": "+/+"}, False),
+        ("prices/oil", {"pattern": "prices/#"}, False),
+        ("prices/oil", {"pattern": "prices/+"}, False),
+        ("prices", {"pattern": "p*", "scheme": "CHARACTER"}, False),
+        ("prices", {"pattern": "prices*", "scheme": "CHARACTER"}, False),
+        ("+/oil", {"pattern": "#/oil"}, False),
+        ("+/oil", {"pattern": "*/oil", "scheme": "CHARACTER"}, False),
+    ],
+)
+def test_a_pattern_is_cleared_by_who_may_clear_all_that_it_can_match(
+    node, monkeypatch, granted, wanted, is_granted
+):
+    """It was judged by its text in front of /#, as if that were a topic: #/oil by +/oil."""
+    monkeypatch.setitem(HEADS, "topic.clear_retained", order("topic.clear_retained", wanted))
+
+    assert permitted(node, "topic.clear_retained", [f"purge topic:{granted}"]) is is_granted
