@@ -20,7 +20,7 @@ from hms.engine.session.session_objects import Connection, PendingBatch, Produce
 from hms.engine.state import State
 from hms.engine.topic.audience import check_publication
 from hms.engine.topic.publication import Stored
-from hms.errors.catalogue import StoreFull
+from hms.errors.catalogue import NotAuthorized, StoreFull
 from hms.errors.tree import HmsError
 from hms.records import Cause, group
 from hms.wire.packed_messages import ROW, Row, encode_head
@@ -41,8 +41,33 @@ def send_due(state: State, refused: str | None, fx: Effects) -> None:
             if refused is not None:
                 raise StoreFull(path="the store", detail=refused)
             _send_one(state, schedules, schedule, fx)
+        except NotAuthorized as error:
+            _skip_one(state, schedules, schedule, str(error), fx)
         except HmsError as error:
             schedules.retry(schedule, state.now_ms, str(error))
+
+
+def _check_owner(state: State, producer: Producer, plan: Plan) -> None:
+    """NotAuthorized when whoever made it may not send this any more."""
+    authority = state.space.authority
+    if authority is not None and plan.owner:
+        place = producer.topic or producer.destination.name
+        authority.check_schedule(plan.owner, plan.name, plan.kind, place, plan.flags)
+
+
+def _skip_one(
+    state: State, schedules: Schedules, schedule: Schedule, error: str, fx: Effects
+) -> None:
+    """Its owner may not send it: nothing is sent, and it waits for its next time."""
+    schedule.error, schedule.refused = error, schedule.refused + 1
+    count, plan = sent_count(schedules, schedule), schedule.plan
+    after_ms = max(schedule.due_ms, state.now_ms)
+    next_ms = plan.next_ms(after_ms, count, state.settings.calendar)
+    if next_ms is None:
+        fx.records.append(left(state, schedules, schedule, Cause.ENDED))
+        return
+    fx.records.append(told_again(state, schedules, schedule, next_ms, count))
+    schedules.push(schedule)
 
 
 def _send_one(state: State, schedules: Schedules, schedule: Schedule, fx: Effects) -> None:
@@ -51,6 +76,7 @@ def _send_one(state: State, schedules: Schedules, schedule: Schedule, fx: Effect
     next_ms = plan.follows(due_ms, schedules.booted_ms, number, state.settings.calendar)
     producer = _producer(state, plan)
     try:
+        _check_owner(state, producer, plan)
         stored = _store(state, producer, schedule, number, fx)
     finally:
         if producer.node is not None:

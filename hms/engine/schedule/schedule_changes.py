@@ -30,7 +30,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.records import Cause, Placement, Record, Sent, group, sent
-from hms.wire.packed_messages import HEAD_BYTES_MAX, ROW, Row, decode_head, encode_head
+from hms.wire.packed_messages import FLAG_RETAIN, HEAD_BYTES_MAX, ROW, Row, decode_head, encode_head
 
 PLAN_BYTES = 1024
 _encode = msgspec.msgpack.Encoder().encode
@@ -87,11 +87,12 @@ def add(
 ) -> dict[str, Any]:
     """A new schedule; one without end once more changes nothing. What there is of it, described.
     refused: why the log takes no new messages now; one that it has already is no new one.
-    InvalidSchedule, ScheduleExists, ScheduleLimit, SendInDoubt, StoreFull."""
+    InvalidSchedule, NotAuthorized, ScheduleExists, ScheduleLimit, SendInDoubt, StoreFull."""
     if producer.session.is_transacted:
         detail = "a transacted session has none; use another"
         raise InvalidArgument(what="a schedule", detail=detail)
     check_plan(plan)
+    plan = _owned(state, producer, plan)
     known = None if state.schedules is None else state.schedules.by_name.get(plan.name)
     template = _template(row, payload, plan)
     if _is_repeated(state, producer, request) or _is_same(known, plan, template):
@@ -111,6 +112,17 @@ def add(
     schedule = schedules.by_name[plan.name] = Schedule(plan, message, due_ms)
     schedules.push(schedule)
     return describe(state, plan, schedule)
+
+
+def _owned(state: State, producer: Producer, plan: Plan) -> Plan:
+    """Where logins are checked it belongs to the user who makes it; NotAuthorized for one that is
+    to be retained by whoever may not retain."""
+    authority, connection = state.space.authority, producer.session.connection
+    if authority is None:
+        return plan
+    if plan.kind == "topic" and plan.flags & FLAG_RETAIN:
+        authority.check_retain(connection.number, producer.topic)
+    return msgspec.structs.replace(plan, owner=connection.user)
 
 
 def _is_repeated(state: State, producer: Producer, request: Request) -> bool:

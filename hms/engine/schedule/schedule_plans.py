@@ -48,7 +48,8 @@ NO_CALENDAR = NoCalendar()
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """A schedule as it is kept. kind, destination, topic: where its messages go, as of a producer;
-    flags: of their rows. until_ms, count_max 0: without end."""
+    flags: of their rows. until_ms, count_max 0: without end. owner: the user who made it, "" where
+    nobody checks logins."""
 
     name: str
     kind: str
@@ -64,6 +65,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     is_persistent: bool = True
     ttl_ms: int = 0
     flags: int = 0
+    owner: str = ""
 
     def next_ms(self, after_ms: int, sent: int, calendar: Calendar) -> int | None:
         """Its first occurrence after a time, when so many were sent before; None for no more."""

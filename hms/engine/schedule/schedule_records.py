@@ -72,5 +72,7 @@ def describe(state: State, plan: Plan, schedule: Schedule | None) -> dict[str, A
         "max_count": plan.count_max,
         "persistent": plan.is_persistent,
         "bytes": 0 if schedule is None else schedule.message.length,
+        "owner": plan.owner,
+        "refused": 0 if schedule is None else schedule.refused,
         "error": "" if schedule is None else schedule.error,
     }

@@ -9,6 +9,10 @@ there is no room is kept and tried again; those behind it wait for it.
 
 What was due while the node was down is *missed*: plans say what becomes of it. What was due while
 the node was up is never missed, however late it is.
+
+Where logins are checked a schedule belongs to the user who made it, and each occurrence is judged
+by what its owner may do then. One that is refused is not sent, and not made up for: its schedule
+waits for its next time, when the owner may again, or not.
 """
 
 import heapq
@@ -29,15 +33,16 @@ _decode = msgspec.msgpack.Decoder(Plan).decode
 
 class Schedule:
     """A plan with the message that waits for its next occurrence. error: why it could not be sent
-    the last time."""
+    the last time; refused: so many occurrences its owner was not permitted, since the boot."""
 
-    __slots__ = ("due_ms", "error", "message", "plan")
+    __slots__ = ("due_ms", "error", "message", "plan", "refused")
 
     def __init__(self, plan: Plan, message: StoredMessage, due_ms: int) -> None:
         self.plan = plan
         self.message = message
         self.due_ms = due_ms
         self.error = ""
+        self.refused = 0
 
 
 class Schedules:

@@ -11,5 +11,9 @@ class Authority(Protocol):
     def may_receive(self, user: str, topic: str) -> bool:
         """Whether the owner of a subscription may have what is published on a topic."""
 
+    def check_schedule(self, owner: str, name: str, kind: str, place: str, flags: int) -> None:
+        """NotAuthorized unless the owner of a schedule may send, now, what it sends. place: a queue
+        or a topic; flags: of the message."""
+
     def check_retain(self, connection: int, topic: str) -> None:
         """NotAuthorized unless a connection may have the topic retain what it publishes."""

@@ -13,6 +13,7 @@ from hms.engine.admin.topic_operations import pattern_of
 from hms.engine.engine import Engine
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue
+from hms.engine.schedule.schedule_plans import Plan
 from hms.engine.session.session_objects import Consumer, Producer
 from hms.engine.topic import Pattern
 from hms.errors.catalogue import ExportNameNotFound, NotAuthorized
@@ -269,9 +270,15 @@ class Authorization:
         self.require(login, producer_needs("queue", given.to or "*"))
 
     def _schedule(self, login: Login, head: Any, connection: int) -> None:
-        state = self._engine.state
-        kind, name = state.producer(state.connection(connection), head[0].producer).key
+        """Whoever replaces what another user has scheduled needs to be able to cancel it."""
+        state, asked = self._engine.state, head[0]
+        if (connection, asked.producer) in self.denied:
+            raise self.denied[connection, asked.producer]
+        kind, name = state.producer(state.connection(connection), asked.producer).key
         self.require(login, [(_A.SCHEDULE, kind, name)])
+        known = None if state.schedules is None else state.schedules.by_name.get(asked.name)
+        if known is not None and asked.may_replace and known.plan.owner != login.user:
+            self.require(login, [(_A.SCHEDULE, *_place_of(known.plan))])
 
     def _named_schedule(self, login: Login, asked: Order, _: int) -> None:
         """Of one that is not there, who may do so anywhere is told that it is not."""
@@ -279,9 +286,7 @@ class Authorization:
         schedules, action = self._engine.state.schedules, asked.command.action
         known = None if schedules is None else schedules.by_name.get(given.name)
         if known is not None:
-            plan = known.plan
-            name = plan.topic if plan.kind == "topic" else plan.destination
-            self.require(login, [(action, plan.kind, name)])
+            self.require(login, [(action, *_place_of(known.plan))])
         elif not login.rights.allows_any(action, "queue"):
             raise _refusal(login, action, "queue:*")
 
@@ -346,6 +351,11 @@ def _reaches(login: Login, action: Action, pattern: Pattern | None, said: str) -
     if pattern is None:
         return login.rights.allows(action, "topic", said)
     return login.rights.reaches(action, pattern)
+
+
+def _place_of(plan: Plan) -> tuple[str, str]:
+    """The kind and name of what a schedule sends to."""
+    return plan.kind, plan.topic if plan.kind == "topic" else plan.destination
 
 
 def _file_of(message: StoredMessage) -> object:

@@ -118,12 +118,16 @@ class Identities:
 
     def may_receive(self, name: str, topic: str) -> bool:
         """Whether a user, wherever it is, may have what is published on a topic."""
+        return self.may(name, Action.SUBSCRIBE, "topic", topic)
+
+    def may(self, name: str, action: Action, kind: str, resource: str) -> bool:
+        """Whether a user, wherever it is, may do something."""
         if name == NODE_USER:
             return True
         user = self.document.user.get(name)
         if user is None or not user.enabled:
             return False
-        return self.policy.rights_of(user.roles).allows(Action.SUBSCRIBE, "topic", topic)
+        return self.policy.rights_of(user.roles).allows(action, kind, resource)
 
     def _active(self, wanted: Sequence[str], own: Sequence[str], caller: Caller) -> tuple[str, ...]:
         patterns = self._listener_roles(caller.listener)

@@ -19,6 +19,7 @@ from hms.errors.catalogue import (
     LoginBusy,
     LoginRefused,
     LoginRequired,
+    NotAuthorized,
     ProtocolError,
 )
 from hms.errors.tree import HmsError
@@ -26,17 +27,19 @@ from hms.server.connection_registry import ConnectionRegistry
 from hms.server.effect_release import ToPeer
 from hms.server.entrance import Change
 from hms.server.logins.auditing import Auditing
-from hms.server.logins.authorization import Authorization
+from hms.server.logins.authorization import Authorization, producer_needs
 from hms.server.logins.callers import Caller
 from hms.server.logins.identities import NODE_USER, Identities, Login
 from hms.server.logins.login_limits import LoginLimits
 from hms.server.logins.login_workers import LoginWorkers
 from hms.server.logins.passwords import verify
 from hms.server.logins.resume_tokens import ResumeTokens
+from hms.server.rare_lines import RareLines
 from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
 from hms.wire.commands import Action, Order
 from hms.wire.frames import Kind, frame
+from hms.wire.packed_messages import FLAG_RETAIN
 
 __all__ = ["LoginGate"]
 
@@ -94,6 +97,7 @@ class LoginGate:
             settings.failures_per_address, settings.failures_per_user, settings.failures_per_node
         )
         self._waiting: dict[Hashable, _Waiting] = {}
+        self._refused_schedules = RareLines(log.warning)
         self.refused = 0
         self.verified = 0
         """Passwords that were compared with a hash."""
@@ -214,6 +218,19 @@ class LoginGate:
     def may_receive(self, user: str, topic: str) -> bool:
         """Whether the owner of a subscription may have what is published on a topic."""
         return self.identities.may_receive(user, topic)
+
+    def check_schedule(self, owner: str, name: str, kind: str, place: str, flags: int) -> None:
+        """NotAuthorized unless the owner of a schedule may send, now, what it sends."""
+        retains = [(Action.RETAIN, kind, place)] if kind == "topic" and flags & FLAG_RETAIN else []
+        for action, *what in [
+            (Action.SCHEDULE, kind, place),
+            *producer_needs(kind, place),
+            *retains,
+        ]:
+            if not self.identities.may(owner, action, *what):
+                said = NotAuthorized(user=owner, action=str(action), resource=":".join(what))
+                self._refused_schedules.say("schedule %r is not sent: %s", name, said)
+                raise said
 
     def check_retain(self, connection: int, topic: str) -> None:
         """NotAuthorized unless a connection may have the topic retain what it publishes."""

@@ -9,6 +9,7 @@ from hms.server.logins.security_document import RoleEntry
 from hms.wire import branch_requests as xa
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
+from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head
 from tests.support.gated import GatedNode
 from tests.support.largest import pack, send
 from tests.support.secured import PASSWORD, document, secured_node
@@ -252,3 +253,85 @@ def test_what_a_closed_consumer_had_is_told_truly(tmp_path):
     ids = {message.message_id for message in again}
     assert {m.message_id for pair in got[:2] for m in pair} <= ids
     assert {m.message_id for m in got[2]} & ids <= lost
+
+
+EVERY_MS = 1000
+
+
+def scheduled(node, peer, name="beat", flags=0, **options):
+    """The answer to a SCHEDULE by producer 1, each second from the next one on."""
+    first_ms = node.now_ms + EVERY_MS
+    head = wire.ScheduleHead(1, name, every_ms=EVERY_MS, first_ms=first_ms, **options)
+    encoded = encode_head(Head({}))
+    body = ROW.pack(len(encoded), 1, 0, 0, 4, 0, flags, 0) + encoded + b"x"
+    return node.answer(node.send(peer, Kind.SCHEDULE, wire.encode_with_body(head, body)))
+
+
+def passed(node, ms=EVERY_MS):
+    """What a schedule is, after so long."""
+    node.now_ms += ms
+    node.broker.command(lambda fx, now_ms: node.engine.tick(now_ms, fx))
+    node.step()
+    return node.engine.state.schedules.by_name["beat"]
+
+
+def test_a_schedule_is_judged_by_what_its_owner_may_when_it_is_due(node, held, caplog):
+    """AT-29: it went on for whoever had lost every right. What is refused is not made up for."""
+    held = REPLACE(held, version=2)
+    may = (*held.role["u"].permissions, "schedule queue:orders")
+    held = REPLACE(held, role={**held.role, "u": RoleEntry(permissions=may)})
+    node.change(held)
+    node.ask("p", wire.OpenProducer(1, 1, "queue", "orders"))
+    line = node.engine.state.queues["orders"].line
+    assert scheduled(node, "p")["owner"] == "u"
+    passed(node)
+    assert line.waiting_count == 1
+
+    node.change(REPLACE(without(held, "u", "produce queue:orders"), version=3))
+    assert isinstance(scheduled(node, "p", "other"), hms.NotAuthorized)
+    node.send("p", Kind.GOODBYE, b"")
+    found = passed(node, 10 * EVERY_MS)
+    assert (line.waiting_count, found.refused) == (1, 1)
+    assert "HMS-1030" in found.error
+    assert "schedule 'beat' is not sent" in caplog.text
+    node.change(REPLACE(held, user={}, version=4))
+    assert (line.waiting_count, passed(node).refused) == (1, 2)
+
+    node.change(REPLACE(held, version=5))
+    assert (passed(node).refused, found.error) == (2, "")
+    assert line.waiting_count == 2
+
+
+def test_a_schedule_of_another_user_is_replaced_by_who_may_cancel_it(node, held):
+    """A name is known to all, and a schedule elsewhere of the same name ended it."""
+    own = {"u": ("schedule queue:orders",), "v": ("schedule queue:ledger", "produce queue:*")}
+    roles = {
+        name: RoleEntry(permissions=(*held.role[name].permissions, *more))
+        for name, more in own.items()
+    }
+    held = REPLACE(held, role=roles, version=2)
+    node.change(held)
+    node.ask("p", wire.OpenProducer(1, 1, "queue", "orders"))
+    scheduled(node, "p")
+    node.login("q", "v", 2)
+    node.ask("q", wire.OpenSession(1))
+    node.ask("q", wire.OpenProducer(1, 1, "queue", "ledger"))
+
+    assert isinstance(scheduled(node, "q", may_replace=True), hms.NotAuthorized)
+    assert node.engine.state.schedules.by_name["beat"].plan.owner == "u"
+    assert isinstance(scheduled(node, "q", may_replace=False), hms.ScheduleExists)
+    granted = RoleEntry(permissions=(*roles["v"].permissions, "schedule queue:orders"))
+    node.change(REPLACE(held, role={**roles, "v": granted}, version=3))
+    assert scheduled(node, "q", may_replace=True)["owner"] == "v"
+
+
+def test_a_scheduled_publication_is_retained_for_who_may_retain(node, held):
+    """A send was asked for this permission, a schedule never."""
+    may = (*held.role["v"].permissions, "schedule topic:news")
+    node.change(REPLACE(held, role={**held.role, "v": RoleEntry(permissions=may)}, version=2))
+    node.login("q", "v", 2)
+    node.ask("q", wire.OpenSession(1))
+    node.ask("q", wire.OpenProducer(1, 1, "topic", "news"))
+
+    assert isinstance(scheduled(node, "q", flags=FLAG_RETAIN), hms.NotAuthorized)
+    assert scheduled(node, "q")["destination"] == "topic:news"
