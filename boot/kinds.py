@@ -208,8 +208,8 @@ def _address(value: Any) -> str:
         raise Refused(f"port {port} of {value!r} is out of range: 1 to 65535")
     if not _is_loopback(host):
         raise Refused(
-            f"{value!r}: links are not encrypted in this version; "
-            "only loopback and ipc addresses are allowed"
+            f"{value!r}: what is said there is not encrypted, so only loopback and ipc addresses "
+            "are allowed; a secured node may listen at a [listener.NAME]"
         )
     return str(value)
 

@@ -326,12 +326,16 @@ class NodeProcess:
                 for standard in _STANDARD_FDS:
                     os.dup2(fd, standard)
                 os.close(fd)
-            level = load(self._config.path).node(self._node.name).log_level
-        except (OSError, HmsError) as fault:
+        except OSError as fault:
             log.warning("the log is not opened anew: %s", fault)
             return
-        logging.getLogger().setLevel(level or "INFO")
         log.info("the log begins anew")
+        try:
+            level = load(self._config.path).node(self._node.name).log_level
+        except HmsError as fault:
+            log.warning("log_level stays as it is: %s", fault)
+        else:
+            logging.getLogger().setLevel(level or "INFO")
 
     def _drain(self) -> None:
         """Finish what was taken, in the order in which it flows."""

@@ -80,10 +80,16 @@ def open_(target: Target, yes: bool) -> None:
         asked = f"Every process that reaches {node.name} will be its administrator. Type its name"
         if click.prompt(asked, err=True) != node.name:
             raise click.Abort
+    listen = [one for one in node.listen if "://" in one]  # a [listener.NAME] is for a secured one
+    keys: dict[str, Any] = {"security": None}
+    keys |= {"listen": listen} if listen != list(node.listen) else {}
     text = config.path.read_text(encoding="utf-8")
-    _rewrite(config.path, set_node_keys(text, node.name, {"security": None}))
-    said = f"{node.name} is open from its next boot on; {node.security} is kept"
-    target.say(said, {"security": None, "kept": str(node.security)})
+    _rewrite(config.path, set_node_keys(text, node.name, keys))
+    said = (
+        f"{node.name} is open from its next boot on, at {', '.join(listen)}; "
+        f"{node.security} is kept"
+    )
+    target.say(said, {"security": None, "kept": str(node.security), "listen": listen})
 
 
 def _check_new(path: Path, socket: Path) -> None:

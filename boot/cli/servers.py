@@ -52,8 +52,9 @@ def restart(target: Target, name: str, timeout_s: float) -> None:
         before = _find(connection, name)
         connection.administer("server.restart", {"name": name})
         found = _await(connection, name, before, timeout_s)
-    pids = ", ".join(map(str, found["pids"]))
-    target.say(f"{name}: restarted, now process {pids}", {"name": name, "pids": found["pids"]})
+    new = [pid for pid in found["pids"] if pid not in before["pids"]]  # an old one may still end
+    pids = ", ".join(map(str, new))
+    target.say(f"{name}: restarted, now process {pids}", {"name": name, "pids": new})
 
 
 @server.command()

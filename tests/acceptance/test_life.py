@@ -193,6 +193,13 @@ def test_sighup_begins_a_new_log_file_and_the_node_goes_on(running):
     while "the log begins anew" not in running.log:
         assert time.monotonic() < until
         pause.wait(0.02)
+    good = running.config_file.read_text()
+    running.config_file.write_text(good + "\nspoilt")
+    os.kill(running.pid, signal.SIGHUP)
+    while "log_level stays as it is" not in running.log:
+        assert time.monotonic() < until
+        pause.wait(0.02)
+    running.config_file.write_text(good)
     _send(running, "orders", [b"kept"])
     assert [message.body for message in _take_all(running, "orders")] == [b"kept"]
     assert running.stop() == 0

@@ -92,11 +92,11 @@ def test_a_syntax_error_does_not_hide_the_faults_behind_it(faults, text):
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("tcp://0.0.0.0:7700", "links are not encrypted in this version"),
-        ("tcp://*:7700", "links are not encrypted in this version"),
-        ("tcp://192.168.1.5:7700", "links are not encrypted in this version"),
-        ("tcp://example.org:7700", "links are not encrypted in this version"),
-        ("tcp://[::]:7700", "links are not encrypted in this version"),
+        ("tcp://0.0.0.0:7700", "what is said there is not encrypted"),
+        ("tcp://*:7700", "what is said there is not encrypted"),
+        ("tcp://192.168.1.5:7700", "what is said there is not encrypted"),
+        ("tcp://example.org:7700", "what is said there is not encrypted"),
+        ("tcp://[::]:7700", "what is said there is not encrypted"),
         ("tcp://127.0.0.1:0", "port 0"),
         ("tcp://127.0.0.1:65536", "port 65536"),
         ("tcp://127.0.0.1", "no address"),

@@ -65,7 +65,12 @@ def test_five_commands_from_open_to_secured_and_back(run, tmp_path):
             _login_until_refused(address)
     finally:
         run("down")
+    config = tmp_path / "hms.conf"
+    text = config.read_text().replace(f'"{address}"', f'"{address}", "clients"')
+    listener = '[listener.clients]\naddress = "tcp://127.0.0.1:1"\nserver_key_file = "k"\n'
+    config.write_text(text + listener)
     run("config", "open", "--yes")
+    assert '"clients"' not in config.read_text()
     assert 'security = "' not in (tmp_path / "hms.conf").read_text().replace('# security = "', "")
 
 
