@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from hms.engine.settings import DestinationSettings
 from hms.errors.catalogue import NoRetainedMessage, PublicationFailed
 from tests.support.topic_rig import TopicRig
-from tests.unit.topic_oracle import wants
+from tests.unit.engine.topic.topic_oracle import wants
 
 TOPICS = st.sampled_from(["a", "a/b", "a/b/c", "a//c", "b", "b/c", "strict/a"])
 PATTERNS = st.sampled_from(

@@ -12,7 +12,7 @@ from hms.history.manifest import begins_where_it_ends
 from hms.history.segments import Tail, sealed, survey, unwritten
 from hms.store.journal.segment_manager import LogLimits
 from tests.support.journal_node import JournalNode
-from tests.unit.test_store_identity import SEGMENT, SETTINGS, lived
+from tests.unit.history.test_store_identity import SEGMENT, SETTINGS, lived
 
 
 def opened(path, **how):

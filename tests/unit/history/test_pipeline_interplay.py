@@ -21,7 +21,7 @@ from hms.history.stream import HmsStreamReader
 from hms.wire.packed_messages import ROW, pack_messages
 from tests.integration.history_rig import batch, begin, write
 from tests.support.journal_node import JournalNode
-from tests.unit.test_history_archived import churn, history_numbers, life
+from tests.unit.history.test_history_archived import churn, history_numbers, life
 
 
 def filled(path, batches, count=100, node_uid=1):
