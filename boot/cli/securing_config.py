@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.network_listener import Network, network_of
 from hms.boot.cli.target import Target, target_options
 from hms.boot.conf_editing import set_node_keys
 from hms.boot.config import load
 from hms.boot.entries import Node
-from hms.boot.security_file import save_security
+from hms.boot.security_file import load_security, save_security
 from hms.errors.catalogue import InvalidArgument
 from hms.server.logins.passwords import hash_password
 from hms.server.logins.security_document import SecurityDocument, UserEntry, is_name
@@ -35,35 +36,92 @@ SOCKET_BYTES_MAX = 107
     type=click.Path(path_type=Path),
     help="Where its password is written; else it is printed, this once.",
 )
+@click.option(
+    "--listen",
+    "wanted",
+    metavar="tcp://HOST:PORT",
+    help="Let clients of other machines in there too, encrypted: a listener, its key, and a key "
+    "of the administrator.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
-def secure(target: Target, name: str | None, file: Path | None, dry_run: bool) -> None:
-    """Have the node ask who connects: an administrator, a security file, a local socket."""
+def secure(
+    target: Target, name: str | None, file: Path | None, wanted: str | None, dry_run: bool
+) -> None:
+    """Have the node ask who connects: an administrator, a security file, a local socket. What is
+    there already is kept, and told."""
     config = target.config()
     node = config.node(target.node_name)
     caller = getpass.getuser()
     name = name or (caller if is_name(caller) else "administrator")
+    network = None if wanted is None else network_of(config, node, name, wanted)
     if node.security is not None:
-        target.say(f"{node.name} is secured by {node.security}", {"security": str(node.security)})
+        said: dict[str, Any] = {"security": str(node.security)}
+        _open_network(target, config.path, node, node.security, network, said, is_dry=dry_run)
         return
     path = config.path.parent / "security.toml"
     socket = node.runtime / f"{node.name}.sock"
     _check_new(path, socket)
     listen = [one for one in node.listen if one.startswith("ipc://")] or [f"ipc://{socket}"]
     said = {"user": name, "security": str(path), "listen": listen}
-    if dry_run:
-        target.say(_told(node, said, "would be secured"), said)
-        return
-    password = secrets.token_urlsafe(18)
-    entry = UserEntry(password=hash_password(password), os_users=(caller,), roles=ADMINISTRATOR)
-    save_security(path, SecurityDocument(user={name: entry}))
     text = config.path.read_text(encoding="utf-8")
-    keys = {"listen": listen, "security": path.name}
-    _rewrite(config.path, set_node_keys(text, node.name, keys))
+    if network is not None:
+        listen.append(network.listener)
+        text = network.added_to(text)
+        said |= network.described()
+    half = _checked(
+        config.path, set_node_keys(text, node.name, {"listen": listen, "security": path.name})
+    )
+    if dry_run:
+        half.unlink()
+        target.say(_told(node, said, "would be secured", network), said)
+        return
+    if network is not None:
+        network.make_keys()
+        said |= network.described()
+    password = secrets.token_urlsafe(18)
+    keys = () if network is None else (network.public(),)
+    entry = UserEntry(
+        password=hash_password(password), os_users=(caller,), roles=ADMINISTRATOR, keys=keys
+    )
+    save_security(path, SecurityDocument(user={name: entry}))
+    _put(config.path, half)
     if file is None:
         said["password"] = password
     else:
         _write_secret(file, password)
-    target.say(_told(node, said, "is secured"), said)
+    target.say(_told(node, said, "is secured", network), said)
+
+
+def _open_network(
+    target: Target,
+    conf: Path,
+    node: Node,
+    security: Path,
+    network: Network | None,
+    said: dict[str, Any],
+    *,
+    is_dry: bool,
+) -> None:
+    """Of a node that is secured: add what is missing of a listener."""
+    told = f"{node.name} is secured by {security}"
+    if network is None:
+        target.say(told, said)
+        return
+    network.check_user(load_security(security))
+    if network.listener not in node.listen:
+        text = network.added_to(conf.read_text(encoding="utf-8"))
+        listen = {"listen": [*node.listen, network.listener]}
+        half = _checked(conf, set_node_keys(text, node.name, listen))
+        if is_dry:
+            half.unlink()
+        else:
+            network.make_keys()
+            _put(conf, half)
+    if not is_dry:
+        network.make_keys()
+        network.give_key(security)
+    said |= network.described()
+    target.say("\n".join([told, *network.told(is_dry=is_dry)]), said)
 
 
 @click.command("open")
@@ -102,6 +160,11 @@ def _check_new(path: Path, socket: Path) -> None:
 
 def _rewrite(path: Path, text: str) -> None:
     """In place of the file before, which is kept beside; what cannot be loaded is not put there."""
+    _put(path, _checked(path, text))
+
+
+def _checked(path: Path, text: str) -> Path:
+    """The text in a file beside, which was loaded; the fault of one that cannot be."""
     half = path.with_name(f"{path.name}.new")
     half.write_text(text, encoding="utf-8")
     try:
@@ -109,6 +172,11 @@ def _rewrite(path: Path, text: str) -> None:
     except BaseException:
         half.unlink()
         raise
+    return half
+
+
+def _put(path: Path, half: Path) -> None:
+    """In place of the file before, which is kept beside."""
     shutil.copy2(path, path.with_name(f"{path.name}.bak"))
     half.replace(path)
 
@@ -122,13 +190,15 @@ def _write_secret(path: Path, secret: str) -> None:
         file.write(f"{secret}\n")
 
 
-def _told(node: Node, said: dict[str, Any], done: str) -> str:
+def _told(node: Node, said: dict[str, Any], done: str, network: Network | None) -> str:
     lines = [
         f"{node.name} {done} by {said['security']}; it listens at {', '.join(said['listen'])}",
         f"administrator: {said['user']}, without a password for its own processes on this machine",
     ]
     if "password" in said:
         lines.append(f"password, shown this once: {said['password']}")
+    if network is not None:
+        return "\n".join([*lines, *network.told(is_dry=done != "is secured")])
     lines += [
         "next: hms boot",
         '      hms role create billing && hms permission grant billing "produce queue:orders"',

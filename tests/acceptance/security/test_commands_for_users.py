@@ -10,7 +10,9 @@ import hms
 from hms.boot.cli import main
 from hms.boot.conf_editing import set_node_keys
 from hms.boot.security_file import load_security, save_security
+from hms.server.links.keys import read_key_file
 from hms.server.logins.security_document import SecurityDocument, UserEntry
+from hms.testing.ports import free_port
 from tests.support.secured import cheap_hash, me
 
 
@@ -72,6 +74,61 @@ def test_five_commands_from_open_to_secured_and_back(run, tmp_path):
     run("config", "open", "--yes")
     assert '"clients"' not in config.read_text()
     assert 'security = "' not in (tmp_path / "hms.conf").read_text().replace('# security = "', "")
+
+
+def files(folder):
+    """What stands in the folder."""
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_one_command_opens_a_secured_node_to_other_machines(run, tmp_path):
+    """What it prints is enough to get in; a second run changes nothing."""
+    run("config", "init")
+    before, address = files(tmp_path), f"tcp://127.0.0.1:{free_port()}"
+    listen = ("config", "secure", "--user", "root", "--listen", address)
+    assert "would be secured" in run(*listen, "--dry-run")
+    assert files(tmp_path) == before
+
+    told = run(*listen)
+    after = files(tmp_path)
+    assert set(after) - set(before) == {
+        "security.toml", "hms.conf.bak", "NODE1.server.key", "root.key",
+    }  # fmt: skip
+    again = run(*listen, is_json=True)
+    assert files(tmp_path) == after
+    assert all(step in told for step in ("1. hms boot", "2. copy root.key", "3. for each"))
+    run("boot", "--timeout", "60")
+    try:
+        given = {"server_keys": [again["server_key"]], "key_file": again["key_file"]}
+        assert again["server_key"] in told
+        hms.connect(address, **given).close()
+        with pytest.raises(hms.ServerKeyMismatch):
+            hms.connect(address)
+    finally:
+        run("down")
+
+
+def test_a_node_that_is_secured_gets_what_a_listener_lacks(run, secured, tmp_path):
+    """A second way of one that has its users already; never in the place of another listener."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    listen = ("config", "secure", "--listen")
+    before = files(tmp_path)
+    run(*listen, address, "--user", "nobody-here", code=1)
+    run(*listen, "ipc:///x", code=1)
+    run(*listen, "tcp://127.0.0.1:99999", code=1)
+    run(*listen, address, "--dry-run")
+    assert files(tmp_path) == before
+
+    said = run(*listen, address, is_json=True)
+
+    key = read_key_file(Path(said["key_file"])).public.decode()
+    assert load_security(secured).user[me()].keys == (key,)
+    assert set(files(tmp_path)) == {
+        *before, "hms.conf.bak", "NODE1.server.key", f"{me()}.key", "security.toml.lock",
+    }  # fmt: skip
+    assert said["server_key"] in run("keys", "list")
+    run("config", "check")
+    run(*listen, "tcp://127.0.0.1:7701", code=1)
 
 
 def _send(address, user, password):
