@@ -11,7 +11,8 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
@@ -51,9 +52,17 @@ CLIENT_STEPS: tuple[tuple[type, str, str, str], ...] = (
 )
 
 
-def _watch(steps: Sequence[tuple[type, str, str, str]], times: Times) -> None:
+@contextmanager
+def _watched(steps: Sequence[tuple[type, str, str, str]], times: Times) -> Iterator[None]:
+    """Within the block the methods note when they are called."""
+    plain = [(owner, name, getattr(owner, name)) for owner, name, _, _ in steps]
     for owner, name, begins, ends in steps:
         setattr(owner, name, _noted(getattr(owner, name), begins, ends, times))
+    try:
+        yield
+    finally:
+        for owner, name, method in plain:
+            setattr(owner, name, method)
 
 
 def _noted(call: Callable[..., Any], begins: str, ends: str, times: Times) -> Callable[..., Any]:
@@ -71,18 +80,21 @@ def _noted(call: Callable[..., Any], begins: str, ends: str, times: Times) -> Ca
 def _serve(out: Path, command: Sequence[str]) -> int:
     """The node: notes its times, and writes them down at its end."""
     times: Times = []
-    _watch(NODE_STEPS, times)
     try:
-        return node_module.main(command[command.index("hms.boot.node") + 1 :])
+        with _watched(NODE_STEPS, times):
+            return node_module.main(command[command.index("hms.boot.node") + 1 :])
     finally:
         out.write_text(json.dumps(times), encoding="utf-8")
 
 
 def _send(address: str, count: int) -> Times:
     times: Times = []
-    _watch(CLIENT_STEPS, times)
     body = bytes(1024)
-    with hms.connect(address) as connection, connection.session() as session:
+    with (
+        _watched(CLIENT_STEPS, times),
+        hms.connect(address) as connection,
+        connection.session() as session,
+    ):
         producer = session.producer("queue:bench", persistent=True)
         for _ in range(_WARM_UP):
             producer.send(body)
