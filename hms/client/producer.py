@@ -10,7 +10,7 @@ from hms.client.pack_building import Body
 from hms.client.pending_sends import PendingSend
 from hms.client.producer_steps import ProducerSteps
 from hms.client.public_names import public_names
-from hms.client.receipt import Receipt, Receipts
+from hms.client.receipt import LaterReceipt, Receipt, Receipts
 from hms.client.schedules import Recurrence, Schedule
 from hms.client.send_options import SendHow
 from hms.constants import BodyKind
@@ -28,11 +28,18 @@ class Producer(ProducerSteps):
         **how: Unpack[SendHow],
     ) -> Receipt:
         """Send and wait until the node has it; a str is a text; how: see SendHow.
-        MessageTooLarge, QueueFull. In a
-        session with AckMode.NONE it does not wait, and the receipt has no message_id."""
+        MessageTooLarge, QueueFull.
+
+        In a session with AckMode.NONE it does not wait, and the receipt has no message_id. In a
+        local transaction a body that is no Message is not waited for either: the receipt waits
+        when it is read, and what the send fails with is raised by the next one, or by commit() as
+        the cause of TransactionRolledBack."""
         if isinstance(body, Message) and body.kind is BodyKind.FILE:
             return self._connection.run(self.sending_file(body, properties, how))
         encoded, ticket = self.prepared(body, properties, how)
+        if self._is_in_transaction and not ticket.messages:
+            self._connection.run(self.sending_in_transaction(encoded, ticket))
+            return LaterReceipt(lambda: self._connection.run(self.confirmed(ticket)))
         return self._connection.run(self.sending(encoded, ticket))
 
     def send_async(

@@ -36,6 +36,7 @@ class ProducerSteps(MoreSends):
         self._global_order = ""
         self._is_closed = False
         self._is_waiting = session.state.ack_mode is not AckMode.NONE
+        self._is_in_transaction = session.transacted
 
     @property
     def destination(self) -> Destination:
@@ -135,10 +136,21 @@ class ProducerSteps(MoreSends):
         self._sender.push()
         if not self._is_waiting:
             return UNKNOWN
+        return (yield from self.confirmed(ticket))
+
+    def confirmed(self, ticket: PendingSend) -> Steps[Receipt]:
+        """Wait until the node has it."""
         yield from self._outcome(ticket)
         if ticket.error is not None:
             raise own_copy(ticket.error)
         return ticket.receipts[0]
+
+    def sending_in_transaction(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
+        """Send without waiting; raises what an earlier send of the transaction failed with."""
+        failed = self._session.state.failed_send
+        if isinstance(failed, HmsError):
+            raise own_copy(failed)
+        yield from self.adding(encoded, ticket)
 
     def adding(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
         """Into the pack, as soon as there is room."""

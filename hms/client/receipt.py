@@ -1,7 +1,7 @@
 """Receipts: what a sender gets when the node has its messages."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Self, overload
 
 
 class Receipt(NamedTuple):
@@ -14,6 +14,44 @@ class Receipt(NamedTuple):
 
 UNKNOWN = Receipt(None, 0.0)
 """Of a message that nobody waited for (F-B4)."""
+
+
+class LaterReceipt(Receipt):
+    """Of a message that was sent in a local transaction: the node is waited for when the receipt
+    is read. ask: waits and returns the Receipt, or raises what the send failed with."""
+
+    _ask: Callable[[], Receipt]
+
+    def __new__(cls, ask: Callable[[], Receipt]) -> Self:
+        """A tuple is filled when it is made: this one with what it shows nowhere."""
+        made = super().__new__(cls, *UNKNOWN)
+        made._ask = ask
+        return made
+
+    @property
+    def message_id(self) -> str | None:
+        """12 hexadecimal digits."""
+        return self._ask()[0]
+
+    @property
+    def elapsed_s(self) -> float:
+        """From handing over to the confirmation."""
+        return self._ask()[1]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._ask())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._ask()[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._ask() == other
+
+    def __hash__(self) -> int:
+        return hash(self._ask())
+
+    def __repr__(self) -> str:
+        return "<receipt of a message in a transaction>"
 
 
 class Run(NamedTuple):

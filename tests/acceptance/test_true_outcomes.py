@@ -37,7 +37,7 @@ def _waiting(conn, name="orders"):
 
 def _one_by_one(producer):
     for _ in range(30):
-        producer.send(BODY)
+        producer.send(hms.Message(BODY))
 
 
 def _many(producer):
@@ -78,11 +78,27 @@ def test_a_send_that_a_full_queue_refused_dooms_its_transaction(conn):
     small = session.producer("small")
     with pytest.raises(hms.TpQueueFull):
         small.send_many([b"credit"] * 10)
-    session.producer("orders").send(b"more")
+    with pytest.raises(hms.TpQueueFull):
+        session.producer("orders").send(b"more")
 
     with pytest.raises(hms.TransactionRolledBack):
         session.commit()
     assert (_waiting(conn), _waiting(conn, "small")) == (0, 0)
+
+
+def test_sends_that_are_not_waited_for_fail_with_their_transaction(conn):
+    """send() of a bare body asks nobody; the next one tells, or commit() with the cause."""
+    session = conn.session(transacted=True)
+    producer = session.producer("orders")
+    with contextlib.suppress(hms.TransactionTooLarge):
+        for _ in range(30):
+            producer.send(BODY)
+
+    with pytest.raises(hms.TransactionRolledBack) as rolled_back:
+        session.commit()
+
+    assert isinstance(rolled_back.value.__cause__, hms.TransactionTooLarge)
+    assert _waiting(conn) == 0
 
 
 def test_rollback_lifts_the_doom(conn):

@@ -231,7 +231,7 @@ def test_what_a_silent_node_does_not_answer_in_time_is_in_doubt(node):
     connection = hms.connect(node.address, request_timeout_s=0.1)
     producer = connection.session().producer("q")
     transacted = connection.session(transacted=True)
-    transacted.producer("q").send(b"x")
+    transacted.producer("q").send(hms.Message(b"x"))
     keep_silent(node, Kind.SEND)
     keep_silent(node, Commit)
 

@@ -1,12 +1,13 @@
 """Transacted sessions, and what a lost connection does to them, against a scripted node."""
 
 import queue
+import threading
 
 import pytest
 from client_rig import WAIT_S, FakeNode, in_thread, restart
 
 import hms
-from hms.wire.frames import Action
+from hms.wire.frames import Action, Kind
 from hms.wire.structures import Commit
 
 
@@ -39,6 +40,29 @@ def test_a_commit_after_lost_work_raises_and_the_next_one_works(connection, node
     session.commit()
 
     assert node.commits == {session.state.number: 1}
+
+
+def test_sends_in_a_transaction_are_not_waited_for(connection, node):
+    """A hundred sends ask the node twice: the first goes at once, the others when that is
+    confirmed or at the commit, in one frame. Their receipts wait when they are read."""
+    may_answer = threading.Event()
+
+    def late(pack):
+        assert may_answer.wait(WAIT_S)
+        return node._usual(Kind.SEND, pack, pack)
+
+    node.on[Kind.SEND] = late
+    producer = connection.session(transacted=True).producer("orders")
+    receipts = [producer.send(b"x") for _ in range(100)]
+    may_answer.set()
+
+    ids = [receipt.message_id for receipt in receipts]
+    assert ids == sorted(set(ids))
+    assert len(node.kinds(Kind.SEND)) == 2
+    first, elapsed_s = receipts[0]
+    assert (first, elapsed_s) == (receipts[0][0], receipts[0].elapsed_s)
+    assert receipts[0] == (first, elapsed_s)
+    assert hash(receipts[0]) == hash((first, elapsed_s))
 
 
 def test_rollback_completes_during_an_outage(connection, node, errors):
