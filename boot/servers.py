@@ -194,7 +194,7 @@ class Servers:
         if server.name == RECOVERY:
             return [sys.executable, "-P", "-m", server.module, "--until-eof", self._address]
         command = [sys.executable, "-P", "-m", "tpmon.server", "--connect", self._address]
-        command += ["--name", server.name, "--until-eof"]
+        command += ["--name", server.name, "--until-eof", "--threads", str(server.threads)]
         for folder in server.python_path:
             command += ["--path", str(folder)]
         return [*command, server.module]

@@ -5,8 +5,9 @@ answer could not be encoded. A traceback goes to the server's log, never over th
 """
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
 from time import perf_counter_ns
+from types import CoroutineType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -32,6 +33,9 @@ DETAIL_CHARACTERS_MAX = 1000
 REJECTED, RETRY = 1, 2
 
 _LOGGER = logging.getLogger("tpmon.server")
+
+
+RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Outcome(NamedTuple):
@@ -64,11 +68,12 @@ def invoke(
     data: bytes,
     answer_bytes_max: int,
     speaker: Speaker | None = None,
+    run_coroutine: RunCoroutine | None = None,
 ) -> Outcome:
     """Run the handler and tell what came of it; raises nothing."""
     began_ns = perf_counter_ns()
     with serving(head.deadline_ms / 1000 if head.deadline_ms else None):
-        outcome = _run(handlers, head, data, answer_bytes_max, speaker)
+        outcome = _run(handlers, head, data, answer_bytes_max, speaker, run_coroutine)
     elapsed_us = (perf_counter_ns() - began_ns) // 1000
     timed = msgspec.structs.replace(outcome.head, elapsed_us=elapsed_us)
     return outcome._replace(head=timed)
@@ -80,9 +85,12 @@ def _run(
     data: bytes,
     answer_bytes_max: int,
     speaker: Speaker | None,
+    run_coroutine: RunCoroutine | None,
 ) -> Outcome:
     try:
         returned = _returned(handlers, head, data, speaker)
+        if run_coroutine is not None and isinstance(returned, CoroutineType):
+            returned = run_coroutine(returned)
         return _result(head, returned, answer_bytes_max)
     except (SystemExit, KeyboardInterrupt) as wish:
         return _failed(head, _said(wish))._replace(is_last=True)

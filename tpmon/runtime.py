@@ -1,9 +1,12 @@
 """A server process: it connects, offers the services of its modules and runs their calls.
 
-Handlers run in the main thread, one at a time, so that they need no locks and signals reach them.
-While it waits for a call it reads the socket itself: to be handed one by another thread would cost
-a wake-up of 20 to 60 µs. What a connection brought is answered on
-that same connection: after a reconnect the node has given the call up and uses its number anew.
+Handlers run in the main thread, one at a time, so that they need no locks and signals reach them;
+with more threads so many run at once, the main thread being one of them. Coroutines of async
+handlers run on one event loop, and the thread of the call waits for them.
+
+While a thread waits for a call it reads the socket itself: to be handed one by another thread would
+cost a wake-up of 20 to 60 µs. What a connection brought is answered on that same connection: after
+a reconnect the node has given the call up and uses its number anew.
 """
 
 import contextlib
@@ -25,6 +28,7 @@ from hms.errors.tree import HmsError
 from hms.wire.structures import InvokeHead, Unadvertise, Welcome
 from tpmon.context import Context, enter
 from tpmon.environment import SECRET_VARIABLE
+from tpmon.event_loop import EventLoop
 from tpmon.invocation import Outcome, invoke
 from tpmon.module_loading import begin, end, load, put_first
 from tpmon.service_conversation import speaking
@@ -59,8 +63,8 @@ class Server:
     """Offers the services that modules register, until stop() or a signal.
 
     modules: their names; address: of the node, or several; name: the [server.NAME] of a process
-    that the node started; python_path: folders where modules are looked for first; on_serving is
-    called when all services are offered.
+    that the node started; python_path: folders where modules are looked for first; threads: so
+    many calls run at once; on_serving is called when all services are offered.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Server:
         name: str = "",
         python_path: Sequence[str | os.PathLike[str]] = (),
         *,
+        threads: int = 1,
         on_serving: Callable[[], None] = lambda: None,
         services: Registry = registry,
         connect: Callable[..., Connection] = Connection,
@@ -78,11 +83,14 @@ class Server:
         self._address = address
         self._name = name
         self._python_path = python_path
+        self._threads = threads
+        self._fault: BaseException | None = None
         self._on_serving = on_serving
         self._services = services
         self._connect = connect
         self._connection: Connection
         self._context: Context
+        self._loop: EventLoop
         self._inbox: queue.SimpleQueue[_Invocation | _Mark] = queue.SimpleQueue()
         self._interrupt: Callable[[], None] = lambda: None
 
@@ -105,7 +113,12 @@ class Server:
         self._connection.on_invoke(self._on_invoke)
         self._interrupt = self._connection.interrupt
         self._context = Context(self._connection, is_server=True)
-        with self._hearing_signals(), self._connection.open(), self._running():
+        with (
+            self._hearing_signals(),
+            self._connection.open(),
+            self._running(),
+            EventLoop() as self._loop,
+        ):
             enter(self._context)
             begin(loaded)
             try:
@@ -116,7 +129,7 @@ class Server:
                 end(loaded)
 
     def stop(self) -> None:
-        """Finish the current call and end run(); from any thread or signal handler."""
+        """Finish the current calls and end run(); from any thread or signal handler."""
         self._inbox.put(_Mark.STOP)
         self._interrupt()
 
@@ -124,7 +137,7 @@ class Server:
         """Offer one more service while running; ServiceTaken, ServiceMismatch."""
         self._services.add(name, handler)
         try:
-            self._connection.advertise(name, self._services.signature(name))
+            self._connection.advertise(name, self._services.signature(name), self._threads)
         except HmsError:
             self._services.remove(name)
             raise
@@ -146,7 +159,7 @@ class Server:
         if self._is_lost_for_good:
             self.stop()
 
-    # in the main thread
+    # in the threads that run calls
 
     def _offer(self) -> None:
         names = self._services.names
@@ -154,31 +167,67 @@ class Server:
             detail = "it has no function with @service"
             raise ServiceModuleError(module=", ".join(self._modules), detail=detail)
         for name in names:
-            self._connection.advertise(name, self._services.signature(name))
+            self._connection.advertise(name, self._services.signature(name), self._threads)
         _LOGGER.info("serving %s", ", ".join(names))
         self._on_serving()
 
     def _serve(self) -> None:
-        while isinstance(invocation := self._next(), _Invocation):
-            self._run(invocation)
+        others = [
+            threading.Thread(target=self._help, name=f"hms-service-{number}", daemon=True)
+            for number in range(2, self._threads + 1)
+        ]
+        for thread in others:
+            thread.start()
+        try:
+            self._work(self._context)
+        finally:
+            for thread in others:
+                thread.join()
+        if self._fault is not None:
+            raise self._fault
         if self._is_lost_for_good:
             raise own_copy(self._connection.link.error)
 
-    def _next(self) -> _Invocation | _Mark:
-        if self._inbox.empty():
-            self._connection.wait_until(self, lambda: not self._inbox.empty())
-        return self._inbox.get()
+    def _help(self) -> None:
+        """What the other threads do; a fault of theirs ends the server."""
+        try:
+            self._work(Context(self._connection, is_server=True))
+        except BaseException as fault:  # noqa: BLE001 - it is raised in the main thread
+            self._fault = fault
+            self.stop()
 
-    def _run(self, invocation: _Invocation) -> None:
+    def _work(self, context: Context) -> None:
+        """Run calls until the server stops."""
+        while isinstance(invocation := self._next(), _Invocation):
+            self._run(invocation, context)
+        self._inbox.put(invocation)  # for the other threads
+        self._interrupt()
+
+    def _next(self) -> _Invocation | _Mark:
+        taken: list[_Invocation | _Mark] = []
+
+        def is_taken() -> bool:
+            with contextlib.suppress(queue.Empty):
+                taken.append(self._inbox.get_nowait())
+            return bool(taken)
+
+        if not is_taken():
+            self._connection.wait_until(self, is_taken)
+        return taken[0]
+
+    def _run(self, invocation: _Invocation, context: Context) -> None:
         """Run a call and send its result."""
         head, data, login = invocation
         if not self._is_still(login):
             return
         answer_bytes_max = self._connection.link.limits.message_bytes_max
-        enter(self._context)  # a handler may have made another one its own
-        with speaking(self._context, head) as speaker:
+        enter(context)  # a handler may have made another one its own
+        with speaking(context, head) as speaker:
             outcome = self._in_transaction(
-                head, lambda: invoke(self._services, head, data, answer_bytes_max, speaker)
+                head,
+                lambda: invoke(
+                    self._services, head, data, answer_bytes_max, speaker, self._loop.run
+                ),
             )
         if outcome.is_last:
             self.stop()
@@ -223,7 +272,7 @@ class Server:
         with contextlib.suppress(queue.Empty):
             while (item := self._inbox.get(timeout=LEAVE_TIMEOUT_S)) is not _Mark.LAST:
                 if isinstance(item, _Invocation):
-                    self._run(item)
+                    self._run(item, self._context)
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:

@@ -1,9 +1,9 @@
 """Application servers: what a module with services needs, and the process that runs it.
 
-    python -P -m tpmon.server --connect ADDRESS [--name N] [--path DIR]… [--until-eof]
-                              [--ready-fd N] MODULE…
+    python -P -m tpmon.server --connect ADDRESS [--name N] [--path DIR]… [--threads N]
+                              [--until-eof] [--ready-fd N] MODULE…
 
-SIGTERM finishes the current call and leaves. With --until-eof the process ends with its standard
+SIGTERM finishes the current calls and leaves. With --until-eof the process ends with its standard
 input: the node holds the other end, so that its servers cannot outlive it, however it ended. Of
 ours the process has loaded only hms, tpmon and field_buffer.
 """
@@ -53,15 +53,24 @@ def serve(
     python_path: Sequence[str | os.PathLike[str]] = (),
     name: str = "",
     *,
+    threads: int = 1,
     until_eof: bool = False,
     ready_fd: int | None = None,
 ) -> int:
     """Serve until a signal; the process's exit code. Faults go to the log.
 
-    until_eof: stop with standard input too; ready_fd: is written to when all services are offered.
+    threads: so many calls run at once; until_eof: stop with standard input too; ready_fd: is
+    written to when all services are offered.
     """
     os.environ["HMS_ADDRESS"] = address  # for a handler's own tpstart()
-    server = Server(modules, address, name, python_path, on_serving=lambda: _tell_ready(ready_fd))
+    server = Server(
+        modules,
+        address,
+        name,
+        python_path,
+        threads=threads,
+        on_serving=lambda: _tell_ready(ready_fd),
+    )
     if until_eof:
         _stop_at_eof(server)
     try:
@@ -91,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.connect,
         given.path,
         given.name,
+        threads=given.threads,
         until_eof=given.until_eof,
         ready_fd=given.ready_fd,
     )
@@ -101,6 +111,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--connect", required=True, metavar="ADDRESS")
     parser.add_argument("--name", default="", help="the [server.NAME] it runs for")
     parser.add_argument("--path", action="append", default=[], metavar="DIR")
+    parser.add_argument("--threads", type=int, default=1, help="how many calls run at once")
     parser.add_argument("--until-eof", action="store_true")
     parser.add_argument("--ready-fd", type=int)
     parser.add_argument("modules", nargs="+", metavar="MODULE")

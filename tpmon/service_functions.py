@@ -127,8 +127,8 @@ class Registry:
         check_service_name(name)
         if not callable(handler):
             raise InvalidArgument(what=f"service {name}", detail="it is not a function")
-        if _is_async(handler):
-            detail = "it is an async function; write a plain one, which may call asyncio.run()"
+        if inspect.isasyncgenfunction(_called(handler)):
+            detail = "it is an async generator; a conversation is a plain one"
             raise InvalidArgument(what=f"service {name}", detail=detail)
         if transaction not in TRANSACTIONS:
             detail = f"transaction={transaction!r} is none of {', '.join(TRANSACTIONS[1:])}"
@@ -195,8 +195,9 @@ def service(
     conversation. takes: the only types of data that are let through (STRING, CARRAY, FIELD, JSON,
     NONE). transaction: "required" runs it in its caller's transaction or in one of its own, which
     for a listener takes the message; "mandatory" and "never" refuse the other case; else it runs
-    in its caller's, if there is one. ServiceTaken when another function has the name,
-    InvalidArgument for an async function.
+    in its caller's, if there is one. An async function runs on the server's one event loop; calls
+    run at once when the server has several threads. ServiceTaken when another function has the
+    name, InvalidArgument for an async generator.
     """
     if name is not None and not isinstance(name, str):
         return service()(name)
@@ -221,8 +222,3 @@ def _checked_types(name: str, takes: str | Iterable[str]) -> tuple[str, ...]:
 
 def _called(handler: Handler) -> Any:
     return handler if inspect.isroutine(handler) else type(handler).__call__
-
-
-def _is_async(handler: Handler) -> bool:
-    called = _called(handler)
-    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)

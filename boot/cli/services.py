@@ -61,13 +61,22 @@ def _failure(service: str, head: ResultHead) -> HmsError:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where modules are looked for, first of all; the current folder by default.",
 )
-def serve(target: Target, modules: tuple[str, ...], folders: tuple[Path, ...]) -> None:
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    default=1,
+    help="So many calls run at once, each in a thread of its own; 1 by default.",
+)
+def serve(
+    target: Target, modules: tuple[str, ...], folders: tuple[Path, ...], threads: int
+) -> None:
     """Run the services of MODULEs until a signal ends it.
 
     It becomes a process of its own, which has loaded nothing of the node: a folder of yours may be
     named like one of ours.
     """
     command = [sys.executable, "-P", "-m", "tpmon.server", "--connect", target.resolve()]
+    command += ["--threads", str(threads)]
     for folder in folders or (Path(),):
         command += ["--path", str(folder.absolute())]
     sys.stdout.flush()

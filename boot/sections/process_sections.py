@@ -33,6 +33,8 @@ class Server(Named, frozen=True, kw_only=True):
         name="MAX"
     )
     """The most processes of this server."""
+    threads: Annotated[int, Meta(ge=1, le=256)] = field(name="THREADS", default=1)
+    """So many calls one process runs at once, each in a thread of its own."""
     python_path: tuple[Path, ...] = (Path(),)
     """Folders where the module is looked for, first of all; relative to this file."""
     restart_delay_s: Annotated[float, Meta(ge=0, le=3600)] = 1

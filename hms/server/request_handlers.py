@@ -305,7 +305,7 @@ class RequestHandlers:
     def _advertise(
         self, connection: int, correlation: int, request: wire.Advertise, _: int, fx: Effects
     ) -> None:
-        self._monitor.advertise(connection, request.service, request.signature)
+        self._monitor.advertise(connection, request.service, request.signature, request.places)
         fx.out.append(Reply(connection, correlation))
 
     def _unadvertise(

@@ -118,7 +118,9 @@ class ServiceMonitor(Protocol):
     def introduce(self, connection: int, name: str) -> None:
         """A server process says its name, "NAME:pid"."""
 
-    def advertise(self, connection: int, service: str, signature: str = "") -> None:
+    def advertise(
+        self, connection: int, service: str, signature: str = "", places: int = 1
+    ) -> None:
         """A connection offers a service; ServiceMismatch, InvalidArgument."""
 
     def unadvertise(self, connection: int, service: str, *, is_expected: bool = False) -> None:

@@ -273,10 +273,12 @@ class Browse(_Request, frozen=True):
 
 class Advertise(_Request, frozen=True):
     """This connection runs the service from now on. signature: what it takes, and whether it is a
-    conversation; servers of different names must agree in it."""
+    conversation; servers of different names must agree in it. places: so many calls of all its
+    services it runs at once."""
 
     service: Name
     signature: Name = ""
+    places: int = 1
 
 
 class Unadvertise(_Request, frozen=True):

@@ -97,3 +97,45 @@ def queue_of(connection, name):
     """What operators see of a queue."""
     (found,) = [q for q in connection.administer("queue.list") if q["name"] == name]
     return found
+
+
+THREADED = """
+import asyncio
+import threading
+
+from tpmon import service
+
+together = threading.Barrier(3)
+waiting = []
+
+
+@service("MEET_THREADS")
+def meet(request):
+    together.wait(30)
+    return threading.current_thread().name
+
+
+@service("MEET_TASKS")
+async def meet_tasks(request):
+    waiting.append(asyncio.get_running_loop().create_future())
+    if len(waiting) == 3:
+        for one in waiting:
+            one.set_result(None)
+    await waiting[-1]
+    return "met"
+"""
+
+
+@pytest.mark.parametrize("service", ["MEET_THREADS", "MEET_TASKS"])
+def test_one_process_runs_as_many_calls_at_once_as_it_has_threads(tmp_path, service):
+    """Each call waits for the two others."""
+    (tmp_path / "threaded.py").write_text(THREADED)
+    config = "[server.meeting]\nmodule = 'threaded'\nMIN = 1\nMAX = 1\nTHREADS = 3\n"
+    with (
+        node(config=config, python_path=[tmp_path]) as started,
+        hms.connect(started.address) as conn,
+    ):
+        calls = [conn.call_async(service, timeout_s=60) for _ in range(3)]
+        answers = [call.result(WAIT_S).data for call in calls]
+
+    assert len(set(answers)) == (3 if service == "MEET_THREADS" else 1)

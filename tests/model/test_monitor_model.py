@@ -20,7 +20,6 @@ class Asked:
     def __init__(self, number, client, session=0, consumer=0, is_wanted=True):
         self.number, self.client, self.session = number, client, session
         self.consumer, self.is_wanted = consumer, is_wanted
-        self.server = None
         self.answers = self.runs = 0
 
 
@@ -33,20 +32,22 @@ class MonitorMachine(RuleBasedStateMachine):
         self.now_ms = 0
         self.connections = 1000
         self.offers = {}
-        self.running = {}  # server: the INVOKE that it has not answered
+        self.places = {}  # by server, one when it is not here
+        self.running = {}  # (server, number of the call): the INVOKE that it has not answered
         self.asked = []
         self.by_number = {}
         self.clients = {100: 100, 101: 101}  # by role: the connection it has now
 
     # servers
 
-    @rule(service=SERVICES, is_named=st.booleans())
-    def start_server(self, service, is_named):
+    @rule(service=SERVICES, is_named=st.booleans(), places=st.sampled_from([1, 1, 2, 3]))
+    def start_server(self, service, is_named, places):
         self.connections += 1
         self.offers[self.connections] = {service}
+        self.places[self.connections] = places
         name = f"x:{self.connections}" if is_named else ""
         self.monitor.introduce(self.connections, name)
-        self.monitor.advertise(self.connections, service)
+        self.monitor.advertise(self.connections, service, "", places)
         self.check()
 
     @precondition(lambda self: self.offers)
@@ -54,7 +55,7 @@ class MonitorMachine(RuleBasedStateMachine):
     def advertise(self, pick, service):
         server = self._server(pick)
         self.offers[server].add(service)
-        self.monitor.advertise(server, service)
+        self.monitor.advertise(server, service, "", self.places.get(server, 1))
         self.check()
 
     @precondition(lambda self: any(self.offers.values()))
@@ -69,17 +70,18 @@ class MonitorMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(pick=PICKS)
     def finish(self, pick):
-        server = sorted(self.running)[pick % len(self.running)]
-        invoke = self.running.pop(server)
+        server, number = sorted(self.running)[pick % len(self.running)]
+        invoke = self.running.pop((server, number))
         self.monitor.result(server, ResultHead(invoke.head.call, TPSUCCESS), invoke.data)
         self.check()
 
     @precondition(lambda self: self.running)
     @rule(pick=PICKS, off_by=st.sampled_from([-1, 1, 1000]))
     def finish_what_was_not_asked(self, pick, off_by):
-        server = sorted(self.running)[pick % len(self.running)]
-        head = ResultHead(self.running[server].head.call + off_by, TPSUCCESS)
-        self.monitor.result(server, head, b"")
+        server, number = sorted(self.running)[pick % len(self.running)]
+        if (server, number + off_by) in self.running:
+            return
+        self.monitor.result(server, ResultHead(number + off_by, TPSUCCESS), b"")
         assert self.monitor.effects == []
 
     @precondition(lambda self: self.offers)
@@ -87,7 +89,8 @@ class MonitorMachine(RuleBasedStateMachine):
     def lose_server(self, pick):
         server = self._server(pick)
         del self.offers[server]
-        self.running.pop(server, None)
+        for key in [key for key in self.running if key[0] == server]:
+            del self.running[key]
         self.monitor.lost(server)
         self.check()
 
@@ -161,12 +164,13 @@ class MonitorMachine(RuleBasedStateMachine):
     def _check_invoke(self, invoke):
         server = invoke.connection
         assert invoke.head.service in self.offers[server]
-        assert server not in self.running, "a server has two calls"
-        self.running[server] = invoke
+        self.running[server, invoke.head.call] = invoke
+        calls = sum(1 for one, _ in self.running if one == server)
+        assert calls <= self.places.get(server, 1), "a server has more calls than places"
         running = [one for one in self.running.values() if one.head.service == "B"]
         assert len(running) <= RULES["B"].concurrency
         asked = self.by_number[int(invoke.data)]
-        asked.runs, asked.server = asked.runs + 1, server
+        asked.runs += 1
         assert asked.runs == 1
         assert not asked.answers
         if asked.session:
@@ -178,8 +182,8 @@ class MonitorMachine(RuleBasedStateMachine):
         for other in line[: line.index(asked)]:
             is_over = other.answers or not other.is_wanted
             assert is_over, "an older message of the session was overtaken"
-            still = self.running.get(other.server)
-            is_running = still is not None and int(still.data) == other.number
+            still = next((i for i in self.running.values() if int(i.data) == other.number), None)
+            is_running = still is not None
             may_have_timed_out = other.answers or (still and still.head.service == "LIMITED")
             assert may_have_timed_out or not is_running, "two messages of one session at once"
 

@@ -32,7 +32,7 @@ Effect = Invoke | Answer | Say | Kill
 
 
 class CallScheduler:
-    """Calls, and the servers that take them one at a time."""
+    """Calls, and the servers that take them, each as many at a time as it has places."""
 
     def __init__(
         self,
@@ -97,26 +97,36 @@ class CallScheduler:
         if not service.is_offered and not service.waiting and not service.running:
             self.services.pop(service.name, None)
 
-    def free(self, server: Server) -> None:
+    def free(self, server: Server, call: Call) -> None:
         """Its call is over, also for the service's concurrency."""
-        call, server.current, server.is_hung = server.current, None, False
-        assert call is not None
+        del server.running[call.number]
+        if call.is_hung:
+            server.is_hung = any(other.is_hung for other in server.running.values())
         service = self.services[call.head.service]
         service.running -= 1
         self.changed.add(service.name)
         self.forget_if_unused(service)
 
     def now_idle(self, server: Server) -> None:
-        """Give an idle server the call whose turn it is, or note that it is idle."""
+        """Give a server with a free place the call whose turn it is, or note that it is idle."""
         offered = [self.services[name] for name in server.services]
-        waiting = [service for service in offered if service.waiting and service.may_run]
-        if waiting:
+        while server.free > 0:
+            waiting = [service for service in offered if service.waiting and service.may_run]
+            if not waiting:
+                break
             first = min(waiting, key=lambda one: (-one.rules.priority, one.waiting[0].arrival))
             self._run(self._take_first(first), server)
+        if server.free <= 0:
             return
         for service in offered:
             service.idle[server.connection] = server
             self.changed.add(service.name)
+
+    def not_idle(self, server: Server) -> None:
+        """It gets no calls."""
+        for name in server.services:
+            if self.services[name].idle.pop(server.connection, None) is not None:
+                self.changed.add(name)
 
     def fill(self, service: Service) -> None:
         """Run what waits for a place in the service's concurrency."""
@@ -155,9 +165,13 @@ class CallScheduler:
             self.bytes_waiting += len(call.data)
 
     def _run(self, call: Call, server: Server) -> None:
+        call.number, call.began_ms = self._next, self.times.now_ms
+        server.running[call.number] = call
+        is_free = server.free > 0
         for name in server.services:
-            self.services[name].idle.pop(server.connection, None)
-        call.number, server.current, call.began_ms = self._next, call, self.times.now_ms
+            idle = self.services[name].idle
+            if idle.pop(server.connection, None) is not None and is_free:
+                idle[server.connection] = server
         self.services[call.head.service].running += 1
         self._next += 1
         self.running[call.number] = call

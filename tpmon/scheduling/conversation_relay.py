@@ -38,8 +38,8 @@ class ConversationRelay:
 
     def _from_server(self, connection: int, head: TalkHead, data: bytes) -> None:
         server = self._registry.servers.get(connection)
-        call = server.current if server is not None else None
-        if call is not None and call.number == head.call and call.is_wanted and call.head.mode:
+        call = server.running.get(head.call) if server is not None else None
+        if call is not None and call.is_wanted and call.head.mode:
             origin = call.origin
             to = msgspec.structs.replace(head, call=origin.correlation)
             self._calls.effects.append(Say(origin.connection, to, data))
@@ -56,7 +56,8 @@ class ConversationRelay:
             self._calls.take_out(lambda waiting: waiting is call)
 
     def _tell_server(self, call: Call, head: TalkHead, data: bytes = b"") -> None:
-        server = next((s for s in self._registry.servers.values() if s.current is call), None)
+        servers = self._registry.servers.values()
+        server = next((s for s in servers if s.running.get(call.number) is call), None)
         if server is not None:
             to = msgspec.structs.replace(head, call=call.number)
             self._calls.effects.append(Say(server.connection, to, data))

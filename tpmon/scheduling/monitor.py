@@ -1,12 +1,12 @@
 """The monitor: which server offers which service, and whose turn it is. Sans-IO.
 
-Theory of operation. A server (a connection that advertised services) runs one call at a time. A
-call goes to the server of its service that has been idle longest, or waits; a server that becomes
-idle takes the waiting call of the highest priority, of several the oldest (call_scheduler.py). A
-call ends once: by its result, by its deadline (TPETIME), by the loss of its server or because it
-ran past its service's limit (TPESVCERR), or because nobody offers its service any more (TPENOENT).
-A server whose call ended before stays busy until it returns; past the service's limit its process
-is ended.
+Theory of operation. A server (a connection that advertised services) runs as many calls at a time
+as it has places, one unless it says otherwise. A call goes to the server of its service whose turn
+it is, the one that has been idle longest, or waits; a server that becomes idle takes the waiting
+call of the highest priority, of several the oldest (call_scheduler.py). A call ends once: by its
+result, by its deadline (TPETIME), by the loss of its server or because it ran past its service's
+limit (TPESVCERR), or because nobody offers its service any more (TPENOENT). A server whose call
+ended before has one place less until it returns; past the service's limit its process is ended.
 
 The messages of one session run one after the other (F-E2), also when the one before them is not
 wanted any more. They are taken out of their queue only when a server is free
@@ -116,12 +116,12 @@ class Monitor:
         """A server ended a call; a result that nobody waits for any more is dropped."""
         self._calls.times.now_ms = max(self._calls.times.now_ms, now_ms)
         server = self._registry.servers.get(connection)
-        call = server.current if server is not None else None
-        if server is None or call is None or call.number != head.call:
+        call = server.running.get(head.call) if server is not None else None
+        if server is None or call is None:
             return
         name = call.head.service
         self._count(server, call, head)
-        self._calls.free(server)
+        self._calls.free(server, call)
         if head.forward and not call.is_ended:
             self._forward(call, head, data)
         else:
@@ -142,9 +142,8 @@ class Monitor:
     def message_of(self, connection: int, number: int) -> object:
         """What a listener was given that this server runs the service for now; else None."""
         server = self._registry.servers.get(connection)
-        call = server.current if server is not None else None
-        is_it = call is not None and call.number == number and not call.is_ended
-        return call.origin.token if call is not None and is_it else None
+        call = server.running.get(number) if server is not None else None
+        return None if call is None or call.is_ended else call.origin.token
 
     def lost(self, connection: int) -> None:
         """A connection ended: its running call failed, its own calls are not wanted any more."""
@@ -157,6 +156,7 @@ class Monitor:
         server = self._registry.servers.pop(connection, None)
         if server is None:
             return
+        self._calls.not_idle(server)
         self._break_off(server)
         for service in sorted(server.services):
             self._registry.take_away(server, service, is_expected=bool(server.name))
@@ -181,12 +181,10 @@ class Monitor:
         running = self._calls.running.values()
         ends = [c.deadline_ms for calls in (waiting, running) for c in calls if c.deadline_ms]
         for server in self._registry.servers.values():
-            call = server.current
-            limit_ms = (
-                self._calls.services[call.head.service].rules.limit_ms if call is not None else 0
-            )
-            if call is not None and limit_ms and not server.is_hung:
-                ends.append(call.began_ms + limit_ms)
+            for call in server.running.values():
+                limit_ms = self._calls.services[call.head.service].rules.limit_ms
+                if limit_ms and not call.is_hung:
+                    ends.append(call.began_ms + limit_ms)
         if ends:
             self._calls.await_until(min(ends))
 
@@ -202,26 +200,26 @@ class Monitor:
 
     def _limit(self, server: Server, now_ms: int) -> None:
         """A service that runs past its limit: its caller is told, its process ended."""
-        call = server.current
-        limit_ms = self._calls.services[call.head.service].rules.limit_ms if call is not None else 0
-        if call is None or not limit_ms or server.is_hung or now_ms < call.began_ms + limit_ms:
-            return
-        server.is_hung = True
-        self._calls.fail(call, ServiceHung(service=call.head.service, limit_s=_seconds(limit_ms)))
-        if server.name:
+        is_late = False
+        for call in list(server.running.values()):
+            limit_ms = self._calls.services[call.head.service].rules.limit_ms
+            if limit_ms and not call.is_hung and now_ms >= call.began_ms + limit_ms:
+                call.is_hung = server.is_hung = is_late = True
+                self._calls.not_idle(server)
+                hung = ServiceHung(service=call.head.service, limit_s=_seconds(limit_ms))
+                self._calls.fail(call, hung)
+        if is_late and server.name:
             self._calls.effects.append(Kill(server.name))
 
     def _break_off(self, server: Server) -> None:
-        call = server.current
-        if call is None:
-            return
-        self._registry.tally_of(server).failed_with(
-            f"lost while it ran {call.head.service}", self._calls.times.now_ms
-        )
-        self._calls.fail(call, ServerLost(service=call.head.service))
-        self._calls.free(server)
-        if call.head.service in self._calls.services:
-            self._calls.fill(self._calls.services[call.head.service])
+        for call in list(server.running.values()):
+            self._registry.tally_of(server).failed_with(
+                f"lost while it ran {call.head.service}", self._calls.times.now_ms
+            )
+            self._calls.fail(call, ServerLost(service=call.head.service))
+            self._calls.free(server, call)
+            if call.head.service in self._calls.services:
+                self._calls.fill(self._calls.services[call.head.service])
 
     def _forward(self, call: Call, head: ResultHead, data: bytes) -> None:
         """The service handed its call on to another one; the caller's deadline stays."""

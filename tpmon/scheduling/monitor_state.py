@@ -44,7 +44,7 @@ class Call:
 
     is_wanted: somebody waits for its answer. arrival says which of two calls came first, began_ms
     when it began to run. forwards: how often one service handed it on to another; branches: what
-    those left in the caller's transaction.
+    those left in the caller's transaction; is_hung: it ran past its service's limit.
     """
 
     origin: Origin
@@ -58,21 +58,29 @@ class Call:
     began_ms: int = 0
     forwards: int = 0
     is_ended: bool = False
+    is_hung: bool = False
     branches: tuple[bytes, ...] = ()
     expires_at_ms: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """A connection that runs services, one call at a time; current is the one it runs, also when
-    its deadline has passed. name: "NAME:pid" of a process that the node started, or nothing;
-    services: their signatures; is_hung: its call ran past the limit."""
+    """A connection that runs services, as many calls at a time as it has places; running has them
+    by number, also those whose deadline has passed. name: "NAME:pid" of a process that the node
+    started, or nothing; services: their signatures; is_hung: a call of it ran past the limit, and
+    it gets no others meanwhile."""
 
     connection: int
     name: str = ""
     services: dict[str, str] = field(default_factory=dict)
-    current: Call | None = None
+    places: int = 1
+    running: dict[int, Call] = field(default_factory=dict)
     is_hung: bool = False
+
+    @property
+    def free(self) -> int:
+        """How many calls more it could take."""
+        return 0 if self.is_hung else self.places - len(self.running)
 
     @property
     def group(self) -> str:
@@ -82,10 +90,11 @@ class Server:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """A service: who offers it, who of them is idle (the longest first), which calls wait.
+    """A service: who offers it, who of them has a free place (whose turn it is first), which calls
+    wait.
 
     is_expected: its last server was lost and the node starts it again; until the time when it is
-    given up, None until a tick has set it. running: servers that are busy with it.
+    given up, None until a tick has set it. running: places that are busy with it.
     """
 
     name: str
@@ -111,7 +120,7 @@ class Service:
     @property
     def slots(self) -> int:
         """How many calls could begin now."""
-        free = len(self.idle)
+        free = sum([server.free for server in self.idle.values()])
         return min(free, self.rules.concurrency - self.running) if self.rules.concurrency else free
 
     def describe(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ monitor.py."""
 from typing import Any
 
 from hms.errors.catalogue import (
+    InvalidArgument,
     ServiceMismatch,
     ServiceNotFound,
     TooManyRequests,
@@ -18,6 +19,7 @@ __all__ = ["EXPECTED_MS", "ServiceRegistry"]
 
 TPFAIL = 1
 SERVICES_PER_SERVER_MAX = 1_000
+PLACES_MAX = 256
 EXPECTED_MS = 10_000
 """How long calls wait for a lost server that is started again."""
 
@@ -35,9 +37,15 @@ class ServiceRegistry:
         """A server says hello; name: "NAME:pid" of a process that the node started, or nothing."""
         self.servers[connection] = Server(connection, name if ":" in name else "")
 
-    def advertise(self, connection: int, service: str, signature: str = "") -> None:
-        """A server offers a service; doing so twice is doing it once. ServiceMismatch."""
+    def advertise(
+        self, connection: int, service: str, signature: str = "", places: int = 1
+    ) -> None:
+        """A server offers a service; doing so twice is doing it once. places: how many calls it
+        runs at once. ServiceMismatch, InvalidArgument."""
         check_service_name(service)
+        if not 1 <= places <= PLACES_MAX:
+            detail = f"{places} is not 1 to {PLACES_MAX}"
+            raise InvalidArgument(what="places of a server", detail=detail)
         server = self.servers.setdefault(connection, Server(connection))
         if service in server.services:
             return
@@ -46,10 +54,11 @@ class ServiceRegistry:
             raise TooManyRequests(what="services of a server", count=count, limit=count)
         self._check_signature(server, service, signature)
         server.services[service] = signature
+        server.places = places
         offered = self._calls.service(service)
         offered.servers[connection] = server
         offered.is_expected, offered.expected_until_ms = False, None
-        if server.current is None:
+        if server.free > 0:
             self._calls.now_idle(server)
 
     def unadvertise(self, connection: int, service: str, *, is_expected: bool = False) -> None:
@@ -137,7 +146,7 @@ class ServiceRegistry:
         return named
 
     def _load(self, name: str, servers: list[Server]) -> Load:
-        busy = sum(1 for server in servers if server.current is not None)
+        busy = sum(1 for server in servers if server.free <= 0)
         services = {service for server in servers for service in server.services}
         waiting = sum(len(self._calls.services[service].waiting) for service in services)
         return Load(name, len(servers), busy, waiting)

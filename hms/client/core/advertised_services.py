@@ -14,20 +14,20 @@ class AdvertisedServices(Participant):
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._names: dict[str, str] = {}
+        self._offered: dict[str, Advertise] = {}
         link.participants.append(self)
 
     def note(self, request: Advertise | Unadvertise) -> None:
         """What is asked of the node from now on holds for the next connection too."""
         if isinstance(request, Advertise):
-            self._names[request.service] = request.signature
+            self._offered[request.service] = request
         else:
-            self._names.pop(request.service, None)
+            self._offered.pop(request.service, None)
 
     def restore(self) -> None:
         """Offer all of them."""
-        for name, signature in self._names.items():
-            self._link.request(Advertise(name, signature), Pending("Advertise", OnLoss.DONE))
+        for offer in self._offered.values():
+            self._link.request(offer, Pending("Advertise", OnLoss.DONE))
 
     def lost(self, error: HmsError) -> None:
         """Nothing: their names are all that there is."""

@@ -175,9 +175,10 @@ class Connection(BackgroundThread):
             self.link.tell(Kind.RESULT, encode_with_body(result, data))
             self.flush()
 
-    def advertise(self, service: str, signature: str = "") -> None:
-        """Offer a service, also after every reconnect; ServiceMismatch."""
-        self.request(Advertise(service, signature))
+    def advertise(self, service: str, signature: str = "", places: int = 1) -> None:
+        """Offer a service, also after every reconnect; places: so many calls of all its services
+        this connection runs at once. ServiceMismatch."""
+        self.request(Advertise(service, signature, places))
 
     def unadvertise(self, service: str) -> None:
         """Offer it no longer."""

@@ -17,10 +17,10 @@ class Rig:
         self.monitor.effects.clear()
         return effects
 
-    def serve(self, connection, *services, name=""):
+    def serve(self, connection, *services, name="", places=1):
         self.monitor.introduce(connection, name)
         for service in services:
-            self.monitor.advertise(connection, service)
+            self.monitor.advertise(connection, service, "", places)
 
     def call(
         self, service, data=b"", *, client=CLIENT, correlation=1, timeout_ms=0, now_ms=0, **more

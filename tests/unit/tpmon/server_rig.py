@@ -52,8 +52,8 @@ class PlayedConnection:
     def on_invoke(self, callback):
         self._callback = callback
 
-    def advertise(self, name, signature=""):
-        self.request(Advertise(name, signature))
+    def advertise(self, name, signature="", places=1):
+        self.request(Advertise(name, signature, places))
 
     def unadvertise(self, name):
         self.request(Unadvertise(name))

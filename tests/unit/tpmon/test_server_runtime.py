@@ -1,5 +1,6 @@
 """The server's runtime: what it tells the node, in which order, and what it must not tell."""
 
+import asyncio
 import os
 import queue
 import sys
@@ -90,6 +91,67 @@ def test_a_server_offers_its_services_answers_and_takes_them_back(services):
     assert (head.call, data) == (9, b"hello")
     assert running.all_said() == [Unadvertise("ECHO"), "closed"]
     assert running.faults == []
+
+
+def test_threads_run_calls_at_once_and_all_of_them_end_before_the_server_does(services):
+    """Each waits for the two others, as none of them could in one thread."""
+    together, go_on = threading.Barrier(4), threading.Event()
+    threads = set()
+
+    def meet(request):
+        threads.add(threading.current_thread())
+        together.wait(WAIT_S)
+        assert go_on.wait(WAIT_S)
+        return request.data
+
+    services.add("MEET", meet)
+    running = Running(services=services, threads=3).start()
+    for number in range(3):
+        running.connection.invoke("MEET", b"%d" % number, number=number + 1)
+    together.wait(WAIT_S)
+
+    running.server.stop()
+    go_on.set()
+    running.join()
+
+    said = running.all_said()
+    assert Advertise("MEET", "request", 3) in said
+    answers = sorted((item[0].call, item[1]) for item in said if isinstance(item, tuple))
+    assert answers == [(1, b"0"), (2, b"1"), (3, b"2")]
+    assert (len(threads), running.faults) == (3, [])
+
+
+def test_async_services_share_one_loop_and_their_deadlines_are_their_own(services):
+    """A pool of connections that they share belongs to one loop."""
+    loops, meeting = set(), []
+
+    async def meet(request):
+        loops.add(asyncio.get_running_loop())
+        meeting.append(asyncio.get_running_loop().create_future())
+        if len(meeting) == 2:
+            for future in meeting:
+                future.set_result(None)
+        await meeting[int(request.data)]
+        return request.data
+
+    async def leave(_):
+        raise SystemExit
+
+    services.add("MEET", meet)
+    services.add("LEAVE", leave)
+    running = Running(services=services, threads=2).start()
+    running.connection.invoke("MEET", b"0", number=1)
+    running.connection.invoke("MEET", b"1", number=2)
+    assert running.next_said() == Advertise("ECHO", "request", 2)
+    assert running.next_said() == Advertise("MEET", "request", 2)
+    assert running.next_said() == Advertise("LEAVE", "request", 2)
+    answers = sorted((running.next_said() for _ in range(2)), key=lambda said: said[1])
+    assert [data for _, data in answers] == [b"0", b"1"]
+
+    running.connection.invoke("LEAVE", number=3)
+    running.join()
+
+    assert (len(loops), running.faults) == (1, [])
 
 
 def test_a_call_that_crossed_the_taking_back_is_still_answered(services):
