@@ -170,6 +170,7 @@ class Engine:
     ) -> None:
         """Tell the log again of messages, given with head and body, that are there still."""
         self.state.at(now_ms)
+        self.state.settled_rest.settle_now([message for message, _ in found])
         compaction.move(self.state, segment, found, fx)
 
     def moved_safely(self, messages: Sequence[StoredMessage]) -> None:
@@ -266,6 +267,12 @@ class Engine:
         self.state.at(now_ms)
         session = self.state.session(self.state.connection(connection), handle)
         return partial_returns.roll_back_some(self.state, session, fx)
+
+    def commit_some(self, connection: int, handle: int, now_ms: int) -> bool:
+        """Before commit()."""
+        self.state.at(now_ms)
+        session = self.state.session(self.state.connection(connection), handle)
+        return transactions.commit_some(self.state, session)
 
     def recover_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before recover()."""
@@ -725,9 +732,17 @@ class Engine:
     @property
     def is_behind(self) -> bool:
         """Whether tick() has more to look at, or to deliver, as soon as others had their turn."""
-        state = self.state
-        is_left = bool(state.outgoing.rest or state.unfinished or self._swept)
-        return is_left or state.looking.is_any
+        return self._is_unfinished or bool(self._swept) or self.state.looking.is_any
+
+    @property
+    def is_urgent(self) -> bool:
+        """The same of what somebody may wait for, so that the next tick comes behind what waits
+        now."""
+        return self._is_unfinished or bool(self.state.looking.behind)
+
+    @property
+    def _is_unfinished(self) -> bool:
+        return bool(self.state.outgoing.rest or self.state.unfinished)
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: whoever
@@ -740,7 +755,7 @@ class Engine:
             times.append(blocked_ms)
         if state.schedules is not None and (next_ms := state.schedules.due_ms()) is not None:
             times.append(next_ms)
-        if (state.looking.behind or state.outgoing.rest) and not is_prompt:
+        if (state.looking.behind or self._is_unfinished) and not is_prompt:
             times.append(state.now_ms)
         return min(times, default=None)
 

@@ -27,6 +27,7 @@ from hms.engine.queue.destinations import (
     place_bytes,
 )
 from hms.engine.queue.file_references import Files
+from hms.engine.queue.settled_rest import SettledRest
 from hms.engine.schedule.schedules import Schedules
 from hms.engine.session.deduplication import RESERVE_IDS, DeduplicationState, MessageIds
 from hms.engine.session.session_objects import Connection, Consumer, Producer, Session
@@ -135,7 +136,7 @@ class State:
         self.outgoing = Outgoing()
         self.unfinished: deque[Callable[[Effects], bool]] = deque()
         """What ticks go on with: each does a slice, and tells whether there is more."""
-        self._wakes = 0
+        self.settled_rest, self._wakes = SettledRest(), 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
         cluster = settings.cluster

@@ -587,7 +587,7 @@ class Broker:
             append_records(store, fx.records)
             is_held = self.releases.add(fx, store.last_lsn)
             due_ms = self._newly_due()
-            is_behind = bool(state.looking.behind or state.outgoing.rest) and not self._goes_on
+            is_behind = self.engine.is_urgent and not self._goes_on
             self._goes_on = self._goes_on or is_behind
             self._holds.ended(begun_s, cpu_begun_s, by)
         for name in hung:

@@ -76,6 +76,7 @@ class RequestHandlers:
             wire.CloseSession: self._end_some,
             wire.CloseConsumer: self._shut_some,
             wire.OpenConsumer: self._open_some,
+            wire.Commit: self._commit_some,
             wire.Rollback: self._roll_back_some,
             wire.Recover: self._recover_some,
             wire.Poll: self._poll_some,
@@ -128,6 +129,9 @@ class RequestHandlers:
     ) -> bool:
         tell_running(self._engine, self._monitor, connection, consumer=request.consumer)
         return self._engine.shut_some(connection, request.consumer, now_ms, fx)
+
+    def _commit_some(self, connection: int, request: wire.Commit, now_ms: int, _: Effects) -> bool:
+        return self._engine.commit_some(connection, request.session, now_ms)
 
     def _roll_back_some(
         self, connection: int, request: wire.Rollback, now_ms: int, fx: Effects

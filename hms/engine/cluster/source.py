@@ -8,8 +8,8 @@ from hms.engine.cluster.moves import Offer
 from hms.engine.effects import Effects, ToNode
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue
-from hms.engine.queue.dispatch import RANGES_PER_RECORD, dispatch, write_ranges
-from hms.engine.queue.pending_list import ids_of
+from hms.engine.queue.dispatch import dispatch, write_ranges
+from hms.engine.queue.pending_list import RANGES_PER_RECORD, ids_of
 from hms.engine.state import State
 from hms.records import Cause, Offered, OfferEnded, Record, RecordType, group, offer_ended, offered
 

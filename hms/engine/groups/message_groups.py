@@ -63,6 +63,11 @@ class MessageGroups:
         self.on_memory: Callable[[int], None] = lambda _: None
         """Told how many bytes more, or less, its groups take, beside what messages take alone."""
 
+    @property
+    def is_any(self) -> bool:
+        """Whether a message here belongs to a group or an order."""
+        return bool(self._of)
+
     # what comes and goes at the line
 
     def arrived(self, messages: list[StoredMessage]) -> list[StoredMessage]:

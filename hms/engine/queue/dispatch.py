@@ -17,7 +17,7 @@ from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.dead_letters import DeadReason, keep, target_of
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
-from hms.engine.queue.pending_list import ids_of
+from hms.engine.queue.pending_list import RANGES_PER_RECORD, ids_of
 from hms.engine.state import State
 from hms.records import Cause, RecordType, group, ranges
 from hms.wire.packed_messages import FLAG_LAST, KIND_FILE
@@ -27,8 +27,6 @@ CHUNK_BYTES = 1 << 20
 RELEASED_AT_ONCE = 4096
 DELIVERED_AT_ONCE = 2048
 """About 10 ms when they came back before. What more a command could deliver is left to ticks."""
-RANGES_PER_RECORD = 1024
-"""16 KiB: a record has to fit into the smallest segment."""
 
 
 def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:

@@ -264,14 +264,27 @@ class PendingList:
 
     def settle_all(self, messages: list[StoredMessage]) -> None:
         """Messages that were out leave for good."""
-        if self.history or self.tracks is not None or self.has_files:
+        self.count_settled(len(messages), sizes_of(messages))
+        self.forget_settled(messages)
+
+    def count_settled(self, count: int, size_bytes: int) -> None:
+        """So many messages that were out count no more; forget_settled() follows."""
+        self.out_count -= count
+        self.size_bytes -= size_bytes
+
+    def forget_settled(self, messages: list[StoredMessage]) -> None:
+        """What is known of messages that count no more."""
+        if self.tracks is not None and self.tracks.is_any:
             for message in messages:
-                self.settle(message)
-            return
-        self.out_count -= len(messages)
-        self.size_bytes -= sizes_of(messages)
+                self.tracks.left(message)
         if self.number:
             left_by(messages, self.number)
+        if self.history:
+            for message in messages:
+                self.history.pop(message.id, None)
+        if self.has_files:
+            for message in messages:
+                message.went()
 
     def due(self, now_ms: int) -> list[StoredMessage]:
         """Waiting messages whose time is over; they still wait until they are removed."""
@@ -376,6 +389,10 @@ DELIVERIES_TOLD_MAX = 1 << 30
 def told_counts(deliveries: int, attempts: int) -> tuple[int, int]:
     """How often a message was delivered and failed, as another node or an older log says it."""
     return min(deliveries, DELIVERIES_TOLD_MAX), min(attempts, DELIVERIES_TOLD_MAX)
+
+
+RANGES_PER_RECORD = 1024
+"""16 KiB: a record has to fit into the smallest segment."""
 
 
 def ids_of(messages: Iterable[StoredMessage]) -> list[tuple[int, int]]:

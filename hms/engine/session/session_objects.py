@@ -10,6 +10,7 @@ from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.session.deduplication import ProducerMemory
+from hms.engine.session.receipts import Receipts
 from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import TopicNode
 
@@ -64,6 +65,7 @@ class Work:
         "acknowledged",
         "delays_ms",
         "is_over",
+        "receipts",
         "rolled_back",
         "sends",
         "size_bytes",
@@ -74,6 +76,8 @@ class Work:
         self.sends: list[PendingBatch] = []
         self.acknowledged: list[tuple[Queue | Subscription, StoredMessage]] = []
         """Acknowledged in it, so still out."""
+        self.receipts: Receipts | None = None
+        """Of these, what was made ready for a commit."""
         self.delays_ms: dict[tuple[int, int], int] = {}
         """How long they wait after a rollback whose consumer says so itself, by the identity of
         their place and by their id."""
@@ -90,7 +94,7 @@ class Work:
     def clear(self) -> None:
         """It has ended, and what comes belongs to the next one."""
         self.sends, self.acknowledged, self.size_bytes = [], [], 0
-        self.delays_ms = {}
+        self.delays_ms, self.receipts = {}, None
 
 
 class Session:

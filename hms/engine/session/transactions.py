@@ -10,18 +10,19 @@ from hms.engine.flow.limits import keys_of, obstacle_to_commit
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.flow.room_wait import Obstacle, Waiting
 from hms.engine.log.paging import page_out_new
-from hms.engine.messages import StoredMessage, sizes_of
+from hms.engine.messages import StoredMessage
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
-from hms.engine.queue.dispatch import dispatch
+from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.incoming import accepted
-from hms.engine.queue.pending_list import ids_of
 from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES, store_batch, transaction_bytes
+from hms.engine.queue.settled_rest import FORGOTTEN_AT_ONCE
 from hms.engine.queue.settlement import SLICE, Return, give_back, give_back_all
+from hms.engine.session.receipts import Receipts, Received
 from hms.engine.session.session_objects import Session, Work
 from hms.engine.state import State
 from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
-from hms.records import Record, RecordType, group, ranges
+from hms.records import Record, group
 from hms.wire.packed_messages import unpack_rows
 
 
@@ -110,7 +111,7 @@ class _Commit(Waiting):
         """It was not committed: it is open again, with what was done in it since."""
         older, newer = self.work, self.session.work
         older.sends += newer.sends
-        older.acknowledged += newer.acknowledged
+        older.acknowledged = older.acknowledged + newer.acknowledged
         older.delays_ms |= newer.delays_ms
         older.size_bytes += newer.size_bytes
         older.worked_at_ms = max(older.worked_at_ms, newer.worked_at_ms)
@@ -141,25 +142,51 @@ def take_effect(
         records += stored.records
         touched.update((id(place), place) for place in stored.touched)
         page_out_new(state, stored.messages, stored.touched)
-    for place, messages in by_place(work):
-        records += _settled(state, place, messages)
-        if place.line.tracks is not None:  # what waited for these may go out
-            touched[id(place)] = place
+    is_much = len(work.acknowledged) > FORGOTTEN_AT_ONCE
+    for received in _receipts_of(work).all(state.now_ms):
+        records += _settled(state, received, is_much=is_much)
+        if received.place.line.tracks is not None:  # what waited for these may go out
+            touched[id(received.place)] = received.place
+    if is_much:
+        state.settled_rest.free(work.acknowledged)
+        state.unfinished.append(lambda fx: _forget_some(state, fx))
     work.clear()
     return records, list(touched.values())
 
 
-def _settled(
-    state: State, place: Queue | Subscription, messages: list[StoredMessage]
-) -> list[Record]:
-    """What was acknowledged leaves its place for good."""
-    place.line.settle_all(messages)
-    state.waiting_bytes -= sizes_of(messages)
-    place.line.counters.acknowledged += len(messages)
-    persistent = [m for m in messages if m.is_persistent]
-    if not persistent or not place.is_durable:
-        return []
-    return [ranges(RecordType.ACKNOWLEDGED, place.number, state.now_ms, ids_of(persistent))]
+def commit_some(state: State, session: Session) -> bool:
+    """Before commit(): a slice of what makes its record ready, and whether there was one."""
+    return session.is_transacted and _receipts_of(session.work).ready_some(state.now_ms)
+
+
+def _receipts_of(work: Work) -> Receipts:
+    receipts = work.receipts
+    if receipts is None or not receipts.is_of(work.acknowledged):
+        receipts = work.receipts = Receipts(work.acknowledged)
+    return receipts
+
+
+def _settled(state: State, received: Received, *, is_much: bool) -> list[Record]:
+    """What was acknowledged leaves its place for good; the records that say so."""
+    line, messages = received.place.line, received.messages
+    line.count_settled(len(messages), received.size_bytes)
+    state.waiting_bytes -= received.size_bytes
+    line.counters.acknowledged += len(messages)
+    if is_much:
+        state.settled_rest.add(received.place, messages)
+    else:
+        line.forget_settled(messages)
+    return received.close(state.now_ms)
+
+
+def _forget_some(state: State, fx: Effects) -> bool:
+    """A slice of what commits have left for ticks; whether there is more."""
+    if not state.settled_rest:
+        return False
+    place = state.settled_rest.settle_some()
+    if place is not None:
+        wake(state, place, fx)
+    return bool(state.settled_rest)
 
 
 def rollback(state: State, session: Session, correlation: int, fx: Effects) -> None:
@@ -197,7 +224,7 @@ def undo_some(state: State, work: Work, how: Return, fx: Effects) -> bool:
         return False
     some = Work()
     some.acknowledged, some.delays_ms = work.acknowledged[:SLICE], work.delays_ms
-    del work.acknowledged[:SLICE]
+    work.acknowledged = work.acknowledged[SLICE:]
     work.size_bytes -= ACKNOWLEDGED_BYTES * SLICE
     for place in undo(state, some, how, fx):
         dispatch(state, place, fx)

@@ -1,0 +1,199 @@
+"""A commit of very much that was received: one record, and many holds of the engine's lock.
+
+Counted: messages for each hold, never time (P8).
+"""
+
+import pytest
+
+from hms.engine.queue import settled_rest
+from hms.engine.queue.pending_list import PendingList
+from hms.engine.session import receipts, transactions
+from hms.engine.session.receipts import Received
+from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.records import RecordType
+from hms.server.broker import INTERNAL, TICK, Lost
+from hms.wire import frames
+from hms.wire import structures as wire
+from hms.wire.frames import Action, Envelope, Kind, SendHead, Settlement
+from tests.support import largest
+from tests.support.memory import MemoryNode, MemoryStore
+from tests.support.memory_peer import Peer
+
+SLICE, MANY = 20, 300
+EVERYTHING = [(0, (1 << 64) - 1)]
+SETTINGS = EngineSettings(
+    redelivery_limit=-1,
+    destinations=tuple(DestinationSettings("queue", name) for name in ("work", "other")),
+)
+
+
+class Watched(MemoryNode):
+    """Its own lock, that knows how many messages were touched under each hold."""
+
+    def __init__(self, store=None):
+        super().__init__(SETTINGS, store)
+        self.touched, self.most = 0, 0
+        self.broker._lock = self
+
+    def __enter__(self):
+        self.touched = 0
+
+    def __exit__(self, *_):
+        self.most = max(self.most, self.touched)
+
+    def tick(self):
+        """Until nothing is left for ticks."""
+        while self.engine.is_behind:
+            self.broker.handle(INTERNAL, [TICK])
+        self.step()
+
+
+@pytest.fixture
+def node(monkeypatch):
+    monkeypatch.setattr(receipts, "READIED_AT_ONCE", SLICE)
+    for module in (settled_rest, transactions):
+        monkeypatch.setattr(module, "FORGOTTEN_AT_ONCE", SLICE)
+    node = Watched()
+    for owner, name in ((PendingList, "forget_settled"), (Received, "take")):
+        monkeypatch.setattr(owner, name, _counting(getattr(owner, name), node))
+    return node
+
+
+def _counting(method, node):
+    def counting(self, messages, *more):
+        node.touched += len(messages)
+        return method(self, messages, *more)
+
+    return counting
+
+
+@pytest.fixture
+def peer(node):
+    return Peer(node, 1)
+
+
+def send(peer, queue, count, producer):
+    """Persistent messages."""
+    peer.request(wire.OpenProducer(producer, 1, "queue", queue))
+    head = SendHead(producer, count, 1, is_persistent=True)
+    peer.ask(Kind.SEND, frames.encode_send(head, largest.pack(count, text="t")))
+
+
+def receive(node, peer, places=("work", "other")):
+    """A transaction that has received so many of each, every second one of each in turn."""
+    peer.request(wire.OpenSession(9, 0, is_transacted=True))
+    for handle, queue in enumerate(places, 7):
+        send(peer, queue, MANY, 100 + handle)
+        peer.request(wire.OpenConsumer(handle, 9, "queue", queue, MANY))
+    node.tick()
+    node.outlet.take(peer.name)
+    for handle in range(7, 7 + len(places)):
+        every = [Settlement(Action.ACKNOWLEDGE, handle, 0, 0, EVERYTHING)]
+        peer.ask(Kind.SETTLE, frames.encode_settle(every))
+    assert [line_of(node, queue).out_count for queue in places] == [MANY] * len(places)
+    node.most = 0
+
+
+def line_of(node, queue="work"):
+    return node.engine.state.queues[queue].line
+
+
+def test_a_commit_is_one_record_and_no_hold_touches_all_of_it(node, peer):
+    """500,000 receipts, about as many as a transaction may have, were 2.1 s under one hold."""
+    receive(node, peer)
+    before = len(node.store.records)
+
+    assert peer.request(wire.Commit(9, 1)) is True
+    node.tick()
+
+    kinds = [kind for kind, _, _ in node.store.records[before:]]
+    assert kinds.count(RecordType.GROUP) == 1
+    assert RecordType.ACKNOWLEDGED not in kinds
+    assert node.most <= 2 * SLICE  # the command itself readies the last ones
+    for queue in ("work", "other"):
+        assert line_of(node, queue).counters.acknowledged == MANY
+        assert line_of(node, queue).out_count == line_of(node, queue).size_bytes == 0
+    assert node.engine.state.waiting_bytes == 0
+    assert node.engine.live_bytes() == 0
+
+
+def test_all_counts_are_right_as_soon_as_the_commit_is_answered(node, peer):
+    """Else a limit would refuse what follows, and a queue could not be deleted."""
+    peer.request(wire.Administer("queue.create", {"name": "mine"}))
+    receive(node, peer, ["mine"])
+    peer.request(wire.Commit(9, 1))
+
+    assert node.engine.state.settled_rest
+    assert (line_of(node, "mine").out_count, line_of(node, "mine").size_bytes) == (0, 0)
+    assert node.engine.state.waiting_bytes == 0
+    peer.request(wire.CloseSession(9))
+    peer.request(wire.CloseProducer(107))
+    peer.request(wire.Administer("queue.delete", {"name": "mine"}))
+    assert "mine" not in node.engine.state.queues
+    node.tick()
+    assert node.engine.live_bytes() == 0
+
+
+def test_what_was_made_ready_for_a_commit_that_never_comes_is_given_back(node, peer):
+    """A connection that ends in between is one that ended before it."""
+    receive(node, peer)
+    asked = wire.encode(wire.Commit(9, 1))
+    items = [(Envelope(Kind.REQUEST, 1, 1, len(asked)), asked)]
+    for _ in range(3):
+        node.broker.turn(peer.name, items)
+    assert items
+    node.broker.handle(peer.name, [Lost("gone")])
+    node.tick()
+
+    assert line_of(node).waiting_count == line_of(node, "other").waiting_count == MANY
+    assert line_of(node).counters.acknowledged == 0
+
+
+def test_what_the_log_says_has_left_is_never_told_again(node, peer):
+    """Cleaning that moved such a message would bring it back at the next boot."""
+    receive(node, peer)
+    state = node.engine.state
+    peer.request(wire.Commit(9, 1))
+    node.broker.handle(INTERNAL, [TICK])
+    assert state.settled_rest
+    newest = len(node.store.records)
+
+    while found := node.engine.next_to_move(newest):
+        bodies = [(message, message.payload) for message in found]
+        node.broker.command(lambda fx, now, b=bodies: node.engine.move(newest, b, now, fx))
+
+    assert RecordType.MOVED not in [kind for kind, _, _ in node.store.records]
+    node.tick()
+    assert not state.settled_rest
+    again = Watched(MemoryStore(node.store.records))
+    assert [line_of(again, queue).waiting_count for queue in ("work", "other")] == [0, 0]
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_crash_between_two_slices_leaves_all_or_nothing(node, peer, is_committed):
+    """Before the record nothing was received, behind it everything."""
+    receive(node, peer)
+    asked = wire.encode(wire.Commit(9, 1))
+    items = [(Envelope(Kind.REQUEST, 1, 1, len(asked)), asked)]
+    while items:
+        records = list(node.store.records)
+        node.broker.turn(peer.name, items)
+    if is_committed:
+        records = node.store.records
+
+    again = Watched(MemoryStore(records))
+
+    left = 0 if is_committed else MANY
+    assert [line_of(again, queue).waiting_count for queue in ("work", "other")] == [left, left]
+
+
+def test_the_rest_is_done_behind_what_waits_now(node, peer):
+    """Each slice of what is left to ticks waited up to a second for the node's next look."""
+    ticks = []
+    node.broker.go_on = lambda: ticks.append(TICK)
+    receive(node, peer, ["work"])
+    peer.request(wire.Commit(9, 1))
+    ticks.clear()
+    node.broker.handle(INTERNAL, [TICK])
+
+    assert ticks == [TICK]
