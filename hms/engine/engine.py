@@ -22,7 +22,7 @@ from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES
 from hms.engine.messages import StoredMessage
-from hms.engine.queue import queue_send, relocation, scan_continuation, settlement
+from hms.engine.queue import purge_slices, queue_send, relocation, scan_continuation, settlement
 from hms.engine.queue.dead_letters import body_came
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
@@ -231,6 +231,7 @@ class Engine:
         client said good-bye and does not come back."""
         self.state.at(now_ms)
         self._progress.pop(number, None)
+        purge_slices.lift_ending(self.state, number)
         found = self.state.connections.get(number)
         opening.close_connection(self.state, number, Return.LOST, fx)
         if found is not None:
@@ -293,7 +294,7 @@ class Engine:
             self.cluster.check_command(asked.command.name, asked.arguments)
         progress = self._progress.get(connection)
         if progress is None or progress.asked is not asked:
-            progress = self._progress[connection] = Progress(self.state, asked)
+            progress = self._progress[connection] = Progress(self.state, asked, connection)
         return progress.go_on(self.state, fx)
 
     def poll_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
@@ -382,6 +383,13 @@ class Engine:
         self.state.at(now_ms)
         consumer = self.state.consumer(self.state.connection(connection), handle)
         opening.close_consumer(self.state, consumer, fx)
+
+    def unsubscribe_some(
+        self, connection: int, asked: tuple[str, str, str, str], now_ms: int, fx: Effects
+    ) -> bool:
+        """Before unsubscribe(). asked: destination, name, topic and scheme."""
+        self.state.at(now_ms)
+        return subscription_end.unsubscribe_some(self.state, connection, asked, fx)
 
     def unsubscribe(
         self,

@@ -118,8 +118,7 @@ class State:
         self.files, self.audit = Files(), AuditChain()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
-        self.sessions_open = 0
-        self.waiting_bytes = 0
+        self.sessions_open = self.waiting_bytes = 0
         self.open_work_bytes = 0
         """What open transactions held when it was counted last (open_transactions.py)."""
         self.temporaries_made = 0
@@ -136,6 +135,7 @@ class State:
         self.outgoing = Outgoing()
         self.unfinished: deque[Callable[[Effects], bool]] = deque()
         """What ticks go on with: each does a slice, and tells whether there is more."""
+        self.endings: dict[int, Queue | Subscription] = {}  # see queue/purge_slices.py
         self.settled_rest, self._wakes = SettledRest(), 0
         self.due: list[tuple[int, int, Queue | Subscription]] = []
         """When a place has delayed messages to release, soonest first."""
@@ -255,9 +255,11 @@ class State:
         raise DestinationNotFound(kind=kind, destination=name)
 
     def queue(self, name: str) -> Queue:
-        """A queue by name."""
+        """A queue by name, for whoever begins to use it."""
         found = self.destination("queue", name)
         assert isinstance(found, Queue)
+        if found.control.is_gone:
+            raise DestinationNotFound(kind="queue", destination=name)
         return found
 
     def define(self, definition: Definition) -> None:

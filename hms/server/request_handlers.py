@@ -79,6 +79,7 @@ class RequestHandlers:
             wire.Commit: self._commit_some,
             wire.Rollback: self._roll_back_some,
             wire.Recover: self._recover_some,
+            wire.Unsubscribe: self._unsubscribe_some,
             wire.Poll: self._poll_some,
             Order: self._operate_some,
         }
@@ -143,6 +144,12 @@ class RequestHandlers:
     ) -> bool:
         tell_running(self._engine, self._monitor, connection, session=request.session)
         return self._engine.recover_some(connection, request.session, now_ms, fx)
+
+    def _unsubscribe_some(
+        self, connection: int, request: wire.Unsubscribe, now_ms: int, fx: Effects
+    ) -> bool:
+        asked = request.destination, request.name, request.topic, request.scheme
+        return self._engine.unsubscribe_some(connection, asked, now_ms, fx)
 
     def _poll_some(self, connection: int, request: wire.Poll, now_ms: int, fx: Effects) -> bool:
         return self._engine.poll_some(connection, request.consumer, now_ms, fx)

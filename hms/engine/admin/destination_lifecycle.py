@@ -17,6 +17,7 @@ from hms.engine.flow.destination_control import Life
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.queue.destinations import Queue, Subscription, Topic, place_bytes
 from hms.engine.queue.dispatch import discard, dispatch
+from hms.engine.queue.purge_slices import end_later
 from hms.engine.state import State
 from hms.engine.topic import check_topic
 from hms.engine.topic.retention import take_away
@@ -259,17 +260,21 @@ def feeding(state: State, queue: Queue) -> list[Subscription]:
 
 def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:
     """A destination is gone, and what waits in it with it."""
-    waiting = target.line.remove_everything() if isinstance(target, Queue) else []
-    if isinstance(target, Queue):
-        discard(state, target, waiting, cause, fx)
-        state.temporaries.pop(target.name, None)
-    else:
-        take_away(state, [target.string], cause, fx)
     is_known = target.control.life is not Life.TEMPORARY
+    count = 0
+    if not isinstance(target, Queue):
+        take_away(state, [target.string], cause, fx)
+    elif is_known:
+        waiting = target.line.remove_everything()
+        discard(state, target, waiting, cause, fx)
+        count = len(waiting)
     state.undefine_destination(target)
     if is_known:
         fx.records.append(undefined(target.number))
-    return len(waiting)
+    elif isinstance(target, Queue):
+        state.temporaries.pop(target.name, None)
+        count = end_later(state, target, cause, fx)
+    return count
 
 
 def destination_of(state: State, kind: str, name: str) -> Destination:

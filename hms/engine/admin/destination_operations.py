@@ -39,7 +39,7 @@ def _alter(kind: str, state: State, asked: ops.AlterDestination, fx: Effects) ->
 
 def _delete(kind: str, state: State, asked: ops.DeleteDestination, fx: Effects) -> int:
     target = destination_lifecycle.destination_of(state, kind, _named(asked.name))
-    waiting = len(target.line.everything()) if isinstance(target, Queue) else 0
+    waiting = target.line.stays_count if isinstance(target, Queue) else 0
     if waiting and not asked.force and not destination_lifecycle.reason_to_stay(state, target):
         detail = f"{waiting} messages wait in it; receive or move them, or delete it with --force"
         raise DestinationInUse(kind=kind, destination=target.name, detail=detail)

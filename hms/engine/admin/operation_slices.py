@@ -9,11 +9,17 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from hms.engine.admin.topic_operations import LISTED_MAX, describe_node, pattern_of
+from hms.engine.admin.destination_lifecycle import reason_to_stay
+from hms.engine.admin.topic_operations import (
+    LISTED_MAX,
+    describe_node,
+    pattern_of,
+    unused_subscription,
+)
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
-from hms.engine.queue.dispatch import discard
+from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
 from hms.engine.state import State
 from hms.engine.topic import TopicNode
 from hms.engine.topic.retention import take_away
@@ -23,21 +29,27 @@ from hms.wire.commands import Order
 
 __all__ = ["SLICED", "Progress"]
 
-SLICED = ("topic.tree", "topic.clear_retained", "queue.purge", "topic.purge")
+SLICED = (
+    "topic.tree",
+    "topic.clear_retained",
+    "queue.purge",
+    "topic.purge",
+    "queue.delete",
+    "subscription.delete",
+)
 WALKED_AT_ONCE = 1000
 """Topics: 5 ms."""
-PURGED_AT_ONCE = 10_000
-"""Messages: 10 ms."""
-_ANY = 1 << 60
 
 
 class Progress:
     """Of one operation: what was discarded, and what is to be shown."""
 
-    __slots__ = ("_purged", "_rows", "_walk", "asked", "count")
+    __slots__ = ("_connection", "_ends", "_purged", "_rows", "_walk", "asked", "count")
 
-    def __init__(self, state: State, asked: Order) -> None:
+    def __init__(self, state: State, asked: Order, connection: int) -> None:
         self.asked = asked
+        self._connection = connection
+        self._ends = False
         self.count = 0
         self._rows: list[dict[str, Any]] = []
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
@@ -48,17 +60,34 @@ class Progress:
         elif isinstance(arguments, ops.NameOne) and verb in ("queue.purge", "topic.purge"):
             target = state.destination(verb.partition(".")[0], arguments.name)
             self._purged = [target] if isinstance(target, Queue) else [*target.subscriptions]
+        elif isinstance(arguments, ops.DeleteDestination) and verb == "queue.delete":
+            queue = state.destination("queue", arguments.name)
+            if isinstance(queue, Queue) and arguments.force and not reason_to_stay(state, queue):
+                self._purged, self._ends = [queue], True
+        elif isinstance(arguments, ops.DeleteSubscription):
+            self._purged, self._ends = [unused_subscription(state, arguments)], True
 
     def go_on(self, state: State, fx: Effects) -> bool:
         """A slice; whether there is more before the operation."""
         if self._walk is not None:
             return self._walk_some(self._walk, state, fx)
         for place in self._purged:
-            count = _purge_some(state, place, fx)
+            count = purge_some(state, place, self._cause, fx, state.now_ms)
             self.count += count
+            if count and self._ends:
+                begin_ending(state, self._connection, place)
             if count:
                 return True
+        if self._ends:
+            lift_ending(state, self._connection)
         return False
+
+    @property
+    def _cause(self) -> Cause:
+        if not self._ends:
+            return Cause.PURGED
+        is_queue = self.asked.command.name == "queue.delete"
+        return Cause.DELETED if is_queue else Cause.UNSUBSCRIBED
 
     @property
     def answer(self) -> Any:
@@ -78,16 +107,3 @@ class Progress:
             topics = [node.topic for node in nodes if node.retained is not None]
             self.count += take_away(state, topics, Cause.CLEARED, fx)
         return len(visited) == WALKED_AT_ONCE and len(self._rows) < LISTED_MAX
-
-
-def _purge_some(state: State, place: Queue | Subscription, fx: Effects) -> int:
-    """How many messages were discarded; 0 when what waits may go at once."""
-    line = place.line
-    if line.waiting_count <= PURGED_AT_ONCE or place.has_tracks():
-        return 0
-    expired: list[StoredMessage] = []
-    messages = line.take(PURGED_AT_ONCE, _ANY, state.now_ms, expired)
-    line.settle_all(messages)
-    discard(state, place, messages, Cause.PURGED, fx)
-    discard(state, place, expired, Cause.EXPIRED, fx)
-    return len(messages) + len(expired)

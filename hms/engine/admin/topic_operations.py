@@ -97,12 +97,18 @@ def _retained(asked: ops.CreateSubscription) -> str:
 
 def subscription_delete(state: State, asked: ops.DeleteSubscription, fx: Effects) -> int:
     """End a durable subscription; how many messages waited for it."""
+    found = unused_subscription(state, asked)
+    count = found.line.stays_count
+    remove_subscription(state, found, Cause.UNSUBSCRIBED, fx)
+    return count
+
+
+def unused_subscription(state: State, asked: ops.DeleteSubscription) -> Subscription:
+    """The one that may be deleted."""
     found = _subscription(state, asked)
     if is_in_use(found):
         raise DurableNameInUse(name=found.name, destination=found.said_topic)
-    count = len(found.line.everything())
-    remove_subscription(state, found, Cause.UNSUBSCRIBED, fx)
-    return count
+    return found
 
 
 def _subscription(state: State, asked: ops.DeleteSubscription) -> Subscription:

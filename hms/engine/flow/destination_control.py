@@ -113,6 +113,11 @@ class Control:
         """The destination is gone: whoever still has it open is told at the next send."""
         self.is_gone = self.is_guarded = True
 
+    def go_on(self) -> None:
+        """It does not end after all."""
+        self.is_gone = False
+        self._guard()
+
     @property
     def paused(self) -> str:
         """How the log and operators say it."""

@@ -338,6 +338,11 @@ class PendingList:
         """Neither keys nor groups order what waits."""
         return self.sort is None and (self.tracks is None or not self.tracks.waiting_count)
 
+    @property
+    def stays_count(self) -> int:
+        """How many are here and not out: waiting and delayed."""
+        return self.waiting_count + len(self._delayed)
+
     def everything(self) -> list[StoredMessage]:
         """All that is here and not out: waiting and delayed."""
         return [*self.in_order(), *self._delayed]

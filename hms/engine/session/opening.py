@@ -257,7 +257,7 @@ def remove_consumer(state: State, consumer: Consumer, how: Return, fx: Effects) 
         for left in list(place.left):
             other = state.connections[left.connection.number].consumers[left.handle]
             remove_consumer(state, other, how, fx)
-        end_passing(state, place)
+        end_passing(state, place, fx)
     else:
         dispatch(state, place, fx)
 

@@ -205,6 +205,8 @@ def _durable(
     """Continue a durable subscription, or make it; a changed selector begins a new one (JMS 3.1
     §8.3.3)."""
     known = state.space.named(pattern, wanted.name, is_durable=True)
+    if known in state.endings.values():
+        raise DurableNameInUse(name=wanted.name, destination=pattern.text)
     if known is None:
         search = _searched(connection, handle)
         return define_durable(state, topic, wanted, fx, connection.uid, search)

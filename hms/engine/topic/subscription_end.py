@@ -1,25 +1,43 @@
 """Unsubscribing: the ways in which a subscription ends (PUBSUB SU-05, SU-11 … SU-13)."""
 
 from hms.engine.effects import Effects
-from hms.engine.messages import sizes_of
 from hms.engine.queue.destinations import Subscription
 from hms.engine.queue.dispatch import discard
+from hms.engine.queue.purge_slices import begin_ending, end_later, lift_ending, purge_some
 from hms.engine.state import State
 from hms.errors.catalogue import DurableNameInUse, SubscriptionNotFound
 from hms.records import Cause, undefined
 
 
-def end_passing(state: State, subscription: Subscription) -> None:
+def end_passing(state: State, subscription: Subscription, fx: Effects) -> None:
     """A subscription that is not durable ends; a transaction may still hold some of it."""
     subscription.is_removed = True
     state.space.remove(subscription, state.now_ms)
-    state.waiting_bytes -= sizes_of(subscription.line.remove_everything())
+    end_later(state, subscription, Cause.UNSUBSCRIBED, fx)
 
 
 def unsubscribe(
     state: State, destination: str, name: str, topic: str, scheme: str, fx: Effects
 ) -> None:
     """End a durable subscription; what waits for it is discarded and counted."""
+    subscription = _unused(state, destination, name, topic, scheme)
+    remove_subscription(state, subscription, Cause.UNSUBSCRIBED, fx)
+
+
+def unsubscribe_some(
+    state: State, connection: int, asked: tuple[str, str, str, str], fx: Effects
+) -> bool:
+    """Before unsubscribe(), which refuses for the same reasons: a slice of what waits, and whether
+    there was one."""
+    subscription = _unused(state, *asked)
+    if not purge_some(state, subscription, Cause.UNSUBSCRIBED, fx, state.now_ms):
+        lift_ending(state, connection)
+        return False
+    begin_ending(state, connection, subscription)
+    return True
+
+
+def _unused(state: State, destination: str, name: str, topic: str, scheme: str) -> Subscription:
     _, pattern = state.space.wanted(destination, topic, scheme)
     subscription = state.space.named(pattern, name, is_durable=True)
     said = destination or topic
@@ -27,7 +45,7 @@ def unsubscribe(
         raise SubscriptionNotFound(name=name, destination=said)
     if is_in_use(subscription):
         raise DurableNameInUse(name=name, destination=said)
-    remove_subscription(state, subscription, Cause.UNSUBSCRIBED, fx)
+    return subscription
 
 
 def is_in_use(subscription: Subscription) -> bool:

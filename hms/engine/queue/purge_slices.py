@@ -1,0 +1,69 @@
+"""Purge slices: much that waits at a place is discarded some at a time, each time under its own
+hold of the engine's lock.
+
+What waits in a queue or durable subscription that is to end goes before it ends, as a purge of it
+would go. Meanwhile `Endings` keeps others from it, so that nothing is in the way of its end, which
+is one record; a crash before that leaves it with the rest. What the log does not know ends first.
+"""
+
+from hms.engine.effects import Effects
+from hms.engine.messages import StoredMessage
+from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.dispatch import discard
+from hms.engine.state import State
+from hms.records import Cause
+
+__all__ = ["PURGED_AT_ONCE", "begin_ending", "end_later", "lift_ending", "purge_some"]
+
+PURGED_AT_ONCE = 10_000
+"""Messages: 10 ms."""
+_ANY = 1 << 60
+
+
+def purge_some(
+    state: State, place: Queue | Subscription, cause: Cause, fx: Effects, now_ms: int
+) -> int:
+    """How many messages were discarded; 0 when what waits may go at once. now_ms 0: what is past
+    its time is no exception."""
+    line = place.line
+    if line.waiting_count <= PURGED_AT_ONCE or place.has_tracks():
+        return 0
+    expired: list[StoredMessage] = []
+    messages = line.take(PURGED_AT_ONCE, _ANY, now_ms, expired)
+    line.settle_all(messages)
+    discard(state, place, messages, cause, fx)
+    discard(state, place, expired, Cause.EXPIRED, fx)
+    return len(messages) + len(expired)
+
+
+def end_later(state: State, place: Queue | Subscription, cause: Cause, fx: Effects) -> int:
+    """What waits at a place that nobody finds any more, and that the log does not know, goes; much
+    of it by ticks. How much that is."""
+    count = place.line.stays_count
+
+    def go_on(fx: Effects) -> bool:
+        if purge_some(state, place, cause, fx, 0):
+            return True
+        discard(state, place, place.line.remove_everything(), cause, fx)
+        return False
+
+    if go_on(fx):
+        state.unfinished.append(go_on)
+    return count
+
+
+def begin_ending(state: State, connection: int, place: Queue | Subscription) -> None:
+    """A connection's command is about to end the place: others cannot begin to use it."""
+    if connection in state.endings:
+        return
+    state.endings[connection] = place
+    if isinstance(place, Queue):
+        place.control.end()
+        state.is_guarded = True
+
+
+def lift_ending(state: State, connection: int) -> None:
+    """That command is at its end, or the connection is."""
+    place = state.endings.pop(connection, None)
+    if isinstance(place, Queue) and place not in state.endings.values():
+        place.control.go_on()
