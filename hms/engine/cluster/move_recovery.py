@@ -16,28 +16,23 @@ class OffersFound:
     def __init__(self, state: State) -> None:
         self._state = state
         self._ids: dict[Key, dict[tuple[int, int], None]] = {}
-        self._of: dict[tuple[int, int], Key] = {}
+        self.undecided: dict[tuple[int, int], Key] = {}
+        """By the number of the place and the id of the message."""
 
     def offered(self, told: Offered, message_id: int) -> None:
         """A message is offered."""
         self._add(told.place, message_id, (told.peer, told.offer))
 
-    def numbered(self, told: Offered) -> None:
-        """The number is used, and for which store it is meant, whatever was in it."""
-        peer = self._state.moves.peer(told.peer)
-        peer.next_offer = max(peer.next_offer, told.offer + 1)
-        peer.target = told.store
-
     def ended(self, told: OfferEnded) -> list[tuple[int, int]]:
         """An offer was answered: place and id of its messages."""
         known = list(self._ids.pop((told.peer, told.offer), ()))
         for one in known:
-            del self._of[one]
+            del self.undecided[one]
         return known
 
     def stays(self, stay: Stay, message_id: int) -> None:
         """The message is told of anew: offered by that number, or not any more."""
-        before = self._of.pop((stay.number, message_id), None)
+        before = self.undecided.pop((stay.number, message_id), None)
         if before is not None:
             del self._ids[before][stay.number, message_id]
         if stay.peer:
@@ -45,13 +40,13 @@ class OffersFound:
 
     def has(self, number: int, message_id: int) -> bool:
         """Whether a message that is out is offered."""
-        return (number, message_id) in self._of
+        return (number, message_id) in self.undecided
 
     def fill(self, place: Queue | Subscription, out: dict[int, StoredMessage]) -> None:
         """The messages of a place are in its line: take out again those that are offered."""
         found: dict[Key, list[StoredMessage]] = {}
         for message_id, message in out.items():
-            key = self._of.get((place.number, message_id))
+            key = self.undecided.get((place.number, message_id))
             if key is not None:
                 place.line.take_one(message)
                 found.setdefault(key, []).append(message)
@@ -62,4 +57,4 @@ class OffersFound:
 
     def _add(self, place: int, message_id: int, key: Key) -> None:
         self._ids.setdefault(key, {})[place, message_id] = None
-        self._of[place, message_id] = key
+        self.undecided[place, message_id] = key

@@ -134,6 +134,12 @@ class Moves:
             peer.target = one.target
             peer.store, peer.floor, peer.decided = one.store, one.floor, dict(one.decided)
 
+    def numbered(self, index: int, store: int, number: int) -> None:
+        """The number of an offer to a node is used, whatever was in it, and for which store."""
+        peer = self.peer(index)
+        peer.next_offer = max(peer.next_offer, number + 1)
+        peer.target = store
+
     def answered(self, index: int, store: int, number: int, *, is_accepted: bool) -> None:
         """An offer of another node was taken or refused. A new store counts anew."""
         peer = self.peer(index)

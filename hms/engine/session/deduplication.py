@@ -36,11 +36,12 @@ class MessageIds:
         one."""
         if self.next_id + count <= self.reserved_below - RESERVE_IDS // 2:
             return None
-        self.safe_below = self.reserved_below
-        self.reserved_below = self.next_id + count + RESERVE_IDS
-        if self.reserved_below >= self._base + (1 << COUNTER_BITS):
+        below = self.next_id + count + RESERVE_IDS
+        if below >= self._base + (1 << COUNTER_BITS):
             raise NodeFailed(detail="all message ids of this HMSINDEX are used; set another one")
-        return self.reserved_below
+        self.safe_below = self.reserved_below
+        self.reserved(below)
+        return below
 
     def take(self, count: int) -> int:
         """The first of count consecutive ids; they were reserved."""
@@ -49,11 +50,14 @@ class MessageIds:
         assert self.next_id <= self.reserved_below
         return first
 
-    def recovered(self, below: int) -> None:
-        """Ids below this one may be in use."""
+    def reserved(self, below: int) -> None:
+        """The log says that ids below this one may be in use."""
         if below >> COUNTER_BITS == self._base >> COUNTER_BITS:
-            self.next_id = max(self.next_id, below)
-            self.reserved_below = max(self.reserved_below, self.next_id)
+            self.reserved_below = max(self.reserved_below, below)
+
+    def taken_over(self) -> None:
+        """The log was read: none of those is given again."""
+        self.next_id = self.reserved_below
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,6 @@ from hms.records import (
     PreparedBatch,
     Record,
     RecordType,
-    decode_decided,
     decode_ended,
     decode_heuristic,
     decode_prepared,
@@ -122,8 +121,6 @@ class RecoveredBranches:
             RecordType.PREPARED: self._prepared,
             RecordType.ENDED: self._ended,
             RecordType.HEURISTIC: self._heuristic,
-            RecordType.DECIDED: self._decided,
-            RecordType.FORGOTTEN: self._forgotten,
         }
 
     def _prepared(self, payload: Payload, _position: int) -> None:
@@ -148,7 +145,7 @@ class RecoveredBranches:
         state = self._state
         found = self._destination(described)
         producer = _producer(described.client_uid, described.producer, found, described.topic)
-        state.ids.recovered(described.first_message_id + described.count)
+        state.ids.reserved(described.first_message_id + described.count)
         return PendingBatch(
             producer,
             described.first_message_id,
@@ -181,13 +178,9 @@ class RecoveredBranches:
         branch.state = BranchState.COMMITTED if is_committed else BranchState.ROLLED_BACK
         self._receipts.pop(content.xid, None)
 
-    def _decided(self, payload: Payload, _position: int) -> None:
-        content = decode_decided(payload)
-        self._state.decisions.keep(content)
-        self._state.now_ms = max(self._state.now_ms, content.at_ms)
-
-    def _forgotten(self, payload: Payload, _position: int) -> None:
-        self._state.decisions.drop(bytes(payload))
+    def every(self) -> list[Branch]:
+        """Those that the log has so far: without what they have received until they are taken."""
+        return list(self._branches.values())
 
     def read(self) -> None:
         """All records were read: which messages are taken at which place."""

@@ -82,7 +82,7 @@ class PendingRows:
         """It is not needed any more."""
         self._drop(RecordType.DECIDED, bytes(payload))
 
-    def identity(self, payload: Payload, _position: int) -> None:
+    def identified(self, payload: Payload) -> None:
         """Which store it is, and which boots wrote its log."""
         self._keep(RecordType.IDENTITY, b"", payload)
 

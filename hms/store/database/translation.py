@@ -1,40 +1,35 @@
 """Translation: from records, in their order, to changes of rows.
 
-The rules are those of the engine's recovery (hms/engine/log/recovery.py), so that what is read back
-is what recovery would have made of the records themselves."""
+What a record means stands in hms/records/transitions.py, once for the engine's recovery and for
+this; here is what it does to rows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from hms.records import (
     Definition,
+    Identity,
     Kept,
+    Memory,
+    NodeEvent,
+    Ranges,
     RecordType,
     Sent,
     Stay,
     bits,
-    decode_definition,
-    decode_dictionary,
-    decode_group,
-    decode_memory,
-    decode_moved,
-    decode_node_event,
-    decode_number,
-    decode_ranges,
-    decode_sent,
     defined,
+    identity,
 )
+from hms.records.message_states import Steps
+from hms.records.transitions import Payload, Transition, transitions_of
 from hms.store.database.deduplication_rows import Remembered
-from hms.store.database.message_steps import DELIVERED, FAILED, RELEASED
+from hms.store.database.message_steps import LETTERS
 from hms.store.database.pending import PendingRows
 from hms.store.database.row_changes import Changes
 from hms.store.database.rows import DefinitionRow, Entry, MessageRow, Meta
-from hms.wire.packed_messages import ROW
 
 NODE_INDEX_SHIFT = 40
 """A message id's upper bits are the index of the node that gave it (docs/decisions/0004)."""
-
-Payload = bytes | memoryview
 
 
 class Translation:
@@ -46,23 +41,8 @@ class Translation:
         self._next_number, self._next_seq = meta.next_number, meta.next_seq
         self._now_ms = meta.now_ms
         self._event = (meta.event, meta.event_ms)
-        self._lsn = 0
-        self._apply: dict[int, Callable[[Payload, int], None]] = {
-            RecordType.DEFINED: self._defined,
-            RecordType.UNDEFINED: self._undefined,
-            RecordType.SENT: self._sent,
-            RecordType.DELIVERED: lambda payload, _: self._step(payload, DELIVERED),
-            RecordType.ACKNOWLEDGED: self._left,
-            RecordType.DISCARDED: self._left,
-            RecordType.FAILED: lambda payload, _: self._step(payload, FAILED),
-            RecordType.RELEASED: lambda payload, _: self._step(payload, RELEASED),
-            RecordType.GROUP: self._group,
-            RecordType.RESERVED: self._reserved,
-            RecordType.DICTIONARY: self._dictionary,
-            RecordType.NODE: self._node,
-            RecordType.IDENTITY: pending.identity,
-            RecordType.MOVED: self._moved,
-            RecordType.MEMORY: self._memory,
+        self._transitions: dict[int, Transition] = {
+            **transitions_of(self),
             RecordType.PREPARED: pending.prepared,
             RecordType.HEURISTIC: pending.heuristic,
             RecordType.ENDED: pending.ended,
@@ -73,12 +53,11 @@ class Translation:
     @property
     def types(self) -> frozenset[int]:
         """The types of records that the tables can keep."""
-        return frozenset(self._apply)
+        return frozenset(self._transitions)
 
-    def apply(self, lsn: int, kind: int, payload: Payload, position: int) -> None:
+    def apply(self, kind: int, payload: Payload, position: int) -> None:
         """One record; a type that this version does not know raises KeyError."""
-        self._lsn = self.pending.lsn = lsn
-        self._apply[kind](payload, position)
+        self._transitions[kind](payload, position)
 
     def apply_all(self, entries: Sequence[Entry]) -> bytes:
         """Records that lie one behind the other; their payloads as one."""
@@ -87,7 +66,8 @@ class Translation:
         for entry in entries:
             start = entry.position - base
             payload = view[start : start + entry.length]
-            self.apply(entry.lsn, entry.kind, payload, entry.position)
+            self.pending.lsn = entry.lsn
+            self.apply(entry.kind, payload, entry.position)
         return blob
 
     def meta_after(self, last: Entry) -> Meta:
@@ -102,12 +82,33 @@ class Translation:
             event_ms=self._event[1],
         )
 
-    # one method per record type
+    # what records change
 
-    def _defined(self, payload: Payload, _position: int) -> None:
-        self._define(decode_definition(payload), bytes(payload))
+    def at(self, now_ms: int) -> None:
+        """The latest time of all."""
+        self._now_ms = max(self._now_ms, now_ms)
 
-    def _define(self, definition: Definition, encoded: bytes) -> None:
+    def numbered(self, *, ids_below: int = 0, next_number: int = 0, next_seq: int = 0) -> None:
+        """The largest numbers of all; ids by the index of the node that gave them."""
+        self._next_number = max(self._next_number, next_number)
+        self._next_seq = max(self._next_seq, next_seq)
+        if ids_below:
+            index, known = ids_below >> NODE_INDEX_SHIFT, self.changes.ids_below
+            known[index] = max(known.get(index, 0), ids_below)
+
+    def identified(self, identity_: Identity) -> None:
+        """Kept as a record."""
+        self.pending.identified(identity(identity_).parts[0])
+
+    def audited(self, number: int, head: bytes) -> None:
+        """A database keeps no audit, and the node says so when it boots."""
+
+    def node_event(self, event: NodeEvent) -> None:
+        """The last one is in the store's own row."""
+        self._event = (_readable(event.what), event.at_ms)
+
+    def define(self, definition: Definition) -> None:
+        """A row; its text where operators can read it, beside the definition as it is."""
         self.changes.definitions[definition.number] = DefinitionRow(
             definition.number,
             definition.kind,
@@ -115,26 +116,17 @@ class Translation:
             definition.topic,
             _readable(definition.client_id),
             _readable(definition.selector),
-            encoded,
+            bytes(defined(definition).parts[0]),
         )
-        self._next_number = max(self._next_number, definition.number + 1)
+        self.numbered(next_number=definition.number + 1)
 
-    def _undefined(self, payload: Payload, _position: int) -> None:
-        self.changes.end_place(decode_number(payload))
+    def undefine(self, number: int) -> None:
+        """Its row goes, with those of what it holds."""
+        self.changes.end_place(number)
 
-    def _dictionary(self, payload: Payload, _position: int) -> None:
-        content = decode_dictionary(payload)
-        for definition in content.definitions:
-            self._define(definition, bytes(defined(definition).parts[0]))
-        self._below(content.ids_below)
-        self._next_number = max(self._next_number, content.next_number)
-        self._next_seq = max(self._next_seq, content.next_seq)
-        self._now_ms = max(self._now_ms, content.now_ms)
-
-    def _sent(self, payload: Payload, position: int) -> None:
-        record = decode_sent(payload)
-        start = position + record.pack_offset + ROW.size * record.message_count
-        positions = self._new_messages(record, start)
+    def sent(self, record: Sent, position: int) -> None:
+        """Rows of messages and of the places where they wait."""
+        positions = self._new_messages(record, position)
         hold, first_id, is_new = self.changes.hold, record.first_message_id, not record.is_forwarded
         due = _due_times(record)
         for holder, marks in record.placements:
@@ -142,10 +134,6 @@ class Translation:
                 if is_here:
                     stay = Stay(holder, due_ms=due[i]) if due else Stay(holder)
                     hold(first_id + i, positions[i], stay, is_new=is_new)
-        self._next_seq = max(self._next_seq, record.first_seq + record.message_count)
-        self._now_ms = max(self._now_ms, record.timestamp_ms)
-        if record.first_sequence:
-            self._remembered.sent(record, self._lsn)
 
     def _new_messages(self, record: Sent, start: int) -> list[int]:
         """The rows of a batch; where each message lies."""
@@ -162,55 +150,35 @@ class Translation:
             id_, seq = id_ + 1, seq + 1
         return positions
 
-    def _step(self, payload: Payload, step: str) -> None:
-        holder, ids = self._of(payload)
-        self.changes.step(holder, ids, step)
-
-    def _left(self, payload: Payload, _position: int) -> None:
-        holder, ids = self._of(payload)
-        self.changes.leave(holder, ids)
-
-    def _group(self, payload: Payload, position: int) -> None:
-        group = decode_group(payload)
-        for record, offset in zip(group.records, group.offsets, strict=True):
-            self._apply[record.type](record.parts[0], position + offset)
-        if group.commit:
-            who = (group.client_uid, group.session, group.commit)
-            self._remembered.committed(*who, self._lsn)
-
-    def _reserved(self, payload: Payload, _position: int) -> None:
-        self._below(decode_number(payload))
-
-    def _node(self, payload: Payload, _position: int) -> None:
-        event = decode_node_event(payload)
-        self._event = (_readable(event.what), event.at_ms)
-
-    def _moved(self, payload: Payload, position: int) -> None:
-        kept, start = decode_moved(payload)
-        at = position + start
+    def moved(self, kept: Sequence[Kept], _payload: Payload, _start: int, position: int) -> None:
+        """Rows in place of those that were there."""
         for one in kept:
             destination = one.stays[0].number if one.stays else 0
-            self.changes.add(MessageRow(at, one.id, one.seq, destination, *_rest(one)))
+            self.changes.add(MessageRow(position, one.id, one.seq, destination, *_rest(one)))
             for stay in one.stays:
-                self.changes.hold(one.id, at, stay, is_new=False)
-            at += one.head_bytes + one.body_bytes
-            self._next_seq = max(self._next_seq, one.seq + 1)
+                self.changes.hold(one.id, position, stay, is_new=False)
+            position += one.head_bytes + one.body_bytes
 
-    def _memory(self, payload: Payload, _position: int) -> None:
-        content = decode_memory(payload)
-        self._remembered.restated(content, self._lsn)
+    def step(self, kind: RecordType, _steps: Steps, told: Ranges) -> None:
+        """Rows that are there change."""
+        self.changes.step(told.number, _ids(told.ranges), LETTERS[kind])
+
+    def leave(self, told: Ranges) -> None:
+        """Rows go."""
+        self.changes.leave(told.number, _ids(told.ranges))
+
+    def taken(self, record: Sent) -> None:
+        """A row of a batch."""
+        self._remembered.sent(record, self.pending.lsn)
+
+    def committed(self, client_uid: int, session: int, number: int) -> None:
+        """A row of a commit."""
+        self._remembered.committed(client_uid, session, number, self.pending.lsn)
+
+    def remember(self, content: Memory) -> None:
+        """Rows as they are told again."""
+        self._remembered.restated(content, self.pending.lsn)
         self.pending.restated(content)
-
-    def _of(self, payload: Payload) -> tuple[int, Iterable[int]]:
-        """The place that a record of ranges speaks of, and the message ids."""
-        record = decode_ranges(payload)
-        self._now_ms = max(self._now_ms, record.at_ms)
-        return record.number, _ids(record.ranges)
-
-    def _below(self, below: int) -> None:
-        if below:
-            index, known = below >> NODE_INDEX_SHIFT, self.changes.ids_below
-            known[index] = max(known.get(index, 0), below)
 
 
 def _due_times(record: Sent) -> list[int]:
