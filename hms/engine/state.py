@@ -374,6 +374,7 @@ class State:
         configured = self.configured.get(("topic", definition.name))
         if definition.name == BASE_TOPIC:
             self.space.base.number = definition.number
+            self._configure(self.space.base, definition)
             return self.space.base
         topic = Topic(definition.number, definition.name, 0, definition.topic_string)
         self._configure(topic, definition)

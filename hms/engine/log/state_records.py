@@ -68,9 +68,8 @@ class StateTables:
         elif known is None and not state.space.defines(definition.number):
             state.define(definition)
         elif definition.kind in ("queue", "topic"):
-            target = known if isinstance(known, Queue) else state.space.numbered(definition.number)
-            if target is not state.space.base:
-                state.reconfigure(target, definition)
+            topic = state.space.numbered(definition.number)
+            state.reconfigure(known if isinstance(known, Queue) else topic, definition)
 
     def undefine(self, number: int) -> None:
         """It is not found by its number any more."""

@@ -181,6 +181,18 @@ def test_a_topic_that_is_altered_tells_its_subscriptions(rig):
     assert (mine.redelivery_limit, mine.dead_letter) == (9, "slow")
 
 
+def test_what_is_set_on_the_topic_of_all_topics_outlives_a_restart():
+    """It is altered and paused like any other, and the log has it like any other."""
+    rig = EngineRig(is_topics_open=True)
+    order(rig, "topic.alter", name="HMS.BASE.TOPIC", redelivery_limit=9)
+    order(rig, "topic.pause", name="HMS.BASE.TOPIC", what="PRODUCTION")
+
+    rig.start()
+
+    base = rig.engine.state.space.base
+    assert (base.redelivery_limit, base.control.paused) == (9, "PRODUCTION")
+
+
 # export names
 
 
