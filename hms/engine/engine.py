@@ -21,6 +21,7 @@ from hms.engine.flow.shares import NO_OWNER
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES
+from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
 from hms.engine.queue import purge_slices, queue_send, relocation, scan_continuation, settlement
 from hms.engine.queue.dead_letters import body_came
@@ -111,8 +112,8 @@ class Engine:
         this boot and a random number of its own, None when nobody has to tell logs apart."""
         if own is not None:
             node_is_warm = self.state.settings.is_warm if is_warm is None else is_warm
-            self.state.identity = self.state.identity.booted(*own, is_warm=node_is_warm)
-            self.tell_identity(fx)
+            booted = self.state.identity.booted(*own, is_warm=node_is_warm)
+            write(self.state, identity(booted), fx)
         boot.boot(self.state, now_ms, is_warm, version, fx)
         known = () if self.cluster is None else self.cluster.peers
         forget_strangers(self.state, known, fx)
@@ -130,7 +131,7 @@ class Engine:
 
     def stopped(self, now_ms: int, fx: Effects) -> None:
         """Note in the log that the node stopped in order."""
-        fx.records.append(node_event(NodeEvent("stopped", self.state.at(now_ms))))
+        write(self.state, node_event(NodeEvent("stopped", self.state.at(now_ms))), fx)
 
     def dictionary(self) -> Record:
         """The record that opens every segment of the log."""

@@ -3,26 +3,7 @@
 A record is (type, events, parts): the log stores the parts behind one another and gives the record
 `events` consecutive log sequence numbers, one per event of a message, so that every event in the
 history has a number of its own. Hot records are packed structures, rare ones msgpack.
-
-    DEFINED     a queue, topic or durable subscription and the number it has in the log
-    UNDEFINED   the same is gone
-    SENT        a batch of messages as the client packed it, with where each one waits
-    DELIVERED   ranges of messages were handed to a consumer
-    ACKNOWLEDGED, FAILED, RELEASED   what became of them; FAILED counts as an attempt
-    DISCARDED   messages left for another cause: see Cause
-    GROUP       records that hold together or not at all: a commit, a dead-lettering
-    RESERVED    message ids below this number may have been given away
-    DICTIONARY  first record of every segment: all definitions and numbers so far
-    NODE        the node booted or stopped
-    MOVED       messages as they are, told again so that an old segment can go
-    MEMORY      sends and commits that were taken, told again for the same reason
-    PREPARED    a branch of a distributed transaction waits for its outcome; ENDED: it is gone
-    HEURISTIC   an operator completed it, and its transaction manager does not know that yet
-    DECIDED     a distributed transaction is to be committed; FORGOTTEN: it is, everywhere
-    OFFERED, ARRIVED, OFFER_ENDED   how messages go from one node's queue to another's
-    ENTRIES     what was created, altered and deleted at run time at any node of the cluster
-    PEERS       which offers were made and taken, told at boot and again for the same reason
-    IDENTITY    which store it is and which boots wrote it, told at each boot
+The types stand in kinds.py, what each of them means in transitions.py.
 """
 
 from hms.records.branches import (
@@ -77,10 +58,8 @@ from hms.records.moves import (
     Peers,
     arrived,
     decode_arrived,
-    decode_entries,
     decode_offer_ended,
     decode_offered,
-    decode_peers,
     entries,
     offer_ended,
     offered,
@@ -144,7 +123,6 @@ __all__ = [
     "decode_definition",
     "decode_dictionary",
     "decode_ended",
-    "decode_entries",
     "decode_group",
     "decode_heuristic",
     "decode_identity",
@@ -154,7 +132,6 @@ __all__ = [
     "decode_number",
     "decode_offer_ended",
     "decode_offered",
-    "decode_peers",
     "decode_prepared",
     "decode_ranges",
     "decode_sent",

@@ -1,4 +1,26 @@
-"""The types of records, and why messages leave."""
+"""The types of records, and why messages leave.
+
+DEFINED     a queue, topic or durable subscription and the number it has in the log
+UNDEFINED   the same is gone
+SENT        a batch of messages as the client packed it, with where each one waits
+DELIVERED   ranges of messages were handed to a consumer
+ACKNOWLEDGED, FAILED, RELEASED   what became of them; FAILED counts as an attempt
+DISCARDED   messages left for another cause: see Cause
+GROUP       records that hold together or not at all: a commit, a dead-lettering
+RESERVED    message ids below this number may have been given away
+DICTIONARY  first record of every segment: all definitions and numbers so far
+NODE        the node booted or stopped
+MOVED       messages as they are, told again so that an old segment can go
+MEMORY      sends and commits that were taken, told again for the same reason
+PREPARED    a branch of a distributed transaction waits for its outcome; ENDED: it is gone
+HEURISTIC   an operator completed it, and its transaction manager does not know that yet
+DECIDED     a distributed transaction is to be committed; FORGOTTEN: it is, everywhere
+OFFERED, ARRIVED, OFFER_ENDED   how messages go from one node's queue to another's
+ENTRIES     what was created, altered and deleted at run time at any node of the cluster
+PEERS       which offers were made and taken, told at boot and again for the same reason
+IDENTITY    which store it is and which boots wrote it, told at each boot
+AUDIT       who did or asked what, in a chain of hashes
+"""
 
 import enum
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """What the configuration has and the log does not know yet, or knows otherwise."""
 
 from hms.engine.groups.message_sort import MessageSort
+from hms.engine.log.state_records import applied
 from hms.engine.queue.destinations import Topic
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, SubscriptionSettings
 from hms.engine.state import State
@@ -23,8 +24,7 @@ def define_destinations(state: State) -> list[Record]:
             string = settings.topic_string if settings.topic_string != settings.name else ""
             number = state.take_number()
             definition = Definition(number, settings.kind, settings.name, topic_string=string)
-            state.define(definition)
-            records.append(defined(definition))
+            records.append(applied(state, defined(definition)))
         elif isinstance(found, Topic):
             _check_same(found, settings)
     return records
@@ -50,12 +50,8 @@ def define_subscriptions(state: State) -> list[Record]:
         if known is not None:
             string = known.definition.topic_string
         definition = _definition(state, wanted, number, owner, string)
-        if known is None:
-            state.define(definition)
-        elif known.definition != definition:
-            state.redefine(known, definition)
-        if known is None or known.definition is definition:
-            records.append(defined(definition))
+        if known is None or known.definition != definition:
+            records.append(applied(state, defined(definition)))
         sort = MessageSort(wanted.sort) if wanted.sort is not None else None
         state.places[number].line.sort_by(sort)  # also what was recovered (F-C15)
     return records

@@ -15,6 +15,7 @@ from hms.engine.admin.destination_attributes import PAUSES, read_attributes
 from hms.engine.effects import Effects
 from hms.engine.flow.destination_control import Life
 from hms.engine.flow.overflow_policy import make_room
+from hms.engine.log.state_records import write
 from hms.engine.queue.destinations import Queue, Subscription, Topic, place_bytes
 from hms.engine.queue.dispatch import discard, dispatch
 from hms.engine.queue.purge_slices import end_later
@@ -69,8 +70,9 @@ def create(
     if life is not Life.TEMPORARY:
         check_definitions(state, definition.size_bytes)
         definition = replace(definition, number=state.take_number())
-        fx.records.append(defined(definition))
-    state.define(definition)
+        write(state, defined(definition), fx)
+    else:
+        state.define(definition)
     made = state.destination(kind, name)
     made.control.used_ms = state.now_ms
     return made
@@ -211,9 +213,10 @@ def _redefine(
     more = definition.size_bytes - old.size_bytes
     if more > 0:
         check_definitions(state, more)
-    state.reconfigure(target, definition)
-    if control.life is not Life.TEMPORARY:
-        fx.records.append(defined(definition))
+    if control.life is Life.TEMPORARY:
+        state.reconfigure(target, definition)
+    else:
+        write(state, defined(definition), fx)
 
 
 # ending
@@ -268,10 +271,11 @@ def remove(state: State, target: Destination, cause: Cause, fx: Effects) -> int:
         waiting = target.line.remove_everything()
         discard(state, target, waiting, cause, fx)
         count = len(waiting)
-    state.undefine_destination(target)
     if is_known:
-        fx.records.append(undefined(target.number))
-    elif isinstance(target, Queue):
+        write(state, undefined(target.number), fx)
+        return count
+    state.undefine_destination(target)
+    if isinstance(target, Queue):
         state.temporaries.pop(target.name, None)
         count = end_later(state, target, cause, fx)
     return count

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from hms.engine.admin import destination_lifecycle
 from hms.engine.effects import Effects
 from hms.engine.flow.destination_control import Life
+from hms.engine.log.state_records import write
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.state import State
 from hms.errors.catalogue import DestinationNotFound
@@ -73,8 +74,7 @@ class Directory:
             known = self._entries.get(key)
             if known is None or (entry.version, entry.node) > (known.version, known.node):
                 self._try(key, entry, fx)
-                self._entries[key] = entry
-                fx.records.append(entries([entry]))
+                write(self._state, entries([entry]), fx)
 
     def all(self) -> list[list[Entry]]:
         """All entries, by so many as one word carries."""
@@ -96,9 +96,8 @@ class Directory:
             altered = dict(definition.altered)
         index, is_deleted = self._state.settings.node_index, target is None
         entry = Entry(kind, name, version, index, is_deleted, altered, string, paused)
-        self._entries[kind, name] = entry
         self.faults.pop((kind, name), None)
-        fx.records.append(entries([entry]))
+        write(self._state, entries([entry]), fx)
         return entry
 
     def _try(self, key: Key, entry: Entry, fx: Effects) -> None:

@@ -17,6 +17,7 @@ from hms.engine.admin.destination_lifecycle import check_definitions
 from hms.engine.cluster.cluster_messages import Interest, Wish
 from hms.engine.effects import Effects
 from hms.engine.log.live_index import hold
+from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import PROXY_PREFIX as PROXY
 from hms.engine.queue.destinations import RELAY_PREFIX as RELAY
@@ -112,9 +113,8 @@ def _relay(state: State, index: int, fx: Effects) -> Queue:
     name = relay_name(index)
     if name not in state.queues:
         definition = Definition(state.take_number(), "queue", name)
-        state.define(definition)
+        write(state, defined(definition), fx)
         state.queues[name].redelivery_limit = -1
-        fx.records.append(defined(definition))
     return state.queues[name]
 
 
@@ -136,8 +136,7 @@ def _begin(state: State, relay: Queue, name: str, wish: Wish, fx: Effects) -> No
     )
     if wish.is_durable:
         check_definitions(state, definition.size_bytes)
-        state.define(definition)
-        fx.records.append(defined(definition))
+        write(state, defined(definition), fx)
     else:
         made = Subscription(topic, definition, is_durable=False, queue=relay)
         state.space.add(made, state.now_ms)
@@ -145,8 +144,7 @@ def _begin(state: State, relay: Queue, name: str, wish: Wish, fx: Effects) -> No
 
 def _end(state: State, proxy: Subscription, fx: Effects) -> None:
     if proxy.is_durable:
-        state.undefine(proxy)
-        fx.records.append(undefined(proxy.number))
+        write(state, undefined(proxy.number), fx)
     else:
         state.space.remove(proxy, state.now_ms)
 

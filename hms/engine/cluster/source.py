@@ -6,6 +6,7 @@ from hms.engine.cluster.cluster_messages import MESSAGES_PER_OFFER_MAX, Moving
 from hms.engine.cluster.cluster_messages import Offer as OfferWord
 from hms.engine.cluster.moves import Offer
 from hms.engine.effects import Effects, ToNode
+from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue
 from hms.engine.queue.dispatch import dispatch, write_ranges
@@ -38,7 +39,7 @@ def offer(
         spans = ids_of([m for m in chunk if m.is_persistent])
         store = moves.peer(peer).target
         content = Offered(queue.number, state.now_ms, peer, store, number, spans)
-        fx.records.append(offered(content))
+        write(state, offered(content), fx)
         say(state, made, fx)
         numbers.append((number, len(chunk)))
     return numbers

@@ -14,6 +14,7 @@ from hms.engine.cluster.relaying import give_out, relay_name, topic_of
 from hms.engine.effects import Effects, ToNode
 from hms.engine.log.live_index import hold
 from hms.engine.log.paging import page_out_new
+from hms.engine.log.state_records import applied
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch
@@ -95,9 +96,8 @@ def why_full(queue: Queue, count: int, size: int) -> HmsError | None:
 def _refuse(
     state: State, source: int, store: int, said: Offer, fault: HmsError, fx: Effects
 ) -> None:
-    _decide(state, source, store, said, is_accepted=False)
     content = Arrived(source, store, said.number, is_accepted=False, at_ms=state.now_ms)
-    fx.records.append(arrived(content))
+    fx.records.append(_decided(state, content, said))
     fx.out.append(ToNode(source, Answer(said.number, is_accepted=False, reason=str(fault))))
 
 
@@ -112,7 +112,6 @@ def _take(
     ]
     messages = _messages(state, said.messages, payloads)
     _put(state, queue, messages, returned)
-    _decide(state, source, store, said, is_accepted=True)
     content = Arrived(
         source,
         store,
@@ -126,7 +125,7 @@ def _take(
     everywhere = [Placement(queue.number, b"")]
     hold(persistent, queue.number)
     told = [record_of_run(state, queue.number, run, everywhere) for run in runs(persistent)]
-    fx.records.append(group(0, 0, 0, state.now_ms, [*told, arrived(content)]))
+    fx.records.append(group(0, 0, 0, state.now_ms, [*told, _decided(state, content, said)]))
     fx.out.append(ToNode(source, Answer(said.number, is_accepted=True)))
     dispatch(state, queue, fx)
     page_out_new(state, persistent, [queue])
@@ -159,9 +158,9 @@ def _publish(
         touched += places
         if placements:
             records.append(record_of_run(state, state.space.nearest_number(topic), run, placements))
-    _decide(state, source, store, said, is_accepted=True)
     content = Arrived(source, store, said.number, is_accepted=True, at_ms=state.now_ms)
-    fx.records.append(group(0, 0, 0, state.now_ms, [*records, arrived(content)]))
+    records.append(_decided(state, content, said))
+    fx.records.append(group(0, 0, 0, state.now_ms, records))
     fx.out.append(ToNode(source, Answer(said.number, is_accepted=True)))
     for place in touched:
         dispatch(state, place, fx)
@@ -183,9 +182,11 @@ def _by_topic(messages: Sequence[StoredMessage]) -> Iterator[tuple[str, list[Sto
         yield topic, run
 
 
-def _decide(state: State, source: int, store: int, said: Offer, *, is_accepted: bool) -> None:
-    state.moves.answered(source, store, said.number, is_accepted=is_accepted)
-    state.moves.peer(source).forget_below(said.floor)
+def _decided(state: State, content: Arrived, said: Offer) -> Record:
+    """The record of an answer, which holds from now on."""
+    record = applied(state, arrived(content))
+    state.moves.peer(content.source).forget_below(said.floor)
+    return record
 
 
 def _messages(

@@ -30,6 +30,6 @@ class AuditChain:
                 previous=self.head,
             )
         )
-        self.number, self.head = entry.number, entry.hash
+        self.restore(entry.number, entry.hash)
         fx.records.append(audit_record(entry))
         fx.must_wait = True

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from hms.engine.admin.configured_destinations import define_destinations, define_subscriptions
 from hms.engine.cluster.source import dropped
 from hms.engine.effects import Effects
+from hms.engine.log.state_records import write
 from hms.engine.queue.destinations import Queue, Retained, Scheduled, Subscription, Topic
 from hms.engine.queue.dispatch import discard
 from hms.engine.queue.settlement import bury_overdue
@@ -16,7 +19,7 @@ from hms.engine.state import State
 from hms.engine.topic import Pattern
 from hms.engine.topic.retention import take_away
 from hms.engine.xa.cold_boot import empty_in_branches
-from hms.records import Cause, NodeEvent, Record, node_event, peers, reserved, undefined
+from hms.records import Cause, NodeEvent, node_event, peers, reserved, undefined
 
 
 def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effects) -> None:
@@ -29,7 +32,7 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
         fx.records.append(reserved(below))
         state.ids.safe_below = below  # the boot's records are durable before anybody connects
     if state.settings.cluster is not None:
-        fx.records.append(_begin_life(state))
+        _begin_life(state, fx)
     fx.records += define_destinations(state)
     end_dynamic(state, fx)
     for place in list(state.places.values()):
@@ -42,17 +45,15 @@ def boot(state: State, now_ms: int, is_warm: bool | None, version: str, fx: Effe
         else:
             bury_overdue(state, place, fx)
     fx.records += define_subscriptions(state)
-    fx.records.append(
-        node_event(NodeEvent("booted", state.now_ms, "WARM" if node_is_warm else "COLD", version))
-    )
+    word = "WARM" if node_is_warm else "COLD"
+    write(state, node_event(NodeEvent("booted", state.now_ms, word, version)), fx)
 
 
-def _begin_life(state: State) -> Record:
+def _begin_life(state: State, fx: Effects) -> None:
     """Other nodes know a store by when it came to be, and a run of it by its number."""
-    moves = state.moves
-    moves.life = moves.life or state.now_ms
-    moves.incarnation += 1
-    return peers(moves.memory())
+    told = state.moves.memory()
+    life, incarnation = told.life or state.now_ms, told.incarnation + 1
+    write(state, peers(replace(told, life=life, incarnation=incarnation)), fx)
 
 
 def _is_warm(
@@ -98,5 +99,4 @@ def _empty(state: State, place: Queue | Subscription, fx: Effects) -> None:
         place.line.remove(message)
     discard(state, place, waiting, Cause.COLD, fx)
     if isinstance(place, Subscription):
-        state.undefine(place)
-        fx.records.append(undefined(place.number))
+        write(state, undefined(place.number), fx)

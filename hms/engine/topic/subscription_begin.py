@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hms.engine.effects import Effects
+from hms.engine.log.state_records import applied
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import dispatch
@@ -286,14 +287,13 @@ def define_durable(
     elif trial.wants is Wants.ALL:
         retained = wanted_by(state, trial, client_uid)
     definition = msgspec.structs.replace(wanted, number=state.take_number())
-    state.define(definition)
+    begun = applied(state, defined(definition))
     made = state.places[definition.number]
     assert isinstance(made, Subscription)
     if search is not None:
         records = deliver_copies(state, made, retained)
     else:
         records = deliver_retained(state, made, retained, fx, is_new=True)
-    begun = defined(definition)
     fx.records.append(group(0, 0, 0, state.now_ms, [begun, *records]) if records else begun)
     if isinstance(queue, Queue):
         dispatch(state, queue, fx)

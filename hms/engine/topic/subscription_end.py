@@ -1,6 +1,7 @@
 """Unsubscribing: the ways in which a subscription ends (PUBSUB SU-05, SU-11 … SU-13)."""
 
 from hms.engine.effects import Effects
+from hms.engine.log.state_records import write
 from hms.engine.queue.destinations import Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.queue.purge_slices import begin_ending, end_later, lift_ending, purge_some
@@ -62,8 +63,7 @@ def remove_subscription(
     line = subscription.line
     waiting = line.remove_everything()
     discard(state, subscription, waiting, cause, fx)
-    state.undefine(subscription)
-    fx.records.append(undefined(subscription.number))
+    write(state, undefined(subscription.number), fx)
 
 
 def end_overdue(state: State, fx: Effects) -> None:

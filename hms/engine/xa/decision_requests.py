@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hms.engine.effects import Effects
+from hms.engine.log.state_records import applied, write
 from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
@@ -62,9 +63,9 @@ def decide(
     _check_size(state, gtrid, participants, branches)
     content = Decided(gtrid, decisions.next_serial, state.now_ms, participants)
     effects = [take_all(state, branch, fx) for branch in branches]
-    decisions.keep(content)
+    record = applied(state, decided(content, events=0))
     decisions.held[gtrid] = connection
-    finish(state, effects, fx, first=[decided(content, events=0)])
+    finish(state, effects, fx, first=[record])
     return {"at_ms": content.at_ms}
 
 
@@ -159,16 +160,17 @@ def note(state: State, gtrid: bytes, participants: bytes, fx: Effects) -> None:
         raise InvalidArgument(what="participants", detail=f"{len(participants)} bytes")
     _check_room(state, gtrid, len(participants) - len(known.participants))
     content = Decided(gtrid, known.serial, known.at_ms, participants)
-    state.decisions.keep(content)
     fx.must_wait = True
-    fx.records.append(decided(content))
+    write(state, decided(content), fx)
 
 
 def forget(state: State, gtrid: bytes, fx: Effects) -> None:
     """Every participant has done its part; again is no error."""
     fx.must_wait = True
-    if state.decisions.drop(gtrid):
-        fx.records.append(forgotten(gtrid))
+    if gtrid in state.decisions.decided:
+        write(state, forgotten(gtrid), fx)
+    else:
+        state.decisions.held.pop(gtrid, None)
 
 
 def page(state: State, after: int, count_max: int, fx: Effects) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hms.engine.queue.pending_list import DELIVERIES_TOLD_MAX
 from hms.engine.schedule.schedule_plans import TIME_MS_MAX
 from hms.engine.session.deduplication import SEQUENCE_MAX
 from hms.errors.catalogue import ProtocolError
-from hms.records import Cause, RecordType
+from hms.records import Cause, RecordType, moves
 from hms.records.audit import AuditEntry, audit_record, chained, decode_audit
 from hms.server.effect_encoding import delivered_rows
 from hms.wire import frames
@@ -102,8 +102,8 @@ READERS = {
         records.decode_memory,
         records.Memory([_TAKEN], [(U64, U32, U32)], [BYTES]),
     ),
-    RecordType.PEERS: (records.decode_peers, _PEERS),
-    RecordType.ENTRIES: (records.decode_entries, [_ENTRY]),
+    RecordType.PEERS: (moves.decode_peers, _PEERS),
+    RecordType.ENTRIES: (moves.decode_entries, [_ENTRY]),
     RecordType.IDENTITY: (records.decode_identity, _IDENTITY),
     RecordType.AUDIT: (decode_audit, _AUDIT),
 }

@@ -18,7 +18,7 @@ EXAMPLES = {
     "A new configuration key": (r"\bmax_schedules\b", set()),
     "A new limit policy": (r"\bREMOVE_LOW_PRIORITY\b", {"docs/concepts/destinations.md"}),
     "A new operator command": (r"\bsubscription[._]delete\b|\bDeleteSubscription\b", set()),
-    "A new record type": (r"\bPEERS\b|\bdecode_peers\b|(?<![.\w])peers\((state|moves)", set()),
+    "A new record type": (r"\bPEERS\b|\bdecode_peers\b", set()),
 }
 """What is followed, and the pages that are listed beside the code."""
 _FILE = re.compile(r"`([a-z_]+(?:/[A-Za-z_]+)+\.(?:py|md|toml|conf|svg))`")
