@@ -14,6 +14,7 @@ from hms.boot.kinds import spell_size
 from hms.boot.locate import parse
 from hms.boot.references import check_references
 from hms.boot.sections import (
+    ALERTS,
     DOMAIN,
     LISTENER,
     NODE,
@@ -24,6 +25,7 @@ from hms.boot.sections import (
     SUBSCRIPTION,
     SVRGROUP,
     TOPIC,
+    Alerts,
     Domain,
     Entry,
     Group,
@@ -87,6 +89,7 @@ def effective(config: Config) -> dict[str, Any]:
         "domain": _plain(DOMAIN, config.domain),
         "node": {name: _plain(NODE, node) for name, node in config.nodes.items()},
         "svrgroup": {name: _plain(SVRGROUP, group) for name, group in config.groups.items()},
+        "alerts": _plain(ALERTS, config.alerts),
         "server": {name: _plain(SERVER, server) for name, server in config.servers.items()},
         "service": {name: _plain(SERVICE, service) for name, service in config.services.items()},
         **_listeners(config),
@@ -153,6 +156,7 @@ def _build(every: list[Found], path: Path) -> Config:
         path=path,
         resources={f.name: _resource(f, base) for f in _of(every, RESOURCE)},
         listeners=_entries(every, LISTENER, Listener, base),
+        alerts=next((Alerts(**found.values) for found in _of(every, ALERTS)), Alerts()),
     )
 
 

@@ -5,8 +5,9 @@ them is kept from connections: it is for the log, files, links and server proces
 """
 
 import resource
+from pathlib import Path
 
-__all__ = ["connections_max", "raise_limit"]
+__all__ = ["connections_max", "open_share", "raise_limit"]
 
 OWN_DESCRIPTORS = 128
 """What a node without a connection has open, with room to spare."""
@@ -32,3 +33,11 @@ def raise_limit(connections: int) -> int:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return soft
+
+
+def open_share() -> float:
+    """Which part of the descriptors that this process may have is open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 0.0
+    return sum(1 for _ in Path("/proc/self/fd").iterdir()) / soft

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hms.boot.known_topics import Known
 from hms.boot.sections import (
+    Alerts,
     Domain,
     Group,
     Listener,
@@ -19,6 +20,7 @@ from hms.boot.sections import (
 from hms.errors.catalogue import ConfigError
 
 __all__ = [
+    "Alerts",
     "Config",
     "Domain",
     "Group",
@@ -48,6 +50,7 @@ class Config:
     path: Path
     resources: dict[str, Resource] = field(default_factory=dict)
     listeners: dict[str, Listener] = field(default_factory=dict)
+    alerts: Alerts = field(default_factory=Alerts)
 
     def node(self, name: str | None = None) -> Node:
         """The node of that name, or the first one."""

@@ -18,6 +18,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ from hms.boot.entries import Config, Node
 from hms.boot.garbage import freeze_survivors
 from hms.boot.linking import make_gateway, make_linking
 from hms.boot.memory import keep_freed_memory
+from hms.boot.monitoring.notify import Notifier
+from hms.boot.monitoring.state_file import StateFile, state_file_of
+from hms.boot.monitoring.vitals import Vitals
+from hms.boot.monitoring.watch import Watch
 from hms.boot.ready import tell_failed, tell_progress, tell_ready
 from hms.boot.recovering import recover
 from hms.boot.scheduler import EvenScheduler, after_ms
@@ -37,11 +42,15 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeFailed, NodeStopping
 from hms.errors.tree import HmsError
+from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost
 from hms.server.byte_ledger import size_of, take_part
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
+from hms.server.log_levels import LogLevels
 from hms.server.logins.callers import Caller
+from hms.server.node_operations import NodeOperations
+from hms.server.progress import Progress
 from hms.server.rare_lines import RareLines
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
@@ -50,7 +59,9 @@ from hms.workers.storage import StoragePool
 
 log = logging.getLogger("hms.node")
 
-TICK_S = 1.0
+TICK_S = LOOK_S = 1.0
+STORE_EVERY = 10
+"""It lists the files of the log and its history, of which there may be thousands."""
 BATCH_BYTES = 8 << 20
 """Decoded at a time: until they are applied, messages are there twice."""
 WARN_S = 3600
@@ -73,7 +84,14 @@ class NodeProcess:
         self._ready_fd: int | None = None
         self._log_file = _log_file()
         self._listens: list[str] = []
-        self._booted_at = self._disk_free_bytes = 0
+        self._booted_at = self._disk_free_bytes = self._disk_bytes = 0
+        self._store_figures: dict[str, Any] = {}
+        self._looks = 0
+        self._vitals = Vitals(
+            node.name, StateFile(state_file_of(node)), node.watchdog_s, Notifier()
+        )
+        self._vitals.start()
+        self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures)
         self._deleted = 0
         """So many messages a COLD boot removed."""
         self._journal = open_store(config, node)
@@ -92,6 +110,14 @@ class NodeProcess:
             self._files,
             None if self._securing is None else self._securing.entrance,
             self._facts,
+            self._own,
+        )
+        self._watch = Watch(
+            self._broker,
+            self._journal,
+            self._own.alerts,
+            config.alerts,
+            lambda: (self._disk_free_bytes, self._disk_bytes),
         )
         self._linking = make_linking(config, node, self._engine, self._broker)
         self._ledger = compose.ledger(node, self._engine_bytes)
@@ -140,8 +166,19 @@ class NodeProcess:
         if not self._servers.wait_until_settled(SERVERS_TIMEOUT_S):
             log.warning("not all servers offer their services after %g s", SERVERS_TIMEOUT_S)
         log.info("node %s is ready", self._node.name)
+        self._vitals.ready(self._progress(), self._own.alerts.active)
         if ready_fd is not None:
             tell_ready(ready_fd)
+
+    def _progress(self) -> Progress:
+        """What comes on while the node works."""
+        hands = self._lanes.hands
+        parts: dict[str, Callable[[], int]] = {
+            f"worker {n + 1}": partial(hands.__getitem__, n) for n in range(len(hands))
+        }
+        parts["main loop"] = lambda: self._gateway.turns
+        parts["log"] = lambda: self._broker.commits
+        return Progress(parts, always=frozenset(("main loop",)))
 
     # boot
 
@@ -179,6 +216,7 @@ class NodeProcess:
 
     def _tell_progress(self, done: int, total: int) -> None:
         log.info("recovering: %d of %d MiB", done >> 20, total >> 20)
+        self._vitals.recovering(done, total)
         if self._ready_fd is not None:
             tell_progress(self._ready_fd, done, total)
 
@@ -236,6 +274,7 @@ class NodeProcess:
         every = {"trigger": "interval", "coalesce": True, "misfire_grace_time": None}
         self._scheduler.add_job(self._tick, seconds=TICK_S, **every)
         self._scheduler.add_job(self._warn, seconds=WARN_S, **every)
+        self._scheduler.add_job(self._look, seconds=LOOK_S, **every)
         if self._linking is not None:
             self._scheduler.add_job(self._linking.tick, seconds=self._linking.tick_s, **every)
         self._scheduler.start()
@@ -247,7 +286,8 @@ class NodeProcess:
     def _look_at_disk(self) -> None:
         """Asked for here and not when somebody wants to know: that is under the engine's lock."""
         with contextlib.suppress(OSError):
-            self._disk_free_bytes = shutil.disk_usage(self._node.store).free
+            usage = shutil.disk_usage(self._node.store)
+            self._disk_free_bytes, self._disk_bytes = usage.free, usage.total
 
     def _facts(self) -> dict[str, Any]:
         """What the process knows of itself, for the status."""
@@ -257,6 +297,23 @@ class NodeProcess:
             "disk_free_bytes": self._disk_free_bytes,
             "deleted_at_boot": self._deleted,
         }
+
+    def _figures(self) -> dict[str, Any]:
+        """The same for metrics."""
+        return {
+            "booted_ms": self._booted_at,
+            "recovery_s": self._vitals.recovery_s,
+            "disk_free_bytes": self._disk_free_bytes,
+            "disk_bytes": self._disk_bytes,
+            "store": self._store_figures,
+        }
+
+    def _look(self) -> None:
+        self._own.levels.tick()
+        self._watch.look()
+        self._looks += 1
+        if self._looks % STORE_EVERY == 1:
+            self._store_figures = dict(self._journal.describe())
 
     def _arm(self, due_ms: int) -> None:
         """A TICK at that time; an earlier wish replaces a later one."""
@@ -340,6 +397,7 @@ class NodeProcess:
     def _drain(self) -> None:
         """Finish what was taken, in the order in which it flows."""
         log.info("draining")
+        self._vitals.draining()
         self._broker.doorman.is_stopping = True
         self._servers.stop()
         self._gateway.stop_reading()
@@ -357,11 +415,13 @@ class NodeProcess:
             told = isinstance(fault, HmsError)
             _say(f"the node stops: {fault}", None if told else fault)
             reason = fault if isinstance(fault, HmsError) else NodeFailed(detail=repr(fault))
+            self._vitals.failed(str(reason))
             self._broker.farewell(reason)
         self._gateway.stop()
 
     def close(self) -> None:
         """Give back what the process holds; the log stays as it is."""
+        self._vitals.stop()
         with contextlib.suppress(Exception):
             self._servers.stop()
         with contextlib.suppress(OverflowError):  # it writes a line to the log

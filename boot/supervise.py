@@ -25,7 +25,7 @@ from hms.boot.entries import Config, Node
 from hms.boot.ready import Progress, is_told_ready, read_word
 from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeStillStopping
 
-__all__ = ["Process", "boot_node", "end_node", "find", "run_in_foreground"]
+__all__ = ["Process", "boot_node", "end_node", "find", "identify", "run_in_foreground"]
 
 LOG_TAIL_LINES = 12
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -162,15 +162,17 @@ prepare_mariadb() {
 }
 
 # Programs that tests run: ip for network namespaces, strace to kill a node at its n-th sync, cc for a
-# clock and a disk that tests can set. Without them those tests could only be skipped.
+# clock and a disk that tests can set, promtool to check metrics and rules, a Prometheus to scrape them.
+# Without them those tests could only be skipped.
 prepare_tools() {
     local PATH="$PATH:/usr/sbin:/sbin" packages=()
     command -v ip >/dev/null || packages+=(iproute2)
     command -v strace >/dev/null || packages+=(strace)
     command -v cc >/dev/null || packages+=(gcc libc6-dev)
+    command -v promtool >/dev/null || packages+=(prometheus)
     if [[ ${#packages[@]} -eq 0 ]]; then return 0; fi
     if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
-        fail "the tests need ip, strace and cc (Debian, as root: apt-get install ${packages[*]})"
+        fail "the tests need ip, strace, cc and promtool (Debian, as root: apt-get install ${packages[*]})"
     fi
     say "installing the Debian packages ${packages[*]}"
     apt-get update -qq >/dev/null

@@ -67,6 +67,9 @@ class LanePool:
         self._is_closing = False
         self._lock = threading.Lock()
         self._sleepers = Sleepers()
+        self.hands = [0] * workers
+        """Of each worker: how often it took a batch or was done with one; odd while it has one."""
+        self._numbers = iter(range(workers))
         self._threads = start_threads(name, workers, self._run)
 
     def put_many(self, key: Hashable, items: Sequence[Any]) -> bool:
@@ -134,12 +137,14 @@ class LanePool:
         return join_threads(self._threads, timeout_s)
 
     def _run(self) -> None:
+        hands, me = self.hands, next(self._numbers)
         key: Hashable = _NO_LANE
         rest: list[Any] = []
         must_wait = False
         while (taken := self._take_turn(key, rest, must_wait=must_wait)) is not None:
             key, batch = taken
             rest, must_wait = [], False
+            hands[me] += 1
             try:
                 outcome = self._handle(key, batch)
                 must_wait = outcome is PARK
@@ -147,6 +152,7 @@ class LanePool:
                     rest = batch
             except BaseException as fault:  # noqa: BLE001 - reported, and the pool lives
                 report_fault(self._on_fault, fault, f"lane {key!r}")
+            hands[me] += 1
             del batch, taken  # a sleeping worker keeps no message alive
 
     def _take_turn(

@@ -19,6 +19,11 @@ main = LazyGroup(
         "boot": ("hms.boot.cli.node:boot", "Start a node; returns when it is ready."),
         "down": ("hms.boot.cli.node:down", "Stop a node; it drains first."),
         "status": ("hms.boot.cli.node:status", "Show whether a node runs and what it does."),
+        "health": ("hms.boot.cli.monitoring:health", "Whether a node is live and ready."),
+        "metrics": ("hms.boot.cli.monitoring:metrics", "Metrics as text for Prometheus."),
+        "alert": ("hms.boot.cli.alerts:alert", "Alerts: what is wrong, and what was."),
+        "log": ("hms.boot.cli.alerts:log", "The node's log: change its level."),
+        "web": ("hms.boot.cli.monitoring:web", "Health and metrics over HTTP."),
         "config": ("hms.boot.cli.config:config", "Check, show or write hms.conf."),
         "store": (
             "hms.boot.cli.store:store",

@@ -1,10 +1,11 @@
 """Every section of hms.conf and of its keys: what each may be, its default, and why it is there.
 
-node_sections, listener_sections,
+node_sections, listener_sections, alert_sections,
 process_sections, destination_sections    the keys, each in one place
 section                                   what follows from them
 """
 
+from hms.boot.sections.alert_sections import ALERTS, Alerts
 from hms.boot.sections.destination_sections import (
     QUEUE,
     SUBSCRIPTION,
@@ -26,6 +27,7 @@ from hms.boot.sections.process_sections import (
 from hms.boot.sections.section import ABSENT, Entry, Key, Named, Section, engine_settings
 
 __all__ = [
+    "ALERTS",
     "DOMAIN",
     "LATER_SECTIONS",
     "LISTENER",
@@ -38,6 +40,7 @@ __all__ = [
     "SUBSCRIPTION",
     "SVRGROUP",
     "TOPIC",
+    "Alerts",
     "Domain",
     "Entry",
     "Group",
@@ -55,7 +58,10 @@ __all__ = [
     "engine_settings",
 ]
 
-SECTIONS = (DOMAIN, NODE, LISTENER, SVRGROUP, SERVER, SERVICE, RESOURCE, QUEUE, TOPIC, SUBSCRIPTION)
+SECTIONS = (
+    *(DOMAIN, NODE, LISTENER, SVRGROUP, ALERTS, SERVER, SERVICE, RESOURCE),
+    *(QUEUE, TOPIC, SUBSCRIPTION),
+)
 
 LATER_SECTIONS = {
     "gateway": "is not needed: HMSPORT of [svrgroup.NAME] makes a cluster",

@@ -231,12 +231,16 @@ class Node(Named, frozen=True, kw_only=True):
     """So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never."""
     recovery_interval_s: Annotated[float, Meta(ge=0.1, le=3600)] = 10
     """How often branches in doubt are looked for; each ends within two of these intervals."""
+    watchdog_s: Annotated[float, Meta(ge=1, le=3600)] = 30
+    """Main loop, workers or log without progress for so long: the node is taken for hung."""
     log_file: Annotated[
         Path, key(otherwise="NAME.log in runtime", example="var/NODE1/run/NODE1.log")
     ]
     """Where the node writes what happens to it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """How much it writes there."""
+    log_format: Literal["TEXT", "JSON"] = "TEXT"
+    """JSON: an event on each line, with its fields by name."""
 
 
 DOMAIN = Section(("domain",), Domain, "[domain]")

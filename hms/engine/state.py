@@ -327,6 +327,7 @@ class State:
         if isinstance(target, Topic):
             self.space.undefine(target, self.now_ms)
         else:
+            self.space.departed[target.is_durable].add(target.line.counters)
             if self.queues.get(target.name) is target:  # the log may tell of its heir before
                 del self.queues[target.name]
             self.places.pop(target.number, None)

@@ -8,6 +8,7 @@ the storage worker that leads lets them go. Nobody waits for anything while hold
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from time import perf_counter, thread_time
@@ -30,10 +31,12 @@ from hms.server.effect_encoding import encode_effect
 from hms.server.effect_release import ToPeer
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
+from hms.server.histograms import BATCH_RECORDS, SECONDS, Histogram
 from hms.server.listener_services import call_listeners, drain_monitor
 from hms.server.lock_statistics import Holder, LockStatistics
 from hms.server.log_append import append_records
 from hms.server.log_cleaning import LogCleaning
+from hms.server.node_operations import NodeOperations
 from hms.server.payloads import IN_MEMORY, Payloads
 from hms.server.request_handlers import RequestHandlers
 from hms.server.resource_managers import ResourceManagers
@@ -114,8 +117,9 @@ class Broker:
         files: FileStore | None = None,
         entrance: Callable[[ConnectionRegistry, Change], Entrance] | None = None,
         facts: Callable[[], dict[str, Any]] = dict,
+        own: NodeOperations | None = None,
     ) -> None:
-        """facts: what the process around it adds to the status."""
+        """facts: what the process around it adds to the status; own: what operators ask of it."""
         self.engine = engine
         self.monitor = monitor
         self.doorman = ConnectionRegistry(engine, monitor, identity)
@@ -137,11 +141,14 @@ class Broker:
             entrance(self.doorman, self.command) if entrance else OpenEntrance(self.doorman)
         )
         self._permit = self._entrance.permit
-        self._facts = facts
+        self._facts, self._own = facts, own
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._holds = LockStatistics()
+        self._commit_seconds, self._batch_records = Histogram(), Histogram(BATCH_RECORDS)
+        self.commits = 0
+        """How often a commit of the log was begun or ended; odd while one is under way."""
         self._progress = threading.Condition()
         self._awaiting_count = 0
         self.on_progress: Callable[[], None] = lambda: None
@@ -171,6 +178,8 @@ class Broker:
             lambda: self.resources,
             self._entrance.shown,
             self._entrance.ordered,
+            own,
+            self._metrics,
         )
         self._requests.add(self._spool.handlers)
         self._requests.seal = sealing(engine, store)
@@ -631,7 +640,15 @@ class Broker:
         limbo = self._take_limbo() if self.engine.state.limbo else []
         if not self._store.backlog_bytes and not limbo:
             return False
+        begun_s, before = perf_counter(), self._store.durable_lsn
+        self.commits += 1
         durable_lsn = self._store.commit()
+        self.commits += 1
+        taken_s = perf_counter() - begun_s  # Histogram.observe(), in place
+        self._commit_seconds.counts[bisect_left(SECONDS, taken_s)] += 1
+        self._commit_seconds.total += taken_s
+        self._batch_records.counts[bisect_left(BATCH_RECORDS, durable_lsn - before)] += 1
+        self._batch_records.total += durable_lsn - before
         if self._awaiting_count or self._waits:
             self._progressed()
         if delivers := self.releases.release(durable_lsn):
@@ -673,10 +690,57 @@ class Broker:
         """Tell every peer why the node stops."""
         self.doorman.farewell(wire.encode_error(reason))
 
+    def look(self, at: Callable[[Engine], Any]) -> Any:
+        """What somebody wants to see of the engine; it takes a moment, and changes nothing."""
+        with self._lock:
+            begun_s, cpu_begun_s = perf_counter(), thread_time()
+            try:
+                return at(self.engine)
+            finally:
+                self._holds.ended(begun_s, cpu_begun_s, "a look")
+
+    def commit_counts(self) -> list[int]:
+        """How many commits of the log took how long; see histograms.SECONDS."""
+        return list(self._commit_seconds.counts)
+
+    def refusals(self) -> tuple[int, int]:
+        """How many logins were refused, and commands not permitted."""
+        told = self._entrance.figures()
+        return told.get("logins_refused", 0), told.get("denied", 0)
+
     def abandoned(self) -> list[str]:
         """Durable subscriptions that pile messages up, and nobody receives (F-H5)."""
         with self._lock:
             return self.engine.abandoned(self._clock_ms())
+
+    def _metrics(self) -> dict[str, Any]:
+        """What metrics tell of the node beside its destinations."""
+        identity, state, blocks = self.doorman.identity, self.engine.state, self.engine.state.blocks
+        in_doubt = state.branches.in_doubt()
+        return {
+            "node": identity.node,
+            "version": identity.version,
+            "now_ms": self._clock_ms(),
+            "connections": len(state.connections),
+            "sessions": state.sessions_open,
+            "held_bytes": state.held_bytes,
+            "max_memory_bytes": state.settings.memory_bytes_max,
+            "paged_messages": blocks.paged_count,
+            "blocked_sends": sum(map(len, state.blocked.lines.values())),
+            "sends_refused": self._store.sends_refused() is not None,
+            "branches_in_doubt": len(in_doubt),
+            "decisions": len(state.decisions.decided),
+            "last_lsn": self._store.last_lsn,
+            "backlog_bytes": self._store.backlog_bytes,
+            "confirmation": self.releases.confirmation.describe(),
+            "commit": self._commit_seconds.describe(),
+            "batch_records": self._batch_records.describe(),
+            "services": self.monitor.describe(),
+            "servers": self.servers.describe(),
+            **self._entrance.figures(),
+            **self._holds.describe(),
+            **({} if self._own is None else self._own.figures()),
+        }
 
     def _status(self) -> dict[str, Any]:
         identity, store = self.doorman.identity, self._store
@@ -690,6 +754,7 @@ class Broker:
             "services": len(self.monitor.describe()),
             "listeners_missing": self.monitor.listeners_missing(),
             "abandoned_subscriptions": self.engine.abandoned(self._clock_ms()),
+            "alerts": [] if self._own is None else self._own.alerts.active(),
             **self._entrance.describe(),
             **self._holds.describe(),
             **self.resources.describe(),

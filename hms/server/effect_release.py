@@ -5,13 +5,16 @@ durable up to the batch's last record. Those that need no record go at once, in 
 """
 
 import threading
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol
 
 from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
 from hms.server.effect_encoding import Frame, PayloadsOf
+from hms.server.histograms import SECONDS, Histogram
 from hms.server.outgoing_frames import OutgoingFrames, Packs
 
 PUT_BYTES = 4 << 20
@@ -63,7 +66,9 @@ class EffectRelease:
         self._packs = Packs()
         self._lock = threading.Lock()
         self._at_once: deque[list[Any]] = deque()
-        self._waiting: deque[tuple[int, list[Any]]] = deque()
+        self._waiting: deque[tuple[int, list[Any], float]] = deque()
+        self.confirmation = Histogram()
+        """How long effects waited for the log, from when their batch was applied."""
         self._held: dict[int, int] = {}
         """By connection, the number of the last batch for it that had to wait."""
         self._added = self._released = 0
@@ -83,7 +88,7 @@ class EffectRelease:
         for effect in fx.out:
             if not isinstance(effect, ToPeer):  # said to peers that have no connection (yet)
                 self._held[effect.connection] = self._added
-        self._waiting.append((last_lsn, fx.out))
+        self._waiting.append((last_lsn, fx.out, perf_counter()))
         return True
 
     def _is_behind(self, effects: list[Any]) -> bool:
@@ -106,8 +111,12 @@ class EffectRelease:
             while self._at_once:
                 outgoing = self._sort(self._at_once.popleft(), outgoing, listeners)
             while self._waiting and self._waiting[0][0] <= durable_lsn:
-                outgoing = self._sort(self._waiting.popleft()[1], outgoing, listeners)
+                _, effects, since = self._waiting.popleft()
+                outgoing = self._sort(effects, outgoing, listeners)
                 done += 1
+                waited_s = perf_counter() - since  # Histogram.observe(), in place
+                self.confirmation.counts[bisect_left(SECONDS, waited_s)] += 1
+                self.confirmation.total += waited_s
             if outgoing.out:
                 self.outlet.put(outgoing.frames())
             self._released += done

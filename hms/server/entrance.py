@@ -54,6 +54,9 @@ class Entrance(Protocol):
     def describe(self) -> dict[str, Any]:
         """For `hms status`."""
 
+    def figures(self) -> dict[str, int]:
+        """For metrics: logins that were refused, commands that were not permitted."""
+
 
 class OpenEntrance:
     """A node without logins: whoever reaches it is let in, and may do everything."""
@@ -96,3 +99,7 @@ class OpenEntrance:
     def describe(self) -> dict[str, Any]:
         """What such a node trusts."""
         return {"security": "open: trusts every process that reaches its addresses"}
+
+    def figures(self) -> dict[str, int]:
+        """Nobody is refused."""
+        return {}

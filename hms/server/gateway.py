@@ -107,6 +107,8 @@ class Gateway:
         """When peers and pressure have to be looked at; at once when something changes there."""
         self._is_reading = True
         self._is_running = True
+        self.turns = 0
+        """So many turns were taken: it grows at least once in SLEEP_MS_MAX."""
 
     def bind(self) -> list[str]:
         """Listen at all addresses and tell the real ones; InvalidArgument when one is not free."""
@@ -140,6 +142,7 @@ class Gateway:
         try:
             while self._is_running:
                 self._take_turn()
+                self.turns += 1
             self._send_rest()
         finally:
             self._close()

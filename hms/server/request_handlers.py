@@ -14,6 +14,7 @@ from hms.errors.tree import HmsError
 from hms.server.branch_handlers import BranchHandlers
 from hms.server.client_operations import CLIENT_OPERATIONS, ClientOperations
 from hms.server.listener_services import tell_running
+from hms.server.node_operations import NODE_OPERATIONS, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
 from hms.server.segment_roll import SEAL
 from hms.server.service_monitor import Listener, ServiceMonitor
@@ -39,6 +40,8 @@ class RequestHandlers:
         resources: Callable[[], ResourceManagers] = ResourceManagers,
         shown: Callable[[int, Order, Any], Any] = lambda _connection, _asked, value: value,
         ordered: Callable[[int, Order, int, int, Effects], None] = lambda *_: None,
+        own: NodeOperations | None = None,
+        metrics: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._engine = engine
         self._monitor = monitor
@@ -49,6 +52,8 @@ class RequestHandlers:
         self._ordered = ordered
         self.seal: Callable[[Effects], Any] | None = None
         self.clients: ClientOperations | None = None
+        self._own = own
+        self._metrics = metrics
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
             wire.CloseSession: self._close_session,
@@ -401,12 +406,16 @@ class RequestHandlers:
             value = self.seal(fx)
         elif verb in CLIENT_OPERATIONS and self.clients is not None:
             value = self.clients.operate(connection, verb, arguments, now_ms, fx)
+        elif verb in NODE_OPERATIONS and self._own is not None:
+            value = self._own.operate(arguments)
         elif verb in RESOURCE_OPERATIONS:
             value = self._resources().operate(verb, arguments)
         else:
             value = self._engine.operate(request, now_ms, fx, connection)
         if verb == "status":
             value |= self._status()
+        elif verb == "metrics.show":
+            value |= self._metrics()
         return value
 
 

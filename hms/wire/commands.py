@@ -190,6 +190,9 @@ def _of_destinations(kind: str) -> Iterator[Command]:
 
 _OPERATIONS = (
     _operation("status", ops.Nothing, _A.VIEW, "node", _R.READ),
+    _operation("metrics.show", ops.ShowMetrics, _A.VIEW, "node", _R.READ),
+    _operation("alert.list", ops.Nothing, _A.VIEW, "node", _R.READ),
+    _operation("log.level", ops.SetLogLevel, _A.OPERATE, "node", _R.SAME),
     *_of_destinations("queue"),
     *_of_destinations("topic"),
     _operation("topic.tree", ops.ShowTopics, _A.VIEW, "topic", _R.READ),

@@ -34,6 +34,8 @@ __all__ = [
     "ReturnLetters",
     "ScaleServer",
     "SelectMessages",
+    "SetLogLevel",
+    "ShowMetrics",
     "ShowTopics",
     "ViewMessage",
     "decode_operation",
@@ -42,6 +44,7 @@ __all__ = [
 
 SCHEDULES_LISTED, SCHEDULES_LISTED_MAX = 1000, 10_000
 REPORT_BYTES_MAX = 48 << 10
+ROWS_MAX = 100_000
 MESSAGES_AT_ONCE = 250
 """So many messages an operation on a place touches under one hold of the lock."""
 
@@ -95,6 +98,23 @@ class ShowTopics(Operation, frozen=True):
 
     pattern: Text = "#"
     scheme: Name = "TOPIC"
+
+
+class ShowMetrics(Operation, frozen=True):
+    """names: with blanks between, of the destinations that get a row of their own, * standing for
+    anything; limit: so many rows."""
+
+    names: Text = ""
+    limit: Annotated[int, msgspec.Meta(ge=0, le=ROWS_MAX)] = 1000
+
+
+class SetLogLevel(Operation, frozen=True):
+    """level: DEBUG, INFO, WARNING or ERROR, of the part of the node with that name, "" for all of
+    it; seconds: after them it is as configured again, 0: until the node ends."""
+
+    level: Name
+    name: Text = ""
+    seconds: U63 = 0
 
 
 class ClearRetained(Operation, frozen=True):

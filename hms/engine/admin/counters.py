@@ -20,3 +20,16 @@ class Counters:
     count_high: int = 0
     """The most that were here at once since then."""
     bytes_high: int = 0
+
+    def add(self, other: "Counters") -> None:
+        """What happened at another line, too; its highest marks say nothing of this one."""
+        self.sent += other.sent
+        self.delivered += other.delivered
+        self.acknowledged += other.acknowledged
+        self.expired += other.expired
+        self.dead_lettered += other.dead_lettered
+        self.purged += other.purged
+        self.redelivered += other.redelivered
+        self.moved_in += other.moved_in
+        self.moved_out += other.moved_out
+        self.removed += other.removed

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from hms.engine.admin.destination_figures import FiguresPass
 from hms.engine.admin.destination_lifecycle import reason_to_stay
 from hms.engine.admin.topic_operations import (
     LISTED_MAX,
@@ -36,6 +37,7 @@ SLICED = (
     "topic.purge",
     "queue.delete",
     "subscription.delete",
+    "metrics.show",
 )
 WALKED_AT_ONCE = 1000
 """Topics: 5 ms."""
@@ -44,7 +46,7 @@ WALKED_AT_ONCE = 1000
 class Progress:
     """Of one operation: what was discarded, and what is to be shown."""
 
-    __slots__ = ("_connection", "_ends", "_purged", "_rows", "_walk", "asked", "count")
+    __slots__ = ("_connection", "_ends", "_figures", "_purged", "_rows", "_walk", "asked", "count")
 
     def __init__(self, state: State, asked: Order, connection: int) -> None:
         self.asked = asked
@@ -54,9 +56,12 @@ class Progress:
         self._rows: list[dict[str, Any]] = []
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
         self._purged: list[Queue | Subscription] = []
+        self._figures: FiguresPass | None = None
         arguments, verb = asked.arguments, asked.command.name
         if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
+        elif isinstance(arguments, ops.ShowMetrics):
+            self._figures = FiguresPass(state, arguments.names, arguments.limit)
         elif isinstance(arguments, ops.NameOne) and verb in ("queue.purge", "topic.purge"):
             target = state.destination(verb.partition(".")[0], arguments.name)
             self._purged = [target] if isinstance(target, Queue) else [*target.subscriptions]
@@ -71,6 +76,8 @@ class Progress:
         """A slice; whether there is more before the operation."""
         if self._walk is not None:
             return self._walk_some(self._walk, state, fx)
+        if self._figures is not None:
+            return self._figures.go_on()
         for place in self._purged:
             count = purge_some(state, place, self._cause, fx, state.now_ms)
             self.count += count
@@ -92,6 +99,8 @@ class Progress:
     @property
     def answer(self) -> Any:
         """Where nothing is left for the operation itself; else None."""
+        if self._figures is not None:
+            return self._figures.answer()
         if self._walk is None:
             return None
         return self._rows if isinstance(self.asked.arguments, ops.ShowTopics) else self.count

@@ -98,7 +98,7 @@ class LoginGate:
         )
         self._waiting: dict[Hashable, _Waiting] = {}
         self._refused_schedules = RareLines(log.warning)
-        self.refused = 0
+        self.refused = self.denials = 0
         self.verified = 0
         """Passwords that were compared with a hash."""
 
@@ -184,6 +184,7 @@ class LoginGate:
     def denied(self, number: int | None, error: HmsError, now_ms: int, fx: Effects) -> None:
         """A command was not permitted."""
         login = None if number is None else self._authorization.logins.get(number)
+        self.denials += 1
         if login is not None:
             said, number_of = error.fields, error.number or 0
             self._auditing.refused(
@@ -212,6 +213,10 @@ class LoginGate:
             "security": f"secured: {len(document.user)} users, policy version {document.version}",
             "logins_refused": self.refused,
         }
+
+    def figures(self) -> dict[str, int]:
+        """For metrics."""
+        return {"logins_refused": self.refused, "denied": self.denials}
 
     # what the engine asks (hms.engine.security.authority)
 

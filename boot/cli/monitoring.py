@@ -1,0 +1,149 @@
+"""hms health, hms metrics and hms web."""
+
+import contextlib
+import json
+import signal
+from typing import Any
+
+import click
+
+from hms.boot.cli.target import Target, target_options
+from hms.boot.monitoring.families import exposition
+from hms.boot.monitoring.health import Health, health_of
+
+__all__ = ["health", "metrics", "web"]
+
+NAGIOS_OK, NAGIOS_WARNING, NAGIOS_CRITICAL = 0, 1, 2
+QUESTIONS = ("live", "ready", "details")
+
+
+@click.command()
+@target_options
+@click.argument("question", type=click.Choice(QUESTIONS), default="details")
+@click.option(
+    "--for", "who", type=click.Choice(("producers",)), help="Ready for what they send, too."
+)
+@click.option("--nagios", is_flag=True, help="Text and exit codes as Nagios expects them.")
+def health(target: Target, question: str, who: str | None, nagios: bool) -> None:
+    """Whether the node is live, or ready, seen from outside: exit code 0, or 1 when not.
+
+    It reads what the node says of itself on this machine and asks nobody, so it answers while the
+    node boots, is full or hangs. Live: it need not be restarted. Ready: work may be sent to it.
+    """
+    if target.address:
+        raise click.UsageError("health is read on the node's machine, by --config")
+    config = target.config()
+    every = [health_of(node) for node in target.nodes(config)]
+    if nagios:
+        _say_nagios(every)
+        return
+    for one in every:
+        is_good, text = _judge(one, question, who)
+        shown: dict[str, Any] = (
+            one.details() if question == "details" else {"node": one.node, "text": text}
+        )
+        shown["ok"] = is_good
+        target.say(f"{one.node}: {text}", shown)
+        if question == "details" and not target.is_json:
+            for alert in one.alerts:
+                where = f" {alert['destination']}" if alert["destination"] else ""
+                click.echo(f"  {alert['alert']}{where}: {alert['text']}")
+    if not all(_judge(one, question, who)[0] for one in every):
+        click.get_current_context().exit(1)
+
+
+def _judge(one: Health, question: str, who: str | None) -> tuple[bool, str]:
+    if question == "live":
+        return one.is_live, one.text
+    if who == "producers":
+        return one.is_ready_for_producers, one.text_for_producers
+    return one.is_ready, one.text
+
+
+def _say_nagios(every: list[Health]) -> None:
+    """One line; a node in alarm is a warning."""
+    code = NAGIOS_OK
+    for one in every:
+        if not one.is_ready:
+            code = NAGIOS_CRITICAL
+        elif one.alerts:
+            code = max(code, NAGIOS_WARNING)
+    word = ("OK", "WARNING", "CRITICAL")[code]
+    alerts = sum(len(one.alerts) for one in every)
+    texts = "; ".join(f"{one.node} {one.text}" for one in every)
+    click.echo(f"HMS {word} - {texts} | alerts={alerts}")
+    click.get_current_context().exit(code)
+
+
+@click.command()
+@target_options
+@click.option("--name", "names", multiple=True, help="Destinations that get series of their own.")
+@click.option("--openmetrics", is_flag=True, help="As OpenMetrics.")
+@click.option(
+    "--series-max", type=click.IntRange(100), default=20_000, show_default=True, help="At most."
+)
+def metrics(target: Target, names: tuple[str, ...], openmetrics: bool, series_max: int) -> None:
+    """The node's metrics as text for Prometheus, without HTTP."""
+    said: dict[str, Any] = target.administer(
+        "metrics.show", names=" ".join(names), limit=series_max
+    )
+    if target.is_json:
+        click.echo(json.dumps(said))
+        return
+    click.echo(exposition(said, series_max=series_max, is_open=openmetrics), nl=False)
+
+
+@click.command()
+@target_options
+@click.option("--listen", default="127.0.0.1:7780", show_default=True, help="HOST:PORT; 0 any.")
+@click.option("--host", "hosts", multiple=True, help="Another name by which it may be asked.")
+@click.option("--name", "names", multiple=True, help="Destinations that /metrics shows, too.")
+@click.option(
+    "--series-max", type=click.IntRange(100), default=20_000, show_default=True, help="At most."
+)
+def web(
+    target: Target, listen: str, hosts: tuple[str, ...], names: tuple[str, ...], series_max: int
+) -> None:
+    """Serve health and metrics over HTTP, in a process of its own, until it is interrupted.
+
+    /livez, /readyz, /healthz, /metrics and /metrics/destinations?name=PATTERN. What it may ask the
+    node is what its login may.
+    """
+    if target.address:
+        raise click.UsageError("hms web reads the node's health on its machine, by --config")
+    import hms  # noqa: PLC0415 - the help loads no messaging
+    from hms.boot.web.http_server import WebServer  # noqa: PLC0415
+    from hms.boot.web.node_link import NodeLink  # noqa: PLC0415
+    from hms.boot.web.site import Site  # noqa: PLC0415
+
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit():
+        raise click.UsageError("--listen is HOST:PORT, such as 127.0.0.1:7780")
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        raise click.UsageError("--listen is on this machine; a proxy with TLS may stand before it")
+    config = target.config()
+    node = config.node(target.node_name)
+
+    def connect() -> "hms.Connection":
+        return hms.connect(
+            node.listen[0],
+            client_name="hms web",
+            reconnect=False,
+            request_timeout_s=4,
+            connect_timeout_s=4,
+        )
+
+    link = NodeLink(connect)
+    site = Site(node.name, lambda: health_of(node), link, " ".join(names), series_max)
+    try:
+        server = WebServer(host, int(port), site.handle, frozenset(hosts))
+    except OSError as fault:
+        raise click.ClickException(f"cannot listen at {listen}: {fault.strerror}") from fault
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{server.port}"
+    target.say(f"{node.name}: {address}", {"node": node.name, "address": address})
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt), server:
+        server.serve_forever(poll_interval=0.5)
+    link.close()

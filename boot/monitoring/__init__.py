@@ -1,0 +1,8 @@
+"""What tells of a node from outside: its state file, health, metrics, the words for systemd.
+
+state_file   what the node says of its state, readable while it answers nobody
+vitals       the thread that writes it, and feeds systemd's watchdog
+watch        looks for conditions that become alerts
+health       live, ready, or why not
+families     metrics as text
+"""

@@ -1,0 +1,241 @@
+"""Metrics as text: what a node answers to metrics.show, in the form that Prometheus reads.
+
+Base units, `_total` for counters, one quantity a name. No message id, client id, user, address or
+free text is ever a label: their number has no bound.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+__all__ = ["CONTENT_TYPE", "OPENMETRICS_TYPE", "down_text", "exposition"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+Labels = Mapping[str, str]
+Sample = tuple[str, Labels, float]
+"""Suffix, labels, value."""
+Family = tuple[str, str, str, list[Sample]]
+"""Name without _total, type, help, samples."""
+
+_COUNTED = {
+    "sent": ("messages_received", "Messages that came to queues and subscriptions."),
+    "delivered": ("messages_delivered", "Deliveries to consumers."),
+    "acknowledged": ("messages_acknowledged", "Messages that consumers acknowledged."),
+    "redelivered": ("messages_redelivered", "Deliveries of messages that had been out before."),
+    "expired": ("messages_expired", "Messages whose time was over."),
+    "dead_lettered": ("messages_dead_lettered", "Messages that became dead letters."),
+    "moved_in": ("messages_moved_in", "Messages that operators or other nodes moved here."),
+    "moved_out": ("messages_moved_out", "Messages that operators or other nodes moved away."),
+}
+_REMOVED = ("purged", "removed")
+_PLACES = {
+    "messages": ("destination_messages", 1, "Messages that wait."),
+    "in_flight": ("destination_in_flight", 1, "Messages that consumers have not settled."),
+    "delayed": ("destination_delayed", 1, "Messages that wait for their time."),
+    "bytes": ("destination_bytes", 1, "Bytes of what is there."),
+    "consumers": ("destination_consumers", 1, "Consumers."),
+    "producers": ("destination_producers", 1, "Producers."),
+    "blocked_sends": ("destination_blocked_sends", 1, "Sends that wait for room."),
+}
+
+
+def exposition(said: Mapping[str, Any], *, series_max: int, is_open: bool = False) -> str:
+    """The text. series_max: so many series at most; is_open: as OpenMetrics."""
+    node = {"node": said["node"]}
+    lines: list[str] = []
+    left = series_max - 1  # the last one tells whether some are missing
+    is_cut = bool(said["left_out"])
+    for family in _families(said):
+        name, kind, text, samples = family
+        if not samples:
+            continue
+        if len(samples) > left:
+            # A part of a histogram is none; of others the first are shown.
+            is_cut, samples = True, [] if kind == "histogram" else samples[:left]
+        left -= len(samples)
+        if samples:
+            lines += _written(name, kind, text, samples, node, is_open=is_open)
+    cut: list[Sample] = [("", {}, float(is_cut))]
+    help_text = "1 when series were left out."
+    lines += _written("hms_metrics_truncated", "gauge", help_text, cut, node, is_open=is_open)
+    return "\n".join([*lines, *(["# EOF"] if is_open else []), ""])
+
+
+def down_text(node: str, *, is_open: bool = False) -> str:
+    """Of a node that does not answer."""
+    lines = _written(*_gauge("up", "1 when the node answers.", 0), {"node": node}, is_open=is_open)
+    return "\n".join([*lines, *(["# EOF"] if is_open else []), ""])
+
+
+def _families(said: Mapping[str, Any]) -> Iterator[Family]:
+    yield _gauge("up", "1 when the node answers.", 1)
+    info = {"version": said["version"], "store": str(said.get("store", {}).get("kind", ""))}
+    yield "hms_build_info", "gauge", "What runs.", [("", info, 1.0)]
+    if "booted_ms" in said:
+        yield _gauge("start_time_seconds", "When the node was booted.", said["booted_ms"] / 1000)
+        taken = said["recovery_s"]
+        yield _gauge("recovery_duration_seconds", "From its start until it was ready.", taken)
+    yield from _message_families(said)
+    yield from _node_families(said)
+    yield from _store_families(said)
+    yield from _service_families(said)
+    yield from _destination_families(said)
+
+
+def _message_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    both = [("true", said["durable"]), ("false", said["passing"])]
+    for column, (name, text) in _COUNTED.items():
+        samples: list[Sample] = [
+            ("_total", {"durable": word}, sums["counters"][column]) for word, sums in both
+        ]
+        yield f"hms_{name}", "counter", text, samples
+    samples = [
+        ("_total", {"durable": word, "cause": cause}, sums["counters"][cause])
+        for word, sums in both
+        for cause in _REMOVED
+    ]
+    yield "hms_messages_removed", "counter", "Messages that operators removed.", samples
+    for column, text in (
+        ("messages", "Messages that wait."),
+        ("in_flight", "Messages that consumers have not settled."),
+        ("delayed", "Messages that wait for their time."),
+        ("bytes", "Bytes of what is there."),
+        ("consumers", "Consumers."),
+        ("places", "Queues and subscriptions."),
+    ):
+        found: list[Sample] = [("", {"durable": word}, sums[column]) for word, sums in both]
+        yield f"hms_all_{column}", "gauge", text, found
+
+
+def _node_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    yield _gauge("connections", "Connections of clients.", said["connections"])
+    yield _gauge("sessions", "Sessions that are open.", said["sessions"])
+    yield _gauge("memory_bytes", "Memory that messages and clients take.", said["held_bytes"])
+    yield _gauge("memory_limit_bytes", "max_memory_bytes.", said["max_memory_bytes"])
+    yield _gauge("paged_messages", "Messages whose bodies are in the log.", said["paged_messages"])
+    yield _gauge("blocked_sends", "Sends that wait for room.", said["blocked_sends"])
+    yield _gauge("sends_refused", "1 while the store takes no messages.", said["sends_refused"])
+    yield _gauge("branches_in_doubt", "Branches in doubt.", said["branches_in_doubt"])
+    yield _counter("lock_holds", "Holds of the engine's lock.", said["lock_holds"])
+    yield _counter("lock_long_holds", "Holds over 50 ms.", said["lock_holds_over_50_ms"])
+    yield _histogram("confirmation_seconds", "From applied to confirmed.", said["confirmation"])
+    if "logins_refused" in said:
+        yield _counter("logins_refused", "Logins that were refused.", said["logins_refused"])
+        yield _counter("denied", "Commands that were not permitted.", said["denied"])
+    alerts: list[Sample] = [
+        ("", {"alert": name, "destination": place}, 1.0) for name, place in said.get("alerts", [])
+    ]
+    yield "hms_alert_active", "gauge", "1 for each alert that has not ended.", alerts
+
+
+def _store_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    yield _histogram("log_commit_seconds", "Write and sync of what waits.", said["commit"])
+    yield _histogram("log_batch_records", "Records in a commit.", said["batch_records"])
+    yield _counter("log_records", "Records of the log.", said["last_lsn"])
+    yield _gauge("log_backlog_bytes", "Appended and not synced.", said["backlog_bytes"])
+    store = said.get("store", {})
+    for key, name, text in (
+        ("log_bytes", "store_bytes", "What the log takes on the disk."),
+        ("live_bytes", "store_live_bytes", "What of it is still needed."),
+        ("segments", "segments", "Segments of the log."),
+        ("history_bytes", "history_bytes", "What the history takes on the disk."),
+    ):
+        if key in store:
+            yield _gauge(name, text, store[key])
+    if said.get("disk_bytes"):
+        free, total = said["disk_free_bytes"], said["disk_bytes"]
+        yield _gauge("store_free_bytes", "What is left of the store's disk.", free)
+        yield _gauge("store_disk_bytes", "The size of the store's disk.", total)
+
+
+def _service_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    services = said["services"]
+    calls: list[Sample] = []
+    for one in services:
+        failed, label = one["failed"], {"service": one["name"]}
+        calls.append(("_total", {**label, "outcome": "failed"}, failed))
+        calls.append(("_total", {**label, "outcome": "done"}, one["calls"] - failed))
+    yield "hms_service_calls", "counter", "Calls that ended.", calls
+    waiting: list[Sample] = [("", {"service": s["name"]}, s["waiting"]) for s in services]
+    yield "hms_service_waiting", "gauge", "Calls that wait for a server.", waiting
+    servers = said["servers"]
+    processes: list[Sample] = [("", {"server": s["name"]}, len(s["pids"])) for s in servers]
+    yield "hms_server_processes", "gauge", "Processes of a server.", processes
+    restarts: list[Sample] = [("_total", {"server": s["name"]}, s["restarts"]) for s in servers]
+    yield "hms_server_restarts", "counter", "Restarts of its processes.", restarts
+
+
+def _destination_families(said: Mapping[str, Any]) -> Iterator[Family]:
+    at = {name: n for n, name in enumerate(said["columns"])}
+    rows: Sequence[Sequence[Any]] = said["rows"]
+    labels = [{"destination": row[at["destination"]], "kind": row[at["kind"]]} for row in rows]
+    every = list(zip(labels, rows, strict=True))
+    for column, (name, _, text) in _PLACES.items():
+        found: list[Sample] = [("", label, row[at[column]]) for label, row in every]
+        yield f"hms_{name}", "gauge", text, found
+    now_ms = said["now_ms"]
+    ages: list[Sample] = [
+        ("", label, max(0, now_ms - row[at["oldest_ms"]]) / 1000 if row[at["oldest_ms"]] else 0)
+        for label, row in every
+    ]
+    text = "How long the oldest message has waited."
+    yield "hms_destination_oldest_message_seconds", "gauge", text, ages
+    paused: list[Sample] = [("", label, bool(row[at["paused"]])) for label, row in every]
+    yield "hms_destination_paused", "gauge", "1 while it is paused.", paused
+    for column, (name, text) in _COUNTED.items():
+        counts: list[Sample] = [("_total", label, row[at[column]]) for label, row in every]
+        yield f"hms_destination_{name}", "counter", text, counts
+
+
+def _gauge(name: str, text: str, value: float) -> Family:
+    return f"hms_{name}", "gauge", text, [("", {}, value)]
+
+
+def _counter(name: str, text: str, value: float) -> Family:
+    return f"hms_{name}", "counter", text, [("_total", {}, value)]
+
+
+def _histogram(name: str, text: str, said: Mapping[str, Any]) -> Family:
+    counts = list(accumulate(said["counts"]))
+    bounds = [*map(_number, said["bounds"]), "+Inf"]
+    samples: list[Sample] = [
+        ("_bucket", {"le": bound}, count) for bound, count in zip(bounds, counts, strict=True)
+    ]
+    return (
+        f"hms_{name}",
+        "histogram",
+        text,
+        [
+            *samples,
+            ("_sum", {}, said["sum"]),
+            ("_count", {}, counts[-1]),
+        ],
+    )
+
+
+def _written(
+    name: str, kind: str, text: str, samples: list[Sample], node: Labels, *, is_open: bool
+) -> list[str]:
+    """Prometheus' own text names a counter with its suffix, OpenMetrics without."""
+    shown = name if is_open or kind != "counter" else f"{name}_total"
+    return [
+        f"# HELP {shown} {text}",
+        f"# TYPE {shown} {kind}",
+        *(
+            f"{name}{suffix}{{{_labels({**node, **labels})}}} {_number(value)}"
+            for suffix, labels, value in samples
+        ),
+    ]
+
+
+def _labels(labels: Labels) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))

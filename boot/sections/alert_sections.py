@@ -1,0 +1,49 @@
+"""[alerts]: when a node tells its operators that something is wrong."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from hms.boot.sections.section import YEAR_S, Entry, Section
+
+__all__ = ["ALERTS", "Alerts"]
+
+Percent = Annotated[int, Meta(ge=0, le=100)]
+Seconds = Annotated[float, Meta(ge=0, le=10 * YEAR_S)]
+Count = Annotated[int, Meta(ge=0, le=1 << 40)]
+
+
+class Alerts(Entry, frozen=True, kw_only=True):
+    """When something is an alert: in hms status, in hms health, in the log and in the metrics."""
+
+    stuck_queue_s: Seconds = 300
+    """A place with messages and consumers where nothing was acknowledged for so long."""
+    unconsumed_queue_s: Seconds = 3600
+    """A queue whose oldest message has waited so long, and nobody receives."""
+    abandoned_subscription_s: Seconds = 86_400
+    """The same of a durable subscription."""
+    stalled_consumer_s: Seconds = 300
+    """A consumer that has not settled its first message in flight for so long."""
+    producers_blocked_s: Seconds = 10
+    """Sends have waited for room for so long."""
+    store_low_percent: Percent = 10
+    """Less than this share of the store's disk is left."""
+    memory_high_percent: Percent = 90
+    """More than this share of max_memory_bytes is taken."""
+    descriptors_high_percent: Percent = 80
+    """More than this share of the descriptors that the process may have is open."""
+    dead_letters_per_minute: Count = 10
+    """More dead letters than this came in a minute."""
+    redelivered_percent: Percent = 20
+    """More than this share of the deliveries of a minute, at least 50, were redeliveries."""
+    slow_sync_ms: Count = 50
+    """One of a hundred syncs of the log takes longer."""
+    in_doubt_s: Seconds = 20
+    """Branches of transactions have been in doubt for so long."""
+    login_failures_per_minute: Count = 10
+    """More logins than this were refused in a minute."""
+    denials_per_minute: Count = 60
+    """More commands than this were not permitted in a minute."""
+
+
+ALERTS = Section(("alerts",), Alerts, "[alerts]")

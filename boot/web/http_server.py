@@ -1,0 +1,223 @@
+"""A small HTTP server: every connection has a deadline, and there are only so many at once.
+
+What a client may cost is bounded: a connection beyond the most is closed at once; one that sends
+its request slowly or reads its answer slowly is cut when its time is over; requests have no body
+but a short form; an answer is made before it is sent, so nothing of the node waits for a reader.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+__all__ = ["Answer", "Request", "WebServer"]
+
+log = logging.getLogger("hms.web")
+
+CONNECTIONS_MAX = 64
+DEADLINE_S = 10.0
+BODY_BYTES_MAX = 64 << 10
+TARGET_MAX = 4096
+BACKLOG = 128
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Connection": "close",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for. arguments: of the address; form: of a POST."""
+
+    method: str
+    path: str
+    arguments: Mapping[str, list[str]]
+    headers: Mapping[str, str]
+    form: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def argument(self, name: str, otherwise: str = "") -> str:
+        """The last one of that name."""
+        return self.arguments.get(name, [otherwise])[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent back, whole."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handle = Callable[[Request], Answer]
+
+
+class WebServer(TCPServer):
+    """Serves in a thread for each connection. hosts: names by which it may be asked, besides its
+    own address: a page of another site that has its name lead here is refused."""
+
+    allow_reuse_address = True
+    request_queue_size = BACKLOG
+    daemon_threads = True
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        handle: Handle,
+        hosts: frozenset[str] = frozenset(),
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.handle_request_of = handle
+        self.deadline_s = deadline_s
+        self._connections_max = connections_max
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, float] = {}
+        self.refused = 0
+        """Connections that were closed at once, as there were too many."""
+        self.cut = 0
+        """Those whose time was over."""
+        super().__init__((host, port), _Handler)
+        self.port = int(self.server_address[1])
+        self.hosts = hosts | {host, "localhost", "127.0.0.1", "[::1]", "::1"}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take the connection into a thread of its own, if there is room."""
+        with self._lock:
+            if len(self._open) >= self._connections_max:
+                self.refused += 1
+                is_taken = False
+            else:
+                self._open[request] = time.monotonic() + self.deadline_s
+                is_taken = True
+        if not is_taken:
+            self.shutdown_request(request)
+            return
+        target = self._serve
+        threading.Thread(target=target, args=(request, client_address), daemon=True).start()
+
+    def _serve(self, request: Any, client_address: Any) -> None:
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                self.finish_request(request, client_address)
+        finally:
+            with self._lock:
+                self._open.pop(request, None)
+            self.shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut what has taken too long; called about twice a second."""
+        now = time.monotonic()
+        with self._lock:
+            late = [one for one, until in self._open.items() if now >= until]
+            self.cut += len(late)
+            for one in late:
+                self._open[one] = float("inf")
+        for one in late:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no error of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request, and the connection is over."""
+
+    server: WebServer
+    server_version = "hms"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        """Each wait for the client has an end, too."""
+        self.request.settimeout(self.server.deadline_s)
+        super().setup()
+
+    def do_GET(self) -> None:
+        """Read something."""
+        self._answer({})
+
+    do_HEAD = do_GET  # noqa: N815 - the base class names it
+
+    def do_POST(self) -> None:
+        """Order something."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > BODY_BYTES_MAX:
+            self._send(
+                Answer(b"the form is too long\n", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            )
+            return
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip()
+        if kind != "application/x-www-form-urlencoded":
+            self._send(Answer(b"a form\n", status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE))
+            return
+        text = self.rfile.read(int(length)).decode("utf-8", errors="replace")
+        self._answer(parse_qs(text, keep_blank_values=True, max_num_fields=100))
+
+    def _answer(self, form: Mapping[str, list[str]]) -> None:
+        refused = self._refused()
+        if refused is not None:
+            self._send(refused)
+            return
+        where: SplitResult = urlsplit(self.path)
+        arguments = parse_qs(where.query, max_num_fields=100)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        method = "GET" if self.command == "HEAD" else self.command
+        request = Request(method, where.path, arguments, headers, form)
+        try:
+            answer = self.server.handle_request_of(request)
+        except Exception:
+            log.exception("%s %s", method, where.path[:200].encode("unicode_escape").decode())
+            answer = Answer(b"an error of hms web\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._send(answer)
+
+    def _refused(self) -> Answer | None:
+        if len(self.path) > TARGET_MAX:
+            return Answer(b"the address is too long\n", status=HTTPStatus.REQUEST_URI_TOO_LONG)
+        asked = self.headers.get("Host", "")
+        host = asked.rpartition(":")[0] if asked.rpartition(":")[2].isdigit() else asked
+        if host.lower() not in self.server.hosts:
+            text = b"this name is not one of --host\n"
+            return Answer(text, status=HTTPStatus.MISDIRECTED_REQUEST)
+        return None
+
+    def _send(self, answer: Answer) -> None:
+        """sendall() has the whole of the timeout, not a part of it for each piece."""
+        self.close_connection = True
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def end_headers(self) -> None:
+        """What every answer has, those to faulty requests too."""
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Strangers write no lines."""

@@ -1,0 +1,104 @@
+"""What each address of hms web answers.
+
+/livez  /readyz  /healthz       from the node's state file, without asking the node
+/metrics                        sums over all destinations
+/metrics/destinations           a series for each destination whose name matches ?name=PATTERN
+"""
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from hms.boot.monitoring.families import CONTENT_TYPE, OPENMETRICS_TYPE, down_text, exposition
+from hms.boot.monitoring.health import Health
+from hms.boot.web.http_server import Answer, Request
+from hms.boot.web.node_link import NodeLink
+from hms.errors.tree import HmsError
+
+__all__ = ["Site"]
+
+NAMES_MAX = 1000
+LINES_OF_A_PLACE = 16
+GONE = ("down", "failed", "starting", "recovering")
+"""It takes no connections; to find that out would take as long as a connection may."""
+JSON_TYPE = "application/json"
+
+
+class Site:
+    """handle() in any thread. health: of the node, now; names: patterns of destinations that
+    /metrics shows too; series_max: the most series of one answer."""
+
+    def __init__(
+        self,
+        node: str,
+        health: Callable[[], Health],
+        link: NodeLink,
+        names: str = "",
+        series_max: int = 20_000,
+    ) -> None:
+        self._node = node
+        self._health = health
+        self._link = link
+        self._names = names
+        self._series_max = series_max
+        self._routes: dict[str, Callable[[Request], Answer]] = {
+            "/livez": self._live,
+            "/readyz": self._ready,
+            "/healthz": self._details,
+            "/metrics": self._metrics,
+            "/metrics/destinations": self._destinations,
+        }
+
+    def handle(self, request: Request) -> Answer:
+        """The answer to a request."""
+        route = self._routes.get(request.path)
+        if route is None:
+            return Answer(b"there is no such page\n", status=HTTPStatus.NOT_FOUND)
+        if request.method != "GET":
+            return Answer(b"only GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+        return route(request)
+
+    def _live(self, _: Request) -> Answer:
+        health = self._health()
+        return _judged(health.is_live, health.text)
+
+    def _ready(self, request: Request) -> Answer:
+        health = self._health()
+        if request.argument("for") == "producers":
+            return _judged(health.is_ready_for_producers, health.text_for_producers)
+        return _judged(health.is_ready, health.text)
+
+    def _details(self, _: Request) -> Answer:
+        health = self._health()
+        status = HTTPStatus.OK if health.is_live else HTTPStatus.SERVICE_UNAVAILABLE
+        text = json.dumps(health.details(), indent=1).encode() + b"\n"
+        return Answer(text, JSON_TYPE, status)
+
+    def _metrics(self, request: Request) -> Answer:
+        return self._exposed(request, self._names)
+
+    def _destinations(self, request: Request) -> Answer:
+        names = " ".join(request.arguments.get("name", ["*"]))
+        if len(names) > NAMES_MAX:
+            text = f"name has more than {NAMES_MAX} characters\n".encode()
+            return Answer(text, status=HTTPStatus.BAD_REQUEST)
+        return self._exposed(request, names)
+
+    def _exposed(self, request: Request, names: str) -> Answer:
+        is_open = "application/openmetrics-text" in request.headers.get("accept", "")
+        kind = OPENMETRICS_TYPE if is_open else CONTENT_TYPE
+        limit = self._series_max // LINES_OF_A_PLACE
+        if self._health().state in GONE:
+            return Answer(down_text(self._node, is_open=is_open).encode(), kind)
+        try:
+            said: dict[str, Any] = self._link.ask("metrics.show", names=names, limit=limit)
+        except HmsError:
+            return Answer(down_text(self._node, is_open=is_open).encode(), kind)
+        text = exposition(said, series_max=self._series_max, is_open=is_open)
+        return Answer(text.encode(), kind)
+
+
+def _judged(is_good: bool, text: str) -> Answer:
+    status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
+    return Answer(f"{text}\n".encode(), status=status)

@@ -1,0 +1,171 @@
+"""Health, metrics and alerts of a real node, seen from outside."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner
+
+import hms
+from hms.boot.cli import main
+from tests.support.waiting import wait_until
+
+CONFIG = {
+    "alerts": {"unconsumed_queue_s": 1, "stalled_consumer_s": 1, "memory_high_percent": 50},
+    "node": {"node1": {"max_memory_bytes": "2 MiB", "watchdog_s": 1}},
+    "hms": {"queue": {"orders": {}, "other": {"limit_behavior": "REJECT_NEWEST"}}},
+}
+WAIT_S = 30
+
+
+@pytest.fixture
+def command(node):
+    """Run a command on the node's machine; its exit code and what it prints."""
+
+    def run(*words):
+        done = CliRunner().invoke(main, [*words, "--config", str(node.config_file)])
+        return done.exit_code, done.stdout
+
+    return run
+
+
+@contextmanager
+def _web(node):
+    """A process of hms web of its own; gives a function that asks it."""
+    words = [sys.executable, "-m", "hms.boot", "web", "--config", str(node.config_file)]
+    with subprocess.Popen(
+        [*words, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        address = json.loads(process.stdout.readline())["address"]
+
+        def ask(path):
+            try:
+                with urllib.request.urlopen(f"{address}{path}", timeout=WAIT_S) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as answer:
+                return answer.code, answer.read().decode()
+
+        try:
+            yield ask
+        finally:
+            process.terminate()
+            assert process.wait(WAIT_S) == 0
+
+
+def _value(text, series):
+    (line,) = [line for line in text.splitlines() if line.startswith(series)]
+    return float(line.rpartition(" ")[2])
+
+
+def test_metrics_are_what_happened_and_prometheus_takes_them(node, command):
+    """Prometheus reads the text; sums do not fall when a queue goes."""
+    with hms.connect(node.address) as connection, _web(node) as ask:
+        session = connection.session(ack=hms.AckMode.CLIENT)
+        for name in ("orders", "other"):
+            session.producer(name).send(b"coffee")
+        consumer = session.consumer("orders")
+        consumer.receive(WAIT_S).ack()
+        code, text = command("metrics", "--name", "o*")
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (code, checked.returncode, checked.stderr) == (0, 0, "")
+        place = '{node="node1",destination="orders",kind="queue"}'
+        assert _value(text, f"hms_destination_messages_acknowledged_total{place}") == 1
+        assert _value(text, 'hms_all_messages{node="node1",durable="true"}') == 1
+        received = 'hms_messages_received_total{node="node1",durable="true"}'
+        assert _value(text, received) == 2
+        assert _value(text, 'hms_log_commit_seconds_count{node="node1"}') >= 3
+
+        consumer.close()
+        connection.administer("queue.create", {"name": "gone"})
+        session.producer("gone").send(b"x")
+        connection.administer("queue.delete", {"name": "gone", "force": True})
+        status, text = ask("/metrics/destinations?name=o*")
+        assert status == 200
+        assert _value(text, received) == 3
+        assert 'destination="gone"' not in text
+        assert 'destination="orders"' not in ask("/metrics")[1]
+
+
+def test_alerts_begin_and_end_in_status_health_log_and_metrics(node, command):
+    """Each is provoked, seen in every place, and ended."""
+
+    def active():
+        with hms.connect(node.address) as asking:
+            return {one["alert"] for one in asking.administer("alert.list", {})["active"]}
+
+    with hms.connect(node.address) as connection, _web(node) as ask:
+        session = connection.session(ack=hms.AckMode.CLIENT)
+        producer = session.producer("orders")
+        for _ in range(8):
+            producer.send(bytes(200_000), compress=False)
+        wait_until(lambda: {"memory_high", "unconsumed_queue"} <= active(), WAIT_S)
+        wait_until(lambda: "memory_high" in command("health")[1], WAIT_S)
+        assert ask("/readyz")[0] == 200
+        status, text = ask("/readyz?for=producers")
+        assert (status, text) == (503, "in alarm: memory_high\n")
+        assert command("health", "ready", "--for", "producers")[0] == 1
+        code, text = command("health", "--nagios")
+        assert (code, text.startswith("HMS WARNING - node1 ready, alerts: ")) == (1, True)
+        _, text = ask("/metrics")
+        alert = 'hms_alert_active{node="node1",alert="unconsumed_queue",destination="queue:orders"}'
+        assert _value(text, alert) == 1
+        shown = {one["alert"] for one in connection.administer("status")["alerts"]}
+        assert {"memory_high", "unconsumed_queue"} <= shown
+
+        consumer = session.consumer("orders", prefetch=1)
+        held = consumer.receive(WAIT_S)
+        wait_until(lambda: "stalled_consumer" in active(), WAIT_S)
+        assert "unconsumed_queue" not in active()
+        held.ack()
+        for _ in range(7):
+            consumer.receive(WAIT_S).ack()
+        wait_until(lambda: not active(), WAIT_S)
+    assert "alert memory_high begins" in node.log
+    assert "alert stalled_consumer ends at queue:orders" in node.log
+    ended = json.loads(command("alert", "list", "--json")[1])["ended"]
+    assert {"memory_high", "unconsumed_queue", "stalled_consumer"} <= {e["alert"] for e in ended}
+
+
+def test_health_is_seen_from_outside_whatever_becomes_of_the_node(node, command):
+    """A process that stands still, one that is killed, and one that serves again."""
+    with _web(node) as ask:
+        assert ask("/livez") == (200, "ready\n")
+        assert command("health", "live") == (0, "node1: ready\n")
+        node.pause()
+        wait_until(lambda: ask("/livez")[0] == 503, WAIT_S)
+        assert "has not said anything" in ask("/readyz")[1]
+        node.resume()
+        wait_until(lambda: ask("/readyz")[0] == 200, WAIT_S)
+        assert json.loads(ask("/healthz")[1])["checks"].keys() >= {"written", "main loop", "log"}
+        node.kill()
+        assert ask("/livez") == (503, "not running\n")
+        assert command("health", "ready") == (1, "node1: not running\n")
+        status, text = ask("/metrics")
+        assert (status, _value(text, "hms_up")) == (200, 0)
+        node.boot()
+        wait_until(lambda: ask("/readyz") == (200, "ready\n"), WAIT_S)
+        wait_until(lambda: _value(ask("/metrics")[1], "hms_up") == 1, WAIT_S)
+
+
+def test_a_level_of_the_log_is_changed_at_run_time_and_goes_back(node, command):
+    """For ten minutes at three in the morning, and not until the disk is full."""
+    code, _ = command("log", "level", "DEBUG", "--name", "hms.node", "--for", "1s")
+    assert code == 0
+    code, _ = command("log", "level", "LOUD")
+    assert code == 2
+    with hms.connect(node.address) as connection:
+        with pytest.raises(hms.errors.InvalidArgument, match="level"):
+            connection.administer("log.level", {"level": "LOUD"})
+        with pytest.raises(hms.errors.InvalidArgument, match="name"):
+            connection.administer("log.level", {"level": "INFO", "name": "urllib3"})
+    wait_until(lambda: "the level of hms.node is as configured again" in node.log, WAIT_S)

@@ -1,0 +1,226 @@
+"""The HTTP server: what strangers send, keep open or do not read has an end."""
+
+import contextlib
+import json
+import socket
+import threading
+from http.client import HTTPConnection
+
+import pytest
+
+from hms.boot.monitoring.health import Health
+from hms.boot.web.http_server import Answer, WebServer
+from hms.boot.web.node_link import NodeLink
+from hms.boot.web.site import Site
+from hms.errors.catalogue import NotConnected
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def serve():
+    """Start a server with a handler; ends with the test."""
+    with contextlib.ExitStack() as open_ones:
+
+        def start(handle, **options):
+            server = open_ones.enter_context(WebServer("127.0.0.1", 0, handle, **options))
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+            thread.start()
+            open_ones.callback(thread.join)
+            open_ones.callback(server.shutdown)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def connect():
+    """Raw connections, closed with the test."""
+    with contextlib.ExitStack() as open_ones:
+
+        def start(server, data=b""):
+            made = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            open_ones.enter_context(made)
+            made.sendall(data)
+            return made
+
+        yield start
+
+
+def _get(server, path, method="GET", **headers):
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), dict(answer.getheaders())
+    finally:
+        connection.close()
+
+
+def _echo(request):
+    return Answer(f"{request.method} {request.path} {request.argument('a')}".encode())
+
+
+def test_an_answer_has_the_headers_that_keep_a_page_harmless(serve):
+    """Also the one to a request that is wrong."""
+    server = serve(_echo)
+    status, body, headers = _get(server, "/x?a=1")
+    assert (status, body) == (200, b"GET /x 1")
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    status, _, headers = _get(server, "/x", method="BREW")
+    assert (status, headers["X-Content-Type-Options"]) == (501, "nosniff")
+    assert _get(server, f"/{'x' * 5000}")[0] == 414
+
+
+def test_a_name_that_leads_here_from_elsewhere_is_refused(serve):
+    """A page of another site may have its own name resolve to this machine."""
+    server = serve(_echo, hosts=frozenset(("hms.example",)))
+    assert _get(server, "/", Host="evil.example")[0] == 421
+    assert _get(server, "/", Host="hms.example:80")[0] == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_a_request_that_does_not_come_is_cut(serve, connect, sent):
+    """One byte a second would else keep a thread for hours."""
+    server = serve(_echo, deadline_s=0.3)
+    assert connect(server, sent).recv(1000) == b""
+    wait_until(lambda: not server._open)
+
+
+def test_a_reader_that_does_not_read_is_cut(serve, connect):
+    """Its answer is dropped with it."""
+    server = serve(lambda _: Answer(b"x" * (64 << 20)), deadline_s=0.5)
+    reader = connect(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    wait_until(lambda: server._open)
+    wait_until(lambda: not server._open)
+    reader.close()
+    assert _get(serve(_echo), "/")[0] == 200
+
+
+def test_connections_beyond_the_most_are_closed_and_the_others_served(serve, connect):
+    """Ten thousand idle tabs are a number, not an outage."""
+    server = serve(_echo, connections_max=2)
+    idle = [connect(server), connect(server)]
+    wait_until(lambda: len(server._open) == 2)
+    with contextlib.suppress(ConnectionResetError):
+        assert connect(server).recv(10) == b""
+    wait_until(lambda: server.refused == 1)
+    idle[0].sendall(b"GET /one HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200 OK" in idle[0].recv(1000)
+
+
+class _Node:
+    """A connection to a node that counts what it is asked."""
+
+    def __init__(self):
+        self.answer = json.loads(ANSWER)
+        self.is_closed = False
+
+    def administer(self, verb, _):
+        assert verb == "metrics.show"
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def close(self):
+        self.is_closed = True
+
+
+_SUMS = {"places": 1, "messages": 2, "in_flight": 0, "delayed": 0, "bytes": 9, "consumers": 1}
+_COUNTS = ("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered")
+_COUNTS += ("purged", "removed", "moved_in", "moved_out")
+_HISTOGRAM = {"bounds": [0.5, 1.0], "counts": [1, 2, 3], "sum": 7.5}
+_PLACES = ("destination", "kind", "messages", "in_flight", "delayed", "bytes", "oldest_ms")
+_PLACES += ("consumers", "producers", "blocked_sends", "paused", *_COUNTS)
+_NUMBERS = ("now_ms", "connections", "sessions", "held_bytes", "max_memory_bytes")
+_NUMBERS += ("paged_messages", "blocked_sends", "sends_refused", "branches_in_doubt", "lock_holds")
+_NUMBERS += ("lock_holds_over_50_ms", "last_lsn", "backlog_bytes", "left_out")
+ANSWER = json.dumps(
+    {
+        "node": "N1",
+        "version": "1",
+        "durable": {**_SUMS, "counters": dict.fromkeys(_COUNTS, 7)},
+        "passing": {**_SUMS, "counters": dict.fromkeys(_COUNTS, 0)},
+        "columns": _PLACES,
+        "rows": [['a"\n\\', "queue", *[0] * (len(_PLACES) - 2)]],
+        "services": [],
+        "servers": [],
+        **dict.fromkeys(_NUMBERS, 0),
+        **dict.fromkeys(("confirmation", "commit", "batch_records"), _HISTOGRAM),
+        "alerts": [["memory_high", ""]],
+    }
+)
+
+
+@pytest.fixture
+def site():
+    """Its node, its link and a way to ask it."""
+    node, now = _Node(), [0.0]
+    link = NodeLink(lambda: node, lambda: now[0])
+    ready = Health("N1", "ready", is_live=True, is_ready=True, text="ready")
+    return node, link, now, Site("N1", lambda: ready, link, series_max=400)
+
+
+def test_a_storm_of_scrapes_asks_the_node_once_a_second(serve, site):
+    """A thousand scrapers cost the node as much as one."""
+    _, link, now, pages = site
+    server = serve(pages.handle)
+    for _ in range(20):
+        status, body, _ = _get(server, "/metrics")
+        assert status == 200
+        assert b'hms_messages_received_total{node="N1",durable="true"} 7' in body
+    assert link.asked == 1
+    now[0] += 1
+    _get(server, "/metrics")
+    assert link.asked == 2
+
+
+def test_names_are_escaped_and_histograms_are_sums(serve, site):
+    """A queue named with a quotation mark must not end its label."""
+    body = _get(serve(site[3].handle), "/metrics")[1].decode()
+    assert 'destination="a\\"\\n\\\\",kind="queue"' in body
+    assert 'hms_log_commit_seconds_bucket{node="N1",le="1"} 3' in body
+    assert 'hms_log_commit_seconds_bucket{node="N1",le="+Inf"} 6' in body
+    assert 'hms_alert_active{node="N1",alert="memory_high",destination=""} 1' in body
+    assert "hms_metrics_truncated" in body
+
+
+def test_series_have_a_limit_and_what_is_missing_is_told(serve, site):
+    """A label without a bound is how a monitoring system dies."""
+    node, link, _, _ = site
+    row = node.answer["rows"][0]
+    node.answer["rows"] = [[f"q{n}", *row[1:]] for n in range(100)]
+    ready = Health("N1", "ready", is_live=True, is_ready=True, text="ready")
+    pages = Site("N1", lambda: ready, link, series_max=200)
+    body = _get(serve(pages.handle), "/metrics/destinations?name=q*")[1].decode()
+    lines = [line for line in body.splitlines() if not line.startswith("#")]
+    assert len(lines) == 200
+    assert lines[-1] == 'hms_metrics_truncated{node="N1"} 1'
+
+
+def test_a_node_that_does_not_answer_is_down_and_asked_anew(serve, site):
+    """A scrape that fails says nothing; hms_up 0 says what is wrong."""
+    node, link, now, pages = site
+    server = serve(pages.handle)
+    answer, node.answer = node.answer, NotConnected(what="it")
+    assert b'hms_up{node="N1"} 0' in _get(server, "/metrics")[1]
+    assert node.is_closed
+    node.answer = answer
+    assert b'hms_up{node="N1"} 1' in _get(server, "/metrics")[1]
+    openmetrics = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    now[0] += 1
+    status, body, headers = _get(server, "/metrics", **openmetrics)
+    assert (status, body.endswith(b"# EOF\n")) == (200, True)
+    assert headers["Content-Type"].startswith("application/openmetrics-text")
+    assert link.asked == 3
+
+
+def test_what_there_is_not_is_said(serve, site):
+    """Each wrong request has an answer of its own."""
+    server = serve(site[3].handle)
+    assert _get(server, "/nothing")[0] == 404
+    assert _get(server, f"/metrics/destinations?name={'x' * 2000}")[0] == 400
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": "0"}
+    assert _get(server, "/metrics", method="POST", **form)[0] == 405
+    assert _get(server, "/metrics", method="POST", **{"Content-Length": "99999999"})[0] == 413
+    assert _get(server, "/metrics", method="POST", **{"Content-Length": "2"})[0] == 415
+    assert [_get(server, page)[0] for page in ("/livez", "/readyz", "/healthz")] == [200] * 3

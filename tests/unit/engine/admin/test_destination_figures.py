@@ -1,0 +1,77 @@
+"""Figures of destinations: sums that never fall, rows for the names that are asked for."""
+
+import time
+
+import pytest
+
+from hms.engine.admin.destination_figures import COLUMNS, FIGURED_AT_ONCE, FiguresPass, matches
+from hms.engine.effects import Effects
+from hms.engine.settings import DestinationSettings
+from hms.wire.commands import order
+from tests.support.engine_rig import DESTINATIONS, EngineRig
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_so"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders2", False),
+        ("orders*", "orders2", True),
+        ("*ers*", "orders", True),
+        ("o*s", "os", True),
+        ("os*s", "os", False),
+        ("*", "", True),
+        ("a*b*c", "a-b-c", True),
+        ("a*b*c", "acb", False),
+        ("*a" * 3 + "*", "aa", False),
+    ],
+)
+def test_a_star_stands_for_anything(pattern, name, is_so):
+    """A pattern of an operator, not an expression."""
+    assert matches(pattern.split("*"), name) is is_so
+
+
+def test_no_pattern_takes_long():
+    """It is looked at under the engine's lock: an expression would take hours for this one."""
+    begun = time.thread_time()
+    assert not matches(("*a" * 5000).split("*"), "a" * 250 + "b")
+    assert time.thread_time() - begun < 1
+
+
+def _sent(rig, names=""):
+    figures = FiguresPass(rig.engine.state, names, 1000)
+    while figures.go_on():
+        pass
+    return figures.answer()
+
+
+def test_sums_do_not_fall_when_a_queue_goes():
+    """Who draws the rate of a counter that fell draws a spike."""
+    rig = EngineRig()
+    rig.run(lambda fx: rig.engine.operate(order("queue.create", {"name": "gone"}), 1, fx))
+    rig.engine.open_producer(1, 9, 1, "queue", "gone")
+    rig.send(9, count=2)
+    rig.engine.close_producer(1, 9, Effects())
+    before = _sent(rig)
+    assert before["durable"]["counters"]["sent"] == 2
+    delete = order("queue.delete", {"name": "gone", "force": True})
+    rig.run(lambda fx: rig.engine.operate(delete, 1, fx))
+    after = _sent(rig, "*")
+    assert after["durable"]["counters"]["sent"] == 2
+    assert after["durable"]["messages"] == 0
+    assert "gone" not in [row[0] for row in after["rows"]]
+
+
+def test_a_pass_goes_on_slice_after_slice_and_leaves_out_what_is_too_much():
+    """Ten thousand queues under one hold of the lock would stop everybody for 20 ms."""
+    many = tuple(DestinationSettings("queue", f"q{n:04}") for n in range(FIGURED_AT_ONCE + 10))
+    rig = EngineRig(destinations=(*DESTINATIONS, *many))
+    figures = FiguresPass(rig.engine.state, "q*", 20)
+    turns = 0
+    while figures.go_on():
+        turns += 1
+    answer = figures.answer()
+    assert turns == 1
+    assert len(answer["rows"]) == 20
+    assert answer["left_out"] == FIGURED_AT_ONCE + 10 - 20
+    assert {len(row) for row in answer["rows"]} == {len(COLUMNS)}
