@@ -136,10 +136,13 @@ class ProducerSteps(MoreSends):
         self._sender.push()
         if not self._is_waiting:
             return UNKNOWN
-        return (yield from self.confirmed(ticket))
+        yield from self._outcome(ticket)
+        if ticket.error is not None:
+            raise own_copy(ticket.error)
+        return ticket.receipts[0]
 
     def confirmed(self, ticket: PendingSend) -> Steps[Receipt]:
-        """Wait until the node has it."""
+        """Wait until the node has what was sent before."""
         yield from self._outcome(ticket)
         if ticket.error is not None:
             raise own_copy(ticket.error)

@@ -741,17 +741,14 @@ class Engine:
     @property
     def is_behind(self) -> bool:
         """Whether tick() has more to look at, or to deliver, as soon as others had their turn."""
-        return self._is_unfinished or bool(self._swept) or self.state.looking.is_any
+        return self.is_urgent or bool(self._swept) or self.state.looking.is_any
 
     @property
     def is_urgent(self) -> bool:
         """The same of what somebody may wait for, so that the next tick comes behind what waits
         now."""
-        return self._is_unfinished or bool(self.state.looking.behind)
-
-    @property
-    def _is_unfinished(self) -> bool:
-        return bool(self.state.outgoing.rest or self.state.unfinished)
+        state = self.state
+        return bool(state.outgoing.rest or state.unfinished or state.looking.behind)
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
         """When tick() has something to do; None: not before something happens. is_prompt: whoever
@@ -764,7 +761,7 @@ class Engine:
             times.append(blocked_ms)
         if state.schedules is not None and (next_ms := state.schedules.due_ms()) is not None:
             times.append(next_ms)
-        if (state.looking.behind or self._is_unfinished) and not is_prompt:
+        if not is_prompt and (state.looking.behind or state.outgoing.rest or state.unfinished):
             times.append(state.now_ms)
         return min(times, default=None)
 

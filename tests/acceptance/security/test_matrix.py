@@ -103,6 +103,9 @@ NEEDS = {
     "resource.list": ["transact node:NODE1"],
     "resource.report": ["recover transaction:*"],
     "log.seal": ["operate node:NODE1"],
+    "log.level": ["operate node:NODE1"],
+    "metrics.show": ["view node:NODE1"],
+    "alert.list": ["view node:NODE1"],
     "cluster.status": ["view node:NODE1"],
     "cluster.drain": ["operate node:NODE1"],
 }  # fmt: skip
@@ -129,6 +132,7 @@ ARGUMENTS = {
     "dlq.return": {"place": "queue:orders"},
     "client.show": {"number": 1},
     "client.close": {"number": 1},
+    "log.level": {"level": "debug"},
 }
 EVERYTHING = [
     f"{action} {kind}:{'#' if kind == 'topic' else '*'}"
