@@ -57,7 +57,12 @@ from hms.engine.session import (
 from hms.engine.settings import EngineSettings
 from hms.engine.state import AwaitingPageIn, State
 from hms.engine.topic import retention, subscription_end
-from hms.engine.topic.subscription_begin import ConsumerRequest, search_some
+from hms.engine.topic.subscription_begin import (
+    ConsumerRequest,
+    request_again,
+    search_again_some,
+    search_some,
+)
 from hms.engine.xa import retained_state
 from hms.engine.xa.association import expire
 from hms.engine.xa.branch_commands import BranchCommands
@@ -282,11 +287,19 @@ class Engine:
         session = self.state.session(self.state.connection(connection), handle)
         return not session.is_transacted and partial_returns.recover_some(self.state, session, fx)
 
-    def open_some(self, connection: int, request: ConsumerRequest, now_ms: int) -> bool:
+    def open_some(
+        self, connection: int, request: ConsumerRequest, now_ms: int, fx: Effects
+    ) -> bool:
         """Before open_consumer()."""
         self.state.at(now_ms)
         owner = self.state.connection(connection)
-        return request.kind == "topic" and search_some(self.state, owner, request)
+        return request.kind == "topic" and search_some(self.state, owner, request, fx)
+
+    def request_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
+        """Before request_retained()."""
+        self.state.at(now_ms)
+        consumer = self.state.consumer(self.state.connection(connection), handle)
+        return search_again_some(self.state, consumer, fx)
 
     def operate_some(self, connection: int, asked: Order, now_ms: int, fx: Effects) -> bool:
         """Before operate()."""
@@ -417,13 +430,12 @@ class Engine:
     def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:
         """Give a subscriber what is retained, again (SU-19, SU-22); how many."""
         self.state.at(now_ms)
-        place = self.state.consumer(self.state.connection(connection), handle).place
+        owner = self.state.connection(connection)
+        place = self.state.consumer(owner, handle).place
         if not isinstance(place, Subscription):
             detail = f"{place.name} is a queue; only topics retain"
             raise IllegalState(what="request_retained()", detail=detail)
-        count = retention.request_retained(self.state, place, fx)
-        dispatch(self.state, place.queue or place, fx)
-        return count
+        return request_again(self.state, owner, handle, place, fx)
 
     def poll(
         self, connection: int, handle: int, correlation: int, now_ms: int, fx: Effects

@@ -1,7 +1,7 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -112,6 +112,15 @@ class StoredMessage(msgspec.Struct, gc=False, eq=False):
             return decode_head(self.payload[: self.head_bytes])
         except MessageFormatError:
             return Head()
+
+
+class ReadyCopy(NamedTuple):
+    """A copy, and its record as it stands in a group; offset: where the message begins there. The
+    record of a copy that the log is not told of is empty."""
+
+    message: StoredMessage
+    record: bytes
+    offset: int
 
 
 def sizes_of(messages: Sequence[StoredMessage]) -> int:

@@ -36,7 +36,7 @@ from hms.records.definitions import (
     reserved,
     undefined,
 )
-from hms.records.groups import Group, decode_group, group
+from hms.records.groups import Encoded, Group, decode_group, encode_part, group
 from hms.records.identity import Identity, Writer, decode_identity, identity
 from hms.records.kept import (
     Kept,
@@ -90,6 +90,7 @@ __all__ = [
     "Cause",
     "Decided",
     "Definition",
+    "Encoded",
     "Ended",
     "Entry",
     "Group",
@@ -137,6 +138,7 @@ __all__ = [
     "decode_sent",
     "defined",
     "dictionary",
+    "encode_part",
     "ended",
     "entries",
     "forgotten",

@@ -1,7 +1,7 @@
 """GROUP: records that hold together or not at all."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hms.records.kinds import Landing, Record, RecordType
@@ -23,15 +23,37 @@ class Group(NamedTuple):
     """Where each record's own payload begins in that of the group."""
 
 
+class Encoded(NamedTuple):
+    """Records of a group that were encoded before it, one behind the other. landings: with where
+    in `data` they begin."""
+
+    records: int
+    events: int
+    data: bytes
+    landings: Sequence[tuple[Landing, int]] = ()
+
+
+def encode_part(record: Record) -> bytes:
+    """A record as it stands in a group."""
+    payload = b"".join(record.parts)
+    return _PART.pack(record.type, record.events, len(payload)) + payload
+
+
 def group(
-    client_uid: int, session: int, commit: int, at_ms: int, parts: Iterable[Record]
+    client_uid: int, session: int, commit: int, at_ms: int, parts: Iterable[Record | Encoded]
 ) -> Record:
     """Records that become effective together."""
     records = list(parts)
-    out: list[bytes | memoryview] = [_HEAD.pack(client_uid, session, commit, at_ms, len(records))]
+    count = sum(r.records if isinstance(r, Encoded) else 1 for r in records)
+    out: list[bytes | memoryview] = [_HEAD.pack(client_uid, session, commit, at_ms, count)]
     landings: list[tuple[Landing, int]] = []
     at = _HEAD.size
     for record in records:
+        if isinstance(record, Encoded):
+            out.append(record.data)
+            landings += [(landing, at + offset) for landing, offset in record.landings]
+            at += len(record.data)
+            continue
         length = sum(len(part) for part in record.parts)
         out.append(_PART.pack(record.type, record.events, length))
         out += record.parts

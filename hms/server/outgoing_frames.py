@@ -61,11 +61,12 @@ class Packs:
 class _Delivery:
     """A delivery to one or more consumers of one connection."""
 
-    __slots__ = ("effect", "receivers")
+    __slots__ = ("_consumers", "effect", "receivers")
 
     def __init__(self, effect: Deliver) -> None:
         self.effect = effect
         self.receivers = [(effect.consumer, effect.epoch)]
+        self._consumers = {effect.consumer}
 
     def can_take(self, effect: Deliver) -> bool:
         """Whether another consumer's delivery is the same one."""
@@ -77,9 +78,14 @@ class _Delivery:
             and len(self.receivers) <= DELIVER_FURTHER_MAX
         )
 
+    def take(self, effect: Deliver) -> None:
+        """It is the delivery of another consumer too."""
+        self.receivers.append((effect.consumer, effect.epoch))
+        self._consumers.add(effect.consumer)
+
     def is_to(self, consumer: int) -> bool:
         """Whether that consumer gets it."""
-        return any(receiver == consumer for receiver, _ in self.receivers)
+        return consumer in self._consumers
 
 
 class OutgoingFrames:
@@ -111,7 +117,7 @@ class OutgoingFrames:
         last = self._last.setdefault(peer, [])
         shared = self._shared(last, effect)
         if shared is not None:
-            shared.receivers.append((effect.consumer, effect.epoch))
+            shared.take(effect)
             return
         delivery = _Delivery(effect)
         self.size_bytes += sum([message.length for message in effect.messages])

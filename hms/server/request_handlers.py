@@ -84,6 +84,7 @@ class RequestHandlers:
             wire.Commit: self._commit_some,
             wire.Rollback: self._roll_back_some,
             wire.Recover: self._recover_some,
+            wire.RequestRetained: self._request_some,
             wire.Unsubscribe: self._unsubscribe_some,
             wire.Poll: self._poll_some,
             Order: self._operate_some,
@@ -120,9 +121,14 @@ class RequestHandlers:
         return is_sliced
 
     def _open_some(
-        self, connection: int, request: wire.OpenConsumer, now_ms: int, _: Effects
+        self, connection: int, request: wire.OpenConsumer, now_ms: int, fx: Effects
     ) -> bool:
-        return self._engine.open_some(connection, _consumer(request), now_ms)
+        return self._engine.open_some(connection, _consumer(request), now_ms, fx)
+
+    def _request_some(
+        self, connection: int, request: wire.RequestRetained, now_ms: int, fx: Effects
+    ) -> bool:
+        return self._engine.request_some(connection, request.consumer, now_ms, fx)
 
     def _end_some(
         self, connection: int, request: wire.CloseSession, now_ms: int, fx: Effects

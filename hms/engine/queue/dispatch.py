@@ -44,6 +44,9 @@ def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> Non
         if place.feed is not None:
             place.feed(fx)
         return
+    if state.outgoing.effort >= DELIVERED_AT_ONCE:  # a publication may have 25,000 such places
+        state.outgoing.rest[id(place)] = place
+        return
     if place.has_tracks():
         _dispatch_tracked(state, place, fx)
     else:
@@ -82,8 +85,11 @@ def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> N
 
 def dispatch_rest(state: State, fx: Effects) -> None:
     """Deliver what commands have left, as far as one may; each place in its turn."""
-    for place in list(state.outgoing.rest.values()):
-        dispatch(state, place, fx)
+    rest = state.outgoing.rest
+    for _ in range(len(rest)):
+        if state.outgoing.effort >= DELIVERED_AT_ONCE:
+            break
+        dispatch(state, next(iter(rest.values())), fx)
 
 
 @contextlib.contextmanager

@@ -1,18 +1,19 @@
 """Copying: messages that differ from what was published; heads that say where they came from."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.log.live_index import hold, offsets_of
-from hms.engine.messages import OF_COMMIT, StoredMessage, message_id_text
+from hms.engine.messages import OF_COMMIT, ReadyCopy, StoredMessage, message_id_text
 from hms.engine.queue.delays import NOT_DELAYED
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.file_references import watched_as
 from hms.engine.state import State
 from hms.errors.catalogue import MessageFormatError
-from hms.records import Placement, Record, Sent, sent
+from hms.records import Encoded, Placement, Record, Sent, encode_part, sent
 from hms.wire.packed_messages import (
     NODE_TOPIC,
     ROW,
@@ -103,29 +104,51 @@ def record_of(
 ) -> Record:
     """The record of persistent copies, whose ids follow one another, at one place; due: those that
     wait for their time, by their ids."""
-    first = copies[0]
     hold(copies, place.number)
     landing = state.blocks.add(copies, offsets_of(copies, ROW.size * len(copies)))
-    return sent(
-        Sent(
-            place.number if isinstance(place, Queue) else place.topic.number,
-            first.id,
-            first.timestamp_ms,
-            0,
-            0,
-            0,
-            len(copies),
-            is_forwarded=True,
-            placements=[Placement(place.number, b"")],
-            pack=memoryview(
-                b"".join(
-                    [*[_row(m, due.get(m.id, 0)) for m in copies], *[m.payload for m in copies]]
-                )
-            ),
-            first_seq=first.seq,
-        ),
-        landing,
+    number = place.number if isinstance(place, Queue) else place.topic.number
+    return sent(_sent(number, place.number, copies, due), landing)
+
+
+def _sent(
+    destination: int, number: int, copies: Sequence[StoredMessage], due: Mapping[int, int]
+) -> Sent:
+    first = copies[0]
+    rows = [_row(m, due.get(m.id, 0)) for m in copies]
+    return Sent(
+        destination,
+        first.id,
+        first.timestamp_ms,
+        0,
+        0,
+        0,
+        len(copies),
+        is_forwarded=True,
+        placements=[Placement(number, b"")],
+        pack=memoryview(b"".join([*rows, *[m.payload for m in copies]])),
+        first_seq=first.seq,
     )
+
+
+def ready_copy(destination: int, number: int, copy: StoredMessage) -> ReadyCopy:
+    """A persistent copy for the place of that number."""
+    encoded = encode_part(sent(_sent(destination, number, [copy], NOT_DELAYED)))
+    return ReadyCopy(copy, encoded, len(encoded) - copy.length)
+
+
+def encoded_copies(state: State, number: int, copies: Sequence[ReadyCopy]) -> Encoded | None:
+    """The records of those of the copies that the log is told of, for a place that holds them from
+    now on."""
+    told = [copy for copy in copies if copy.record]
+    if not told:
+        return None
+    messages = [copy.message for copy in told]
+    begins = accumulate([len(copy.record) for copy in told], initial=0)
+    hold(messages, number)
+    offsets = [begin + copy.offset for begin, copy in zip(begins, told, strict=False)]
+    landing = state.blocks.add(messages, offsets)
+    data = b"".join([copy.record for copy in told])
+    return Encoded(len(told), len(told), data, [] if landing is None else [(landing, 0)])
 
 
 def _row(message: StoredMessage, due_ms: int) -> bytes:

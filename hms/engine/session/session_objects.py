@@ -1,11 +1,13 @@
 """What a client has open: connection, sessions, producers, consumers."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
+from hms.engine.effects import Effects
 from hms.engine.flow.shares import Owner
-from hms.engine.messages import StoredMessage
+from hms.engine.messages import ReadyCopy, StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import selector_view
@@ -20,11 +22,13 @@ class Search(Protocol):
 
     handle: int
     """Of the consumer for which it does."""
+    number: int
+    """Of the place that gets it in the log; 0 when the log does not know it."""
 
-    def go_on(self) -> bool:
+    def go_on(self, fx: Effects) -> bool:
         """Look at some more; whether there may be more yet."""
 
-    def result(self) -> list[StoredMessage]:
+    def result(self, fx: Effects) -> Sequence[ReadyCopy]:
         """Copies of what was found."""
 
     def close(self) -> None:

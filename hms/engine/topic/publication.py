@@ -162,6 +162,7 @@ class _FanOut:
         self._is_persistent = batch.is_persistent
         self._delivery = state.space.delivery(self._topic, is_persistent=batch.is_persistent)
         self._messages = messages
+        self._size_bytes = sizes_of(messages)
         self._fx = fx
         self._queues: set[int] = set()
         self._relayed: dict[Queue, set[int]] = {}
@@ -230,7 +231,8 @@ class _FanOut:
     def _put(
         self, place: Queue | Subscription, chosen: list[StoredMessage], *, is_logged: bool
     ) -> None:
-        add_to(self._state, place, chosen, self._due, self._uses)
+        size_bytes = self._size_bytes if chosen is self._messages else -1
+        add_to(self._state, place, chosen, self._due, self._uses, size_bytes)
         self.touched.append(place)
         if is_logged and self._is_persistent:
             hold(chosen, place.number)
@@ -270,10 +272,12 @@ def add_to(
     messages: list[StoredMessage],
     due: Mapping[int, int],
     uses: int = -1,
+    size_bytes: int = -1,
 ) -> None:
-    """Messages begin to wait at a place; due: those that wait for their time, by their ids; uses:
-    see Line.add()."""
-    size_bytes = sizes_of(messages)
+    """Messages begin to wait at a place; due: those that wait for their time, by their ids; uses
+    and size_bytes: see PendingList.add()."""
+    if size_bytes < 0:
+        size_bytes = sizes_of(messages)
     place.line.add(messages, size_bytes, uses)
     state.waiting_bytes += size_bytes
     if due:

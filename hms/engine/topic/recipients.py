@@ -42,8 +42,8 @@ class Audience:
         ends = [s.ends_at_ms for s in subscriptions if s.ends_at_ms]
         self.until_ms = min(ends, default=1 << 62)
         self.queued = [s for s in subscriptions if s.queue is not None]
-        self.is_logged = all(s.is_durable or s.queue is not None for s in subscriptions)
-        self.logged_count = sum(1 for s in subscriptions if s.is_durable or s.queue is not None)
+        self.logged_count = len([s for s in subscriptions if s.is_durable or s.queue is not None])
+        self.is_logged = self.logged_count == len(subscriptions)
         self.must_be_told = bool(self.queued) or any(s.pattern.is_wildcard for s in subscriptions)
         """Somebody does not know on which topic a message was published unless it says so."""
         self.copied_count = len(_copied(self.queued))

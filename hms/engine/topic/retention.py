@@ -7,20 +7,21 @@ crash between two records can leave, the later one counts.
 """
 
 import hashlib
+from collections.abc import Sequence
 
 import msgspec
 
 from hms.engine.effects import Effects
-from hms.engine.messages import StoredMessage, message_id_text, sizes_of
-from hms.engine.queue.destinations import Retained, Subscription
+from hms.engine.messages import ReadyCopy, StoredMessage, message_id_text, sizes_of
+from hms.engine.queue.destinations import Queue, Retained, Subscription
 from hms.engine.queue.dispatch import discard
-from hms.engine.queue.message_copies import copy_of, record_of
+from hms.engine.queue.message_copies import copy_of, encoded_copies, record_of
 from hms.engine.queue.pending_list import ids_of
 from hms.engine.state import State
 from hms.engine.topic import Pattern, TopicNode
 from hms.engine.topic.retained import is_alive
 from hms.errors.catalogue import NoRetainedMessage, TransactionTooLarge
-from hms.records import Cause, Record, RecordType, group, ranges
+from hms.records import Cause, Encoded, Record, RecordType, group, ranges
 from hms.wire.packed_messages import NODE_PUBLISHER, NODE_RETAINED, NODE_TOPIC
 
 
@@ -158,14 +159,16 @@ def deliver_retained(
 
 
 def deliver_copies(
-    state: State, subscription: Subscription, copies: list[StoredMessage]
-) -> list[Record]:
-    """The same with copies that were made before, for a subscription that is new."""
-    subscription.line.add(copies)
-    state.waiting_bytes += sizes_of(copies)
-    if not subscription.is_durable:
-        return []
-    return [record_of(state, subscription, [copy]) for copy in copies if copy.is_persistent]
+    state: State, place: Queue | Subscription, copies: Sequence[ReadyCopy]
+) -> list[Encoded]:
+    """The same with copies that were made before."""
+    messages = [copy.message for copy in copies]
+    place.line.add(messages)
+    state.waiting_bytes += sizes_of(messages)
+    if isinstance(place, Queue):
+        place.offer(messages)
+    encoded = encoded_copies(state, place.number, copies)
+    return [] if encoded is None else [encoded]
 
 
 def copy_for(
@@ -181,13 +184,36 @@ def copy_for(
     return copy_of(message, id_, state.take_seqs(1), head, is_persistent=message.is_persistent)
 
 
-def request_retained(state: State, subscription: Subscription, fx: Effects) -> int:
-    """A subscriber asks for what is retained, again or for the first time (SU-19, SU-22)."""
-    uids = [consumer.connection.uid for consumer in subscription.consumers]
-    messages = wanted_by(state, subscription, uids[0] if len(uids) == 1 else None)
-    if not messages:
+def request_retained(
+    state: State,
+    subscription: Subscription,
+    fx: Effects,
+    found: Sequence[ReadyCopy] | None = None,
+) -> int:
+    """A subscriber asks for what is retained, again or for the first time (SU-19, SU-22). found:
+    copies of it that were made before."""
+    records: Sequence[Record | Encoded]
+    if found is not None:
+        count = check_found(state, found)
+        records = deliver_copies(state, subscription.queue or subscription, found)
+    else:
+        messages = wanted_by(state, subscription, asking_uid(subscription))
+        count = len(messages)
+        records = deliver_retained(state, subscription, messages, fx, is_new=False)
+    if not count:
         raise NoRetainedMessage(topic=subscription.pattern.text)
-    records = deliver_retained(state, subscription, messages, fx, is_new=False)
     if records:
         fx.records.append(group(0, 0, 0, state.now_ms, records))
-    return len(messages)
+    return count
+
+
+def asking_uid(subscription: Subscription) -> int | None:
+    """The client whose own publications one that is asked for may leave out."""
+    uids = [consumer.connection.uid for consumer in subscription.consumers]
+    return uids[0] if len(uids) == 1 else None
+
+
+def check_found(state: State, found: Sequence[ReadyCopy]) -> int:
+    """As check_fits(), of copies; how many there are."""
+    check_fits(state, [copy.message for copy in found])
+    return len(found)

@@ -6,6 +6,7 @@ it wants is fixed when it begins (CT-07); what is retained then is given to it a
 record that defines it, so that a crash in between leaves neither or both.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,21 @@ import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.log.state_records import applied
-from hms.engine.messages import StoredMessage
+from hms.engine.messages import ReadyCopy, StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.queue.dispatch import dispatch
-from hms.engine.session.session_objects import Connection, Search
+from hms.engine.session.session_objects import Connection, Consumer
 from hms.engine.state import State
 from hms.engine.topic import Pattern, Scheme, Wants
 from hms.engine.topic.retained_search import SEARCHED_AT_ONCE, RetainedSearch
-from hms.engine.topic.retention import check_fits, deliver_copies, deliver_retained, wanted_by
+from hms.engine.topic.retention import (
+    asking_uid,
+    check_found,
+    deliver_copies,
+    deliver_retained,
+    request_retained,
+    wanted_by,
+)
 from hms.engine.topic.subscription_end import is_in_use, remove_subscription
 from hms.errors.catalogue import (
     ConsumerLimit,
@@ -29,7 +37,7 @@ from hms.errors.catalogue import (
     InvalidArgument,
 )
 from hms.errors.tree import HmsError
-from hms.records import PLACEMENTS_MAX, Cause, Definition, defined, group
+from hms.records import PLACEMENTS_MAX, Cause, Definition, Encoded, Record, defined, group
 
 LIFE_MS_MAX = 100 * 366 * 86_400_000
 
@@ -82,15 +90,15 @@ def subscribe(
     subscription = Subscription(topic, wanted, is_durable=False, queue=queue)
     state.check_open(subscription.memory_bytes)
     wants_all = subscription.wants is Wants.ALL
-    search, retained = _searched(connection, request.handle), list[StoredMessage]()
-    if search is not None:
-        retained = search.result()
-        check_fits(state, retained)
-    elif wants_all:
+    number = queue.number if queue is not None else 0
+    found = _searched(state, connection, request.handle, number, fx)
+    retained = list[StoredMessage]()
+    if found is None and wants_all:
         retained = wanted_by(state, subscription, connection.uid)
     state.space.add(subscription, state.now_ms)
-    if search is not None:
-        records = deliver_copies(state, subscription, retained)
+    records: Sequence[Record | Encoded]
+    if found is not None:
+        records = deliver_copies(state, queue or subscription, found)
     else:
         records = deliver_retained(state, subscription, retained, fx, is_new=True)
     if records:  # into a queue: those outlive the subscription
@@ -100,42 +108,88 @@ def subscribe(
     return subscription
 
 
-def search_some(state: State, connection: Connection, request: ConsumerRequest) -> bool:
+def search_some(
+    state: State, connection: Connection, request: ConsumerRequest, fx: Effects
+) -> bool:
     """Before subscribe(): a slice of the search for what is retained, and whether there is more."""
     search = connection.search
     if search is None or search.handle != request.handle:
         if search is not None:
             search.close()
         search = connection.search = _new_search(state, connection, request)
-    return search is not None and search.go_on()
+    return search is not None and search.go_on(fx)
+
+
+def search_again_some(state: State, consumer: Consumer, fx: Effects) -> bool:
+    """Before request_again(): the same."""
+    subscription, connection = consumer.place, consumer.connection
+    search = connection.search
+    if search is None or search.handle != consumer.handle:
+        if search is not None:
+            search.close()
+        connection.search = search = None
+        is_little = state.space.retained.count <= SEARCHED_AT_ONCE
+        if isinstance(subscription, Subscription) and not is_little:
+            place = subscription.queue or subscription
+            number = place.number if place.is_durable else 0
+            uid = asking_uid(subscription)
+            search = connection.search = RetainedSearch(
+                state, subscription, uid, consumer.handle, number, keeps_ids=False
+            )
+    return search is not None and search.go_on(fx)
+
+
+def request_again(
+    state: State, connection: Connection, handle: int, subscription: Subscription, fx: Effects
+) -> int:
+    """Give a consumer of the subscription what is retained; how much that is."""
+    place = subscription.queue or subscription
+    number = place.number if place.is_durable else 0
+    found = _searched(state, connection, handle, number, fx)
+    count = request_retained(state, subscription, fx, found)
+    dispatch(state, place, fx)
+    return count
 
 
 def _new_search(
     state: State, connection: Connection, request: ConsumerRequest
 ) -> RetainedSearch | None:
     """None where little is looked at, or where subscribe() refuses."""
-    if request.queue or state.space.retained.count <= SEARCHED_AT_ONCE:
+    if state.space.retained.count <= SEARCHED_AT_ONCE:
         return None
     try:
         topic, pattern = state.space.wanted(request.destination, request.topic, request.scheme)
         wanted = _wanted(state, connection, request, topic, pattern)
         is_durable = bool(request.durable)
-        trial = Subscription(topic, wanted, is_durable=is_durable)
+        queue = state.queue(request.queue) if request.queue else None
+        trial = Subscription(topic, wanted, is_durable=is_durable, queue=queue)
     except HmsError:
         return None
     is_known = state.space.named(pattern, wanted.name, is_durable=is_durable) is not None
     if not pattern.is_wildcard or trial.wants is not Wants.ALL or (wanted.name and is_known):
         return None
-    return RetainedSearch(state, trial, connection.uid, request.handle)
+    if queue is not None:
+        number = queue.number if queue.is_durable else 0
+    else:
+        number = state.take_number() if is_durable else 0
+    uid, keeps_ids = connection.uid, queue is None
+    return RetainedSearch(state, trial, uid, request.handle, number, keeps_ids=keeps_ids)
 
 
-def _searched(connection: Connection, handle: int) -> Search | None:
-    """What was searched before for this consumer."""
+def _searched(
+    state: State, connection: Connection, handle: int, number: int, fx: Effects
+) -> Sequence[ReadyCopy] | None:
+    """What was found before for this consumer, checked to fit; None when nothing was looked for.
+    number: of the place that gets it."""
     search, connection.search = connection.search, None
-    if search is not None and search.handle != handle:
+    if search is None:
+        return None
+    if search.handle != handle or search.number != number:
         search.close()
         return None
-    return search
+    found = search.result(fx)
+    check_found(state, found)
+    return found
 
 
 def _wanted(
@@ -209,8 +263,12 @@ def _durable(
     if known in state.endings.values():
         raise DurableNameInUse(name=wanted.name, destination=pattern.text)
     if known is None:
-        search = _searched(connection, handle)
-        return define_durable(state, topic, wanted, fx, connection.uid, search)
+        search, number = connection.search, wanted.queue
+        if search is not None and search.handle == handle and not number:
+            number = search.number
+        found = _searched(state, connection, handle, number, fx)
+        own = 0 if wanted.queue else number
+        return define_durable(state, topic, wanted, fx, connection.uid, found, own)
     if known.queue is not None and known.definition.queue != wanted.queue:
         detail = f"what it takes is put into queue {known.queue.name}; consume from there"
         raise IllegalState(what=f"subscription {known.name}", detail=detail)
@@ -272,26 +330,25 @@ def define_durable(
     wanted: Definition,
     fx: Effects,
     client_uid: int | None = None,
-    search: Search | None = None,
+    found: Sequence[ReadyCopy] | None = None,
+    number: int = 0,
 ) -> Subscription:
     """A durable subscription begins, with what is retained; client_uid: of its first subscriber;
-    search: where that was found before."""
+    found: copies of that, made before for a subscription of this number."""
     _check_definitions(state, wanted)
     queue = state.places.get(wanted.queue) if wanted.queue else None
     trial = Subscription(topic, wanted, is_durable=True)
     state.shares.check_memory(trial.memory_bytes, is_defined=True)
     retained: list[StoredMessage] = []
-    if search is not None:
-        retained = search.result()
-        check_fits(state, retained)
-    elif trial.wants is Wants.ALL:
+    if found is None and trial.wants is Wants.ALL:
         retained = wanted_by(state, trial, client_uid)
-    definition = msgspec.structs.replace(wanted, number=state.take_number())
+    definition = msgspec.structs.replace(wanted, number=number or state.take_number())
     begun = applied(state, defined(definition))
     made = state.places[definition.number]
     assert isinstance(made, Subscription)
-    if search is not None:
-        records = deliver_copies(state, made, retained)
+    records: Sequence[Record | Encoded]
+    if found is not None:
+        records = deliver_copies(state, made.queue or made, found)
     else:
         records = deliver_retained(state, made, retained, fx, is_new=True)
     fx.records.append(group(0, 0, 0, state.now_ms, [begun, *records]) if records else begun)

@@ -158,8 +158,11 @@ class TopicSpace:
             matching = self.index.match(topic)
             wanting = [s for s in matching if s.wants is not Wants.REQUEST]
             wanting = [s for s in wanting if not s.is_over(now_ms)]
-            found = Audience([s for s in wanting if self.is_allowed(s, topic)])
-            found.withheld = [s for s in wanting if not self.is_allowed(s, topic)]
+            if self.authority is None:
+                found = Audience(wanting)
+            else:
+                found = Audience([s for s in wanting if self.is_allowed(s, topic)])
+                found.withheld = [s for s in wanting if not self.is_allowed(s, topic)]
             self._audience_entries += 1 + len(matching) + len(topic) // CHARACTERS_PER_ENTRY
             if self._audience_entries > AUDIENCE_ENTRIES_MAX:
                 self.changed()

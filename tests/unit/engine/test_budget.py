@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from hms.engine import engine
-from hms.engine.queue import purge_slices
+from hms.engine.queue import dispatch, purge_slices
 from hms.errors.catalogue import ConsumerLimit
 from hms.server import broker
 from hms.wire import structures as wire
@@ -264,3 +264,27 @@ def test_a_tick_looks_at_so_many_places_and_leaves_the_rest(tmp_path, monkeypatc
     places = [place for places in looked for place in places]
     assert places == node.engine.state.every_place()
     assert sum(place.line.counters.expired for place in places) == 1
+
+
+def test_a_publication_goes_out_at_so_many_places_and_at_the_rest_by_ticks(tmp_path, monkeypatch):
+    """Each of 25,000 subscriptions was looked at under its hold, though 2,048 may be sent."""
+    monkeypatch.setattr(dispatch, "DELIVERED_AT_ONCE", 20)
+    node = Node(tmp_path)
+    peer = Peer(node, 1)
+    for handle in range(100, 200):
+        peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 10))
+    looked = []
+    plain = dispatch._dispatch_plain
+    monkeypatch.setattr(dispatch, "_dispatch_plain", lambda *more: looked.append(0) or plain(*more))
+
+    largest.fill(peer, "news", 1, kind="topic")
+    assert len(looked) == 20
+    most = 0
+    while node.engine.is_behind:
+        before = len(looked)
+        node.broker._tick()
+        most = max(most, len(looked) - before)
+
+    assert most == 20
+    consumers = node.engine.state.connections[1].consumers.values()
+    assert all(len(consumer.out) == 1 for consumer in consumers)

@@ -1,5 +1,7 @@
 """What a release says: a fan-out shares frames and bytes, and nobody's messages change places."""
 
+import sys
+
 import pytest
 
 from hms.engine.effects import Confirm, Deliver
@@ -110,3 +112,26 @@ def test_only_the_last_packs_are_remembered_and_forgotten_when_told():
     packs.forget()
 
     assert len(packs) == 0
+
+
+def _calls_of(consumers):
+    """Of telling so many consumers of one connection of the same messages."""
+    outgoing, messages, calls = OutgoingFrames(), run(1), 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    deliveries = [delivery(consumer, messages) for consumer in range(1, consumers + 1)]
+    sys.setprofile(count)
+    try:
+        for each in deliveries:
+            outgoing.tell(PEER, each)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_telling_many_consumers_costs_as_much_as_they_are_and_not_their_square():
+    """2,048 of one connection were two million questions, a second for each tick."""
+    assert _calls_of(1000) <= 12 * _calls_of(100)

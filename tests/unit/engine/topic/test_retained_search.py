@@ -7,13 +7,14 @@ import pytest
 
 from hms.engine.settings import EngineSettings
 from hms.engine.topic import retained_search, subscription_begin
+from hms.records import RecordType
 from hms.wire import structures as wire
 from hms.wire.frames import Envelope, Kind, SendHead, encode_send
 from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head
 from tests.support.memory import MemoryNode
 from tests.support.memory_peer import Peer
 
-STEPS = 90
+STEPS = 150
 SLICE = 10
 TOPICS = 60
 
@@ -153,6 +154,89 @@ def test_a_durable_subscription_and_what_is_retained_for_it_are_one_record(node,
 
     (found,) = again.engine.state.space.subscriptions.values()
     assert found.line.waiting_count == TOPICS
+
+
+def bodies_in_log(node, place):
+    """What the log has where a place's messages are said to lie, by topic."""
+    found = {}
+    for message in place.line.everything():
+        data = bytes(node.store.read(message.block.position(message.slot), message.length))
+        assert data == message.payload
+        found[message.head().node["$Topic"]] = data[message.head_bytes :]
+    return found
+
+
+@pytest.fixture
+def encoded(node, monkeypatch):
+    """How many records of copies were encoded under each hold."""
+    counts = []
+    encode = retained_search.ready_copy
+
+    def counting(*more):
+        while len(counts) <= len(node.steps):
+            counts.append(0)
+        counts[len(node.steps)] += 1
+        return encode(*more)
+
+    monkeypatch.setattr(retained_search, "ready_copy", counting)
+    return counts
+
+
+def test_the_records_of_what_is_retained_are_made_in_slices_too(node, peer, encoded):
+    """30,000 held the lock for 0.4 s when the command made them all."""
+    other = Peer(node, 2)
+    node.sequences = {}
+    node.between = [lambda: node.publish(other, "r/1", b"new")]
+
+    node.ask(peer, subscribe(durable="d", credit=0))
+
+    assert sum(encoded) == TOPICS + 1
+    assert max(encoded) <= SLICE
+    expected = {f"r/{n}": b"old" for n in range(TOPICS)} | {"r/1": b"new"}
+    again = MemoryNode(EngineSettings(is_topics_open=True), store=node.store)
+    for one in (node, again):
+        (found,) = one.engine.state.space.subscriptions.values()
+        assert bodies_in_log(node, found) == expected
+
+
+def test_what_is_asked_for_again_is_searched_in_slices(node, peer, encoded):
+    """Under one hold it was as much as a subscription, each time that somebody asks."""
+    node.ask(peer, subscribe(durable="d", credit=0))
+    (place,) = node.engine.state.space.subscriptions.values()
+    before, encoded[:] = len(node.store.records), []
+    other = Peer(node, 2)
+    node.sequences = {}
+    node.between = [lambda: node.publish(other, "r/1", b"new")]
+    node.copies.clear()
+
+    turns = node.ask(peer, wire.RequestRetained(7))
+
+    assert turns >= TOPICS // SLICE
+    assert max(node.copies) <= SLICE
+    assert max(encoded) <= SLICE
+    groups = [kind for kind, *_ in node.store.records[before:] if kind is RecordType.GROUP]
+    assert len(groups) == 2  # of what was published between, too
+    expected = {f"r/{n}": b"old" for n in range(TOPICS)} | {"r/1": b"new"}
+    assert bodies_in_log(node, place) == expected
+    assert place.line.waiting_count == 2 * TOPICS + 1
+    assert len({m.id for m in place.line.everything()}) == 2 * TOPICS + 1
+
+
+@pytest.mark.parametrize("durable", ["", "d"])
+def test_a_subscription_into_a_queue_searches_in_slices(node, peer, encoded, durable):
+    """What it puts there outlives it, under ids of its own."""
+    peer.request(wire.Administer("queue.create", {"name": "box"}))
+
+    turns = node.ask(peer, subscribe(durable=durable, queue="box"))
+
+    assert turns >= TOPICS // SLICE
+    assert max(encoded) <= SLICE
+    queue = node.engine.state.queues["box"]
+    assert bodies_in_log(node, queue) == {f"r/{n}": b"old" for n in range(TOPICS)}
+    again = MemoryNode(EngineSettings(is_topics_open=True), store=node.store)
+    assert again.engine.state.queues["box"].line.waiting_count == TOPICS
+    retained = {m.id for m in node.engine.state.space.place.line.everything()}
+    assert not retained & {m.id for m in queue.line.everything()}
 
 
 def test_a_search_that_nobody_ends_is_forgotten_with_its_connection(node, peer):
