@@ -40,13 +40,20 @@ _PLACES = {
 }
 
 
-def exposition(said: Mapping[str, Any], *, series_max: int, is_open: bool = False) -> str:
-    """The text. series_max: so many series at most; is_open: as OpenMetrics."""
+def exposition(
+    said: Mapping[str, Any],
+    *,
+    series_max: int,
+    is_open: bool = False,
+    is_of_places: bool = False,
+) -> str:
+    """The text. series_max: so many series at most; is_open: as OpenMetrics; is_of_places: of
+    destinations alone, so that nothing is counted twice where both are scraped."""
     node = {"node": said["node"]}
     lines: list[str] = []
     left = series_max - 1  # the last one tells whether some are missing
     is_cut = bool(said["left_out"])
-    for family in _families(said):
+    for family in _destination_families(said) if is_of_places else _families(said):
         name, kind, text, samples = family
         if not samples:
             continue

@@ -83,9 +83,9 @@ class Site:
         if len(names) > NAMES_MAX:
             text = f"name has more than {NAMES_MAX} characters\n".encode()
             return Answer(text, status=HTTPStatus.BAD_REQUEST)
-        return self._exposed(request, names)
+        return self._exposed(request, names, is_of_places=True)
 
-    def _exposed(self, request: Request, names: str) -> Answer:
+    def _exposed(self, request: Request, names: str, *, is_of_places: bool = False) -> Answer:
         is_open = "application/openmetrics-text" in request.headers.get("accept", "")
         kind = OPENMETRICS_TYPE if is_open else CONTENT_TYPE
         limit = self._series_max // LINES_OF_A_PLACE
@@ -95,7 +95,9 @@ class Site:
             said: dict[str, Any] = self._link.ask("metrics.show", names=names, limit=limit)
         except HmsError:
             return Answer(down_text(self._node, is_open=is_open).encode(), kind)
-        text = exposition(said, series_max=self._series_max, is_open=is_open)
+        text = exposition(
+            said, series_max=self._series_max, is_open=is_open, is_of_places=is_of_places
+        )
         return Answer(text.encode(), kind)
 
 

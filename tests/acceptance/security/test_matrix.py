@@ -82,6 +82,9 @@ NEEDS = {
     "subscription.delete": ["configure subscription:orders"],
     "session.list": ["view client:x"],
     "client.list": ["view client:x"],
+    "metrics.show": ["view node:NODE1"],
+    "alert.list": ["view node:NODE1"],
+    "log.level": ["operate node:NODE1"],
     "client.show": ["view client:1"],
     "client.close": ["operate client:1"],
     **{f"message.{v}": ["browse queue:orders"] for v in ("list", "view")},
@@ -131,6 +134,7 @@ ARGUMENTS = {
     **{f"message.{verb}": {"place": "queue:orders", "to": "later"} for verb in ("move", "copy")},
     "dlq.return": {"place": "queue:orders"},
     "client.show": {"number": 1},
+    "log.level": {"level": "INFO"},
     "client.close": {"number": 1},
     "log.level": {"level": "debug"},
 }

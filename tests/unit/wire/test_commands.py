@@ -9,6 +9,7 @@ from hms.engine.admin import views
 from hms.engine.cluster import cluster_operations
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.server.client_operations import CLIENT_OPERATIONS
+from hms.server.node_operations import NODE_OPERATIONS
 from hms.server.resource_managers import RESOURCE_OPERATIONS
 from hms.server.segment_roll import SEAL
 from hms.server.service_operations import SERVICE_OPERATIONS
@@ -29,6 +30,7 @@ from tests.support.largest import LARGEST, commands_of_the_protocol
 from tests.support.memory_peer import Node, Peer
 
 GIVEN = {
+    "seconds": 5,
     "after": 4,
     "attributes": {"max_messages": 5},
     "bytes_max": 9,
@@ -67,7 +69,8 @@ def test_every_command_of_the_protocol_has_a_row():
 def test_every_operation_has_somebody_who_does_it_and_the_other_way_round():
     """An operation that nobody does, or one that the table does not know, is refused."""
     done = {*views._OPERATIONS, *cluster_operations._OPERATIONS}
-    done |= {*SERVICE_OPERATIONS, *RESOURCE_OPERATIONS, *CLIENT_OPERATIONS, SEAL}
+    done |= {*SERVICE_OPERATIONS, *RESOURCE_OPERATIONS, *CLIENT_OPERATIONS, *NODE_OPERATIONS}
+    done |= {"metrics.show", SEAL}
 
     assert sorted(done) == sorted(OPERATIONS)
 
