@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hms.client.core.events import EventKind as EventKind
     from hms.client.core.listener_outcomes import Reject as Reject
     from hms.client.core.listener_outcomes import Retry as Retry
+    from hms.client.core.outcomes import Outcome as Outcome
+    from hms.client.core.outcomes import OutcomeState as OutcomeState
     from hms.client.core.service_reply import Reply as Reply
     from hms.client.destinations import Queue as Queue
     from hms.client.destinations import Topic as Topic
@@ -47,6 +49,8 @@ _HOMES = {
     "EventKind": "hms.client.core.events",
     "JMSContext": "hms.client.context",
     "Message": "hms.client.message",
+    "Outcome": "hms.client.core.outcomes",
+    "OutcomeState": "hms.client.core.outcomes",
     "Producer": "hms.client.producer",
     "Queue": "hms.client.destinations",
     "Receipt": "hms.client.receipt",

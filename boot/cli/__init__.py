@@ -50,6 +50,10 @@ main = LazyGroup(
         ),
         "schedule": ("hms.boot.cli.schedules:schedule", "Scheduled and delayed messages."),
         "client": ("hms.boot.cli.clients:client", "Clients: list, show or close them."),
+        "outcome": (
+            "hms.boot.cli.outcomes:outcome",
+            "What became of a send or commit in doubt.",
+        ),
         "session": ("hms.boot.cli.destinations:session", "List sessions."),
         "server": ("hms.boot.cli.servers:server", "List, restart or scale server processes."),
         "service": ("hms.boot.cli.servers:service", "List services and how their calls go."),

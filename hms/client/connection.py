@@ -5,6 +5,7 @@ from typing import Any
 
 import hms.client.core.blocking_connection
 from hms.client.core.events import Event
+from hms.client.core.outcomes import Outcome
 from hms.client.destinations import Destination, parse_destination, watched_name
 from hms.client.message_admin import Admin
 from hms.client.public_names import public_names
@@ -36,6 +37,12 @@ class Connection(hms.client.core.blocking_connection.Connection):
     def admin(self) -> Admin:
         """What operators do to messages that wait: list, move, copy, delete, expire, alter."""
         return Admin(self)
+
+    def outcome(self, token: str) -> Outcome:
+        """What became of a send or commit in doubt, by the token of its SendInDoubt or
+        CommitInDoubt: asked of the node whose log may have it, and final. What is not in the log is
+        withdrawn first, so that it never will be. TokenRefused, OutcomeElsewhere."""
+        return self.run(self.asking_outcome(token))
 
     def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and

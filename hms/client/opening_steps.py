@@ -124,7 +124,8 @@ def open_sender(
 def close_sender(connection: Requests, state: SessionState, sender: Sender) -> Steps[None]:
     """Close a producer whose sends are settled."""
     if state.senders.pop(sender.number, None) is not None:
-        yield from _closed(connection, CloseProducer(sender.number))
+        is_doubtful = sender.has_doubts or sender.unconfirmed > 0
+        yield from _closed(connection, CloseProducer(sender.number, is_doubtful))
 
 
 def open_inbox(

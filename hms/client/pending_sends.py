@@ -46,7 +46,8 @@ class PendingSend:
 
     messages: the application's own, with their places, to be marked as sent; a body that was given
     bare has none. future: where the outcome goes when nobody waits for it. is_unattended: nobody
-    waits; then the exception listener is told a bad outcome.
+    waits; then the exception listener is told a bad outcome. is_in_doubt: somebody was told that
+    its outcome is not known; then it is not sent again.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class PendingSend:
         "future",
         "is_done",
         "is_given_up",
+        "is_in_doubt",
         "is_sent",
         "is_unattended",
         "messages",
@@ -79,6 +81,7 @@ class PendingSend:
         self.is_unattended = is_unattended or future is not None
         self.begun_at = 0.0
         self.is_given_up = False
+        self.is_in_doubt = False
         self.is_sent = False
         self.is_done = False
         self.run: Run | None = None

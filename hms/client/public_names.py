@@ -20,6 +20,7 @@ PUBLIC = {
     "Connection": (
         *("session", "transaction", "call", "call_async", "conversation", "administer", "admin"),
         *(
+            "outcome",
             "watch",
             "schedules",
             "schedule",

@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 OTHER_LOG = "the connection was lost before they were confirmed, and only another log answers"
+TEMPORARY = "HMS.TEMP."
+"""How the names of temporary queues begin, which the log knows nothing of."""
 FRAME_MESSAGES_MAX = 256
 FRAME_BYTES_MAX = 256 * 1024
 
@@ -71,10 +73,12 @@ class SendFrame:
     """A SEND on its way."""
 
     __slots__ = (
+        "first_sequence",
         "frame",
         "handed_over_at",
         "is_bound",
         "is_done",
+        "is_persistent",
         "is_written",
         "log",
         "sender",
@@ -90,6 +94,8 @@ class SendFrame:
         self.log: bytes | None = None
         self.is_written = False
         self.handed_over_at = 0.0
+        self.first_sequence = 0
+        self.is_persistent = True
         self.is_done = False
         self.size_bytes = 0
 
@@ -97,13 +103,21 @@ class SendFrame:
         """CONFIRM or ERROR: the tickets get what it says."""
         if kind is Kind.CONFIRM:
             self.sender.confirmed(self, payload)
+            return
+        error = decode_error(payload)
+        if isinstance(error, SendInDoubt):
+            self.doubted(reason_of(error))
         else:
-            self.failed(decode_error(payload))
+            self.failed(error)
 
     def lost(self, error: HmsError) -> bool:
-        """Sent again, unless it belonged to a transaction: that one is gone."""
+        """Sent again, unless all of its messages were said to be in doubt, or it belonged to a
+        transaction: that one is gone."""
         if not self.sender.is_transacted:
-            return True
+            if not all(ticket.is_in_doubt for ticket in self.tickets):
+                return True
+            self.doubted(reason_of(error))
+            return False
         self.failed(TransactionRolledBack(reason=f"the connection was lost ({reason_of(error)})"))
         return False
 
@@ -113,12 +127,34 @@ class SendFrame:
 
     def estranged(self) -> None:
         """The node that may have stored them does not answer, another one does."""
-        self.failed(self.sender.in_doubt(self._count))
+        self.doubted(OTHER_LOG)
 
     def unanswered(self, error: HmsError) -> None:
         """Stored or not; those of a transaction are gone with it."""
         if self.lost(error):
-            self.failed(self.sender.in_doubt(self._count, reason_of(error)))
+            self.doubted(reason_of(error))
+
+    def doubted(self, reason: str) -> None:
+        """Every ticket is in doubt, with a token of its own."""
+        sender = self.sender
+        sender.ended(
+            self, [sender.in_doubt(one.count, reason, self.token(one)) for one in self.tickets]
+        )
+
+    def token(self, ticket: PendingSend) -> str:
+        """By which somebody can ask later what became of a ticket's messages; "" for none."""
+        sender, offset = self.sender, 0
+        if not self.is_bound or sender.is_transacted:
+            return ""
+        for one in self.tickets:
+            if one is ticket:
+                break
+            offset += one.count
+        sender.has_doubts = True
+        is_logged = self.is_persistent and sender.is_logged
+        frame = offset, ticket.count, self._count, is_logged
+        link = sender.link
+        return link.keys.token(self.log, link.hello.uid, sender.number, self.first_sequence, frame)
 
     @property
     def is_wanted(self) -> bool:
@@ -155,6 +191,9 @@ class Sender:
         self.is_transacted = is_transacted
         self.unconfirmed = 0
         self.is_granted = True
+        self.has_doubts = False
+        """Whether somebody may ask later what became of something that it sent."""
+        self.is_logged = destination.kind == "queue" and not destination.name.startswith(TEMPORARY)
         self.frame_size = LARGEST
         self.error: HmsError | None = None
         self._clock = clock
@@ -250,6 +289,7 @@ class Sender:
         self._sequence += count
         frame = SendFrame(self, tickets)
         frame.handed_over_at = self._clock()
+        frame.first_sequence, frame.is_persistent = head.first_sequence, is_persistent
         self.unconfirmed += 1
         self._window.append(frame)
         self.link.sends_in_flight += 1
@@ -260,29 +300,33 @@ class Sender:
             ticket.is_sent = True
         self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
 
-    def in_doubt(self, count: int, reason: str = OTHER_LOG) -> SendInDoubt:
+    def in_doubt(self, count: int, reason: str = OTHER_LOG, token: str = "") -> SendInDoubt:
         """So many may be stored, by default in the log of the node before."""
-        return SendInDoubt(destination=str(self.destination), count=count, reason=reason)
+        name = str(self.destination)
+        return SendInDoubt(destination=name, count=count, reason=reason, token=token)
 
     def give_up(self, ticket: PendingSend, late: HmsError) -> HmsError:
         """Nobody waits for it any longer. What has not left is taken back, and `late` says why; of
         what has left nobody knows whether it is stored, unless its transaction takes it along."""
         if self._take_back(ticket):
             return late
-        is_written = any(frame.is_written for frame in self._window if ticket in frame.tickets)
+        frame = next((frame for frame in self._window if ticket in frame.tickets), None)
+        is_written = frame is not None and frame.is_written
+        token = frame.token(ticket) if frame is not None and is_written else ""
         is_back = self.withdraw(ticket) and not is_written
         if not self.link.is_looking and (is_back or self.is_transacted):
             return late
-        return self.in_doubt_after(ticket.count, late)
+        ticket.is_in_doubt = not self.is_transacted
+        return self.in_doubt_after(ticket.count, late, token)
 
-    def in_doubt_after(self, count: int, late: HmsError) -> SendInDoubt:
+    def in_doubt_after(self, count: int, late: HmsError, token: str = "") -> SendInDoubt:
         """So many have left, and `late` ended the wait for their answer."""
         if self.link.is_looking:
-            return self.in_doubt(count)
+            return self.in_doubt(count, token=token)
         reason = f"no answer within {late.fields.get('timeout_s', 0):g} s"
         if not isinstance(late, RequestTimeout):
             reason = f"the connection was lost ({reason_of(late)})"
-        return self.in_doubt(count, reason)
+        return self.in_doubt(count, reason, token)
 
     def _take_back(self, ticket: PendingSend) -> bool:
         """Whether it was still waiting to be sent, and will not be."""
@@ -361,8 +405,12 @@ class Sender:
 
     def refused(self, frame: SendFrame, error: HmsError) -> None:
         """The node took none of the messages of this frame, or will not say."""
-        self._on_refused(error)
-        for ticket in frame.tickets:
+        self.ended(frame, [error] * len(frame.tickets))
+
+    def ended(self, frame: SendFrame, errors: Sequence[HmsError]) -> None:
+        """The tickets of a frame end, each with its error."""
+        self._on_refused(errors[0])
+        for ticket, error in zip(frame.tickets, errors, strict=True):
             self._end(ticket, error)
         self._out_of_flight(frame)
 

@@ -206,7 +206,8 @@ class SessionState(Settling):
         self.forget()
         pending = Pending("CloseSession", OnLoss.DONE, then=self._left)
         if self.link.state is State.UP:
-            return self.link.request(CloseSession(self.number), pending)
+            is_doubtful = any(one.has_doubts or one.unconfirmed for one in self.all_senders)
+            return self.link.request(CloseSession(self.number, is_doubtful), pending)
         pending.done()  # the lost connection has closed it, and it will not be opened again
         return pending
 
@@ -325,7 +326,9 @@ class _Commit(Pending):
 
     def in_doubt(self, reason: str) -> CommitInDoubt:
         """Whether it took effect is not known, and why."""
-        return CommitInDoubt(commit=self.number, reason=reason)
+        link, session = self._session.link, self._session.number
+        token = link.keys.token(self.log, link.hello.uid, session, self.number)
+        return CommitInDoubt(commit=self.number, reason=reason, token=token)
 
     def estranged(self) -> None:
         """The node that may have done it does not answer, another one does."""

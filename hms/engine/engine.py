@@ -49,6 +49,7 @@ from hms.engine.session import (
     consumer_watch,
     idle_transactions,
     opening,
+    outcomes,
     partial_returns,
     service_listeners,
     temporary_destinations,
@@ -79,6 +80,9 @@ SEEN_PER_EFFORT = 16
 """So many ids are noted in the time in which one message is settled."""
 
 __all__ = ["ConsumerRequest", "Engine", "Return"]
+
+SECRET_BYTES = 32
+"""Of what tokens are signed with."""
 
 
 class Engine:
@@ -117,7 +121,8 @@ class Engine:
         this boot and a random number of its own, None when nobody has to tell logs apart."""
         if own is not None:
             node_is_warm = self.state.settings.is_warm if is_warm is None else is_warm
-            booted = self.state.identity.booted(*own, is_warm=node_is_warm)
+            secret = self._random(SECRET_BYTES)
+            booted = self.state.identity.booted(*own, is_warm=node_is_warm, secret=secret)
             write(self.state, identity(booted), fx)
         boot.boot(self.state, now_ms, is_warm, version, fx)
         known = () if self.cluster is None else self.cluster.peers
@@ -129,6 +134,16 @@ class Engine:
     def log(self) -> bytes:
         """Which log it is, over WARM boots; see hms.records.Identity."""
         return self.state.identity.log
+
+    @property
+    def token_secret(self) -> bytes:
+        """What tokens of this log are signed with; empty when it has no identity."""
+        return self.state.identity.secret
+
+    def outcome(self, asked: outcomes.Doubt, now_ms: int, fx: Effects) -> dict[str, FieldValue]:
+        """What became of a send or commit in doubt, for good."""
+        self.state.at(now_ms)
+        return outcomes.outcome(self.state, asked, fx)
 
     def tell_identity(self, fx: Effects) -> None:
         """Tell the log whose it is."""
@@ -332,11 +347,21 @@ class Engine:
         state = self.state
         return state.session(state.connection(connection), handle).is_remembered
 
-    def close_session(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
+    def close_session(
+        self,
+        connection: int,
+        handle: int,
+        now_ms: int,
+        fx: Effects,
+        *,
+        is_doubtful: bool = False,
+    ) -> None:
         """Close a session in order: what the application saw was settled before."""
         self.state.at(now_ms)
         owner = self.state.connection(connection)
-        opening.close_session(self.state, owner, handle, Return.RELEASED, fx)
+        opening.close_session(
+            self.state, owner, handle, Return.RELEASED, fx, is_doubtful=is_doubtful
+        )
 
     def open_producer(
         self,
@@ -376,10 +401,18 @@ class Engine:
         producer = self.state.producer(self.state.connection(connection), handle)
         return limits.batch_max(self.state, producer)
 
-    def close_producer(self, connection: int, handle: int, fx: Effects | None = None) -> None:
+    def close_producer(
+        self,
+        connection: int,
+        handle: int,
+        fx: Effects | None = None,
+        *,
+        is_doubtful: bool = False,
+    ) -> None:
         """Close a producer in order."""
         owner = self.state.connection(connection)
-        opening.close_producer(self.state, owner, handle, is_final=True, fx=fx or Effects())
+        is_final = not is_doubtful
+        opening.close_producer(self.state, owner, handle, is_final=is_final, fx=fx or Effects())
 
     def open_consumer(
         self, connection: int, request: ConsumerRequest, correlation: int, now_ms: int, fx: Effects

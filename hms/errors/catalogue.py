@@ -751,10 +751,59 @@ class SendInDoubt(TpSystem):
         "{count} messages to {destination} may be stored already: {reason}"
     )
     cure_text: ClassVar[str] = (
-        "Look whether they are there before you send them anew. A connection that was lost "
-        "may leave it open when another node, or one that was booted COLD, answers instead; "
-        "and a node forgets batches that may still come again when max_requests is lowered "
-        "while clients wait for confirmations."
+        "Ask what became of them: connection.outcome(error.token), or hms outcome TOKEN. Do "
+        "not send them anew before. A connection that was lost may leave it open when "
+        "another node, or one that was booted COLD, answers instead; and a node forgets "
+        "batches that may still come again when max_requests is lowered while clients wait "
+        "for confirmations."
+    )
+
+
+class SendWithdrawn(TpSystem):
+    """HMS-3012: {count} messages to {destination} were withdrawn before they arrived."""
+
+    number: ClassVar[int] = 3012
+    text: ClassVar[str] = (
+        "{count} messages to {destination} were withdrawn before they arrived"
+    )
+    cure_text: ClassVar[str] = (
+        "Nothing was stored: somebody asked what became of them, and was told so for good. "
+        "Send them anew."
+    )
+
+
+class TokenRefused(TpInvalid):
+    """HMS-3013: the token is none of this node's log, or not this user's."""
+
+    number: ClassVar[int] = 3013
+    text: ClassVar[str] = "the token is none of this node's log, or not this user's"
+    cure_text: ClassVar[str] = (
+        "Give the whole token of the error, unaltered, as the same user, or as one who may "
+        "operate the node."
+    )
+
+
+class OutcomeElsewhere(TpNoEntry):
+    """HMS-3014: the node {node} does not write the log that the token names."""
+
+    number: ClassVar[int] = 3014
+    text: ClassVar[str] = (
+        "the node {node} does not write the log that the token names"
+    )
+    cure_text: ClassVar[str] = (
+        "Ask the node that wrote it, with the store it had: hms outcome TOKEN --node NAME, "
+        "or a connection to its address."
+    )
+
+
+class ConfirmedLost(TpSystem):
+    """HMS-3015: the log lacks {count} confirmed {what}: {detail}."""
+
+    number: ClassVar[int] = 3015
+    text: ClassVar[str] = "the log lacks {count} confirmed {what}: {detail}"
+    cure_text: ClassVar[str] = (
+        "The store is an older one than before, such as a copy that was put back. Boot the "
+        "right one, or send again what is missing."
     )
 
 
@@ -1537,8 +1586,8 @@ class CommitInDoubt(TpTransaction):
         "commit {commit} of the session may have taken effect or not: {reason}"
     )
     cure_text: ClassVar[str] = (
-        "Look at the node that the connection was lost to whether its messages are there "
-        "before you do the work anew: all of them are, or none."
+        "Ask what became of it: connection.outcome(error.token), or hms outcome TOKEN, at "
+        "the node that the connection was lost to. Do not do the work anew before."
     )
 
 
@@ -1995,6 +2044,10 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3009: ReceiveTimeout,
     3010: SendFailed,
     3011: SendInDoubt,
+    3012: SendWithdrawn,
+    3013: TokenRefused,
+    3014: OutcomeElsewhere,
+    3015: ConfirmedLost,
     3050: ListenerInterrupted,
     3040: InvalidSchedule,
     4001: DestinationNotFound,
@@ -2125,6 +2178,7 @@ __all__ = [
     "CommitInDoubt",
     "CompressionUnknown",
     "ConfigError",
+    "ConfirmedLost",
     "ConnectionClosed",
     "ConnectionForked",
     "ConnectionLost",
@@ -2194,6 +2248,7 @@ __all__ = [
     "NotRetained",
     "NotSupported",
     "OpenMemoryLimit",
+    "OutcomeElsewhere",
     "ProducerLimit",
     "PropertyConversionError",
     "PropertyNameError",
@@ -2221,6 +2276,7 @@ __all__ = [
     "SelectorSyntaxError",
     "SendFailed",
     "SendInDoubt",
+    "SendWithdrawn",
     "ServerKeyMismatch",
     "ServerLost",
     "ServerNotFound",
@@ -2254,6 +2310,7 @@ __all__ = [
     "StoreUnavailable",
     "SubscriptionNotFound",
     "TemporaryDestination",
+    "TokenRefused",
     "TooManyConnections",
     "TooManyRequests",
     "TopicLimit",

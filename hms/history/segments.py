@@ -120,7 +120,7 @@ def identity_of_log(path: PathName) -> tuple[int, Identity]:
     for info in reversed(survey(path)):
         found = opening(REAL_DISK, info)
         if found is not None:
-            return info.salt, found.identity
+            return info.salt, found.identity.public
     return -1, Identity()
 
 

@@ -70,7 +70,7 @@ def tables_for(address: str, scope: Scope) -> list[Table]:
 def identity_of_tables(address: str) -> Identity:
     """Which store it is; an empty one where no boot has told it. DatabaseUnavailable."""
     for (record,) in _ask(address, _IDENTITY):
-        return decode_identity(bytes(record))
+        return decode_identity(bytes(record)).public
     return Identity()
 
 

@@ -34,11 +34,18 @@ class Writer(NamedTuple):
 class Identity(msgspec.Struct, frozen=True, array_like=True):
     """store: 16 random bytes, none before the first boot that gave them; boots: the first offset of
     each boot with 16 random bytes of its own, oldest first; cold: the number of the last boot that
-    was COLD for the whole node, none before it."""
+    was COLD for the whole node, none before it; secret: what tokens are signed with, told nobody
+    and kept wherever the log goes."""
 
     store: bytes = b""
     boots: Sequence[tuple[int, bytes]] = ()
     cold: bytes = b""
+    secret: bytes = b""
+
+    @property
+    def public(self) -> "Identity":
+        """What others may keep of it."""
+        return Identity(self.store, self.boots, self.cold)
 
     @property
     def log(self) -> bytes:
@@ -46,12 +53,15 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
         a COLD one and in any other store."""
         return self.cold or self.store
 
-    def booted(self, first_offset: int, number: bytes, *, is_warm: bool = True) -> "Identity":
-        """With a boot whose offsets begin there; the first one names the store."""
+    def booted(
+        self, first_offset: int, number: bytes, *, is_warm: bool = True, secret: bytes = b""
+    ) -> "Identity":
+        """With a boot whose offsets begin there; the first one names the store, and draws its
+        secret."""
         before = [boot for boot in self.boots if boot[0] < first_offset]
         boots = [*before, (first_offset, number)]
         cold = self.cold if is_warm else number
-        return Identity(self.store or number, boots[-BOOTS_MAX:], cold)
+        return Identity(self.store or number, boots[-BOOTS_MAX:], cold, self.secret or secret)
 
     def writer_before(self, offset: int) -> Writer:
         """Who wrote what stands before an offset."""

@@ -37,6 +37,7 @@ from hms.server.lock_statistics import Holder, LockStatistics
 from hms.server.log_append import append_records
 from hms.server.log_cleaning import LogCleaning
 from hms.server.node_operations import NodeOperations
+from hms.server.outcome_requests import OutcomeRequests
 from hms.server.payloads import IN_MEMORY, Payloads
 from hms.server.request_handlers import RequestHandlers
 from hms.server.resource_managers import ResourceManagers
@@ -181,7 +182,9 @@ class Broker:
             own,
             self._metrics,
         )
-        self._requests.add(self._spool.handlers)
+        self._requests.add(
+            {**self._spool.handlers, **OutcomeRequests(engine, self.doorman).handlers}
+        )
         self._requests.seal = sealing(engine, store)
         self._requests.clients = ClientOperations(engine, self.doorman)
 

@@ -9,14 +9,17 @@ from msgspec import structs
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from hms.engine.security import Rights
 from hms.errors.catalogue import HandleUnknown, IdentityRefused, NodeStopping, ProtocolError
 from hms.errors.tree import HmsError
 from hms.server.byte_ledger import window
 from hms.server.effect_release import EffectRelease, ToConnection, ToPeer
 from hms.server.listener_services import tell_running
 from hms.server.service_monitor import ServiceMonitor
+from hms.wire import outcome_tokens
 from hms.wire import structures as wire
 from hms.wire.client_identity import SECRET_BYTES, check_identity, uid_of
+from hms.wire.commands import Action
 from hms.wire.frames import Kind, frame
 
 ONE_CLIENT = 3
@@ -61,6 +64,10 @@ class Login(Protocol):
     @property
     def roles(self) -> Sequence[str]:
         """Those that are active on this connection."""
+
+    @property
+    def rights(self) -> Rights:
+        """What it may do."""
 
 
 def _names_of(hello: wire.Hello, login: Login | None) -> tuple[str, str]:
@@ -141,12 +148,16 @@ class ConnectionRegistry:
             self._names[number] = user, hello.client_name
         if login is not None:
             self.logins[number] = login
+        secret = engine.token_secret
+        key = outcome_tokens.key_of(secret, who[0], user if login is not None else "")
         me, members = self.identity, self.members()
         window_bytes = window(len(self.peers), me.limits.frame_bytes_max)
         limits = structs.replace(me.limits, bytes_in_flight_max=window_bytes)
         welcome = wire.Welcome(
             number, me.node, me.node_uid, limits, me.version, now_ms, members, engine.log
         )
+        if hello.secret:
+            welcome = structs.replace(welcome, outcome_key=key)
         if login is not None:
             welcome = structs.replace(
                 welcome,
@@ -207,6 +218,13 @@ class ConnectionRegistry:
         user, name = self._names[number]
         is_here = head.node in ("", self.identity.node)
         return is_here and head.user in ("", user) and head.client_name in ("", name)
+
+    def may_ask_for(self, connection: int, user: str) -> bool:
+        """Whether a connection may know what became of a user's sends and commits."""
+        login = self.logins.get(connection)
+        if login is None or login.user == user:
+            return True
+        return login.rights.allows(Action.OPERATE, "node", self.identity.node)
 
     def farewell(self, goodbye: bytes) -> None:
         """Tell every peer why the node stops."""

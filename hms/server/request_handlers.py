@@ -186,7 +186,9 @@ class RequestHandlers:
         now_ms: int,
         fx: Effects,
     ) -> None:
-        self._engine.close_session(connection, request.session, now_ms, fx)
+        self._engine.close_session(
+            connection, request.session, now_ms, fx, is_doubtful=request.is_doubtful
+        )
         fx.must_wait = True  # what was acknowledged before is safe then
         self._monitor.closed(connection, request.session)
         fx.out.append(Reply(connection, correlation))
@@ -213,7 +215,9 @@ class RequestHandlers:
     def _close_producer(
         self, connection: int, correlation: int, request: wire.CloseProducer, _: int, fx: Effects
     ) -> None:
-        self._engine.close_producer(connection, request.producer, fx)
+        self._engine.close_producer(
+            connection, request.producer, fx, is_doubtful=request.is_doubtful
+        )
         fx.out.append(Reply(connection, correlation))
 
     def _create_temporary(

@@ -153,6 +153,7 @@ _REQUESTS = (
     _request(wire.Browse, _A.BROWSE, "queue:{destination}", _R.READ),
     _request(wire.Advertise, _A.ADVERTISE, "service:{service}", _R.SAME),
     _request(wire.Unadvertise, _A.OWN, "", _R.SAME),
+    _request(wire.AskOutcome, _A.OWN, "", _R.SAME),
     _request(wire.Watch, _A.VIEW, "{kind}:{destination}", _R.SAME),
     _request(wire.OpenFile, _A.PRODUCE, "file", _R.SAME),
     _request(wire.CloseFile, _A.PRODUCE, "file", _R.SAME),

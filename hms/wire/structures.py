@@ -81,7 +81,7 @@ class Welcome(_Wire, frozen=True):
     members: addresses of other nodes of its cluster that are up; log: which log it writes, the
     same over WARM boots: what was not confirmed is repeated there only; empty not told.
     is_secured: logins are checked; user, roles: of this one; resume: proves it again over a
-    reconnect, until resume_ms."""
+    reconnect, until resume_ms; outcome_key: signs what this client may ask about later."""
 
     connection: int
     node: str
@@ -96,6 +96,7 @@ class Welcome(_Wire, frozen=True):
     roles: Sequence[str] = ()
     resume: bytes = b""
     resume_ms: U64 = 0
+    outcome_key: bytes = b""
 
     def __repr__(self) -> str:
         """Without what is secret."""
@@ -140,9 +141,11 @@ class OpenSession(_Request, frozen=True):
 
 
 class CloseSession(_Request, frozen=True):
-    """What the application saw was settled before; the rest comes back."""
+    """What the application saw was settled before; the rest comes back. is_doubtful: somebody may
+    still ask what became of its sends."""
 
     session: U32
+    is_doubtful: bool = False
 
 
 class OpenProducer(_Request, frozen=True):
@@ -161,9 +164,10 @@ class OpenProducer(_Request, frozen=True):
 
 
 class CloseProducer(_Request, frozen=True):
-    """Its numbering is forgotten."""
+    """Its numbering is forgotten, unless somebody may still ask what became of its sends."""
 
     producer: U32
+    is_doubtful: bool = False
 
 
 class CreateTemporary(_Request, frozen=True):
@@ -289,6 +293,14 @@ class Unadvertise(_Request, frozen=True):
     is_leaving: bool = False
 
 
+class AskOutcome(_Request, frozen=True):
+    """What became of a send or commit in doubt, by its token: {"outcome": "STORED" (with "first",
+    the first message id, and "count"), "WITHDRAWN", "COMMITTED", "ROLLED_BACK" or "FORGOTTEN"}. The
+    answer is final."""
+
+    token: Text
+
+
 class Watch(_Request, frozen=True):
     """Tell this connection by an Event when the destination gets its first consumer, or loses its
     last; the reply says whether there is one now."""
@@ -348,6 +360,7 @@ Request = (
     | Advertise
     | Unadvertise
     | Watch
+    | AskOutcome
     | Administer
     | TransactionRequest
     | OpenFile

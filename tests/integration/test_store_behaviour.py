@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from hms.engine.session.outcomes import Doubt
 from hms.errors.catalogue import StoreLocked, StoreUnavailable
 from hms.records import RecordType
 from tests.support.store_node import StoreNode
@@ -241,3 +242,21 @@ def test_settled_messages_are_gone_after_a_boot(store_place):
     waiting = node.recovered["places"][ONE_QUEUE[0].name]
     assert [row[0] - 1 for row in waiting] == [5, 6, 7, 8, 9]
     assert [row[8:10] for row in waiting] == [(1, 1), (1, 0), (1, 0), (0, 0), (0, 0)]
+
+
+def test_what_was_withdrawn_stays_withdrawn_after_a_boot(store_place):
+    """It is remembered like a batch that was taken, with no message of its own."""
+    node = StoreNode(store_place)
+    asked = Doubt(is_commit=False, client_uid=7, handle=1, number=5, count=2, frame_count=2)
+    answers = []
+    node.run(lambda fx: answers.append(node.engine.outcome(asked, node.now_ms, fx)))
+    node.store.close()
+    node = StoreNode(store_place, node.told)
+    secret = node.engine.token_secret
+
+    node.run(lambda fx: answers.append(node.engine.outcome(asked, node.now_ms, fx)))
+
+    assert answers == [{"outcome": "WITHDRAWN"}] * 2
+    assert secret
+    assert 5 in node.engine.state.memories.known(7, 1).recent
+    node.store.close()

@@ -314,6 +314,11 @@ def _unadvertise(peer: Peer, _: int) -> Command:
     return _asks(wire.Unadvertise(service))
 
 
+@_is(wire.AskOutcome)
+def _ask_outcome(peer: Peer, _: int) -> Command:
+    return _asks(wire.AskOutcome("hms1." + "A" * 1000))
+
+
 @_is(wire.Watch)
 def _watch(peer: Peer, _: int) -> Command:
     return _asks(wire.Watch("queue", "long"))

@@ -6,6 +6,7 @@ from typing import Any, Self
 from hms.client.aio.session import Session
 from hms.client.core.async_connection import AsyncConnection
 from hms.client.core.events import Event
+from hms.client.core.outcomes import Outcome
 from hms.client.destinations import Destination, parse_destination, watched_name
 from hms.client.message_admin import AsyncAdmin
 from hms.client.opening_steps import new_session
@@ -49,6 +50,12 @@ class Connection(AsyncConnection):
     def admin(self) -> AsyncAdmin:
         """What operators do to messages that wait: list, move, copy, delete, expire, alter."""
         return AsyncAdmin(self)
+
+    async def outcome(self, token: str) -> Outcome:
+        """What became of a send or commit in doubt, by the token of its SendInDoubt or
+        CommitInDoubt: asked of the node whose log may have it, and final. What is not in the log is
+        withdrawn first, so that it never will be. TokenRefused, OutcomeElsewhere."""
+        return await self.run(self.asking_outcome(token))
 
     async def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and

@@ -22,6 +22,7 @@ from hms.client.core.credentials import Credentials
 from hms.client.core.events import Event, EventKind
 from hms.client.core.incoming_calls import IncomingCalls
 from hms.client.core.link_participants import Caller, Participant, Receiver, Ticking
+from hms.client.core.outcomes import KeyRing
 from hms.client.core.pending_requests import Asked, Frame, OnLoss, Pending
 from hms.errors.catalogue import ConnectionClosed, ConnectionLost, ProtocolError
 from hms.errors.tree import HmsError
@@ -76,6 +77,7 @@ class Link(IncomingCalls):
         """Whether close() of the connection has begun."""
         self.doubts: dict[Asked, None] = {}
         """What may have taken effect, and is asked about rather than repeated: commits."""
+        self.keys = KeyRing()
         self.asked: dict[int, Asked] = {}
         self.receivers: dict[int, Receiver] = {}
         self.participants: list[Participant] = []
@@ -298,6 +300,7 @@ class Link(IncomingCalls):
                 raise ConnectionLost(address=self.address, reason=reason)
             self._estrange(welcome.log)
         self.is_looking, self.log = False, welcome.log
+        self.keys.learn(welcome)
         for asked in self.asked.values():
             self._bind(asked)
         self.welcome = welcome

@@ -19,6 +19,7 @@ from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.link import Link, State
 from hms.client.core.link_participants import Caller
 from hms.client.core.operations import FOREVER, Steps, Wait
+from hms.client.core.outcomes import Outcome, outcome_of
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.errors.catalogue import (
     ConnectionClosed,
@@ -30,10 +31,12 @@ from hms.errors.tree import HmsError
 from hms.wire.client_identity import SECRET_BYTES, uid_of
 from hms.wire.commands import OPERATIONS, Repeat
 from hms.wire.frames import Kind
+from hms.wire.outcome_tokens import TOKEN_CHARACTERS_MAX
 from hms.wire.structures import (
     PROTOCOL,
     Administer,
     Advertise,
+    AskOutcome,
     Hello,
     Request,
     Unadvertise,
@@ -238,6 +241,13 @@ class Requests(Heartbeat):
         is_read = known is not None and known.repeat is Repeat.READ
         on_loss = OnLoss.REPEAT if is_read else OnLoss.FAIL
         return self.asking(Administer(verb, arguments or {}), on_loss=on_loss, call=call)
+
+    def asking_outcome(self, token: str) -> Steps[Outcome]:
+        """What became of a send or commit in doubt, for good. TokenRefused; OutcomeElsewhere when
+        the node writes another log."""
+        check_text("token", token, TOKEN_CHARACTERS_MAX, least=1)
+        said = yield from self.asking(AskOutcome(token), call="outcome()")
+        return outcome_of(said)
 
     def watching(self, kind: str, name: str) -> Steps[None]:
         """Tell the event listener whether there is a consumer; the node's refusal is raised."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from hms.engine.effects import Confirm, Effects
+from hms.engine.effects import Confirm, Effects, Refusal
 from hms.engine.flow.limits import check_batch, check_rows, memory_obstacle, obstacle_to
 from hms.engine.flow.open_transactions import check_open_work
 from hms.engine.flow.overflow_policy import make_room
@@ -25,7 +25,7 @@ from hms.engine.queue.incoming import (
     accepted,
     check_values,
 )
-from hms.engine.session.deduplication import Taken
+from hms.engine.session.deduplication import WITHDRAWN, Taken
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
 from hms.engine.topic.audience import check_publication, record_bytes
@@ -41,6 +41,7 @@ from hms.errors.catalogue import (
     NodeFull,
     NodeQuota,
     SendInDoubt,
+    SendWithdrawn,
     TooManyRequests,
     TransactionRolledBack,
     TransactionTooLarge,
@@ -75,7 +76,10 @@ def send(
         raise SendInDoubt(destination=target.name, count=count, reason=FORGOTTEN)
     if not is_transacted and first_sequence in memory.recent:
         fx.must_wait = True  # what it repeats may not be synced yet
-        fx.out.append(_confirm(connection, correlation, memory.recent[first_sequence]))
+        taken = memory.recent[first_sequence]
+        if taken.first_message_id == WITHDRAWN:
+            raise SendWithdrawn(destination=target.name, count=count)
+        fx.out.append(_confirm(connection, correlation, taken))
         return
     if count > MESSAGES_PER_BATCH_MAX:
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
@@ -211,8 +215,14 @@ class _WaitingSend(Waiting):
         return [(self._send.batch.pack, len(self._send.batch.rows))]
 
     def take(self, fx: Effects) -> None:
-        """Store it, and confirm it."""
-        self._send.take(fx)
+        """Store it, and confirm it; not what was withdrawn while it waited."""
+        one = self._send
+        if one.first_sequence in one.producer.memory.recent:
+            count, name = len(one.batch.rows), one.producer.destination.name
+            error = SendWithdrawn(destination=name, count=count)
+            fx.out.append(Refusal(one.producer.session.connection.number, one.correlation, error))
+            return
+        one.take(fx)
 
 
 FORGOTTEN = "they come again in a batch that is too old to be remembered"

@@ -16,6 +16,8 @@ from hms.records import Memory, ProducerTaken
 _Key = tuple[int, int]
 COUNTER_BITS = 40
 RESERVE_IDS = 1 << 20
+COMMITS_SKIPPED = 64
+"""So many commits of a session that took no effect, before one that did, are remembered."""
 SEQUENCE_MAX = (1 << 63) - 1
 """No sequence number above is told again, whatever a log has: it would not fit into a record."""
 
@@ -61,11 +63,15 @@ class MessageIds:
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
-    """How a batch was confirmed."""
+    """How a batch was confirmed; with the id 0 it was withdrawn, and is never stored."""
 
     first_message_id: int
     timestamp_ms: int
     message_count: int
+
+
+WITHDRAWN = 0
+"""The message id of a batch that was withdrawn before it arrived."""
 
 
 class ProducerMemory:
@@ -147,6 +153,11 @@ class DeduplicationState:
             self._idle.move_to_end(key)
         return found
 
+    def known(self, client_uid: int, handle: int) -> ProducerMemory | None:
+        """The memory of a producer, None when there is none."""
+        key = (client_uid, handle)
+        return self._open.get(key) or self._idle.get(key)
+
     def _keep(self, key: _Key, memory: ProducerMemory) -> None:
         self._idle[key] = memory
         self._idle.move_to_end(key)
@@ -181,6 +192,22 @@ class DeduplicationState:
             self._open_commits[key] = number
         else:
             self._keep_commit(key, number)
+
+    def skipped(
+        self, client_uid: int, session: int, last: int, number: int, *, is_certain: bool
+    ) -> bool:
+        """Before a commit of that number, the one before being `last`: those in between took no
+        effect, which is remembered like the batches of a producer. is_certain: `last` is known.
+        Whether there are any."""
+        if number <= last + 1:
+            return False
+        memory = self.producer(client_uid, session)
+        known = max(last + 1, number - COMMITS_SKIPPED) if is_certain else number
+        if known > last + 1:
+            memory.forgotten = max(memory.forgotten, known - 1)
+        for one in range(known, number):
+            memory.remember(one, Taken(WITHDRAWN, 0, 1), COMMITS_SKIPPED)
+        return True
 
     def _keep_commit(self, key: _Key, number: int) -> None:
         self._commits[key] = number

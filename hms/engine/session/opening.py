@@ -88,10 +88,17 @@ def open_session(
 
 
 def close_session(
-    state: State, connection: Connection, handle: int, how: Return, fx: Effects
+    state: State,
+    connection: Connection,
+    handle: int,
+    how: Return,
+    fx: Effects,
+    *,
+    is_doubtful: bool = False,
 ) -> None:
     """Close a session; an open transaction is rolled back. What the application has comes again,
-    flagged; that is no failed attempt, in order or not."""
+    flagged; that is no failed attempt, in order or not. is_doubtful: somebody may still ask what
+    became of its sends."""
     session = state.session(connection, handle)
     error = None if how is Return.LOST else ConnectionClosed(what="session")
     state.blocked.drop(error, fx, session)
@@ -101,7 +108,8 @@ def close_session(
         for consumer in list(session.consumers):
             remove_consumer(state, consumer, how, fx)
     for producer in [p for p in connection.producers.values() if p.session is session]:
-        close_producer(state, connection, producer.handle, is_final=how is not Return.LOST, fx=fx)
+        is_final = how is not Return.LOST and not is_doubtful
+        close_producer(state, connection, producer.handle, is_final=is_final, fx=fx)
     del connection.sessions[handle]
     state.memories.close_session(connection.uid, handle)
     state.sessions_open -= 1
@@ -155,7 +163,8 @@ def _publishes_at(
 def close_producer(
     state: State, connection: Connection, handle: int, is_final: bool, fx: Effects
 ) -> None:
-    """Close a producer; its numbering is remembered while its client may come back."""
+    """Close a producer; its numbering is remembered unless is_final: its client may come back, or
+    ask what became of its sends."""
     producer = state.producer(connection, handle)
     state.blocked.drop(ConnectionClosed(what="producer"), fx, producer.session, producer)
     del connection.producers[handle]

@@ -119,6 +119,8 @@ class Session:
         self.work = Work()
         self.xid = b""
         self.is_remembered = True
+        self.withdrawn = 0
+        """Commits up to this number that did not take effect never will."""
         """Whether its last commit is known for certain; see Memories."""
 
 

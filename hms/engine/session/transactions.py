@@ -22,8 +22,11 @@ from hms.engine.session.receipts import Receipts, Received
 from hms.engine.session.session_objects import Session, Work
 from hms.engine.state import State
 from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
-from hms.records import Record, group
+from hms.records import Memory, Record, group, memory
 from hms.wire.packed_messages import unpack_rows
+
+WITHDRAWN = "the commit was withdrawn before it took effect"
+"""Somebody asked what became of it, and was told for good that it had no effect."""
 
 
 def commit(state: State, session: Session, correlation: int, number: int, fx: Effects) -> None:
@@ -35,6 +38,8 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
         fx.must_wait = True
         fx.out.append(answer)
         return
+    if number <= session.withdrawn and not session.work.rolled_back:
+        session.work.rolled_back = WITHDRAWN
     if session.work.rolled_back:
         _refuse(state, session, correlation, fx)
         return
@@ -96,6 +101,13 @@ class _Commit(Waiting):
         state = self._state
         session, number = self.session, self.number
         connection, has_work = session.connection, self.work.is_any
+        if number <= session.withdrawn:
+            end_without_effect(state, self.work, Return.LOST, fx)
+            error = TransactionRolledBack(reason=WITHDRAWN)
+            fx.out.append(Refusal(connection.number, self.correlation, error))
+            return
+        if number > self.last + 1:
+            _skip(state, session, self.last, number, fx)
         records, touched = take_effect(state, self.work, fx)
         if has_work:  # even when none is persistent: whoever gets no reply asks for the number
             fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
@@ -106,6 +118,12 @@ class _Commit(Waiting):
         if state.is_guarded:
             make_room(state, touched, fx)
         fx.out.append(Reply(connection.number, self.correlation, value=True))
+
+    @property
+    def last(self) -> int:
+        """The number of the session's last commit before it."""
+        session = self.session
+        return self._state.memories.last_commit(session.connection.uid, session.handle)
 
     def give_up(self) -> None:
         """It was not committed: it is open again, with what was done in it since."""
@@ -187,6 +205,13 @@ def _forget_some(state: State, fx: Effects) -> bool:
     if place is not None:
         wake(state, place, fx)
     return bool(state.settled_rest)
+
+
+def _skip(state: State, session: Session, last: int, number: int, fx: Effects) -> None:
+    """Whoever asks later what became of a commit before this one is told the truth."""
+    key, memories = (session.connection.uid, session.handle), state.memories
+    if memories.skipped(*key, last, number, is_certain=session.is_remembered or last > 0):
+        fx.records.append(memory(Memory(producers=list(memories.producers_taken([key])))))
 
 
 def rollback(state: State, session: Session, correlation: int, fx: Effects) -> None:

@@ -45,8 +45,9 @@ LAZY = "hms"
 
 PURE = ("hms.records", "hms.engine", "hms.wire")
 COMPUTES = """
-    __future__ abc array bisect collections contextlib copy dataclasses difflib enum functools
-    hashlib heapq itertools math operator re string struct types typing unicodedata zlib msgspec
+    __future__ abc array base64 binascii bisect collections contextlib copy dataclasses difflib enum
+    functools hashlib heapq hmac itertools math operator re string struct types typing unicodedata
+    zlib msgspec
 """
 PURE_MAY_IMPORT = frozenset(COMPUTES.split())
 PURE_BELOW = ("hms.errors", "field_buffer", "hms.wire", "hms.records", "hms.constants")

@@ -1,0 +1,50 @@
+"""Outcome requests: what became of a send or commit in doubt, for whoever holds its token.
+
+The token says whose it is; at a node that checks logins only the same user is answered, and whoever
+may operate the node. A refusal tells nothing: neither whose it is, nor whether it is one at all.
+"""
+
+from collections.abc import Callable, Mapping
+
+from hms.engine.effects import Effects, Reply
+from hms.engine.engine import Engine
+from hms.engine.session.outcomes import Doubt
+from hms.errors.catalogue import OutcomeElsewhere, TokenRefused
+from hms.server.connection_registry import ConnectionRegistry
+from hms.wire import structures as wire
+from hms.wire.outcome_tokens import Token, is_signed, read_token
+
+__all__ = ["OutcomeRequests"]
+
+
+class OutcomeRequests:
+    """See the module."""
+
+    def __init__(self, engine: Engine, registry: ConnectionRegistry) -> None:
+        self._engine, self._registry = engine, registry
+        self.handlers: Mapping[type, Callable[..., None]] = {wire.AskOutcome: self._ask}
+
+    def _ask(
+        self, connection: int, correlation: int, request: wire.AskOutcome, now_ms: int, fx: Effects
+    ) -> None:
+        engine = self._engine
+        token = read_token(request.token)
+        if token.log != engine.log:  # whoever may have it, the one who asks knows which log it says
+            raise OutcomeElsewhere(node=self._registry.identity.node)
+        is_genuine = is_signed(token, request.token, engine.token_secret)
+        if not is_genuine or not self._registry.may_ask_for(connection, token.user):
+            raise TokenRefused
+        fx.out.append(Reply(connection, correlation, engine.outcome(_doubt(token), now_ms, fx)))
+
+
+def _doubt(token: Token) -> Doubt:
+    return Doubt(
+        token.is_commit,
+        token.client_uid,
+        token.handle,
+        token.number,
+        token.offset,
+        token.count,
+        token.frame_count,
+        token.is_logged,
+    )

@@ -1,0 +1,338 @@
+"""What a client is told when its node is lost: the vectors of the specification, by their numbers.
+
+Each runs with the blocking or the asyncio client; HMS_HA=full: with both (55). "a" is the node, "b"
+the same log booted again, "m" another node. Frames and answers are lost on a wire that is cut.
+"""
+
+import os
+import zlib
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import pytest
+from cut_wire import cut_wire
+from failover_shells import SHELLS, WAIT_S
+
+import hms
+from hms.testing import node
+
+CONFIG = {"hms": {"queue": {"orders": {}, "small": {"max_messages": 1}, "other": {}}}}
+BRIEF_S = 1.5
+PATIENT_S = 25
+
+
+IS_FULL = os.environ.get("HMS_HA") == "full"
+
+
+@pytest.fixture(params=sorted(SHELLS) if IS_FULL else ["one of them"])
+def shell(request):
+    by_name = sorted(SHELLS)[zlib.crc32(request.node.name.encode()) % len(SHELLS)]
+    made = SHELLS[request.param if IS_FULL else by_name]()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def node_m():
+    with node(config=CONFIG) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def node_l():
+    """The node of most tests, killed and booted again and again."""
+    with node(config=CONFIG) as started:
+        yield started
+
+
+@pytest.fixture
+def log(node_l):
+    """Node L behind a wire, its queues empty."""
+    if not node_l.is_running:
+        node_l.boot()
+    with cut_wire(node_l.address) as wire:
+        yield SimpleNamespace(node=node_l, wire=wire, address=wire.address)
+    if not node_l.is_running:
+        node_l.boot()
+    empty(node_l)
+
+
+def empty(one):
+    with hms.connect(one.address) as connection:
+        for name in ("orders", "small", "other"):
+            connection.administer("queue.purge", {"name": name})
+
+
+def bodies(one, name="orders"):
+    """What waits there."""
+    with hms.connect(one.address) as connection, connection.session() as session:
+        return [bytes(message.body) for message in session.browser(name)]
+
+
+class Opened:
+    """A connection with a session and a producer, closed at the end without waiting for long."""
+
+    def __init__(self, stack, shell, addresses, *, transacted=False, queue="orders", **options):
+        self.shell, self.errors = shell, []
+        given = {"request_timeout_s": PATIENT_S, "reconnect_interval_s": 0.1} | options
+        given["exception_listener"] = self.errors.append
+        self.connection = shell.do(lambda: shell.connect(addresses, **given))
+        self.session = shell.do(lambda: self.connection.session(transacted=transacted))
+        self.producer = shell.do(lambda: self.session.producer(queue))
+        stack.callback(lambda: shell.do(self.connection.close))
+
+    def sending(self, body, **how):
+        """A send in the background."""
+        return self.shell.begin(lambda: self.producer.send(body, **how))
+
+    def outcome(self, token):
+        return self.shell.do(lambda: self.connection.outcome(token))
+
+
+@pytest.fixture
+def opened(shell):
+    """Makes connections, which are closed at the end."""
+    with ExitStack() as stack:
+        yield lambda *given, **options: Opened(stack, shell, *given, **options)
+
+
+def in_doubt(future, kind=hms.SendInDoubt):
+    with pytest.raises(kind) as caught:
+        future.result(WAIT_S)
+    assert caught.value.token
+    return caught.value.token
+
+
+def kill(log):
+    log.node.kill()
+    log.wire.pass_on()
+
+
+def test_v01_a_send_that_the_node_never_read_is_repeated(log, opened):
+    """It was written, the node was killed before it read it."""
+    client = opened(log.address)
+    log.wire.lose("up")
+    sent = client.sending(b"once")
+    log.wire.wait_swallowed("up")
+    kill(log)
+    log.node.boot()
+
+    receipt = sent.result(WAIT_S)
+
+    assert receipt.message_id
+    assert bodies(log.node) == [b"once"]
+
+
+def test_v03_a_durable_send_whose_confirmation_was_lost_is_answered_as_it_was(log, opened):
+    """The id is the original one: the message is there under it, once."""
+    client = opened(log.address)
+    log.wire.lose("down")
+    sent = client.sending(b"once")
+    log.wire.wait_swallowed("down")
+    kill(log)
+    log.node.boot()
+
+    receipt = sent.result(WAIT_S)
+
+    with hms.connect(log.node.address) as connection, connection.session() as session:
+        assert [one.message_id for one in session.browser("orders")] == [receipt.message_id]
+
+
+def test_v09_with_another_node_in_reach_it_is_held_for_its_own_log(log, node_m, opened):
+    """M stores nothing of it."""
+    client = opened([log.address, node_m.address])
+    log.wire.lose("down")
+    sent = client.sending(b"once")
+    log.wire.wait_swallowed("down")
+    kill(log)
+    log.node.boot()
+
+    sent.result(WAIT_S)
+
+    assert (bodies(log.node), bodies(node_m)) == ([b"once"], [])
+
+
+def test_v10_v11_what_is_in_doubt_and_was_stored_is_said_to_be_stored(log, node_m, opened):
+    """The library sends nothing again; the outcome has the id."""
+    client = opened([log.address, node_m.address], request_timeout_s=BRIEF_S)
+    log.wire.lose("down")
+    sent = client.sending(b"once")
+    log.wire.wait_swallowed("down")
+    log.wire.refuse()
+    kill_and_refuse(log)
+
+    token = in_doubt(sent)
+
+    assert bodies(node_m) == []
+    log.node.boot()
+    with hms.connect(log.node.address) as connection, connection.session() as session:
+        found = connection.outcome(token)
+        assert found.state is hms.OutcomeState.STORED
+        assert found.message_ids == tuple(one.message_id for one in session.browser("orders"))
+        assert connection.outcome(token) == found
+
+
+def kill_and_refuse(log):
+    log.node.kill()
+    log.wire.cut_client()
+
+
+def test_v12_what_is_not_there_is_withdrawn_and_a_delayed_copy_is_refused(log, opened):
+    """The answer cannot change: the frame comes afterwards, over a connection that lives."""
+    client = opened(log.address, request_timeout_s=BRIEF_S)
+    log.wire.hold("up")
+    token = in_doubt(client.sending(b"late"))
+    asked = opened(log.node.address)
+
+    assert asked.outcome(token).state is hms.OutcomeState.WITHDRAWN
+    log.wire.pass_on()
+
+    client.shell.do(lambda: client.connection.administer("queue.list"))  # behind the late frame
+    assert bodies(log.node) == []
+    assert asked.outcome(token).state is hms.OutcomeState.WITHDRAWN
+    log.node.kill()
+    log.node.boot()
+    assert opened(log.node.address).outcome(token).state is hms.OutcomeState.WITHDRAWN
+
+
+def test_v21_an_open_transaction_is_rolled_back(log, opened):
+    """The next one works."""
+    client = opened(log.address, transacted=True)
+    client.shell.do(lambda: client.producer.send(b"gone"))
+    client.shell.do(lambda: client.connection.administer("queue.list"))
+    kill(log)
+    log.node.boot()
+
+    with pytest.raises(hms.TransactionRolledBack):
+        client.shell.do(client.session.commit)
+    client.shell.do(lambda: client.producer.send(b"next"))
+    client.shell.do(client.session.commit)
+
+    assert bodies(log.node) == [b"next"]
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_v22_v23_the_log_says_what_became_of_a_commit(log, opened, is_durable):
+    """22: it was never read, so it is rolled back. 23: its answer was lost, so it returns."""
+    client = opened(log.address, transacted=True)
+    client.shell.do(lambda: client.producer.send(b"work"))
+    client.shell.do(lambda: client.connection.administer("queue.list"))
+    way = "down" if is_durable else "up"
+    log.wire.lose(way)
+    committed = client.shell.begin(client.session.commit)
+    log.wire.wait_swallowed(way)
+    kill(log)
+    log.node.boot()
+
+    if is_durable:
+        committed.result(WAIT_S)
+    else:
+        with pytest.raises(hms.TransactionRolledBack):
+            committed.result(WAIT_S)
+    assert bodies(log.node) == [b"work"] * is_durable
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_v25_v26_v27_a_commit_in_doubt_has_an_outcome(log, node_m, opened, is_durable):
+    """M is not asked; the outcome is the log's, and the same when it is asked again."""
+    addresses = [log.address, node_m.address]
+    client = opened(addresses, transacted=True, request_timeout_s=BRIEF_S)
+    client.shell.do(lambda: client.producer.send(b"work"))
+    client.shell.do(lambda: client.connection.administer("queue.list"))
+    way = "down" if is_durable else "up"
+    log.wire.lose(way)
+    committed = client.shell.begin(client.session.commit)
+    log.wire.wait_swallowed(way)
+    log.wire.refuse()
+    kill_and_refuse(log)
+
+    token = in_doubt(committed, hms.CommitInDoubt)
+
+    log.node.boot()
+    asked = opened(log.node.address)
+    state = "COMMITTED" if is_durable else "ROLLED_BACK"
+    assert [asked.outcome(token).state for _ in range(2)] == [state, state]
+    assert bodies(log.node) == [b"work"] * is_durable
+    assert bodies(node_m) == []
+
+
+def test_v27_a_commit_that_comes_after_its_outcome_is_rolled_back(log, opened):
+    """A delayed copy must not make the answer untrue; later commits of the session do not, too."""
+    client = opened(log.address, transacted=True, request_timeout_s=BRIEF_S)
+    client.shell.do(lambda: client.producer.send(b"work"))
+    client.shell.do(lambda: client.connection.administer("queue.list"))
+    log.wire.hold("up")
+    token = in_doubt(client.shell.begin(client.session.commit), hms.CommitInDoubt)
+    asked = opened(log.node.address)
+
+    assert asked.outcome(token).state is hms.OutcomeState.ROLLED_BACK
+    log.wire.pass_on()
+    client.shell.do(lambda: client.producer.send(b"next"))
+    client.shell.do(client.session.commit)
+
+    assert asked.outcome(token).state is hms.OutcomeState.ROLLED_BACK
+    assert bodies(log.node) == [b"next"]
+    log.node.kill()
+    log.node.boot()
+    assert opened(log.node.address).outcome(token).state is hms.OutcomeState.ROLLED_BACK
+
+
+def test_v29_rollback_during_the_outage_returns(log, opened):
+    """What was received comes again, flagged."""
+    opened(log.address).sending(b"work").result(WAIT_S)
+    client = opened(log.address, transacted=True)
+    consumer = client.shell.do(lambda: client.session.consumer("orders"))
+    client.shell.do(lambda: consumer.receive(5))
+    log.node.kill()
+
+    client.shell.do(client.session.rollback)
+
+    log.node.boot()
+    again = client.shell.do(lambda: consumer.receive(WAIT_S))
+    assert (bytes(again.body), again.redelivered) == (b"work", True)
+
+
+def test_v32_receive_waits_through_an_outage(log, opened):
+    """And ends at its own time when there is nothing."""
+    client = opened(log.address)
+    consumer = client.shell.do(lambda: client.session.consumer("orders"))
+    received = client.shell.begin(lambda: consumer.receive(WAIT_S))
+    kill(log)
+    log.node.boot()
+    opened(log.node.address).sending(b"at last").result(WAIT_S)
+
+    assert bytes(received.result(WAIT_S).body) == b"at last"
+    kill(log)
+    assert client.shell.do(lambda: consumer.receive(0.2)) is None
+
+
+def test_v52_close_during_the_outage_names_what_is_in_doubt(log, opened):
+    """With the token of each."""
+    client = opened(log.address, request_timeout_s=BRIEF_S)
+    log.wire.lose("down")
+    sent = client.sending(b"once")
+    log.wire.wait_swallowed("down")
+    kill_and_refuse(log)
+    log.wire.refuse()
+
+    client.shell.do(client.connection.close)
+
+    token = in_doubt(sent)
+    log.wire.pass_on()
+    log.node.boot()
+    assert opened(log.node.address).outcome(token).state is hms.OutcomeState.STORED
+
+
+def test_an_outcome_is_told_to_nobody_who_alters_a_token(log, node_m, opened):
+    """Neither what it was, nor whether there was anything; another log says that it is another."""
+    client = opened(log.address, request_timeout_s=BRIEF_S)
+    log.wire.lose("down")
+    token = in_doubt(client.sending(b"once"))
+    asked, other = opened(log.node.address), opened(node_m.address)
+
+    with pytest.raises(hms.OutcomeElsewhere):
+        other.outcome(token)
+    for altered in (token[:-1], token[:-2] + "AA", "x", "hms1.", token.replace("hms1", "hms2")):
+        with pytest.raises((hms.TokenRefused, hms.OutcomeElsewhere)):
+            asked.outcome(altered)
+    assert asked.outcome(token).state is hms.OutcomeState.STORED
