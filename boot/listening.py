@@ -1,9 +1,12 @@
 """Where a node listens: its addresses, and its encrypted listeners with their keys."""
 
 import logging
+import os
+import stat
+from pathlib import Path
 
 from hms.boot.entries import Config, Node
-from hms.errors.catalogue import KeyFileError, LinkKeyError
+from hms.errors.catalogue import InvalidArgument, KeyFileError, LinkKeyError
 from hms.server.links.keys import read_key_file
 from hms.server.listening_sockets import ListenAt
 
@@ -13,8 +16,33 @@ log = logging.getLogger("hms.security")
 
 
 def listening(config: Config, node: Node) -> list[ListenAt]:
-    """KeyFileError for a key file that cannot be used, or is that of the node's links."""
+    """KeyFileError for a key file that cannot be used, or is that of the node's links;
+    InvalidArgument for a local socket of a secured node in whose place another user could listen.
+    """
+    if node.security is not None:
+        for address in node.listen:
+            if address.startswith("ipc://") and (said := _fault_of(address.removeprefix("ipc://"))):
+                raise InvalidArgument(what=f"listening at {address}", detail=said)
     return [_listen_at(config, node, address) for address in node.listen]
+
+
+def _fault_of(path: str) -> str:
+    """Why somebody else could listen there while the node is down; "" when nobody can."""
+    file = Path(path)
+    try:
+        folder = file.parent.stat()
+    except OSError as fault:
+        return f"its folder cannot be looked at: {fault.strerror}"
+    if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write into {file.parent}: chmod go-w it, or choose another folder"
+    own = (os.geteuid(), 0)
+    if folder.st_uid not in own:
+        return f"{file.parent} belongs to another user"
+    if file.is_symlink():
+        return "it is a symbolic link"
+    if file.exists() and file.stat().st_uid not in own:
+        return "it belongs to another user"
+    return ""
 
 
 def _listen_at(config: Config, node: Node, address: str) -> ListenAt:

@@ -26,6 +26,7 @@ from hms.boot import compose
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
 from hms.boot.garbage import freeze_survivors
+from hms.boot.hardening import keep_memory_private
 from hms.boot.linking import make_gateway, make_linking
 from hms.boot.memory import keep_freed_memory
 from hms.boot.monitoring.notify import Notifier
@@ -441,6 +442,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load(given.config)
         node = config.node(given.node)
         _log_to_stderr(node.log_level)
+        if node.security is not None:
+            keep_memory_private()
         process = NodeProcess(config, node, given.start)
         try:
             return process.run(given.ready_fd)

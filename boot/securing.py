@@ -167,11 +167,12 @@ def _dummy_hash(document: SecurityDocument) -> str:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
+    """Other when the file, or who may read it, was changed."""
     try:
-        found = path.stat()
+        found = path.lstat()
     except OSError:
         return (0, 0, 0)
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_ino, max(found.st_mtime_ns, found.st_ctime_ns), found.st_size
 
 
 def _user_name(uid: int) -> str:

@@ -25,16 +25,21 @@ __all__ = ["change_security", "load_security", "save_security", "security_text"]
 FILE_BYTES_MAX = 4 << 20
 _HEAD = (
     "# Users, roles and permissions of the node. Written by hms user, role and permission;\n"
-    "# comments are not kept. Only its owner may read it.\n"
+    "# comments are not kept. Only its owner may read it. The last line says that it is whole.\n"
 )
+_END = "# end\n"
+"""Half a file may say of a user all but that it is disabled."""
 _SECTIONS = ("security", "user", "role", "token", "key")
 
 
 def load_security(path: Path) -> SecurityDocument:
     """The document; SecurityFileError has one line for each fault."""
-    parsed = parse(_read(path))
+    text = _read(path)
+    parsed = parse(text)
     document, faults = read_document(parsed.data)
     told = [*parsed.faults, *[(parsed.line_of(where), said) for where, said in faults]]
+    if text.startswith(_HEAD) and f"\n{_END}" not in text:
+        told.append((text.count("\n") + 1, f"the file is cut off: {_END.strip()!r} is missing"))
     if told:
         lines = dict.fromkeys(sorted(told, key=lambda fault: fault[0]))
         raise SecurityFileError(report="\n".join(f"{path}:{line}: {said}" for line, said in lines))
@@ -89,7 +94,7 @@ def security_text(document: SecurityDocument) -> str:
         for name, table in named.items():
             lines.append(f"\n[{section}{f'.{json.dumps(name)}' if name else ''}]")
             lines += [f"{word} = {_value(value)}" for word, value in table.items()]
-    return _HEAD + "\n".join(lines) + "\n"
+    return _HEAD + "\n".join(lines) + f"\n{_END}"
 
 
 def _value(value: Any) -> str:

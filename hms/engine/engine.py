@@ -727,6 +727,8 @@ class Engine:
         answer = None if progress is None else progress.answer
         if answer is None:
             by = self.state.connections.get(connection)
+            secured = self.state.space.authority is not None
+            self.state.space.made_by = by.user if secured and by is not None else ""
             with self.state.shares.acting_for(NO_OWNER if by is None else by.owner):
                 answer = views.operate(self.state, verb, arguments, fx)
             if progress is not None and progress.count:

@@ -84,6 +84,7 @@ def subscription_create(state: State, asked: ops.CreateSubscription, fx: Effects
         is_shared=True,
         queue=queue.number,
         correlation_id=asked.correlation_id,
+        owner=state.space.made_by,
     )
     define_durable(state, topic, wanted, fx)
 

@@ -8,8 +8,9 @@ __all__ = ["Authority"]
 class Authority(Protocol):
     """Answers for users, by their names."""
 
-    def may_receive(self, user: str, topic: str) -> bool:
-        """Whether the owner of a subscription may have what is published on a topic."""
+    def may_receive(self, user: str, topic: str, queue: str) -> bool:
+        """Whether the owner of a subscription may have what is published on a topic; queue: and may
+        have it put there, "" when it waits in the subscription."""
 
     def check_schedule(self, owner: str, name: str, kind: str, place: str, flags: int) -> None:
         """NotAuthorized unless the owner of a schedule may send, now, what it sends. place: a queue

@@ -70,6 +70,9 @@ class TopicSpace:
         self._audiences: dict[str, Audience] = {}
         self._audience_entries = 0
         self.authority: Authority | None = None
+        self.made_by = ""
+        """The user whose command is applied now, where logins are checked: the owner of what it
+        makes."""
         """Who may have what, of a node that checks logins; None: everybody may have everything."""
         self.version = 0
         """Grows when a subscription changes."""
@@ -177,10 +180,13 @@ class TopicSpace:
         self.changed()
 
     def is_allowed(self, subscription: Subscription, topic: str) -> bool:
-        """Whether its owner may have what is published on a topic (PUBSUB PS-04). What has no owner
-        is the administrator's."""
+        """Whether its owner may have what is published on a topic, where it is put (PUBSUB PS-04).
+        What has no owner is the administrator's."""
         owner, authority = subscription.definition.owner, self.authority
-        return authority is None or not owner or authority.may_receive(owner, topic)
+        if authority is None or not owner:
+            return True
+        queue = "" if subscription.queue is None else subscription.queue.name
+        return authority.may_receive(owner, topic, queue)
 
     def changed(self) -> None:
         """A subscription is not what it was."""

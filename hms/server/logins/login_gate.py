@@ -98,6 +98,7 @@ class LoginGate:
         )
         self._waiting: dict[Hashable, _Waiting] = {}
         self._refused_schedules = RareLines(log.warning)
+        self._refusals = RareLines(log.warning)
         self.refused = self.denials = 0
         self.verified = 0
         """Passwords that were compared with a hash."""
@@ -220,9 +221,12 @@ class LoginGate:
 
     # what the engine asks (hms.engine.security.authority)
 
-    def may_receive(self, user: str, topic: str) -> bool:
-        """Whether the owner of a subscription may have what is published on a topic."""
-        return self.identities.may_receive(user, topic)
+    def may_receive(self, user: str, topic: str, queue: str) -> bool:
+        """Whether the owner of a subscription may have what is published on a topic, in a queue."""
+        return self.identities.may_receive(user, topic) and all(
+            self.identities.may(user, *need)
+            for need in (producer_needs("queue", queue) if queue else ())
+        )
 
     def check_schedule(self, owner: str, name: str, kind: str, place: str, flags: int) -> None:
         """NotAuthorized unless the owner of a schedule may send, now, what it sends."""
@@ -370,4 +374,4 @@ class LoginGate:
 
     def _log_refusal(self, user: str, caller: Caller, why: str) -> None:
         self.refused += 1
-        log.warning("login of %r from %s is refused: %s", user[:63], caller, why)
+        self._refusals.say("login of %r from %s is refused: %s", user[:63], caller, why)

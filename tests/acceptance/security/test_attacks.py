@@ -1,0 +1,832 @@
+"""The attacks of the specification's table, AT-01 to AT-48, each by its number, with the figure of
+its bar. ELSEWHERE names the tests that show a row, ABSENT why a row has nothing to be shown on.
+
+The walks of AT-35 and the measurement of AT-12 in full:
+
+    HMS_ATTACKS=full python -m pytest tests/acceptance/security/test_attacks.py
+"""
+
+import logging
+import os
+import random
+import re
+import socket
+import threading
+import tracemalloc
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import zmq
+
+import hms
+from hms.boot.config import load
+from hms.boot.listening import listening
+from hms.boot.securing import Securing
+from hms.boot.security_file import load_security, save_security
+from hms.records import RecordType
+from hms.server.broker import Lost
+from hms.server.listening_sockets import check_zeromq
+from hms.server.logins import document_changes as changes
+from hms.server.logins.callers import Caller
+from hms.server.logins.login_limits import KEYS_MAX, LoginLimits
+from hms.server.logins.resume_tokens import ResumeTokens
+from hms.server.logins.security_document import SecuritySettings, is_name
+from hms.wire import frames
+from hms.wire import structures as wire
+from hms.wire.frames import Kind, frame
+from tests.acceptance.security.test_encrypted import Place
+from tests.acceptance.security.test_revocation import without
+from tests.support import zmtp
+from tests.support.byte_proxy import ByteProxy
+from tests.support.gated import LOCAL, GatedNode
+from tests.support.hello import hello_of
+from tests.support.largest import pack, send
+from tests.support.memory import SETTINGS, MemoryNode
+from tests.support.secured import PASSWORD, document, secured_node
+from tests.support.waiting import wait_until
+
+REPLACE = msgspec.structs.replace
+IS_FULL = os.environ.get("HMS_ATTACKS") == "full"
+ROOT = Path(__file__).parents[3]
+SECURITY = "tests/acceptance/security/"
+ELSEWHERE = {
+    2: ["tests/acceptance/test_held_bytes.py::test_a_node_holds_no_more_than_it_may"],
+    11: [SECURITY + "test_logins.py::test_each_failure_is_the_same_refusal"],
+    18: ["tests/unit/server/test_login_gate.py::test_another_user_does_not_take_a_connection_over"],
+    19: [
+        "tests/unit/server/test_login_gate.py::test_equal_client_ids_of_two_users_never_meet",
+        SECURITY + "test_revocation.py::test_a_durable_subscription_of_another_user_is_not_resumed",
+    ],
+    26: [SECURITY + "test_matrix.py::test_exactly_the_granted_cells_are_permitted"],
+    27: [SECURITY + "test_matrix.py::test_absent_and_present_resources_are_refused_alike"],
+    31: [SECURITY + "test_lives_of_logins.py::test_nobody_guesses_the_name_of_a_temporary_queue"],
+    32: [SECURITY + "test_matrix.py::test_exactly_the_granted_cells_are_permitted"],
+    33: [
+        SECURITY + "test_matrix.py::test_the_end_of_a_branch_of_others_is_for_recovery",
+        SECURITY + "test_matrix.py::test_a_file_of_others_is_not_read_by_its_name",
+    ],
+    34: [SECURITY + "test_revocation.py::test_a_thousand_consumers_are_closed_at_once_and_their"],
+    37: ["tests/integration/test_cluster_links.py::test_"],
+    38: [SECURITY + "test_audit.py::test_each_flipped_byte_of_a_chain_is_found_at_its_record"],
+    41: ["tests/acceptance/test_connections_flood.py::test_a_flood_of_connections_neither"],
+    43: ["tests/acceptance/test_clock_steps.py::test_"],
+}
+ABSENT = {
+    30: "the sender's identity is not stamped on messages, so a reply is judged by its service's "
+    "rights alone",
+    36: "a stamp is not there to be forged: JMSXUserID of a hand-made client is shown like any "
+    "property, the library refuses to set it, and nothing at the node reads it",
+    **dict.fromkeys((20, 21, 22, 23, 24, 25), "other authenticators are not built yet"),
+    42: "limits of a user are not built yet",
+    47: "erasure is not built yet",
+    44: "there is no console",
+    45: "paths of export and import are those of who runs the command, with that user's rights; "
+    "no path comes from a message or from the network",
+}
+BILLING = ["produce queue:orders", "consume queue:orders"]
+
+
+def test_each_row_has_a_test_or_a_reason():
+    """No row is forgotten; what is named elsewhere is there."""
+    own = {int(n) for n in re.findall(r"def test_at_(\d\d)_", Path(__file__).read_text())}
+    files = [*Path(__file__).parent.glob("test_*.py")]
+    for file in files:
+        own |= {int(n) for n in re.findall(r"def test_at_(\d\d)_", file.read_text())}
+    for places in ELSEWHERE.values():
+        for place in places:
+            path, _, name = place.partition("::")
+            assert f"def {name}" in (ROOT / path).read_text(), place
+
+    assert sorted(own | {*ELSEWHERE} | {*ABSENT}) == list(range(1, 49))
+    assert not own & {*ABSENT}
+
+
+@pytest.fixture
+def told(record_property):
+    """Tells the figures of a row."""
+
+    def tell(row, **figures):
+        record_property("figures", {"test": f"AT-{row:02d}", **figures})
+
+    return tell
+
+
+@pytest.fixture
+def held():
+    return document(u=BILLING, v=["consume queue:orders"])
+
+
+@pytest.fixture
+def node(held):
+    return GatedNode(held)
+
+
+@pytest.fixture
+def strict(held):
+    """A node with the limits that are the default."""
+    return GatedNode(REPLACE(held, security=SecuritySettings()))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A real node with encrypted listeners."""
+    made = Place(tmp_path_factory.mktemp("a"))
+    made.config = {**made.config, "own": {"heartbeat_s": 2}}
+    with secured_node(made.folder, made.held, made.config) as made.node:
+        yield made
+
+
+def resident(node):
+    return int(Path(f"/proc/{node.pid}/statm").read_text().split()[1]) * 4096
+
+
+def descriptors(node):
+    return len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
+
+
+@contextmanager
+def sampled(node):
+    """The most that the node had in memory, beyond what it had before."""
+    before, most, over = resident(node), [0], threading.Event()
+
+    def look():
+        while not over.wait(0.005):
+            most[0] = max(most[0], resident(node) - before)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        thread.join()
+
+
+def round_trip(connection, rounds=20):
+    """An honest client at work."""
+    with connection.session() as session:
+        out, inn = session.producer(hms.Queue("orders")), session.consumer(hms.Queue("orders"))
+        for _ in range(rounds):
+            out.send(b"x")
+            assert inn.receive(timeout_s=20).body == b"x"
+
+
+# the network
+
+ENDLESS_PARTS = 4096
+PART = bytes(64 << 10)
+
+
+def attacker(stack, address, server_key="", key_file=None):
+    """A libzmq socket that tries once, and its monitor."""
+    from hms.server.links.keys import read_key_file
+
+    context = stack.enter_context(zmq.Context())
+    wild = context.socket(zmq.DEALER)
+    stack.callback(wild.close, 0)
+    for option in (zmq.LINGER, zmq.SNDHWM, zmq.RCVHWM):
+        wild.setsockopt(option, 0)
+    wild.setsockopt(zmq.RECONNECT_IVL, -1)
+    if server_key:
+        pair = read_key_file(key_file) if key_file else None
+        public, secret = (pair.public, pair.secret) if pair else zmq.curve_keypair()
+        wild.curve_serverkey = server_key.encode()
+        wild.curve_publickey, wild.curve_secretkey = public, secret
+    monitor = wild.get_monitor_socket()
+    stack.callback(monitor.close, 0)
+    wild.connect(address)
+    return wild, monitor
+
+
+def is_over(monitor):
+    """Whether the connection has ended, or its handshake failed."""
+    ends = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
+    ends |= zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    while monitor.poll(0):
+        if int.from_bytes(monitor.recv_multipart()[0][:2], "little") & ends:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("case", ["unknown key", "before login", "after login", "open node"])
+def test_at_01_an_endless_message_is_cut_alone(place, told, case):
+    """256 MiB of one message; the honest client beside it is served."""
+    with ExitStack() as stack:
+        running = place.node
+        if case == "open node":
+            running = stack.enter_context(
+                hms.testing.node(config={"hms": {"queue": {"orders": {}}}})
+            )
+            honest = stack.enter_context(hms.connect(running.address))
+            wild, monitor = attacker(stack, running.address)
+        else:
+            honest = stack.enter_context(place.connect(key_file="user.key"))
+            where = "any" if case == "before login" else "known"
+            own = place.folder / "user.key" if case == "after login" else None
+            wild, monitor = attacker(stack, place.addresses[where], place.server_key, own)
+        most = stack.enter_context(sampled(running))
+        if case in ("after login", "open node"):
+            wild.send_multipart(frame(Kind.HELLO, wire.encode(hello_of(77)), 1))
+            assert wild.poll(10_000)
+            envelope = frames.decode_envelope(wild.recv_multipart(), 1 << 20)
+            assert envelope.kind is Kind.WELCOME
+        for _ in range(ENDLESS_PARTS):
+            wild.send(PART, zmq.SNDMORE, copy=False)
+        wild.send(PART)
+        round_trip(honest)
+        wait_until(lambda: is_over(monitor))
+        round_trip(honest)
+        with suppress(OSError):
+            assert honest.is_connected
+    told(1, case=case.replace(" ", "_"), growth_mib=most[0] >> 20)
+    assert most[0] < 64 << 20
+
+
+@pytest.mark.parametrize("mechanism", ["NULL", "PLAIN", "CURVE without the key"])
+@pytest.mark.parametrize("where", ["known", "any"])
+def test_at_03_another_mechanism_brings_nothing_to_an_encrypted_listener(place, mechanism, where):
+    """Not one frame arrives."""
+    before = place.node.log.count("is let in")
+    with ExitStack() as stack:
+        context = stack.enter_context(zmq.Context())
+        wild = context.socket(zmq.DEALER)
+        stack.callback(wild.close, 0)
+        wild.setsockopt(zmq.LINGER, 0)
+        wild.setsockopt(zmq.RECONNECT_IVL, -1)
+        if mechanism == "PLAIN":
+            wild.plain_username, wild.plain_password = b"root", PASSWORD.encode()
+        elif mechanism != "NULL":
+            wild.curve_serverkey = place.unknown.encode()
+            wild.curve_publickey, wild.curve_secretkey = zmq.curve_keypair()
+        monitor = wild.get_monitor_socket()
+        stack.callback(monitor.close, 0)
+        wild.connect(place.addresses[where])
+        wild.send_multipart(frame(Kind.HELLO, wire.encode(hello_of(78)), 1))
+        wait_until(lambda: is_over(monitor))
+        assert not wild.poll(0)
+    if mechanism == "NULL":
+        with pytest.raises(hms.ServerKeyMismatch):
+            hms.connect(place.addresses[where], connect_timeout_s=10)
+    assert place.node.log.count("is let in") == before
+
+
+def test_at_04_a_man_in_the_middle_gets_no_password(place, told):
+    """An impostor with a key of its own, and one who only listens."""
+    with ExitStack() as stack:
+        context = stack.enter_context(zmq.Context())
+        impostor = context.socket(zmq.ROUTER)
+        stack.callback(impostor.close, 0)
+        impostor.curve_server, impostor.curve_secretkey = True, zmq.curve_keypair()[1]
+        port = impostor.bind_to_random_port("tcp://127.0.0.1")
+        middle = ByteProxy(f"tcp://127.0.0.1:{port}")
+        stack.callback(middle.close)
+        login = {"server_keys": [place.server_key], "user": "billing", "password": PASSWORD}
+        with pytest.raises(hms.ServerKeyMismatch):
+            hms.connect(middle.address, connect_timeout_s=10, **login)
+        assert not impostor.poll(0)
+        listening = ByteProxy(place.addresses["any"])
+        stack.callback(listening.close)
+        hms.connect(listening.address, connect_timeout_s=10, **login).close()
+        assert listening.said
+        for said in (middle.said, listening.said):
+            assert PASSWORD.encode() not in said
+            assert b"billing" not in said
+    told(4, recorded_bytes=len(middle.said) + len(listening.said), frames_at_impostor=0)
+
+
+def test_at_05_nobody_else_can_listen_in_the_place_of_a_local_socket(tmp_path, held):
+    """Another user of the machine would be sent what is meant for the node."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "foreign").mkdir()
+    os.chown(tmp_path / "foreign", 65_000, 65_000)
+    cases = {
+        f"ipc://{tmp_path}/open/s": "others may write",
+        f"ipc://{tmp_path}/link": "symbolic link",
+        f"ipc://{tmp_path}/foreign/s": "another user",
+        f"ipc://{tmp_path}/absent/s": "cannot be looked at",
+    }
+    save_security(tmp_path / "security.toml", held)
+    for address, said in cases.items():
+        conf = tmp_path / "hms.conf"
+        text = f'[node.NODE1]\nlisten = ["{address}"]\nsecurity = "security.toml"\n'
+        conf.write_text(text)
+        config = load(conf)
+        with pytest.raises(hms.InvalidArgument, match=said):
+            listening(config, config.node("NODE1"))
+        conf.write_text(text.replace("security =", "# security ="))
+        listening(load(conf), load(conf).node("NODE1"))
+
+
+def test_at_06_half_handshakes_free_their_descriptors(place, told):
+    """Silent, half greeted, and garbage, at encrypted listeners."""
+    curve = zmtp.HANDSHAKE[:12] + b"CURVE" + bytes(15) + bytes(32)
+    hello = b"\x04\xc8\x05HELLO" + os.urandom(194)
+    zmtp1, zmtp2 = b"\x01\x00", b"\xff" + bytes(8) + b"\x7f\x01\x05"
+    saids = [b"", curve, curve + hello, os.urandom(300), zmtp1, zmtp2, b"GET / HTTP/1.1\r\n\r\n"]
+    before = descriptors(place.node)
+    with ExitStack() as stack:
+        for nth in range(210):
+            where = ("known", "any")[nth % 2]
+            host, _, port = place.addresses[where].removeprefix("tcp://").rpartition(":")
+            one = stack.enter_context(socket.create_connection((host, int(port))))
+            one.settimeout(5)
+            with suppress(OSError):
+                one.sendall(saids[nth % len(saids)])
+        with place.connect(key_file="user.key") as honest:
+            round_trip(honest, 5)
+        wait_until(lambda: descriptors(place.node) <= before + 4)
+    told(6, strangers=210, descriptors_left=max(0, descriptors(place.node) - before))
+
+
+def test_at_07_a_recorded_session_is_worth_nothing(place):
+    """Each has keys of its own; and a client of the version before is told to log in."""
+    listening = ByteProxy(place.addresses["known"])
+    place_address = {"server_keys": [place.server_key], "key_file": str(place.folder / "user.key")}
+    with (
+        hms.connect(listening.address, connect_timeout_s=10, **place_address) as connection,
+        connection.session() as session,
+    ):
+        session.producer(hms.Queue("orders")).send(b"once")
+    recorded = bytes(listening.said)
+    listening.close()
+    let_in = place.node.log.count("is let in")
+    host, _, port = place.addresses["known"].removeprefix("tcp://").rpartition(":")
+    for _ in range(3):
+        with socket.create_connection((host, int(port))) as raw, suppress(OSError):
+            raw.settimeout(10)
+            raw.sendall(recorded)
+            while raw.recv(65536):
+                pass
+    with place.connect(key_file="user.key") as connection, connection.session() as session:
+        inn = session.consumer(hms.Queue("orders"))
+        assert [one.body for one in iter(lambda: inn.receive(timeout_s=0.5), None)] == [b"once"]
+    assert place.node.log.count("is let in") == let_in + 1
+
+
+# before the login
+
+
+def test_at_08_every_frame_at_every_time_leaves_no_state(held, told):
+    """Nothing but HELLO and then AUTH leads anywhere."""
+    cells = 0
+    kinds = [kind for kind in Kind if kind < Kind.WELCOME]
+    for state in ("nothing", "challenged", "checking", "closed", "refused"):
+        for kind in kinds:
+            node = GatedNode(held)
+            if state != "nothing":
+                node.hello("p")
+            if state == "checking":
+                node.workers.is_held = True
+                node.auth("p", "u")
+            elif state == "closed":
+                node.broker.handle("p", [Lost("gone")])
+            elif state == "refused":
+                node.auth("p", "u", "wrong")
+            payload = {
+                Kind.HELLO: wire.encode(hello_of(1, protocol=2, mechanisms=("PASSWORD",))),
+                Kind.AUTH: wire.encode(wire.Auth("PASSWORD", "u", b"wrong")),
+            }.get(kind, b"")
+            node.send("p", kind, payload)
+            node.workers.is_held = False
+            node.workers.run()
+            node.broker.handle("p", [Lost("gone")])
+            cells += 1
+            assert not node.doorman.numbers
+            assert not node.gate._waiting
+            assert not node.engine.state.connections
+    told(8, cells=cells)
+
+
+def test_at_09_an_auth_that_is_too_much_costs_nothing(node, told):
+    """Sizes, nesting and lengths that lie."""
+    payloads = [
+        b"\x94\xa8PASSWORD\xa1u\xc6" + (16 << 10).to_bytes(4, "big") + bytes(16 << 10) + b"\xc4\0",
+        b"\x91" * 100_000,
+        b"\xdd\x00\x0f\x42\x40" + b"\x90" * 1_000_000,
+        *[b"\xdd" + n.to_bytes(4, "big") for n in (0, 1 << 31, (1 << 32) - 1)],
+        *[b"\x94\xa8PASSWORD\xdb" + n.to_bytes(4, "big") for n in (0, 1 << 31, (1 << 32) - 1)],
+        b"\xc1",
+        b"",
+    ]
+    node.hello("p")
+    node.send("p", Kind.AUTH, payloads[0])
+    tracemalloc.start()
+    try:
+        for number, payload in enumerate(payloads, 10):
+            node.hello(number, number)
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            told_ = [wire.decode_error(d) for _, d in node.send(number, Kind.AUTH, payload)]
+            most = tracemalloc.get_traced_memory()[1] - before
+            assert {type(one) for one in told_} == {hms.ProtocolError}
+            assert most < 1 << 20
+    finally:
+        tracemalloc.stop()
+    told(9, payloads=len(payloads), growth_max_kib=1024)
+    assert not node.doorman.numbers
+
+
+NAMES = [
+    "a\0b",
+    "a\r\nINFO forged",
+    "\x1b[31m",
+    "\u202egnp.exe",
+    "../u",
+    "a" * 200,
+    "",
+    " u",
+    "u ",
+    "ü",
+]
+
+
+def test_at_10_names_that_are_none_are_refused_and_shown_harmless(node, caplog):
+    """A log or a terminal that obeys them is an attack of its own."""
+    caplog.set_level(logging.INFO)
+    for number, name in enumerate(NAMES, 2):
+        assert not is_name(name)
+        with pytest.raises(hms.InvalidArgument):
+            changes.add_user(node.document, name, node.document.user["u"])
+        node.hello(number, number)
+        ((_, data),) = node.auth(number, name)
+        assert isinstance(wire.decode_error(data), (hms.LoginRefused, hms.ProtocolError))
+    node.hello("x", 99)
+    ((_, data),) = node.send("x", Kind.AUTH, b"\x94\xa8PASSWORD\xa2\xff\xfe\xc4\x01p\xc4\x00")[:1]
+    assert isinstance(wire.decode_error(data), hms.ProtocolError)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) >= len(NAMES)
+    assert all(line.isprintable() for line in lines)
+
+
+# guessing
+
+
+def test_at_12_a_name_that_is_not_there_costs_as_much_as_a_wrong_password(node, monkeypatch, told):
+    """Exact: the same work, one hash of the same cost. The times are those of the long form."""
+    costs = []
+
+    def verify(stored, _password):
+        costs.append(re.sub(r"\$[^$]*\$[^$]*$", "", stored))
+        return False
+
+    monkeypatch.setattr("hms.server.logins.login_gate.verify", verify)
+    for number, name in enumerate(["u", "nobody", "root"], 2):
+        node.hello(number, number)
+        node.auth(number, name, "wrong")
+    told(12, hashes=len(costs), kinds=len(set(costs)))
+
+    assert len(costs) == 3
+    assert len(set(costs)) == 1
+
+
+def test_at_13_a_flood_of_wrong_logins_runs_no_more_hashes_than_allowed(held, monkeypatch, told):
+    """10,000 from one address, 10,000 from 50, and names without end."""
+    monkeypatch.setattr("hms.server.logins.login_gate.verify", lambda *_: False)
+    verified, lines = {}, []
+    monkeypatch.setattr(logging.getLogger("hms.security"), "warning", lambda *a: lines.append(a))
+    for sources in (1, 50):
+        strict = GatedNode(REPLACE(held, security=SecuritySettings()))
+        for number in range(2, 10_002):
+            strict.callers[number] = Caller("t", f"10.0.0.{number % sources}", key="k")
+            strict.hello(number, number)
+            strict.auth(number, f"u{number % 997}", "wrong")
+        verified[sources] = strict.gate.verified
+    limits = LoginLimits(10, 20, 200)
+    for number in range(KEYS_MAX + 50_000):
+        limits.take(f"u{number}", f"10.{number}", number)
+    told(13, hashes_1=verified[1], hashes_50=verified[50], entries=len(limits), lines=len(lines))
+
+    assert verified == {1: 10, 50: 200}
+    assert len(limits) <= KEYS_MAX
+    assert len(lines) <= 1000
+
+
+def test_at_14_a_name_that_is_hammered_logs_in_from_where_it_is_known(strict, told):
+    """And a key, a process or a token is not counted at all."""
+    strict.login("known", "u")
+    for number in range(2, 300):
+        strict.callers[number] = Caller("t", f"10.{number}.0.1", key="k")
+        strict.hello(number, number)
+        strict.auth(number, "u", "wrong")
+    before = strict.gate.verified
+    assert strict.login("again", "u", 900).user == "u"
+    told(14, hammered=298, hashes_of_the_victim=strict.gate.verified - before)
+
+
+# files
+
+HASH = "$argon2id$v=19$m=8192,t=1,p=4$" + "A" * 22 + "$" + "B" * 43
+BAD_HASHES = [
+    HASH.replace("m=8192", "m=4194304"),
+    HASH.replace("m=8192", "m=7"),
+    HASH.replace("t=1", "t=11"),
+    HASH.replace("p=4", "p=17"),
+    HASH.replace("argon2id", "argon2i"),
+    HASH.replace("v=19", "v=16"),
+    "$1$salt$qJH7.N4xYta3aEG/dfqo/0",
+    "$2b$12$" + "a" * 53,
+    "secret",
+    HASH[:-30],
+    HASH + "\n",
+    HASH.replace("m=8192", "m=-1"),
+]
+
+
+def test_at_15_a_hash_that_is_too_dear_or_none_is_refused_with_its_line(tmp_path, held):
+    """One of 4 GiB would end the node."""
+    path = tmp_path / "security.toml"
+    for bad in BAD_HASHES:
+        save_security(path, held)
+        text, good = path.read_text(), held.user["u"].password
+        path.write_text(text.replace(good, bad.replace("\n", "\\n"), 1))
+        line = next(n for n, one in enumerate(text.splitlines(), 1) if good in one)
+        with pytest.raises(hms.SecurityFileError, match=rf"security.toml:{line}: password"):
+            load_security(path)
+
+
+def replaced(was, now):
+    def damage(path):
+        text = path.read_text()
+        assert was in text
+        path.write_text(text.replace(was, now, 1))
+
+    return damage
+
+
+def written(text):
+    return lambda path: path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def appended(text):
+    return lambda path: path.write_text(path.read_text() + text)
+
+
+def _linked(path):
+    path.rename(path.with_name("real"))
+    path.symlink_to(path.with_name("real"))
+
+
+def _folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def _pipe(path):
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+DAMAGES = [
+    lambda path: path.unlink(),
+    written(""),
+    written(b"\xff\xfe"),
+    written("version = 1\n[user."),
+    written(b"\0" * 4096),
+    written("version = 1\n" + "# x\n" * (2 << 20)),
+    lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    lambda path: path.chmod(0o644),
+    lambda path: path.chmod(0o660),
+    lambda path: os.chown(path, 65_000, 65_000),
+    _linked,
+    _folder,
+    _pipe,
+    replaced("version = 5", "version = 4"),
+    replaced("version = 5", "version = 0"),
+    replaced("version = 5", 'version = "5"'),
+    replaced("version = 5\n", ""),
+    replaced("[role.", "[rolle."),
+    appended('\n[role.a]\nroles = ["b"]\n[role.b]\nroles = ["a"]\n'),
+    appended("\n[role.big]\npermissions = [" + '"view queue:*", ' * 100_000 + "]\n"),
+    appended('\n[role.x]\npermissions = ["fly queue:*"]\n'),
+    appended('\n[role.x]\npermissions = ["consume quue:*"]\n'),
+    appended('\n[role.x]\npermissions = ["consume queue:*"]\n[role.x]\n'),
+    appended('\n[user.x]\nroles = ["nobody"]\n'),
+    appended('\n[user.x]\nkeys = ["short"]\n'),
+    appended('\n[user.x]\naddresses = ["10.0.0.0/40"]\n'),
+    appended('\n[user."a b"]\nenabled = true\n'),
+    appended("\n[user.x]\ngeneration = 0\n"),
+    appended('\n[token.t]\nuser = "gone"\nsha256 = "00"\nexpires_at = 2030-01-01T00:00:00Z\n'),
+    appended('\n[key.k]\npublic = "x"\n'),
+]
+
+
+class FileNode(MemoryNode):
+    """A broker in memory whose users are those of a file."""
+
+    def __init__(self, path):
+        self.path = path
+        super().__init__(SETTINGS, entrance=self._entrance)
+
+    def _entrance(self, engine, doorman, change):
+        own = SimpleNamespace(name="memory", database=None)
+        self.securing = Securing(self.path, {}, own, engine, None, lambda _: LOCAL, lambda: 1)
+        return self.securing.entrance(doorman, change)
+
+
+def test_at_16_thirty_damaged_files_open_nothing(tmp_path, held, caplog, told):
+    """A boot is refused; a running node keeps what held, and says so."""
+    for number, damage in enumerate(DAMAGES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = folder / "security.toml"
+        save_security(path, REPLACE(held, version=5))
+        node = FileNode(path)
+        damage(path)
+        caplog.clear()
+        node.securing.look()
+        assert node.securing.gate.identities.document == REPLACE(held, version=5)
+        if number != 13:  # an older version is wrong only beside a newer one
+            with pytest.raises(hms.SecurityFileError):
+                load_security(path)
+        assert any(r.levelno == logging.ERROR for r in caplog.records), number
+        node.securing.close()
+    told(16, files=len(DAMAGES))
+    assert len(DAMAGES) == 30
+
+
+# names that are known
+
+
+def test_at_17_a_resume_token_holds_for_nothing_but_what_it_was_given_for(told):
+    """Each field by itself, and the keys of another node."""
+    right = {"uid": 7, "caller": Caller("l", "10.0.0.1", key="k"), "now_ms": 1000}
+    tokens = ResumeTokens([b"k" * 32], 60)
+    token, _ = tokens.issue("u", 1, "PASSWORD", right["uid"], right["caller"], right["now_ms"])
+    assert tokens.check(token, **right) is not None
+    wrongs = [
+        {"uid": 8},
+        {"caller": Caller("other", "10.0.0.1", key="k")},
+        {"caller": Caller("l", "10.0.0.1", key="other")},
+        {"caller": Caller("l", "10.0.0.1")},
+        {"caller": Caller("l", "", 1000, 1000, "k")},
+        {"now_ms": 999},
+        {"now_ms": 61_000},
+    ]
+    for wrong in wrongs:
+        assert tokens.check(token, **(right | wrong)) is None
+    flips = [
+        token[:i] + bytes([token[i] ^ 1 << b]) + token[i + 1 :]
+        for i in range(len(token))
+        for b in range(8)
+    ]
+    for flipped in [*flips, token[:-1], token + b"\0", token * 2]:
+        assert tokens.check(flipped, **right) is None
+    assert ResumeTokens([b"x" * 32], 60).check(token, **right) is None
+    assert ResumeTokens([b"n" * 32, b"k" * 32], 60).check(token, **right) is not None
+    told(17, tokens_tried=len(flips) + len(wrongs) + 4)
+
+
+# messages
+
+
+@pytest.mark.parametrize(
+    ("pattern", "scheme"),
+    [
+        ("#", ""),
+        ("news/#", ""),
+        ("news/+", ""),
+        ("+/+", ""),
+        ("n*", "CHARACTER"),
+        ("*a", "CHARACTER"),
+    ],
+)
+def test_at_28_a_wildcard_gets_what_is_granted_and_nothing_else(held, pattern, scheme):
+    """Whatever the pattern, the scheme and the levels."""
+    topics = ["a", "b", "a/x", "aa", "A", "a/", "/a", "x/a"]
+    held = document(u=["publish topic:#"], v=["subscribe topic:news/a"])
+    node = GatedNode(held)
+    for peer, user, number in (("p", "u", 1), ("q", "v", 2)):
+        node.login(peer, user, number)
+        node.ask(peer, wire.OpenSession(1))
+    opened = node.ask("q", wire.OpenConsumer(1, 1, "topic", pattern, 100, scheme=scheme))
+    assert not isinstance(opened, hms.HmsError)
+    delivered = []
+    for handle, topic in enumerate(topics, 1):
+        answer = node.ask("p", wire.OpenProducer(handle, 1, "topic", "news", topic=topic))
+        if isinstance(answer, hms.HmsError):
+            continue  # no topic is called so
+        node.send("p", *send(handle, 1, 1, pack(1)))
+        if any(e.kind is Kind.DELIVER for e, _ in node.outlet.take("q")):
+            delivered.append(topic)
+
+    assert {*delivered} <= {"a", "a/x", "a/"}
+    assert "a" in delivered
+
+
+def test_at_29_a_subscription_puts_nothing_into_a_queue_that_its_owner_lost(held):
+    """It was made when its owner might; it went on for good."""
+    held = document(
+        u=["publish topic:news"],
+        v=["subscribe topic:news", "subscribe-durable topic:news", "produce queue:orders"],
+        w=["configure topic:news", "subscribe topic:news", "produce queue:ledger"],
+    )
+    node = GatedNode(held)
+    for number, user in enumerate("uvw", 1):
+        node.login(user, user, number)
+        node.ask(user, wire.OpenSession(1))
+    node.ask("u", wire.OpenProducer(1, 1, "topic", "news"))
+    wanted = wire.OpenConsumer(1, 1, "topic", "news", 0, durable="d", queue="orders")
+    assert not isinstance(node.ask("v", wanted), hms.HmsError)
+    made = {"name": "n", "topic": "news", "queue": "ledger"}
+    assert not isinstance(node.ask("w", wire.Administer("subscription.create", made)), hms.HmsError)
+    lines = [node.engine.state.queues[name].line for name in ("orders", "ledger")]
+    node.send("u", *send(1, 1, 1, pack(1)))
+    assert [line.waiting_count for line in lines] == [1, 1]
+
+    held = without(held, "v", "produce queue:orders")
+    node.change(without(held, "w", "produce queue:ledger"))
+    node.send("u", *send(1, 2, 1, pack(1)))
+
+    assert [line.waiting_count for line in lines] == [1, 1]
+    denied = REPLACE(wanted, consumer=9, durable="e")
+    assert isinstance(node.ask("v", denied), hms.NotAuthorized)
+
+
+SEEDS = 10_000 if IS_FULL else 60
+
+
+def test_at_35_a_revocation_beside_sends_has_the_order_of_the_log(held, told):
+    """What was confirmed is there, what was refused is not, whatever the order was."""
+    revoked = without(held, "u", "produce queue:orders")
+    sent = 0
+    for seed in range(SEEDS):
+        chance, node = random.Random(seed), GatedNode(held)
+        node.login("p", "u", 1)
+        node.ask("p", wire.OpenSession(1))
+        node.ask("p", wire.OpenProducer(1, 1, "queue", "orders"))
+        may, confirmed, sequence = True, 0, count(1)
+        number = next(sequence)
+        for step in range(12):
+            if chance.random() < 0.4:
+                may = not may
+                node.change(REPLACE(held if may else revoked, version=step + 2))
+                continue
+            ((envelope, _),) = node.send("p", *send(1, number, 1, pack(1)))
+            assert (envelope.kind is Kind.CONFIRM) is may, seed
+            if may:
+                confirmed += 1
+                number = next(sequence)
+            sent += 1
+        assert node.engine.state.queues["orders"].line.waiting_count == confirmed, seed
+    told(35, seeds=SEEDS, sends=sent, differences=0)
+
+
+def test_at_39_a_flood_of_denials_takes_bounded_disk(node, told):
+    """Equal ones are two records a minute; different ones at most 10,000 and one for all others."""
+    node.login("p", "u", 1)
+    node.ask("p", wire.OpenSession(1))
+
+    def audited():
+        return [p for kind, _, p in node.store.records if kind == RecordType.AUDIT]
+
+    for _ in range(5000):
+        node.send("p", Kind.REQUEST, wire.encode(wire.OpenProducer(9, 1, "queue", "ledger")))
+    equal = len(audited())
+    for number in range(10_500):
+        node.send("p", Kind.REQUEST, wire.encode(wire.OpenProducer(9, 1, "queue", f"q{number}")))
+    different = len(audited())
+    told(39, denials=15_500, records=different, bytes=sum(map(len, audited())))
+
+    assert equal == 1
+    assert different <= 10_002
+
+
+def test_at_46_the_last_administrator_stays(held):
+    """Whichever way it would go."""
+    held = changes.create_role(held, "boss")
+    held = changes.grant(held, "boss", "secure user:*")
+    held = changes.alter_user(held, "u", roles=("boss",))
+    held = changes.alter_user(held, "root", roles=("admin",))
+    ways = [
+        lambda d: changes.delete_user(d, "u"),
+        lambda d: changes.alter_user(d, "u", enabled=False),
+        lambda d: changes.alter_user(d, "u", roles=()),
+        lambda d: changes.revoke(d, "boss", "secure user:*"),
+        lambda d: changes.delete_role(d, "boss"),
+    ]
+    for way in ways:
+        with pytest.raises(hms.InvalidArgument):
+            way(held)
+
+
+def test_at_40_nobody_looks_into_a_secured_node(tmp_path, held):
+    """No core file after SIGABRT, and no debugger of another process of the same user."""
+    with secured_node(tmp_path, held) as running:
+        limits = Path(f"/proc/{running.pid}/limits").read_text()
+        assert re.search(r"Max core file size\s+0\s+0", limits)
+        os.kill(running.pid, 6)
+        running.wait()
+        assert not list(tmp_path.rglob("core*"))
+
+
+def test_at_48_a_libzmq_that_can_be_broken_is_refused(monkeypatch):
+    """Before anything listens."""
+    monkeypatch.setattr(zmq, "zmq_version_info", lambda: (4, 3, 3))
+    with pytest.raises(hms.NotSupported, match=r"4\.3\.4"):
+        check_zeromq()
