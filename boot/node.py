@@ -39,6 +39,7 @@ from hms.boot.scheduler import EvenScheduler, after_ms
 from hms.boot.securing import make_securing
 from hms.boot.servers import Servers
 from hms.boot.stores import open_store
+from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeFailed, NodeStopping
@@ -89,7 +90,7 @@ class NodeProcess:
         self._store_figures: dict[str, Any] = {}
         self._looks = 0
         self._vitals = Vitals(
-            node.name, StateFile(state_file_of(node)), node.watchdog_s, Notifier()
+            node.name, StateFile(state_file_of(node)), node.watchdog_s, Notifier.taken()
         )
         self._vitals.start()
         self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures)
@@ -441,7 +442,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compose.clock_ms.check()
         config = load(given.config)
         node = config.node(given.node)
-        _log_to_stderr(node.log_level)
+        _log_to_stderr(node.log_level, node.log_format, node.name)
+        os.environ[FORMAT_VARIABLE] = node.log_format
         if node.security is not None:
             keep_memory_private()
         process = NodeProcess(config, node, given.start)
@@ -496,12 +498,10 @@ def _log_file() -> str | None:
     return str(Path(f"/proc/self/fd/{_STANDARD_FDS[-1]}").readlink())
 
 
-def _log_to_stderr(level: str | None) -> None:
-    logging.basicConfig(
-        level=level or "INFO",
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        force=True,
-    )
+def _log_to_stderr(level: str | None, form: str = "TEXT", node: str = "") -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(make_formatter(form, {"node": node, "boot": os.urandom(4).hex()}))
+    logging.basicConfig(level=level or "INFO", handlers=[handler], force=True)
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
 
 

@@ -170,6 +170,7 @@ prepare_tools() {
     command -v strace >/dev/null || packages+=(strace)
     command -v cc >/dev/null || packages+=(gcc libc6-dev)
     command -v promtool >/dev/null || packages+=(prometheus)
+    command -v systemd-analyze >/dev/null || packages+=(systemd)
     if [[ ${#packages[@]} -eq 0 ]]; then return 0; fi
     if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
         fail "the tests need ip, strace, cc and promtool (Debian, as root: apt-get install ${packages[*]})"

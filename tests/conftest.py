@@ -1,5 +1,6 @@
 """What every test shares: how Hypothesis searches, and where the project lies."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -22,3 +23,12 @@ _ROOT = Path(__file__).resolve().parent.parent
 def project_root() -> Path:
     """The folder that holds pyproject.toml."""
     return _ROOT
+
+
+@pytest.fixture(autouse=True)
+def _first_failures():
+    """Each test's failures are the first of their kind, with a traceback in the log."""
+    for name in ("hms.client", "tpmon.server"):
+        for one in logging.getLogger(name).filters:
+            if hasattr(one, "forget"):
+                one.forget()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from hms.client.core.listener_outcomes import Reject, Retry
+from hms.client.core.repeated_failures import RepeatedFailures
 from hms.client.core.service_data import decode_data, encode_data, type_name
 from hms.client.core.service_deadline import serving
 from hms.errors.catalogue import (
@@ -33,6 +34,7 @@ DETAIL_CHARACTERS_MAX = 1000
 REJECTED, RETRY = 1, 2
 
 _LOGGER = logging.getLogger("tpmon.server")
+_LOGGER.addFilter(RepeatedFailures())
 
 
 RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]

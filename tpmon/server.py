@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from hms.client.core.log_lines import start_log
 from hms.errors.tree import HmsError
 from tpmon.runtime import Server, tpadvertise, tpunadvertise
 from tpmon.service_functions import (
@@ -91,10 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     about = given.name or ",".join(given.modules)
-    logging.basicConfig(
-        level=logging.INFO,
-        format=f"%(asctime)s %(levelname)s server {about} [%(process)d]: %(message)s",
-    )
+    start_log("server", about)
     return serve(
         given.modules,
         given.connect,

@@ -78,6 +78,10 @@ main = LazyGroup(
             "Who ordered what: list, show, verify …",
         ),
         "history": ("hms.history.command:history", "Read and replay what happened (Spark)."),
+        "completion": (
+            "hms.boot.cli.completion:completion",
+            "What a shell offers at the tabulator.",
+        ),
         "errors": ("hms.boot.cli.errors:errors", "What an error means and what to do."),
         "demo": ("hms.boot.cli.demo:demo", "The whole story on real flights."),
     },

@@ -81,9 +81,18 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    for one in run.__click_params__:  # type: ignore[attr-defined]
+        if isinstance(one, click.Argument) and one.name in ("name", "destination", "topic"):
+            one._custom_shell_complete = _names  # noqa: SLF001 - as click sets it itself
     for option in reversed(_OPTIONS):
         option(run)
     return run
+
+
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from hms.boot.cli.completion import complete_names  # noqa: PLC0415 - at the tabulator only
+
+    return complete_names(ctx, param, incomplete)
 
 
 _OPTIONS = (

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Mapping
+from typing import Self
 
 __all__ = ["Notifier"]
 
@@ -11,13 +12,18 @@ __all__ = ["Notifier"]
 class Notifier:
     """Sends datagrams to the supervisor that started the process; it never waits or fails."""
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         where = environment.get("NOTIFY_SOCKET", "")
         self._address = f"\0{where[1:]}" if where.startswith("@") else where
         self._socket: socket.socket | None = None
-        mine = environment.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
-        micros = environment.get("WATCHDOG_USEC", "")
-        self.wants_watchdog = mine and micros.isdigit()
+
+    @classmethod
+    def taken(cls) -> Self:
+        """From the environment of this process; those that it starts do not inherit it."""
+        made = cls(os.environ)
+        for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
+            os.environ.pop(name, None)
+        return made
 
     def say(self, *words: str) -> None:
         """Such as READY=1."""

@@ -71,8 +71,8 @@ class Vitals:
         """The node works; what is to be looked at from now on."""
         self._progress, self._alerts = progress, alerts
         self._recovery_s = time.monotonic() - self._began_s
-        self._enter("ready")
         self._notifier.say("READY=1", f"STATUS={self._name} is ready")
+        self._enter("ready")
 
     def draining(self) -> None:
         """It takes no new work."""

@@ -14,11 +14,13 @@ from hms.client.core.link import State
 from hms.client.core.link_participants import Caller
 from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.operations import FOREVER, Steps, Wait
+from hms.client.core.repeated_failures import RepeatedFailures
 from hms.client.message_lists import Delivered
 from hms.client.session_steps import SessionSteps
 from hms.errors.catalogue import ListenerInterrupted
 
 _LOGGER = logging.getLogger("hms.client")
+_LOGGER.addFilter(RepeatedFailures())
 _Runner = TypeVar("_Runner")
 
 

@@ -99,12 +99,12 @@ class SendFrame:
         self.is_done = False
         self.size_bytes = 0
 
-    def answered(self, kind: Kind, payload: bytes) -> None:
+    def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """CONFIRM or ERROR: the tickets get what it says."""
         if kind is Kind.CONFIRM:
             self.sender.confirmed(self, payload)
             return
-        error = decode_error(payload)
+        error = decode_error(payload, request)
         if isinstance(error, SendInDoubt):
             self.doubted(reason_of(error))
         else:

@@ -25,6 +25,8 @@ class HmsError(Exception):
     symbol: ClassVar[str] = "TPESYSTEM"
     text: ClassVar[str] = "{detail}"
     cure_text: ClassVar[str] = ""
+    request: str = ""
+    """Of one that a node refused: connection and number of the request, as in the node's log."""
 
     def __init__(self, **fields: FieldValue) -> None:
         self.fields = fields
@@ -58,7 +60,7 @@ class HmsError(Exception):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.fields)
+        return _rebuild, (type(self), self.fields, self.request)
 
 
 class _Fields(dict[str, FieldValue]):
@@ -68,5 +70,7 @@ class _Fields(dict[str, FieldValue]):
         return "?"
 
 
-def _rebuild(kind: type[HmsError], fields: dict[str, FieldValue]) -> HmsError:
-    return kind(**fields)
+def _rebuild(kind: type[HmsError], fields: dict[str, FieldValue], request: str = "") -> HmsError:
+    error = kind(**fields)
+    error.request = request
+    return error

@@ -6,6 +6,7 @@ P4). All other effects of the batch wait (effect_release.py) until the log is du
 the storage worker that leads lets them go. Nobody waits for anything while holding the lock (P5).
 """
 
+import logging
 import threading
 import time
 from bisect import bisect_left
@@ -39,6 +40,7 @@ from hms.server.log_cleaning import LogCleaning
 from hms.server.node_operations import NodeOperations
 from hms.server.outcome_requests import OutcomeRequests
 from hms.server.payloads import IN_MEMORY, Payloads
+from hms.server.rare_lines import RareLines
 from hms.server.request_handlers import RequestHandlers
 from hms.server.resource_managers import ResourceManagers
 from hms.server.segment_roll import sealing
@@ -60,6 +62,8 @@ from hms.wire.frames import (
 )
 
 __all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
+
+refusals = logging.getLogger("hms.refusals")
 
 _RETURNS = {
     Action.FAIL: Return.FAILED,
@@ -142,7 +146,7 @@ class Broker:
             entrance(self.doorman, self.command) if entrance else OpenEntrance(self.doorman)
         )
         self._permit = self._entrance.permit
-        self._facts, self._own = facts, own
+        self._facts, self._own, self._told = facts, own, RareLines(refusals.debug)
         self._store = store
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
@@ -327,9 +331,22 @@ class Broker:
             # Its traceback leads back to itself and to the payload: 16 MiB until the collector runs
             if isinstance(error, NotAuthorized):
                 self._entrance.denied(number, error, now_ms, fx)
+            if refusals.isEnabledFor(logging.DEBUG):
+                self._told.say("%s", error, extra=self._named(peer, envelope, error))
             refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
             fx.out.append(ToPeer(peer, encode_effect(refusal)))
         return True
+
+    def _named(self, peer: Hashable, envelope: Envelope, error: HmsError) -> dict[str, Any]:
+        """The fields of a refusal in the log; the client's error has the same request."""
+        number = self.doorman.numbers.get(peer, 0)
+        return {
+            "event": "refused",
+            "request": wire.request_id(number, envelope.correlation),
+            "connection": number,
+            "kind": envelope.kind.name,
+            "error": error.number,
+        }
 
     def _apply_read(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects

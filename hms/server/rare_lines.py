@@ -6,6 +6,7 @@ A client that asks for the same refusal ten thousand times a second would else f
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 __all__ = ["RareLines"]
 
@@ -27,8 +28,8 @@ class RareLines:
         self._until = 0.0
         self._written = self._left_out = 0
 
-    def say(self, text: str, *arguments: object) -> None:
-        """Write a line, or leave it out."""
+    def say(self, text: str, *arguments: object, extra: dict[str, Any] | None = None) -> None:
+        """Write a line, or leave it out; extra: its fields."""
         left_out = 0
         with self._lock:
             now = self._clock()
@@ -41,4 +42,7 @@ class RareLines:
             self._written += 1
         if left_out:
             self._write("%d lines like the next one were left out", left_out)
-        self._write(text, *arguments)
+        if extra is None:
+            self._write(text, *arguments)
+        else:
+            self._write(text, *arguments, extra=extra)

@@ -561,10 +561,17 @@ def wire_fields(error: HmsError) -> dict[str, FieldValue]:
     return error.fields if error.number else {"detail": str(error)}
 
 
-def decode_error(data: bytes | memoryview) -> HmsError:
-    """The error that a peer sent."""
+def decode_error(data: bytes | memoryview, request: str = "") -> HmsError:
+    """The error that a peer sent; request: what it answers."""
     reply = decode(data, ErrorReply)
-    return make_error(reply.number, reply.fields)
+    error = make_error(reply.number, reply.fields)
+    error.request = request
+    return error
+
+
+def request_id(connection: int, correlation: int) -> str:
+    """What names a request at both sides, in the error of the client and in the node's log."""
+    return f"{connection}-{correlation}"
 
 
 def make_error(number: int, fields: dict[str, FieldValue]) -> HmsError:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from hms.client.core.blocking_connection import Connection
+from hms.client.core.log_lines import start_log
 from hms.errors.tree import HmsError
 from tpmon.environment import SECRET_VARIABLE
 from tpmon.tx.connection_place import LIST_VERB, Blocking
@@ -113,9 +114,7 @@ class Recoverer:
 def main(arguments: list[str] | None = None) -> int:
     """The command in the module's text."""
     given = _parse(arguments)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s recovery [%(process)d]: %(message)s"
-    )
+    start_log("recovery", "")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -263,7 +263,10 @@ class Link(IncomingCalls):
     def _answer(self, kind: Kind, correlation: int, payload: bytes) -> None:
         asked = self.asked.pop(correlation, None)
         if asked is not None:
-            asked.answered(kind, payload)
+            request = ""
+            if kind is Kind.ERROR and self.welcome is not None:
+                request = structures.request_id(self.welcome.connection, correlation)
+            asked.answered(kind, payload, request)
             self.woken.append(asked)
         elif kind is Kind.ERROR and (correlation == self._greeting or not correlation):
             raise structures.decode_error(payload)

@@ -18,7 +18,9 @@ Frame = Sequence[bytes]
 
 def own_copy(error: HmsError) -> HmsError:
     """The error for one caller: raised by several threads, one object would mix their traces."""
-    return type(error)(**error.fields)
+    copy = type(error)(**error.fields)
+    copy.request = error.request
+    return copy
 
 
 def reason_of(error: HmsError) -> str:
@@ -41,7 +43,7 @@ class Asked(Protocol):
     def is_wanted(self) -> bool:
         """Whether it is something sent whose outcome somebody still waits for."""
 
-    def answered(self, kind: Kind, payload: bytes) -> None:
+    def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """The answer is here; ERROR is one too."""
 
     def lost(self, error: HmsError) -> bool:
@@ -128,10 +130,10 @@ class Pending:
         """Whether it was sent more than once, so that the first one may have been applied."""
         return self._is_repeated
 
-    def answered(self, kind: Kind, payload: bytes) -> None:
+    def answered(self, kind: Kind, payload: bytes, request: str = "") -> None:
         """Keep the answer."""
         self.kind, self.payload, self.is_answered = kind, payload, True
-        self._end(decode_error(payload) if kind is Kind.ERROR else None)
+        self._end(decode_error(payload, request) if kind is Kind.ERROR else None)
 
     def lost(self, error: HmsError) -> bool:
         """Whether it is asked again."""

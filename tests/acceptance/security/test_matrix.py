@@ -106,9 +106,6 @@ NEEDS = {
     "resource.list": ["transact node:NODE1"],
     "resource.report": ["recover transaction:*"],
     "log.seal": ["operate node:NODE1"],
-    "log.level": ["operate node:NODE1"],
-    "metrics.show": ["view node:NODE1"],
-    "alert.list": ["view node:NODE1"],
     "cluster.status": ["view node:NODE1"],
     "cluster.drain": ["operate node:NODE1"],
 }  # fmt: skip
@@ -136,7 +133,6 @@ ARGUMENTS = {
     "client.show": {"number": 1},
     "log.level": {"level": "INFO"},
     "client.close": {"number": 1},
-    "log.level": {"level": "debug"},
 }
 EVERYTHING = [
     f"{action} {kind}:{'#' if kind == 'topic' else '*'}"

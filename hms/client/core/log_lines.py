@@ -1,0 +1,92 @@
+"""Lines of a log: for people, or as JSON with their fields by name.
+
+Names that strangers choose stand in them, so no line holds a control character or a line break of
+theirs. No payload and no value of a property is ever logged.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = ["FORMAT_VARIABLE", "JsonLines", "TextLines", "make_formatter", "start_log"]
+
+FORMAT_VARIABLE = "HMS_LOG_FORMAT"
+"""TEXT or JSON, for processes that the node starts."""
+FIELDS = (
+    *("connection", "client_id", "user", "request", "destination", "message_id", "error"),
+    *("audit", "trace_id", "alert", "kind", "service"),
+)
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+JOURNAL_TEXT = "%(levelname)s %(name)s: %(message)s"
+"""The journal of systemd has the time of each line."""
+
+
+def make_formatter(
+    form: str, about: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> logging.Formatter:
+    """form: TEXT or JSON; about: what every JSON line has."""
+    if form == "JSON":
+        return JsonLines(about)
+    return TextLines(JOURNAL_TEXT if environment.get("JOURNAL_STREAM") else TEXT)
+
+
+def start_log(what: str, name: str) -> None:
+    """Of a process that the node started; into what it has as standard error."""
+    handler = logging.StreamHandler()
+    if os.environ.get(FORMAT_VARIABLE) == "JSON":
+        handler.setFormatter(JsonLines({what: name, "pid": os.getpid()}))
+    else:
+        who = f"{what} {name}".strip().replace("%", "%%")
+        handler.setFormatter(
+            TextLines(f"%(asctime)s %(levelname)s {who} [%(process)d]: %(message)s")
+        )
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class TextLines(logging.Formatter):
+    """A line for people; a traceback follows on lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base names it
+        """Without what would move the cursor of a terminal, or look like another line."""
+        record.message = escaped(record.message)
+        return super().formatMessage(record)
+
+
+class JsonLines(logging.Formatter):
+    """An object on each line: ts, level, event, text, then fields."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._about = dict(about)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One event."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        said: dict[str, Any] = {
+            "ts": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z",
+            "level": record.levelname,
+            "event": getattr(record, "event", record.name),
+            "text": record.getMessage(),
+            **self._about,
+        }
+        for name in FIELDS:
+            value = getattr(record, name, None)
+            if value is not None and value != "":
+                said[name] = value
+        if record.exc_info and record.exc_info[1] is not None:
+            said.setdefault("error", type(record.exc_info[1]).__name__)
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said, ensure_ascii=True, default=str)
+
+
+def escaped(text: str) -> str:
+    """Line feeds of our own texts stay, as spaces at the next line's begin; others are shown."""
+    lines = text.split("\n")
+    return "\n  ".join(line if line.isprintable() else "".join(map(_shown, line)) for line in lines)
+
+
+def _shown(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
