@@ -12,14 +12,13 @@ from typing import Any
 
 from hms.client.core import current_transaction
 from hms.client.core.blocking_connection import Connection
-from hms.client.core.calls import give_up
+from hms.client.core.calls import GRACE_S, give_up
 from hms.client.core.service_data import Data, decode_data, encode_data, type_name
 from hms.errors.catalogue import (
     CallDescriptorUnknown,
     CallWouldBlock,
     InvalidArgument,
     ReplyTypeChanged,
-    ServiceTimeout,
     TooManyRequests,
 )
 from hms.wire.structures import ResultHead, decode_with_body, make_error
@@ -100,8 +99,11 @@ def tpend() -> None:
 
 
 @keeps_tperrno
-def tpcall(svc: str, idata: Data = None, flags: int = 0) -> TpReply:
-    """Call a service and wait for its reply; ServiceNotFound, ServiceTimeout, ServerLost.
+def tpcall(
+    svc: str, idata: Data = None, flags: int = 0, *, timeout_s: float | None = None
+) -> TpReply:
+    """Call a service and wait for its reply; ServiceNotFound, ServiceTimeout, ServerLost,
+    NodeSilent. timeout_s: how long this call waits, instead of what tpset_timeout() has set.
 
     flags: TPNOBLOCK fails (TPEBLOCK) when no server is free; TPNOTIME waits for ever; TPNOCHANGE
     takes only a reply of the data's own type (TPEOTYPE); TPNOTRAN, TPSIGRSTRT.
@@ -109,7 +111,8 @@ def tpcall(svc: str, idata: Data = None, flags: int = 0) -> TpReply:
     check_flags("tpcall()", flags, _CALL | TPNOCHANGE)
     context = current("tpcall()")
     kind, data = encode_data(idata)
-    timeout_s = patience_s(context, flags)
+    if timeout_s is None:
+        timeout_s = patience_s(context, flags)
     may_wait = not flags & TPNOBLOCK
     connection = context.connection
     with current_transaction.outside(is_it=bool(flags & TPNOTRAN)):
@@ -209,16 +212,19 @@ def _wait(context: Context, waiting: dict[int, Outstanding], flags: int) -> int:
     def is_done() -> bool:
         return any(call.pending.is_done for call in waiting.values())
 
+    begun_at = monotonic()
     with connection.lock:
         connection.take_in()
-        connection.wait_for(context, is_done, deadline)
+        is_over = connection.wait_for(context, is_done, deadline) or flags & TPNOBLOCK
+        if not is_over and not connection.link.has_heard_since(begun_at):
+            connection.wait_for(context, is_done, monotonic() + GRACE_S)
         for cd, call in waiting.items():
             if call.pending.is_done:
                 return cd
-    if flags & TPNOBLOCK:
-        raise CallWouldBlock(cd=next(iter(waiting)))
-    late = next(iter(waiting.values())).pending.what
-    raise ServiceTimeout(service=late, timeout_s=timeout_s or 0)
+        if flags & TPNOBLOCK:
+            raise CallWouldBlock(cd=next(iter(waiting)))
+        late = next(iter(waiting.values())).pending.what
+        raise connection.call_too_late(late, begun_at, timeout_s)
 
 
 def _reply(

@@ -91,7 +91,7 @@ def connect(
     reconnect_interval_s: float = 5,
     reconnect_period_s: float = 0,
     request_timeout_s: float = 200,
-    connect_timeout_s: float = 10,
+    connect_timeout_s: float | None = None,
     address_order: str = "priority",
     allow_unsecured: bool = False,
     exception_listener: Callable[[HmsError], object] | None = None,
@@ -101,10 +101,12 @@ def connect(
     they stand, "round_robin" over the connections of the process, or "random".
 
     With reconnect a lost connection is opened again, and calls wait through the outage up to
-    request_timeout_s; reconnect_period_s 0 tries for ever. On a thread of the library are called:
-    exception_listener with a lost connection at once, and with sends and acknowledgements that
-    failed while no call waited for them; event_listener with every Event. token: of a user, instead
-    of a password; neither is sent before the node asks, nor where others could read it.
+    request_timeout_s; reconnect_period_s 0 tries for ever. A port where nothing listens is told
+    at once; with connect_timeout_s it is tried again for so many seconds. On a thread of the
+    library are called: exception_listener with a lost connection at once, and with sends and
+    acknowledgements that failed while no call waited for them; event_listener with every Event.
+    token: of a user, instead of a password; neither is sent before the node asks, nor where others
+    could read it.
     server_keys: of an encrypted connection over TCP, the public keys that the node may show;
     key_file: the client's own pair, by which a node may know it; hms keys create writes one.
     ConnectionRefused, InvalidArgument, LoginRefused, LoginRequired, InsecureTransport,

@@ -32,7 +32,10 @@ from hms.wire.structures import Poll, RequestRetained
 
 _COUNT_MAX = 1 << 32
 POLL_S = 1.0
-"""So long beyond its time a receive waits for a node to say whether it has anything."""
+"""So long a receive without a time of its own waits for a node to say whether it has anything, and
+so long before the end of its time another one asks at the earliest."""
+GRACE_S = 0.025
+"""So long beyond its time a receive waits for the answer."""
 Listener = Callable[[Message], object]
 
 
@@ -302,34 +305,51 @@ class ConsumerSteps:
 
     def _waiting(self, timeout_s: float | None) -> Steps[Delivered | None]:
         patience_s = check_patience("timeout_s", timeout_s)
-        deadline = FOREVER if patience_s is None else monotonic() + patience_s
+        now = monotonic()
+        deadline = FOREVER if patience_s is None else now + patience_s
+        asks_at = deadline if patience_s is None else deadline - min(patience_s / 2, POLL_S)
+        asked: Pending | None = None
         connection, link, inbox = self._connection, self._connection.link, self._inbox
         while True:
             self._state.want_more(inbox)
             connection.flush()  # where the loss of the connection may show
             patience = connection.outage_ends_by(connection.request_timeout_s)
             may_go_on = partial(self._has_news, link.state, connection.me())
-            is_due = yield Wait(inbox, may_go_on, min(deadline, patience))
+            is_due = yield Wait(inbox, may_go_on, min(asks_at, patience))
             delivered = self._next()
             if delivered is not None:
                 return delivered
             self._check_receiving()
-            if not is_due and patience <= deadline and not connection.is_connected:
+            if not is_due and patience <= asks_at and not connection.is_connected:
                 raise own_copy(link.error)
-            if monotonic() >= deadline:
-                return (yield from self._polled())
+            now = monotonic()
+            if now >= deadline:
+                is_timed = patience_s is not None and patience_s > 0
+                return (yield from self._polled(asked, is_timed=is_timed))
+            if now >= asks_at:
+                asked, asks_at = self._ask(), deadline
 
-    def _polled(self) -> Steps[Delivered | None]:
-        """The time is over and nothing is here: what the node has for it comes before its answer. A
-        message that was confirmed to anybody may still be on its way. While the connection is lost
-        there is nobody to be asked; a node that knows no windows of bytes knows no Poll. One that
-        is silent is not waited for: what comes after all is there for the next receive."""
-        connection, link, inbox = self._connection, self._connection.link, self._inbox
+    def _ask(self) -> Pending | None:
+        """Ask the node: what it has for this consumer comes before its answer. While the connection
+        is lost there is nobody to be asked; a node that knows no windows of bytes knows no Poll."""
+        link = self._connection.link
         if link.state is not State.UP or not link.limits.prefetch_bytes_max:
             return None
         pending = Pending("Poll", OnLoss.DONE)
-        link.request(Poll(inbox.number), pending)
-        deadline = monotonic() + min(POLL_S, connection.request_timeout_s)
+        link.request(Poll(self._inbox.number), pending)
+        return pending
+
+    def _polled(self, asked: Pending | None, *, is_timed: bool) -> Steps[Delivered | None]:
+        """The time is over and nothing is here, but a message that was confirmed to anybody may
+        still be on its way. A node that was asked before and has not answered yet is not asked
+        again. One that is silent is not waited for: what comes after all is there for the next
+        receive. is_timed: a time was given, which is kept."""
+        connection, link = self._connection, self._connection.link
+        pending = self._ask() if asked is None or asked.is_done else asked
+        if pending is None:
+            return None
+        patience_s = GRACE_S if is_timed else POLL_S
+        deadline = monotonic() + min(patience_s, connection.request_timeout_s)
         try:
             yield Wait(pending, lambda: pending.is_done, deadline)
         finally:

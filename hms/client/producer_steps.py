@@ -161,6 +161,7 @@ class ProducerSteps(MoreSends):
             size = len(encoded[1]) + len(encoded[2])
             is_persistent = ticket.options.is_persistent
             accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
+            ticket.begun_at = monotonic()  # the wait for room is part of the send's time
             yield from self._room(accepts)
             self.add(encoded, ticket)
 
@@ -218,7 +219,8 @@ class ProducerSteps(MoreSends):
         connection, patience_s = self._connection, self._connection.request_timeout_s
         is_done = False
         try:
-            is_done = yield Wait(ticket, lambda: ticket.is_done, monotonic() + patience_s)
+            deadline = (ticket.begun_at or monotonic()) + patience_s
+            is_done = yield Wait(ticket, lambda: ticket.is_done, deadline)
         finally:
             if not is_done:
                 late = connection.too_late("send", patience_s)

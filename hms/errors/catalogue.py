@@ -203,12 +203,13 @@ class ConnectionClosed(TpConnectionClosed):
 
 
 class ConnectionRefused(TpConnectionClosed):
-    """HMS-1006: no HMS node answers at {address} within {timeout_s} s."""
+    """HMS-1006: no HMS node answers at {address}: {reason}."""
 
     number: ClassVar[int] = 1006
-    text: ClassVar[str] = "no HMS node answers at {address} within {timeout_s} s"
+    text: ClassVar[str] = "no HMS node answers at {address}: {reason}"
     cure_text: ClassVar[str] = (
-        "Boot the node (hms boot), check the address, or give connect_timeout_s more time."
+        "Boot the node (hms boot) and check the address (hms status). To wait for a node "
+        "that is being booted, give connect_timeout_s."
     )
 
 
@@ -1544,6 +1545,20 @@ class ServerRestartFailed(TpSystem):
     )
 
 
+class NodeSilent(TpTimeout):
+    """HMS-6021: the node at {address} has said nothing since service {service} was called {timeout_s} s ago."""
+
+    number: ClassVar[int] = 6021
+    text: ClassVar[str] = (
+        "the node at {address} has said nothing since service {service} was called "
+        "{timeout_s} s ago"
+    )
+    cure_text: ClassVar[str] = (
+        "The node, not the service, is slow, stopped or cut off: look at it (hms status). "
+        "The outcome of the call is not known."
+    )
+
+
 class DecisionUnreadable(TpTransaction):
     """HMS-6040: the decision of transaction {gtrid} cannot be read: {detail}."""
 
@@ -2115,6 +2130,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     6018: ConversationProtocol,
     6019: ServerNotFound,
     6020: ServerRestartFailed,
+    6021: NodeSilent,
     6040: DecisionUnreadable,
     7001: TransactionRolledBack,
     7002: TransactionTooLarge,
@@ -2240,6 +2256,7 @@ __all__ = [
     "NodeNotRunning",
     "NodeQuota",
     "NodeRunning",
+    "NodeSilent",
     "NodeStillStopping",
     "NodeStopping",
     "NotAuthorized",

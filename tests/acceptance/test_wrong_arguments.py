@@ -40,7 +40,7 @@ CONNECT = {
     "reconnect_interval_s": NOT_TIMES,
     "reconnect_period_s": NOT_TIMES,
     "request_timeout_s": NOT_TIMES,
-    "connect_timeout_s": NOT_TIMES,
+    "connect_timeout_s": NOT_TIMES[1:],  # None: as long as the library says
     "address_order": (None, "", "x", *NOT_NAMES),
     "exception_listener": NOT_FUNCTIONS,
     "event_listener": NOT_FUNCTIONS,

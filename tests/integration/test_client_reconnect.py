@@ -8,6 +8,7 @@ import pytest
 from client_rig import WAIT_S, FakeNode, fake_node, in_thread, restart
 
 import hms
+from hms.client.core import requests
 from hms.wire import structures
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Hello, OpenConsumer, OpenProducer, OpenSession
@@ -30,6 +31,22 @@ def test_no_node_is_told_in_time():
     """A wrong address must not hang a program."""
     with pytest.raises(hms.ConnectionRefused, match="no HMS node"):
         hms.connect("tcp://127.0.0.1:1", connect_timeout_s=0.3)
+
+
+def test_a_port_where_nothing_listens_is_told_at_once(monkeypatch):
+    """It took 10 s, as a node that is silent does; the limit here would fail the test."""
+    monkeypatch.setattr(requests, "CONNECT_TIMEOUT_S", 3600.0)
+
+    with pytest.raises(hms.ConnectionRefused, match="nothing listens there"):
+        hms.connect(["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"])
+
+
+def test_one_address_that_answers_is_enough(node, monkeypatch):
+    """The others of the list may refuse."""
+    monkeypatch.setattr(requests, "CONNECT_TIMEOUT_S", 3600.0)
+
+    with hms.connect(["tcp://127.0.0.1:1", node.address]) as connection:
+        assert connection.is_connected
 
 
 def test_no_node_is_told_in_time_in_asyncio_too():

@@ -108,7 +108,7 @@ def connect(
     reconnect_interval_s: float = 5,
     reconnect_period_s: float = 0,
     request_timeout_s: float = 200,
-    connect_timeout_s: float = 10,
+    connect_timeout_s: float | None = None,
     address_order: str = "priority",
     allow_unsecured: bool = False,
     exception_listener: Callable[[HmsError], object] | None = None,
@@ -116,6 +116,6 @@ def connect(
 ) -> Connection:
     """A connection to a node, or to the first that answers of several: await it, or enter its
     block. The arguments are those of hms.connect(); the listeners are called in the event loop and
-    may be coroutine functions. Raises ConnectionRefused after connect_timeout_s."""
+    may be coroutine functions. ConnectionRefused as hms.connect() raises it."""
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "address"}
     return Connection(address, **given)

@@ -16,7 +16,14 @@ from hms.client.core.requests import Requests
 from hms.client.core.service_data import encode_data
 from hms.client.core.service_deadline import time_left_s
 from hms.client.core.service_reply import Reply, reply_of
-from hms.errors.catalogue import InvalidArgument, MessageTooLarge, RequestTimeout, ServiceTimeout
+from hms.errors.catalogue import (
+    InvalidArgument,
+    MessageTooLarge,
+    NodeSilent,
+    RequestTimeout,
+    ServiceTimeout,
+)
+from hms.errors.tree import HmsError
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import KIND_CARRAY
 from hms.wire.service_codes import TPEV_SVCERR, TPEV_SVCFAIL, TPEV_SVCSUCC, TPSUCCESS
@@ -31,6 +38,8 @@ from hms.wire.structures import (
     make_error,
 )
 
+GRACE_S = 0.025
+"""So long behind its time a call waits for the node's own word that the service is late."""
 _Then = Callable[[Pending], None]
 
 
@@ -120,15 +129,17 @@ class Calls(Requests):
         self, pending: Pending, timeout_s: float | None
     ) -> Steps[tuple[ResultHead, bytes]]:
         """Wait for the result of a call."""
-        is_done = False
+        is_done, begun_at = False, monotonic()
         try:
             is_done = yield Wait(pending, lambda: pending.is_done, self.call_deadline(timeout_s))
+            if not is_done and not self.link.has_heard_since(begun_at):
+                is_done = yield Wait(pending, lambda: pending.is_done, monotonic() + GRACE_S)
         finally:
             if not is_done:
                 self.link.abandon(pending)
                 give_up(pending, f"the call of {pending.what} was given up")
         if not is_done:
-            raise ServiceTimeout(service=pending.what, timeout_s=timeout_s or 0)
+            raise self.call_too_late(pending.what, begun_at, timeout_s)
         return decode_with_body(pending.checked().payload, ResultHead)
 
     def saying(
@@ -144,6 +155,15 @@ class Calls(Requests):
         limit = self.link.limits.message_bytes_max
         if len(data) > limit:
             raise MessageTooLarge(size=len(data), limit=limit)
+
+    def call_too_late(self, service: str, begun_at: float, timeout_s: float | None) -> HmsError:
+        """Why a call that began then has no answer: the connection, the node, or the service."""
+        link = self.link
+        if link.state is not State.UP:
+            return own_copy(link.error)
+        if link.has_heard_since(begun_at):
+            return ServiceTimeout(service=service, timeout_s=timeout_s or 0)
+        return NodeSilent(service=service, address=link.address, timeout_s=timeout_s or 0)
 
     def call_deadline(self, timeout_s: float | None) -> float:
         """Until when to wait for a call; without a timeout as long as the node, which knows the

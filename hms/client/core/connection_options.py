@@ -14,12 +14,13 @@ from hms.client.core.credentials import Credentials
 from hms.client.core.events import Event
 from hms.errors.tree import HmsError
 
-_TIMES = "reconnect_interval_s", "reconnect_period_s", "request_timeout_s", "connect_timeout_s"
+_TIMES = "reconnect_interval_s", "reconnect_period_s", "request_timeout_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Times are seconds; reconnect_period_s 0: try for ever.
+    """Times are seconds; reconnect_period_s 0: try for ever. connect_timeout_s: how long a first
+    connection is tried, also where nothing listens yet; None: 10 s, and not where nothing listens.
 
     exception_listener is called, on a thread of the library, with every error that no call raises;
     event_listener with every Event. In asyncio both are called in the loop, and may be coroutines.
@@ -45,7 +46,7 @@ class Options:
     reconnect_interval_s: float = 5
     reconnect_period_s: float = 0
     request_timeout_s: float = 200
-    connect_timeout_s: float = 10
+    connect_timeout_s: float | None = None
     exception_listener: Callable[[HmsError], object] | None = None
     event_listener: Callable[[Event], object] | None = None
     client_secret: bytes = field(default=b"", repr=False)
@@ -62,6 +63,8 @@ class Options:
             check_flag(what, getattr(self, what))
         for what in _TIMES:
             check_seconds(what, getattr(self, what))
+        if self.connect_timeout_s is not None:
+            check_seconds("connect_timeout_s", self.connect_timeout_s)
         for what in ("exception_listener", "event_listener"):
             check_function(what, getattr(self, what))
 

@@ -59,10 +59,12 @@ class Heartbeat(TransportLoop):
         if self._transport is None:
             return
         if fault:
+            self._note_refusal(is_it=not self._transport.is_reached)
             self._lost(fault)
         elif self.link.is_silent(now):
             self._lost(f"nothing came for {self.link.limits.heartbeat_s:g} s")
         elif now >= self._greeting_until:
+            self._note_refusal(is_it=False)
             self._lost("the node does not answer HELLO")
 
     def _try_again(self, now: float) -> bool:

@@ -168,6 +168,10 @@ class Link(IncomingCalls):
         """Whether the node has to be taken for lost."""
         return self.state is State.UP and now - self._heard_at >= self.limits.heartbeat_s
 
+    def has_heard_since(self, at: float) -> bool:
+        """Whether the node has said anything since then."""
+        return self._heard_at >= at
+
     @property
     def due_at(self) -> float:
         """When beat() and is_silent() are to be asked again."""

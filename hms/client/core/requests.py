@@ -48,6 +48,8 @@ GOODBYE_MS = 1000
 LEAVE_S = 5.0
 """How long a node may take to answer that a connection closes; and how long a close waits for sends
 that nobody waits for, or whose node is not there, or in a hurry."""
+CONNECT_TIMEOUT_S = 10.0
+"""How long a connection may take to open, where nothing was said."""
 _TIMEOUT_MS_MAX = 1 << 40
 _ADDRESS_CHARACTERS_MAX = 1024
 _CALLS = {
@@ -83,7 +85,11 @@ class Requests(Heartbeat):
         link.on_error, link.on_event = chosen.exception_listener, chosen.event_listener
         super().__init__(link, addresses, chosen)
         self.request_timeout_s = chosen.request_timeout_s
-        self._connect_timeout_s = chosen.connect_timeout_s
+        is_patient = chosen.connect_timeout_s is not None
+        self._is_refusal_final = not (is_patient or chosen.is_server)
+        self._connect_timeout_s = (
+            CONNECT_TIMEOUT_S if chosen.connect_timeout_s is None else chosen.connect_timeout_s
+        )
         self._offers = AdvertisedServices(link)
         self._watching = DestinationWatch(link)
 
@@ -114,23 +120,33 @@ class Requests(Heartbeat):
     # ---- open and close
 
     def opening(self) -> Steps[None]:
-        """Connect; ConnectionRefused after connect_timeout_s, or the node's own refusal."""
+        """Connect; ConnectionRefused after connect_timeout_s, at once where nothing listens and no
+        connect_timeout_s was given; or the node's own refusal."""
         link = self.link
         self.begin()
         deadline = monotonic() + self._connect_timeout_s
         try:
-            yield Wait(link, lambda: link.state in (State.UP, State.ENDED), deadline)
+            yield Wait(link, self._is_opened, deadline)
         except BaseException:
             self.stop(ConnectionClosed(what="connection"), 0)
             raise
         if link.state is not State.UP:
-            error = link.error if link.state is State.ENDED else self._refused()
+            error = link.error if link.state is State.ENDED else self._no_node()
             self.stop(error, 0)
             raise own_copy(error)
 
-    def _refused(self) -> ConnectionRefused:
-        address = ", ".join(self.addresses)
-        return ConnectionRefused(address=address, timeout_s=self._connect_timeout_s)
+    def _is_opened(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        is_told = self.link.state in (State.UP, State.ENDED)
+        return is_told or (self._is_refusal_final and self.is_refused)
+
+    def _no_node(self) -> ConnectionRefused:
+        reason = f"no answer within {self._connect_timeout_s:g} s"
+        if self.is_refused:
+            reason = "nothing listens there"
+        return ConnectionRefused(
+            address=", ".join(self.addresses), reason=reason, timeout_s=self._connect_timeout_s
+        )
 
     def check_open(self) -> None:
         """ConnectionClosed when close() has begun; not for a listener, which it waits for."""

@@ -18,7 +18,9 @@ from hms.client.core.client_keys import ClientKeys
 _GONE = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_MONITOR_STOPPED)
 _WATCHED = _GONE | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _WATCHED |= zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_WATCHED |= zmq.EVENT_CONNECTED
 _REFUSED = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+_REACHED = int(zmq.EVENT_CONNECTED)
 _EVENT = struct.Struct("=HI")
 """What a monitor tells first: event and value. pyzmq's own reader would import asyncio, a sixth of
 what importing the client takes."""
@@ -81,6 +83,8 @@ class Transport:
         self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         self.is_refused = self.has_failed_handshake = False
         """Why it is gone: the node knows no such key; or they do not understand one another."""
+        self.is_reached = False
+        """Whether something accepted the connection; a port where nothing listens refuses it."""
         try:
             if keys is not None:
                 self._socket.setsockopt(zmq.CURVE_SERVERKEY, server_key)
@@ -131,6 +135,9 @@ class Transport:
             except zmq.Again:
                 return ""
             event, _ = _EVENT.unpack(said[0])
+            if event & _REACHED:
+                self.is_reached = True
+                continue
             if event & _GONE:
                 return "the node closed it or ended"
             self.is_refused = bool(event & _REFUSED)

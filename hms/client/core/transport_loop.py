@@ -62,6 +62,7 @@ class TransportLoop:
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._keys = options.keys
         self._key_turn = self._failed_handshakes = 0
+        self._refused: set[str] = set()
         self._was_up = False
         self._greeting_until = FOREVER
         self._ticks: list[tuple[float, Ticking]] = []
@@ -127,6 +128,11 @@ class TransportLoop:
         self.link.lose(error, is_final=True)
         self.flush()
         self._come_by(0.0)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing listens at any of the addresses: each refused the last attempt."""
+        return self._refused.issuperset(self.addresses)
 
     # ---- the socket
 
@@ -198,6 +204,13 @@ class TransportLoop:
         if was_up or is_final:
             link.report(error)
         self._come_by(0.0)
+
+    def _note_refusal(self, *, is_it: bool) -> None:
+        """Whether nothing listens where the last attempt went."""
+        if is_it:
+            self._refused.add(self._attempts.address)
+        else:
+            self._refused.discard(self._attempts.address)
 
     def _why(self, reason: str) -> HmsError:
         """The error for a socket that is gone. A handshake that fails again and again, with each of
