@@ -114,7 +114,7 @@ needed, and a command that is not here needs a login only."""
 FREE = {
     "HELLO", "AUTH", "HEARTBEAT", "GOODBYE", "SEND", "SETTLE", "TALK", "RESULT", "OpenSession",
     "CloseSession", "CloseProducer", "RequestRetained", "Poll", "CloseConsumer", "Commit",
-    "Rollback", "Recover", "Unadvertise", "ReadFile", "destination.lookup.show",
+    "Rollback", "Recover", "Unadvertise", "ReadFile", "destination.lookup.show", "AskOutcome",
 }  # fmt: skip
 ARGUMENTS = {
     "subscription.create": {"name": "daily", "topic": "news", "queue": "orders"},
