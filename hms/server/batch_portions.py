@@ -19,7 +19,7 @@ __all__ = ["PORTION_WEIGHT", "Command", "Payload", "name_of", "portion_length", 
 Payload = bytes | memoryview
 """A view when it is a large SEND, whose messages are copied out of it."""
 Command = tuple[Envelope, Any, Payload]
-"""Envelope, decoded head, and the payload that it was read from."""
+"""Envelope, decoded head, and the payload that it was read from; of a SEND the pack in it."""
 
 PORTION_WEIGHT = 1024
 """About what so many messages cost."""

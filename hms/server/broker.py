@@ -22,13 +22,12 @@ from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import AwaitingPageIn
-from hms.errors.catalogue import NotAuthorized, NotSupported, ProtocolError, StoreFull
+from hms.errors.catalogue import NotAuthorized, NotSupported, StoreFull
 from hms.errors.tree import HmsError
-from hms.server.batch_portions import Command, Payload, portion_length
+from hms.server.batch_portions import Command, portion_length
 from hms.server.client_operations import ClientOperations
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
-from hms.server.effect_encoding import encode_effect
 from hms.server.effect_release import ToPeer
 from hms.server.entrance import Change, Entrance, OpenEntrance
 from hms.server.file_transfer import FileTransfer
@@ -49,16 +48,13 @@ from hms.server.supervision import NoServers, Supervisor
 from hms.store.files import FileStore
 from hms.store.interface import Store
 from hms.wire import structures as wire
-from hms.wire.commands import OF_KIND, command_of, decode_request
+from hms.wire.commands import OF_KIND, command_of
 from hms.wire.frames import (
-    SEND_HEAD,
     Action,
     Envelope,
     Kind,
     SendHead,
     Settlement,
-    decode_send,
-    decode_settle,
 )
 
 __all__ = ["INTERNAL", "TICK", "Broker", "Identity", "Lost"]
@@ -219,13 +215,14 @@ class Broker:
             items.clear()
             self._tick()
             return
+        decode = self.releases.doors.get(peer, self.releases.native).decode
         commands: list[Command] = []
         lost: list[Any] = []
         for item in items:
             if isinstance(item, Lost):
                 lost.append(item)
             else:
-                commands.append(_decode(*item) if len(item) == _NEW else (item[0], *item[:0:-1]))
+                commands.append(decode(*item) if len(item) == _NEW else (item[0], *item[:0:-1]))
         done = 0
         if commands:
             count = 1 if len(commands) == 1 else portion_length(commands)
@@ -326,7 +323,7 @@ class Broker:
                     self._permit(of_kind or command_of(kind, head), head, number)
                 return self._apply_read(peer, command, now_ms, refused, fx)
             self._unreadable(peer, envelope, now_ms, fx)
-            fx.out.append(ToPeer(peer, encode_effect(Refusal(0, envelope.correlation, head))))
+            fx.out.append(ToPeer(peer, Refusal(0, envelope.correlation, head)))
         except HmsError as error:
             # Its traceback leads back to itself and to the payload: 16 MiB until the collector runs
             if isinstance(error, NotAuthorized):
@@ -334,7 +331,7 @@ class Broker:
             if refusals.isEnabledFor(logging.DEBUG):
                 self._told.say("%s", error, extra=self._named(peer, envelope, error))
             refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
-            fx.out.append(ToPeer(peer, encode_effect(refusal)))
+            fx.out.append(ToPeer(peer, refusal))
         return True
 
     def _named(self, peer: Hashable, envelope: Envelope, error: HmsError) -> dict[str, Any]:
@@ -437,7 +434,7 @@ class Broker:
             head.first_sequence,
             head.message_count,
             head.is_persistent,
-            memoryview(payload)[SEND_HEAD.size :],
+            memoryview(payload),
             now_ms,
             fx,
         )
@@ -708,7 +705,7 @@ class Broker:
 
     def farewell(self, reason: HmsError) -> None:
         """Tell every peer why the node stops."""
-        self.doorman.farewell(wire.encode_error(reason))
+        self.doorman.farewell(reason)
 
     def look(self, at: Callable[[Engine], Any]) -> Any:
         """What somebody wants to see of the engine; it takes a moment, and changes nothing."""
@@ -784,36 +781,3 @@ class Broker:
 
 def _is_send(item: Any) -> bool:
     return not isinstance(item, Lost) and item[0].kind is Kind.SEND
-
-
-def _decode(envelope: Envelope, payload: Payload) -> Command:
-    """Read a payload's head; what cannot be read is carried as its error."""
-    try:
-        return envelope, _DECODERS[envelope.kind](payload), payload
-    except HmsError as error:
-        return envelope, _alone(error), payload
-    except KeyError:
-        return envelope, ProtocolError(detail=f"a client does not send {envelope.kind.name}"), b""
-
-
-def _alone(error: HmsError) -> HmsError:
-    """The error without the frames that it came through: they hold the error again, and what many
-    bad frames leave behind is then collected all at once."""
-    error.__cause__ = error.__context__ = error.__traceback__ = None
-    return error
-
-
-_DECODERS: dict[Kind, Callable[[Any], Any]] = {
-    Kind.HELLO: lambda payload: wire.decode(payload, wire.Hello),
-    Kind.AUTH: wire.decode_auth,
-    Kind.REQUEST: decode_request,
-    Kind.SEND: decode_send,
-    Kind.SETTLE: decode_settle,
-    Kind.GOODBYE: lambda _: None,
-    Kind.CALL: lambda payload: wire.decode_with_body(payload, wire.CallHead),
-    Kind.RESULT: lambda payload: wire.decode_with_body(payload, wire.ResultHead),
-    Kind.TALK: lambda payload: wire.decode_with_body(payload, wire.TalkHead),
-    Kind.FILE: lambda payload: wire.decode_with_body(payload, wire.FileBlock),
-    Kind.SCHEDULE: lambda payload: wire.decode_with_body(payload, wire.ScheduleHead),
-    Kind.NOTICE: lambda payload: wire.decode_with_body(payload, wire.NoticeHead),
-}

@@ -13,6 +13,7 @@ from hms.engine.security import Rights
 from hms.errors.catalogue import HandleUnknown, IdentityRefused, NodeStopping, ProtocolError
 from hms.errors.tree import HmsError
 from hms.server.byte_ledger import window
+from hms.server.doors.door import Words
 from hms.server.effect_release import EffectRelease, ToConnection, ToPeer
 from hms.server.listener_services import tell_running
 from hms.server.service_monitor import ServiceMonitor
@@ -20,7 +21,7 @@ from hms.wire import outcome_tokens
 from hms.wire import structures as wire
 from hms.wire.client_identity import SECRET_BYTES, check_identity, uid_of
 from hms.wire.commands import Action
-from hms.wire.frames import Kind, frame
+from hms.wire.frames import Kind
 
 ONE_CLIENT = 3
 """What of a notice for the client whose number it has."""
@@ -167,7 +168,7 @@ class ConnectionRegistry:
                 resume=resume[0],
                 resume_ms=resume[1],
             )
-        fx.out.append(ToPeer(peer, frame(Kind.WELCOME, wire.encode(welcome), correlation)))
+        fx.out.append(ToPeer(peer, Words(Kind.WELCOME, welcome, correlation)))
 
     def close_some(self, number: int, now_ms: int, fx: Effects) -> bool:
         """Give back a slice of what an ending connection has; whether there is more."""
@@ -199,8 +200,7 @@ class ConnectionRegistry:
 
     def tell(self, number: int, reason: HmsError) -> None:
         """Say good-bye to a client, which is about to be dismissed."""
-        parting = frame(Kind.GOODBYE, wire.encode_error(reason))
-        self.releases.outlet.put([(self.peers[number], parting)])
+        self.releases.say([self.peers[number]], Words(Kind.GOODBYE, reason))
 
     def notices(self, sender: int, head: wire.NoticeHead, data: bytes) -> list[ToConnection]:
         """Unsolicited data for the clients that are meant; HandleUnknown for one that has gone."""
@@ -211,8 +211,8 @@ class ConnectionRegistry:
         else:
             meant = [number for number in self._names if self._is_meant(number, head)]
         told = wire.NoticeHead(head.what, head.kind, sender)
-        parts = frame(Kind.NOTICE, wire.encode_with_body(told, data))
-        return [ToConnection(number, parts) for number in meant]
+        words = Words(Kind.NOTICE, told, data=data)
+        return [ToConnection(number, words) for number in meant]
 
     def _is_meant(self, number: int, head: wire.NoticeHead) -> bool:
         user, name = self._names[number]
@@ -226,10 +226,9 @@ class ConnectionRegistry:
             return True
         return login.rights.allows(Action.OPERATE, "node", self.identity.node)
 
-    def farewell(self, goodbye: bytes) -> None:
+    def farewell(self, reason: HmsError) -> None:
         """Tell every peer why the node stops."""
-        parting = frame(Kind.GOODBYE, goodbye)
-        self.releases.outlet.put([(peer, parting) for peer in list(self.numbers)])
+        self.releases.say(list(self.numbers), Words(Kind.GOODBYE, reason))
 
     def _take_over(self, older: int, now_ms: int, fx: Effects) -> None:
         """The same client is here again before its old connection was missed."""

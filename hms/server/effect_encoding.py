@@ -1,29 +1,30 @@
-"""From effects to frames: what the engine and the monitor want said, as it crosses the wire."""
+"""From effects to native frames: what the engine, the monitor and the node want said."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hms.engine.effects import Browsed, Confirm, Deliver, Ready, Refusal, Reply
 from hms.engine.messages import StoredMessage
+from hms.errors.tree import HmsError
+from hms.server.doors.door import Frame, PayloadsOf, Said, Words
 from hms.wire.frames import CONFIRM_BODY, DELIVER_HEAD, Kind, frame
 from hms.wire.packed_messages import DELIVERED_ROW, FLAG_PERSISTENT
-from hms.wire.structures import Event, encode, encode_error
+from hms.wire.structures import Event, encode, encode_error, encode_with_body
 
-Frame = list[bytes]
-PayloadsOf = Callable[[Sequence[StoredMessage]], Sequence[bytes]]
-Said = Browsed | Confirm | Ready | Refusal | Reply
 _POSITION = struct.Struct("<Q")
 
 
 def encode_effect(effect: Said, payloads_of: PayloadsOf | None = None) -> Frame:
     """The frame that tells a peer of an effect; payloads_of reads what is not in memory. For
-    deliveries see outgoing_frames.py."""
+    deliveries see doors/native_door.py."""
     if isinstance(effect, Confirm):
         body = CONFIRM_BODY.pack(effect.first_message_id, effect.timestamp_ms, effect.message_count)
         return frame(Kind.CONFIRM, body, effect.correlation)
     if isinstance(effect, Reply):
         body = b"" if effect.value is None else encode(effect.value)
         return frame(Kind.REPLY, body, effect.correlation)
+    if isinstance(effect, Words):
+        return frame(effect.kind, _words(effect), effect.correlation)
     if isinstance(effect, Refusal):
         return frame(Kind.ERROR, encode_error(effect.error), effect.correlation)
     if isinstance(effect, Ready):
@@ -31,6 +32,14 @@ def encode_effect(effect: Said, payloads_of: PayloadsOf | None = None) -> Frame:
         event = Event(what, kind=effect.kind, destination=effect.destination)
         return frame(Kind.EVENT, encode(event))
     return _browsed(effect, payloads_of)
+
+
+def _words(effect: Words) -> bytes:
+    if isinstance(effect.content, HmsError):
+        return encode_error(effect.content)
+    if effect.data is None:
+        return encode(effect.content)
+    return encode_with_body(effect.content, effect.data)
 
 
 def delivered_rows(

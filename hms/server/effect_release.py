@@ -1,21 +1,23 @@
 """What waits for the log before it may be said (P1), and the one place where it is let go.
 
 Effects of one batch wait together, in the order in which the engine made them, until the log is
-durable up to the batch's last record. Those that need no record go at once, in order too.
+durable up to the batch's last record. Those that need no record go at once, in order too. How a
+peer is told of them is the concern of its door.
 """
 
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
 from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
-from hms.server.effect_encoding import Frame, PayloadsOf
+from hms.server.doors.door import Door, Frame, PayloadsOf, Said, Words
+from hms.server.doors.native_door import NativeDoor
 from hms.server.histograms import SECONDS, Histogram
-from hms.server.outgoing_frames import OutgoingFrames, Packs
+from hms.server.outgoing_frames import OutgoingFrames
 
 PUT_BYTES = 4 << 20
 
@@ -35,18 +37,18 @@ class Outlet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToPeer:
-    """Effect: a frame for a peer that may have no connection (yet)."""
+    """Effect: something for a peer that may have no connection (yet)."""
 
     peer: Hashable
-    frame: Frame
+    said: Said
 
 
 @dataclass(frozen=True, slots=True)
 class ToConnection:
-    """Effect: a frame for a connection, if it is still there when the frame may go."""
+    """Effect: words for a connection, if it is still there when they may go."""
 
     connection: int
-    frame: Frame
+    words: Words
 
 
 class EffectRelease:
@@ -62,8 +64,10 @@ class EffectRelease:
         """Reads bodies that are in the log only."""
         self.greedy: Container[Any] = ()
         """Peers that are about to be closed, because they read less than they ask for."""
+        self.native = NativeDoor()
+        self.doors: dict[Hashable, Door] = {}
+        """Of peers that came through another door, put here before their first command."""
         self._peers = peers
-        self._packs = Packs()
         self._lock = threading.Lock()
         self._at_once: deque[list[Any]] = deque()
         self._waiting: deque[tuple[int, list[Any], float]] = deque()
@@ -100,13 +104,21 @@ class EffectRelease:
     def tick(self) -> None:
         """Now and then: what was kept to be shared is given up."""
         with self._lock:
-            self._packs.forget()
+            for door in (self.native, *self.doors.values()):
+                door.forget()
+
+    def say(self, peers: Iterable[Hashable], words: Words) -> None:
+        """Tell peers at once, ahead of what waits for the log."""
+        outgoing = OutgoingFrames(self.native, self.doors)
+        for peer in peers:
+            outgoing.tell(peer, words)
+        self.outlet.put(outgoing.frames())
 
     def release(self, durable_lsn: int) -> list[Deliver]:
         """Send what waited for no more than durable_lsn; the messages that are for listeners."""
         listeners: list[Deliver] = []
         with self._lock:
-            outgoing = OutgoingFrames(self.payloads_of, self._packs)
+            outgoing = OutgoingFrames(self.native, self.doors, self.payloads_of)
             done = 0
             while self._at_once:
                 outgoing = self._sort(self._at_once.popleft(), outgoing, listeners)
@@ -130,9 +142,9 @@ class EffectRelease:
         for effect in effects:
             if outgoing.size_bytes > PUT_BYTES:
                 self.outlet.put(outgoing.frames())
-                outgoing = OutgoingFrames(self.payloads_of, self._packs)
+                outgoing = OutgoingFrames(self.native, self.doors, self.payloads_of)
             if isinstance(effect, ToPeer):
-                outgoing.say(effect.peer, effect.frame)
+                outgoing.tell(effect.peer, effect.said)
                 continue
             if isinstance(effect, Deliver) and effect.listener:
                 listeners.append(
@@ -145,7 +157,7 @@ class EffectRelease:
             elif peer in self.greedy:
                 continue
             elif isinstance(effect, ToConnection):
-                outgoing.say(peer, effect.frame)
+                outgoing.tell(peer, effect.words)
             elif not isinstance(effect, Reply | Confirm) or effect.correlation:
                 outgoing.tell(peer, effect)
         return outgoing

@@ -6,11 +6,12 @@ from functools import partial
 from hms.engine.effects import Deliver, Effects
 from hms.engine.engine import Engine
 from hms.engine.queue.settlement import Return
+from hms.server.doors.door import Words
 from hms.server.effect_encoding import delivered_rows
 from hms.server.effect_release import ToConnection
 from hms.server.service_monitor import Answer, Invoke, Kill, Origin, Say, ServiceMonitor, Verdict
 from hms.wire import structures as wire
-from hms.wire.frames import Kind, frame
+from hms.wire.frames import Kind
 from hms.wire.packed_messages import KIND_MASK
 from hms.wire.service_codes import TPSUCCESS
 
@@ -33,19 +34,20 @@ def drain_monitor(engine: Engine, monitor: ServiceMonitor, now_ms: int, fx: Effe
                 _settle(engine, effect, now_ms, fx)
                 monitor.settled(effect.origin.connection, effect.origin.consumer)
             else:
-                fx.out.append(_frame_of(effect))
+                fx.out.append(_words_of(effect))
         monitor.feed(grant)
     return hung
 
 
-def _frame_of(effect: Invoke | Answer | Say) -> ToConnection:
-    payload = wire.encode_with_body(effect.head, effect.data)
+def _words_of(effect: Invoke | Answer | Say) -> ToConnection:
+    head, data = effect.head, effect.data
     if isinstance(effect, Invoke):
-        return ToConnection(effect.connection, frame(Kind.INVOKE, payload))
+        return ToConnection(effect.connection, Words(Kind.INVOKE, head, data=data))
     if isinstance(effect, Say):
-        return ToConnection(effect.connection, frame(Kind.TALK, payload))
+        return ToConnection(effect.connection, Words(Kind.TALK, head, data=data))
     origin = effect.origin
-    return ToConnection(origin.connection, frame(Kind.ANSWER, payload, origin.correlation))
+    words = Words(Kind.ANSWER, head, origin.correlation, data)
+    return ToConnection(origin.connection, words)
 
 
 def _grant(

@@ -1,61 +1,20 @@
-"""Outgoing frames: the frames of a release, in order; a fan-out is put together once.
+"""Outgoing frames: what a release says, in order; who gets the very same gets it together.
 
-Consumers that get the very same messages share the bytes, and those of one connection share the
-frame: so a publication costs a frame for each connection, however many subscribers it has there.
-Subscribers who take their time ask for the same messages one after the other, so what was put
-together last for topics is remembered for the next releases.
+Consumers of one connection that get the very same messages share the frame: so a publication costs
+a frame for each connection, however many subscribers it has there. What a frame looks like is the
+concern of its peer's door.
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping
 
-from hms.engine.effects import Deliver, Effect
-from hms.engine.messages import StoredMessage
-from hms.server.effect_encoding import Frame, PayloadsOf, delivered_parts, encode_effect
-from hms.wire.frames import DELIVER_FURTHER_MAX, Kind, delivery_head, frame
+from hms.engine.effects import Deliver
+from hms.server.doors.door import Door, Frame, PayloadsOf, Said
+from hms.wire.frames import DELIVER_FURTHER_MAX
 
-__all__ = ["OutgoingFrames", "Packs"]
+__all__ = ["OutgoingFrames"]
 
-PACKS_MAX = 16
-PACK_MESSAGES_MIN = 8
-"""Packs of fewer messages are made anew: to remember them costs more."""
 LOOKED_AT_MAX = 16
 """So many of a peer's last deliveries are looked at; a thousand selectors make as many of them."""
-
-
-class Packs:
-    """The rows and payloads of the last deliveries to topics' subscribers."""
-
-    def __init__(self) -> None:
-        self._packs: OrderedDict[tuple[int, int], tuple[Sequence[StoredMessage], list[bytes]]] = (
-            OrderedDict()
-        )
-
-    def __len__(self) -> int:
-        return len(self._packs)
-
-    def parts_of(self, effect: Deliver, payloads_of: PayloadsOf | None) -> list[bytes]:
-        """What comes behind the head of a delivery; joined from the second time on."""
-        messages = effect.messages
-        is_shared = effect.kind == "topic" and len(messages) >= PACK_MESSAGES_MIN
-        if not is_shared or effect.counts is not None or effect.parts is not None:
-            return delivered_parts(effect, payloads_of)
-        key = messages[0].id, len(messages)
-        known = self._packs.get(key)
-        if known is not None and known[0] == messages:  # the very same: they know no other equality
-            parts = known[1]
-            if len(parts) > 1:
-                parts[:] = [b"".join(parts)]
-            return parts
-        parts = delivered_parts(effect, payloads_of)
-        self._packs[key] = (messages, parts)
-        if len(self._packs) > PACKS_MAX:
-            self._packs.popitem(last=False)
-        return parts
-
-    def forget(self) -> None:
-        """Give up their bytes; who still asks for them has them made anew."""
-        self._packs.clear()
 
 
 class _Delivery:
@@ -89,28 +48,28 @@ class _Delivery:
 
 
 class OutgoingFrames:
-    """payloads_of reads what is not in memory."""
+    """native: the door of peers that have none of their own in doors; payloads_of reads what is not
+    in memory."""
 
-    def __init__(self, payloads_of: PayloadsOf | None = None, packs: Packs | None = None) -> None:
+    def __init__(
+        self,
+        native: Door,
+        doors: Mapping[Hashable, Door],
+        payloads_of: PayloadsOf | None = None,
+    ) -> None:
+        self._native, self._doors = native, doors
         self._payloads_of = payloads_of
-        self._packs = Packs() if packs is None else packs
         self.size_bytes = 0
         """What the frames so far will take, about."""
         self.out: list[tuple[Hashable, Frame | _Delivery]] = []
         self._last: dict[Hashable, list[_Delivery]] = {}
         """The last words for a peer, as far as they are deliveries, which others may share."""
 
-    def say(self, peer: Hashable, words: Frame) -> None:
-        """A frame that is made already."""
-        self._last.pop(peer, None)
-        self.out.append((peer, words))
-        self.size_bytes += len(words[1])
-
-    def tell(self, peer: Hashable, effect: Effect) -> None:
+    def tell(self, peer: Hashable, effect: Said | Deliver) -> None:
         """What a peer is to be told."""
         if not isinstance(effect, Deliver):
             self._last.pop(peer, None)
-            made = encode_effect(effect, self._payloads_of)
+            made = self._doors.get(peer, self._native).encode(effect, self._payloads_of)
             self.out.append((peer, made))
             self.size_bytes += len(made[1])
             return
@@ -140,13 +99,10 @@ class OutgoingFrames:
         """All of it, in order, as it crosses the wire."""
         frames: list[tuple[Hashable, Frame]] = []
         for peer, words in self.out:
-            made = self._frame(words) if isinstance(words, _Delivery) else words
-            frames.append((peer, made))
+            if isinstance(words, _Delivery):
+                door = self._doors.get(peer, self._native)
+                made = door.deliver(words.effect, words.receivers, self._payloads_of)
+                frames.append((peer, made))
+            else:
+                frames.append((peer, words))
         return frames
-
-    def _frame(self, delivery: _Delivery) -> Frame:
-        effect = delivery.effect
-        count = len(effect.messages)
-        parts = self._packs.parts_of(effect, self._payloads_of)
-        payload = b"".join([delivery_head(delivery.receivers, count), *parts])
-        return frame(Kind.DELIVER, payload, count=count)

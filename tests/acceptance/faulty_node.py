@@ -11,6 +11,7 @@ from hms.engine.cluster import cluster_messages
 from hms.engine.engine import Engine
 from hms.engine.queue import settlement
 from hms.server import broker, gateway
+from hms.server.doors import native_door
 from hms.server.links import cluster_door
 from hms.wire.frames import Kind
 
@@ -19,7 +20,7 @@ HOARD = []
 
 def decoder():
     """A header that cannot be read raises something else than an HmsError."""
-    broker._DECODERS[Kind.NOTICE] = msgspec.msgpack.decode
+    native_door.DECODERS[Kind.NOTICE] = msgspec.msgpack.decode
 
 
 def word():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.session.transactions import open_works
-from hms.server.effect_encoding import Frame
+from hms.server.doors.door import Frame
 from hms.wire.branch_requests import XaCommit, XaPrepare
 from hms.wire.frames import (
     DELIVER_HEAD,

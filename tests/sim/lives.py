@@ -5,7 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hms.errors.catalogue import StoreFailed, StoreUnavailable
-from hms.server.effect_encoding import Frame
+from hms.server.doors.door import Frame
 from tests.sim.disk import SimDisk
 from tests.sim.faults import STEP, STOP, Ending
 from tests.sim.inode import Inode

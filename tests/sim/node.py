@@ -17,7 +17,7 @@ from hms.engine.engine import Engine
 from hms.errors.catalogue import NodeStopping, StoreFailed
 from hms.errors.tree import HmsError
 from hms.server.broker import INTERNAL, TICK, Broker, Identity, Lost
-from hms.server.effect_encoding import Frame
+from hms.server.doors.door import Frame
 from hms.server.log_append import append_records
 from hms.store.journal import Journal
 from hms.store.journal.segment_manager import LogLimits

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from hms.client.core.reconnection import Attempts
 from hms.errors.tree import HmsError
-from hms.server.effect_encoding import Frame
+from hms.server.doors.door import Frame
 from hms.store.journal.segment_manager import LogLimits
 from tests.sim.client import App, Client
 from tests.sim.disk import SimDisk

@@ -14,7 +14,7 @@ from hms.engine.cluster.cluster_messages import Offer, Word, decode_word, encode
 from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.effects import Effects, ToNode
 from hms.errors.tree import HmsError
-from hms.server.effect_encoding import PayloadsOf
+from hms.server.doors.door import PayloadsOf
 
 log = logging.getLogger("hms.links")
 

@@ -15,6 +15,7 @@ from hms.engine.session.session_objects import Connection, Consumer
 from hms.errors.catalogue import LoginExpired, NotAuthorized
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
+from hms.server.doors.door import Words
 from hms.server.effect_release import ToConnection
 from hms.server.logins.authorization import (
     TEMPORARY,
@@ -27,7 +28,7 @@ from hms.server.logins.identities import NODE_USER, Identities, Login
 from hms.server.service_monitor import ServiceMonitor
 from hms.wire import structures as wire
 from hms.wire.commands import Action
-from hms.wire.frames import Kind, frame
+from hms.wire.frames import Kind
 
 __all__ = ["LiveChanges"]
 
@@ -77,10 +78,9 @@ class LiveChanges:
 
     def _close_connection(self, number: int, now_ms: int, fx: Effects) -> None:
         error = LoginExpired(user=self._authorization.logins[number].user)
-        goodbye = frame(Kind.GOODBYE, wire.encode_error(error))
         peer = self._doorman.peers.get(number)
         if peer is not None:
-            self._doorman.releases.outlet.put([(peer, goodbye)])
+            self._doorman.releases.say([peer], Words(Kind.GOODBYE, error))
         self._doorman.dismiss(number, now_ms, fx)
 
     def _look_at(self, number: int, login: Login, now_ms: int, fx: Effects) -> int:
@@ -123,7 +123,7 @@ class LiveChanges:
         self._engine.revoke_consumer(number, handle, now_ms, fx)
         fields = wire.wire_fields(fault)
         event = wire.Event("consumer_closed", handle, fault.number or 0, fields)
-        fx.out.append(ToConnection(number, frame(Kind.EVENT, wire.encode(event))))
+        fx.out.append(ToConnection(number, Words(Kind.EVENT, event)))
 
     def _fault(self, login: Login, needs: Sequence[Need]) -> HmsError | None:
         try:

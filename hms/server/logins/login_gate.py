@@ -24,6 +24,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
+from hms.server.doors.door import Words
 from hms.server.effect_release import ToPeer
 from hms.server.entrance import Change
 from hms.server.logins.auditing import Auditing
@@ -38,7 +39,7 @@ from hms.server.rare_lines import RareLines
 from hms.wire import structures as wire
 from hms.wire.client_identity import check_identity
 from hms.wire.commands import Action, Order
-from hms.wire.frames import Kind, frame
+from hms.wire.frames import Kind
 from hms.wire.packed_messages import FLAG_RETAIN
 
 __all__ = ["LoginGate"]
@@ -135,7 +136,7 @@ class LoginGate:
             self._waiting[peer] = _Waiting(hello, correlation, caller)
             node, nonce = self._doorman.identity.node, self._random(NONCE_BYTES)
             asked = wire.Challenge(MECHANISMS, node, is_secured=True, nonce=nonce)
-            fx.out.append(ToPeer(peer, frame(Kind.CHALLENGE, wire.encode(asked), correlation)))
+            fx.out.append(ToPeer(peer, Words(Kind.CHALLENGE, asked, correlation)))
 
     def _known(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
         """Who needs not be asked: the node's own servers, resumed logins, keys and processes."""
@@ -360,8 +361,8 @@ class LoginGate:
     def _end(self, peer: Hashable, correlation: int, error: HmsError) -> None:
         """Tell a peer why, and know it no more."""
         self._waiting.pop(peer, None)
-        parts = frame(Kind.ERROR, wire.encode_error(error.with_traceback(None)), correlation)
-        self._doorman.releases.outlet.put([(peer, parts)])
+        words = Words(Kind.ERROR, error.with_traceback(None), correlation)
+        self._doorman.releases.say([peer], words)
         self._doorman.releases.outlet.forget(peer)
 
     def _audit_refusal(

@@ -6,7 +6,8 @@ import pytest
 
 from hms.engine.effects import Confirm, Deliver
 from hms.engine.messages import StoredMessage
-from hms.server.outgoing_frames import PACKS_MAX, OutgoingFrames, Packs
+from hms.server.doors.native_door import PACKS_MAX, NativeDoor
+from hms.server.outgoing_frames import OutgoingFrames
 from hms.wire.frames import Kind, decode_delivery, decode_envelope
 from hms.wire.packed_messages import unpack_delivered
 
@@ -40,7 +41,7 @@ def said(outgoing: OutgoingFrames) -> list[tuple[object, list[int], list[int]]]:
 def test_consumers_who_get_the_same_runs_in_turn_share_their_frames():
     """Credit of several consumers comes in one word, and each is given two runs for it."""
     one, two = run(1), run(11)
-    outgoing = OutgoingFrames()
+    outgoing = OutgoingFrames(NativeDoor(), {})
     for consumer in (5, 6):
         for messages in (one, two):
             outgoing.tell(PEER, delivery(consumer, list(messages)))
@@ -51,7 +52,7 @@ def test_consumers_who_get_the_same_runs_in_turn_share_their_frames():
 def test_a_delivery_never_goes_ahead_of_what_its_consumer_got_before():
     """Consumer 6 has the second run first: it gets the first one behind it."""
     one, two = run(1), run(11)
-    outgoing = OutgoingFrames()
+    outgoing = OutgoingFrames(NativeDoor(), {})
     outgoing.tell(PEER, delivery(5, one))
     outgoing.tell(PEER, delivery(5, two))
     outgoing.tell(PEER, delivery(6, two))
@@ -64,7 +65,7 @@ def test_a_delivery_never_goes_ahead_of_what_its_consumer_got_before():
 def test_a_delivery_never_goes_ahead_of_another_word_to_its_peer():
     """Such as the answer to the consumer's own opening."""
     one = run(1)
-    outgoing = OutgoingFrames()
+    outgoing = OutgoingFrames(NativeDoor(), {})
     outgoing.tell(PEER, delivery(5, one))
     outgoing.tell(PEER, Confirm(1, 7, 1, 1, 1))
     outgoing.tell(PEER, delivery(6, one))
@@ -76,7 +77,7 @@ def test_a_delivery_never_goes_ahead_of_another_word_to_its_peer():
 def test_what_is_said_about_one_consumers_attempts_is_not_shared(which):
     """A redelivery or a part of a list is its own."""
     one = run(1, 2)
-    outgoing = OutgoingFrames()
+    outgoing = OutgoingFrames(NativeDoor(), {})
     outgoing.tell(PEER, delivery(5, one, **{which: [1, 1]}))
     outgoing.tell(PEER, delivery(6, one))
 
@@ -86,12 +87,12 @@ def test_what_is_said_about_one_consumers_attempts_is_not_shared(which):
 def test_a_pack_is_remembered_for_the_next_release_and_only_for_the_very_same_messages():
     """Subscribers come for the same messages one after the other; ids alone prove nothing, as a
     publication in memory and its like after a boot may share one."""
-    packs, one, other = Packs(), run(1), run(1)
+    door, one, other = NativeDoor(), run(1), run(1)
     for message in other:
         message.payload = message.payload.upper()
     frames = []
     for messages in (one, one, one, other):
-        outgoing = OutgoingFrames(None, packs)
+        outgoing = OutgoingFrames(door, {})
         outgoing.tell(PEER, delivery(5, messages))
         frames.append(outgoing.frames()[0][1][1])
 
@@ -102,21 +103,21 @@ def test_a_pack_is_remembered_for_the_next_release_and_only_for_the_very_same_me
 
 def test_only_the_last_packs_are_remembered_and_forgotten_when_told():
     """What is kept for others must not grow."""
-    packs = Packs()
+    door = NativeDoor()
     for first in range(1, 1000, 10):
-        outgoing = OutgoingFrames(None, packs)
+        outgoing = OutgoingFrames(door, {})
         outgoing.tell(PEER, delivery(5, run(first)))
         outgoing.frames()
-    assert len(packs) == PACKS_MAX
+    assert door.packs_count == PACKS_MAX
 
-    packs.forget()
+    door.forget()
 
-    assert len(packs) == 0
+    assert door.packs_count == 0
 
 
 def _calls_of(consumers):
     """Of telling so many consumers of one connection of the same messages."""
-    outgoing, messages, calls = OutgoingFrames(), run(1), 0
+    outgoing, messages, calls = OutgoingFrames(NativeDoor(), {}), run(1), 0
 
     def count(_frame, event, _argument):
         nonlocal calls

@@ -1,0 +1,115 @@
+"""The native door: the protocol of hms.client (hms/wire/frames.py).
+
+A fan-out is put together once: the rows and payloads of what was delivered last to subscribers of
+topics are remembered for the next releases.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hms.engine.effects import Deliver
+from hms.engine.messages import StoredMessage
+from hms.errors.catalogue import ProtocolError
+from hms.errors.tree import HmsError
+from hms.server.batch_portions import Command, Payload
+from hms.server.doors.door import Frame, PayloadsOf, Receivers
+from hms.server.effect_encoding import delivered_parts, encode_effect
+from hms.wire import structures as wire
+from hms.wire.commands import decode_request
+from hms.wire.frames import (
+    SEND_HEAD,
+    Envelope,
+    Kind,
+    decode_send,
+    decode_settle,
+    delivery_head,
+    frame,
+)
+
+__all__ = ["PACKS_MAX", "NativeDoor", "decode_frame"]
+
+PACKS_MAX = 16
+PACK_MESSAGES_MIN = 8
+"""Packs of fewer messages are made anew: to remember them costs more."""
+
+
+def decode_frame(envelope: Envelope, payload: Payload) -> Command:
+    """The command of a frame; what cannot be read is carried as its error."""
+    kind = envelope.kind
+    try:
+        if kind is Kind.SEND:
+            return envelope, decode_send(payload), memoryview(payload)[SEND_HEAD.size :]
+        return envelope, DECODERS[kind](payload), payload
+    except HmsError as error:
+        return envelope, _alone(error), payload
+    except KeyError:
+        return envelope, ProtocolError(detail=f"a client does not send {kind.name}"), b""
+
+
+def _alone(error: HmsError) -> HmsError:
+    """The error without the frames that it came through: they hold the error again, and what many
+    bad frames leave behind is then collected all at once."""
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    return error
+
+
+DECODERS: dict[Kind, Callable[[Any], Any]] = {
+    Kind.HELLO: lambda payload: wire.decode(payload, wire.Hello),
+    Kind.AUTH: wire.decode_auth,
+    Kind.REQUEST: decode_request,
+    Kind.SETTLE: decode_settle,
+    Kind.GOODBYE: lambda _: None,
+    Kind.CALL: lambda payload: wire.decode_with_body(payload, wire.CallHead),
+    Kind.RESULT: lambda payload: wire.decode_with_body(payload, wire.ResultHead),
+    Kind.TALK: lambda payload: wire.decode_with_body(payload, wire.TalkHead),
+    Kind.FILE: lambda payload: wire.decode_with_body(payload, wire.FileBlock),
+    Kind.SCHEDULE: lambda payload: wire.decode_with_body(payload, wire.ScheduleHead),
+    Kind.NOTICE: lambda payload: wire.decode_with_body(payload, wire.NoticeHead),
+}
+
+
+class NativeDoor:
+    """One for all native peers of a node: nothing is kept of a connection."""
+
+    decode = staticmethod(decode_frame)
+    encode = staticmethod(encode_effect)
+
+    def __init__(self) -> None:
+        self._packs: OrderedDict[tuple[int, int], tuple[Sequence[StoredMessage], list[bytes]]] = (
+            OrderedDict()
+        )
+
+    def deliver(self, effect: Deliver, to: Receivers, payloads_of: PayloadsOf | None) -> Frame:
+        """A DELIVER frame."""
+        count = len(effect.messages)
+        parts = self._parts_of(effect, payloads_of)
+        return frame(Kind.DELIVER, b"".join([delivery_head(to, count), *parts]), count=count)
+
+    def _parts_of(self, effect: Deliver, payloads_of: PayloadsOf | None) -> list[bytes]:
+        """What comes behind the head of a delivery; joined from the second time on."""
+        messages = effect.messages
+        is_shared = effect.kind == "topic" and len(messages) >= PACK_MESSAGES_MIN
+        if not is_shared or effect.counts is not None or effect.parts is not None:
+            return delivered_parts(effect, payloads_of)
+        key = messages[0].id, len(messages)
+        known = self._packs.get(key)
+        if known is not None and known[0] == messages:  # the very same: they know no other equality
+            parts = known[1]
+            if len(parts) > 1:
+                parts[:] = [b"".join(parts)]
+            return parts
+        parts = delivered_parts(effect, payloads_of)
+        self._packs[key] = (messages, parts)
+        if len(self._packs) > PACKS_MAX:
+            self._packs.popitem(last=False)
+        return parts
+
+    @property
+    def packs_count(self) -> int:
+        """How many are remembered."""
+        return len(self._packs)
+
+    def forget(self) -> None:
+        """Who still asks for them has them made anew."""
+        self._packs.clear()
