@@ -16,9 +16,10 @@ from hms.boot.cli.security_target import (
 )
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.security_file import change_security
+from hms.errors.catalogue import InvalidArgument
 from hms.server.logins import document_changes as changes
 from hms.server.logins.passwords import hash_password
-from hms.server.logins.security_document import SecurityDocument, UserEntry
+from hms.server.logins.security_document import SecurityDocument, UserEntry, limits_of
 
 __all__ = ["user"]
 
@@ -125,6 +126,24 @@ def key(target: Target, name: str, key: str, is_removed: bool, dry_run: bool) ->
     )
 
 
+@user.command()
+@target_options
+@click.argument("name")
+@click.argument("wanted", nargs=-1, required=True, metavar="LIMIT=NUMBER…")
+@DRY_RUN
+def limit(target: Target, name: str, wanted: tuple[str, ...], dry_run: bool) -> None:
+    """Limit what a user has open and sends: connections, sessions, producers, consumers,
+    subscriptions, temporary_destinations, messages_per_s, bytes_per_s; LIMIT=none takes one away.
+    """
+    given = {}
+    for one in wanted:
+        word, equals, value = one.partition("=")
+        if not equals:
+            raise InvalidArgument(what="limit", detail=f"{one!r} is not LIMIT=NUMBER")
+        given[word] = value
+    apply(target, lambda d: changes.set_limits(d, name, given), f"{name}: limited", is_dry=dry_run)
+
+
 def _switch(verb: str, done: str, text: str, is_enabled: bool) -> click.Command:
     @click.command(verb, help=text)
     @target_options
@@ -222,6 +241,7 @@ def show(target: Target, name: str) -> None:
         "not_after": ends.isoformat() if ends else None,
         "addresses": list(entry.addresses),
         "generation": entry.generation,
+        "limits": limits_of(document, name),
     }
     show_values(target, {"name": name, **_shown(document, name), **more})
 

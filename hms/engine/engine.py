@@ -18,6 +18,7 @@ from hms.engine.effects import Browsed, Effects, Reply
 from hms.engine.flow import limits
 from hms.engine.flow.open_transactions import open_bytes
 from hms.engine.flow.shares import NO_OWNER
+from hms.engine.flow.user_rate import UserRate
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES
@@ -76,6 +77,8 @@ from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 BROWSE_MAX = 1000
 SWEPT_AT_ONCE = 5000
 """Places that a tick looks at for what has expired: 5 ms."""
+SLOWED_MS_MIN = 20
+"""So often at most those are looked at that their user's rate slows down."""
 SEEN_PER_EFFORT = 16
 """So many ids are noted in the time in which one message is settled."""
 
@@ -742,6 +745,16 @@ class Engine:
         self.state.at(now_ms)
         return views.abandoned(self.state)
 
+    def slow_down(self, connection: int, rate: UserRate) -> None:
+        """Hold a connection to a rate from now on. One whose sends wait already goes on as it
+        began: they stand in other lines, and nobody may overtake them."""
+        found = self.state.connection(connection)
+        lines = self.state.blocked.lines.values()
+        if found.rate is None and not any(
+            one.session.connection is found for line in lines for one in line
+        ):
+            found.rate = rate
+
     def schedule(
         self,
         connection: int,
@@ -806,6 +819,8 @@ class Engine:
             times.append(state.due[0][0])
         if state.blocked.lines and (blocked_ms := state.blocked.due_ms) is not None:
             times.append(blocked_ms)
+            soonest_ms = state.now_ms + SLOWED_MS_MIN
+            times += [max(soonest_ms, r.free_at_ms) for r in state.blocked.slowed.values()]
         if state.schedules is not None and (next_ms := state.schedules.due_ms()) is not None:
             times.append(next_ms)
         if not is_prompt and (state.looking.behind or state.outgoing.rest or state.unfinished):

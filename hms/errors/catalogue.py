@@ -386,6 +386,17 @@ class LoginExpired(TpSecurity):
     )
 
 
+class UserLimit(TpLimit):
+    """HMS-1035: user {user} has reached its limit of {what}: {limit}."""
+
+    number: ClassVar[int] = 1035
+    text: ClassVar[str] = "user {user} has reached its limit of {what}: {limit}"
+    cure_text: ClassVar[str] = (
+        "Close what is not needed, or send more slowly; an administrator raises it with: hms "
+        "user limit {user} {what}=NUMBER"
+    )
+
+
 class LoginNotChecked(TpSecurity):
     """HMS-1036: a password was given, and {address} does not check any: the node is open to all who reach it."""
 
@@ -2024,6 +2035,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1032: LoginRequired,
     1033: LoginBusy,
     1034: LoginExpired,
+    1035: UserLimit,
     1036: LoginNotChecked,
     1037: ServerKeyMismatch,
     1038: InsecureTransport,
@@ -2364,6 +2376,7 @@ __all__ = [
     "TxTransient",
     "UndefinedLimitBehavior",
     "UnknownError",
+    "UserLimit",
     "VersionMismatch",
     "XaError",
 ]

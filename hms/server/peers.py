@@ -26,8 +26,8 @@ OnLost = Callable[[PeerKey, str], None]
 
 HEARTBEATS_PER_PERIOD = 3
 SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
-LOOK_S = 0.05
-"""At 1 GB/s a frame without end has brought 50 MB by then; a look takes 0.2 ms at most."""
+LOOK_S = 0.1
+"""An encrypted frame without end brings 50 MB in this time; a look takes 0.2 ms at most."""
 PROBES_MAX = 20
 """So often a peer is probed whose connection was closed; then the next heartbeat finds it."""
 PEERS_PER_LOOK = 64  # 3 microseconds each

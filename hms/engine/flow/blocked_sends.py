@@ -16,8 +16,9 @@ from itertools import islice
 
 from hms.engine.effects import Effects, Refusal
 from hms.engine.flow.room_wait import Key, Obstacle, Waiting
+from hms.engine.flow.user_rate import UserRate
 from hms.engine.session.session_objects import Producer, Session
-from hms.errors.catalogue import FlowControlTimeout
+from hms.errors.catalogue import FlowControlTimeout, UserLimit
 from hms.errors.tree import HmsError
 
 TRIED_AT_ONCE = 256
@@ -35,6 +36,8 @@ class BlockedSends:
         self._ms_max = ms_max
         self.lines: dict[Key, deque[Waiting]] = {}
         self.size_bytes = 0
+        self.slowed: dict[Key, UserRate] = {}
+        """Rates that a send waits for, by its line."""
         self._deadlines: list[tuple[int, int, Waiting]] = []
         self._added = 0
         self._over = 0
@@ -46,6 +49,15 @@ class BlockedSends:
         while self._deadlines and self._deadlines[0][2].is_over:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
+
+    def slowed_by(self, rate: UserRate, now_ms: int) -> Obstacle | None:
+        """Whether a user's rate is in the way; if so, when it is not any more is remembered."""
+        found = rate.refusal(now_ms)
+        if found is None:
+            self.slowed.pop(rate.key, None)
+            return None
+        self.slowed[rate.key] = rate
+        return Obstacle(found, may_wait=True, late=UserLimit, fields=found.fields)
 
     def must_wait(self, waiting: Waiting, now_ms: int) -> bool:
         """Whether it stands in line now; raises what it is refused with instead."""
@@ -187,6 +199,7 @@ class BlockedSends:
             line.remove(waiting)
             if not line:
                 del self.lines[key]
+                self.slowed.pop(key, None)
 
     def count(self, key: Key) -> int:
         """How many wait for a destination."""

@@ -66,6 +66,13 @@ class Waiting:
         """What it would store, each pack with its count of messages."""
         raise NotImplementedError
 
+    def charge(self, now_ms: int) -> None:
+        """It went: its user's rate knows."""
+        rate = self.session.connection.rate
+        if rate is not None:
+            for pack, count in self.packs():
+                rate.charge(count, len(pack), now_ms)
+
     def take(self, fx: Effects) -> None:
         """There is room: do it, and answer."""
         raise NotImplementedError

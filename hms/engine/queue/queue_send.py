@@ -92,11 +92,13 @@ def send(
         check_batch(producer, session.work, batch.rows)
         _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
         one.join(fx)
-    elif not (state.is_guarded and _looks(state, producer)):
+    elif connection.rate is None and not (state.is_guarded and _looks(state, producer)):
         one.check()
         one.take(fx)
-    elif not state.blocked.must_wait(_WaitingSend(one), state.now_ms):
-        one.take(fx)
+    else:
+        waiting = _WaitingSend(one)
+        if not state.blocked.must_wait(waiting, state.now_ms):
+            (one if connection.rate is None else waiting).take(fx)
 
 
 def _looks(state: State, producer: Producer) -> bool:
@@ -194,12 +196,18 @@ class _WaitingSend(Waiting):
 
     def __init__(self, send: _Send) -> None:
         producer, size = send.producer, len(send.batch.pack)
-        super().__init__(producer.session, producer, send.correlation, (producer.key,), size)
+        rate = producer.session.connection.rate
+        keys = (producer.key if rate is None else rate.key,)
+        super().__init__(producer.session, producer, send.correlation, keys, size)
         self._send = send
 
     def obstacle(self) -> Obstacle | None:
-        """A limit, a pause or the node's memory."""
-        one = self._send
+        """Its user's rate, a limit, a pause or the node's memory."""
+        one, rate = self._send, self.session.connection.rate
+        if rate is not None:
+            slowed = one.state.blocked.slowed_by(rate, one.state.now_ms)
+            if slowed is not None:
+                return slowed
         found = obstacle_to(one.state, one.producer, one.batch.rows)
         if found is None:
             try:
@@ -223,6 +231,8 @@ class _WaitingSend(Waiting):
             fx.out.append(Refusal(one.producer.session.connection.number, one.correlation, error))
             return
         one.take(fx)
+        if self.session.connection.rate is not None:
+            self.charge(self._send.state.now_ms)
 
 
 FORGOTTEN = "they come again in a batch that is too old to be remembered"

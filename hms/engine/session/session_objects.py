@@ -7,6 +7,7 @@ import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.flow.shares import Owner
+from hms.engine.flow.user_rate import UserRate
 from hms.engine.messages import ReadyCopy, StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.selector import Selector
@@ -50,6 +51,8 @@ class Connection:
         self.consumers: dict[int, Consumer] = {}
         self.watched: dict[tuple[str, str], None] = {}
         """Destinations, by kind and name, of whose consumers it is told."""
+        self.rate: UserRate | None = None
+        """What its user may send in a second, together with its other connections."""
         self.search: Search | None = None
         """For the consumer that it opens now."""
 

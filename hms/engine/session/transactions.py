@@ -48,7 +48,8 @@ def commit(state: State, session: Session, correlation: int, number: int, fx: Ef
     if size > limit:
         raise TransactionTooLarge(size=size, limit=limit)
     one = _Commit(state, session, correlation, number)
-    if state.is_guarded and _waits(state, one):
+    is_rated = connection.rate is not None
+    if (state.is_guarded or is_rated) and _waits(state, one):
         return
     one.take(fx)
 
@@ -83,14 +84,20 @@ class _Commit(Waiting):
     def __init__(self, state: State, session: Session, correlation: int, number: int) -> None:
         work = session.work
         own = "session", f"{session.connection.number}/{session.handle}"
-        super().__init__(session, None, correlation, (*keys_of(work), own), work.size_bytes)
+        rate = session.connection.rate
+        keys = keys_of(work) if rate is None else (rate.key,)
+        super().__init__(session, None, correlation, (*keys, own), work.size_bytes)
         self._state = state
         self.work = work
         self.number = number
 
     def obstacle(self) -> Obstacle | None:
         """A limit or a pause of one of its destinations; none for what only acknowledges."""
-        return obstacle_to_commit(self._state, self.work) if self.work.sends else None
+        if not self.work.sends:
+            return None
+        state, rate = self._state, self.session.connection.rate
+        slowed = None if rate is None else state.blocked.slowed_by(rate, state.now_ms)
+        return slowed or obstacle_to_commit(state, self.work)
 
     def packs(self) -> list[tuple[memoryview, int]]:
         """What the transaction sends."""
@@ -108,6 +115,8 @@ class _Commit(Waiting):
             return
         if number > self.last + 1:
             _skip(state, session, self.last, number, fx)
+        if connection.rate is not None:
+            self.charge(state.now_ms)
         records, touched = take_effect(state, self.work, fx)
         if has_work:  # even when none is persistent: whoever gets no reply asks for the number
             fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))

@@ -19,6 +19,7 @@ from hms.engine.topic import Pattern
 from hms.errors.catalogue import ExportNameNotFound, NotAuthorized
 from hms.errors.tree import HmsError
 from hms.server.logins.identities import NODE_USER, Login
+from hms.server.logins.user_counts import OPENS, UserCounts
 from hms.wire import structures as wire
 from hms.wire.commands import Action, Command, Order, concerns
 from hms.wire.frames import Kind
@@ -58,6 +59,7 @@ class Authorization:
         self.logins: dict[int, Login] = logins
         self.denied: dict[tuple[int, int], HmsError] = {}
         """Producers, by connection and handle, that were granted and are not any more."""
+        self.counts = UserCounts(engine, self.logins)
         self._node = node
         self._files: dict[tuple[int, str], None] = {}
         """Files that connections have been seen to hold a message of."""
@@ -87,6 +89,8 @@ class Authorization:
 
     def permit(self, command: Command, head: Any, connection: int | None) -> None:
         """Return, or raise NotAuthorized; see hms.server.permissions.Permit."""
+        if connection is not None and command.name in OPENS:
+            self.counts.check(command, head, self.logins[connection])
         if command.action in _BEFORE or connection is None:
             return
         if command.kind is Kind.SEND:

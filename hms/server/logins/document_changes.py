@@ -21,6 +21,7 @@ from hms.server.logins.security_document import (
     is_name,
     may_secure,
 )
+from hms.server.logins.user_limits import read_limit
 
 __all__ = [
     "add_token",
@@ -34,6 +35,7 @@ __all__ = [
     "revoke",
     "revoke_token",
     "set_key",
+    "set_limits",
     "user_of",
 ]
 
@@ -61,6 +63,19 @@ def alter_user(document: _Document, name: str, **changes: Any) -> _Document:
     if "password" in changes:
         changes["generation"] = known.generation + 1
     return _safe(document, _with_user(document, name, _REPLACE(known, **changes)))
+
+
+def set_limits(document: _Document, name: str, wanted: Mapping[str, str]) -> _Document:
+    """Other limits of a user; "none" takes one away."""
+    held = dict(user_of(document, name).limits)
+    for word, value in wanted.items():
+        if value == "none":
+            read_limit(word, 1)
+            held.pop(word, None)
+        else:
+            number = read_limit(word, value)
+            held[word] = value if not value.isdecimal() else number
+    return alter_user(document, name, limits=held)
 
 
 def log_out(document: _Document, name: str) -> _Document:

@@ -11,7 +11,7 @@ import msgspec
 
 from hms.engine.security import Policy, Rights
 from hms.server.logins.callers import UNMAPPED_UID, Caller
-from hms.server.logins.security_document import SecurityDocument, UserEntry, role_of
+from hms.server.logins.security_document import SecurityDocument, UserEntry, limits_of, role_of
 from hms.wire.commands import Action
 
 __all__ = ["NODE_USER", "Identities", "Login"]
@@ -115,6 +115,10 @@ class Identities:
             Login(name, mechanism, roles, rights, caller, ends_ms, narrowed, user.generation),
             "",
         )
+
+    def limits(self, name: str) -> dict[str, int]:
+        """The limits of a user that hold."""
+        return limits_of(self.document, name)
 
     def may_receive(self, name: str, topic: str) -> bool:
         """Whether a user, wherever it is, may have what is published on a topic."""

@@ -63,6 +63,7 @@ class LiveChanges:
                 continue
             self._authorization.logins[number] = renewed
             closed += self._look_at(number, renewed, now_ms, fx)
+        self._authorization.counts.renew(identities)
         return closed
 
     def is_any_over(self, now_ms: int) -> bool:

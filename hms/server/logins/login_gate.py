@@ -85,6 +85,7 @@ class LoginGate:
         self._change = change
         self.identities = identities
         self._authorization = authorization
+        self.counts = authorization.counts
         self.permit = authorization.permit
         self.shown = authorization.shown
         self._workers = workers
@@ -337,12 +338,14 @@ class LoginGate:
                 login.narrowed,
             )
         try:
+            self.counts.check_connection(self.identities, login.user, hello.uid)
             self._doorman.hello(
                 peer, correlation, hello, now_ms, fx, login=login, resume=(token, token_ms)
             )
         except HmsError as error:
             self._end(peer, correlation, error)
             return
+        self.counts.came(self._doorman.numbers[peer], login.user)
         log.info("user %s is let in by %s from %s", login.user, by, login.caller)
 
     def _refuse_later(self, peer: Hashable, user: str, why: str) -> None:

@@ -16,6 +16,7 @@ from hms.engine.security import Permission, Role, Unacceptable, check_roles, rea
 from hms.engine.security.permissions import nearest
 from hms.engine.security.roles import BUILT_IN
 from hms.server.logins.passwords import check_hash
+from hms.server.logins.user_limits import Limits, effective, faults_of
 from hms.wire.commands import Action
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "UserEntry",
     "check_document",
     "is_name",
+    "limits_of",
     "may_secure",
     "read_document",
     "role_of",
@@ -55,6 +57,7 @@ class SecuritySettings(_Entry, frozen=True):
     failures_per_address: int = 10
     failures_per_user: int = 20
     failures_per_node: int = 200
+    limits: dict[str, int | str] = {}
 
 
 class UserEntry(_Entry, frozen=True):
@@ -69,6 +72,7 @@ class UserEntry(_Entry, frozen=True):
     enabled: bool = True
     not_after: datetime | None = None
     addresses: tuple[str, ...] = ()
+    limits: dict[str, int | str] = {}
     generation: int = 1
 
 
@@ -77,6 +81,7 @@ class RoleEntry(_Entry, frozen=True):
 
     permissions: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
+    limits: dict[str, int | str] = {}
 
 
 class TokenEntry(_Entry, frozen=True):
@@ -124,7 +129,6 @@ _BOUNDS = {
 _LATER = {
     "authenticator": "logins by LDAP, JWT or a plug-in are not available in this version",
     "authenticators": "only the users of this file are known in this version",
-    "limits": "limits of a user are not available in this version",
     "two_factors": "two proofs of one login are not available in this version",
     "certificates": "doors with certificates are not available in this version",
     "scram": "SCRAM is not available in this version",
@@ -139,6 +143,15 @@ def is_name(text: str) -> bool:
 def role_of(entry: RoleEntry) -> Role:
     """What a role's section says; Unacceptable."""
     return Role(tuple(map(read_permission, entry.permissions)), entry.roles)
+
+
+def limits_of(document: SecurityDocument, name: str) -> dict[str, int]:
+    """The limits of a user that hold."""
+    user = document.user.get(name)
+    if user is None:
+        return effective({}, (), document.security.limits)
+    roles = [document.role[one].limits for one in user.roles if one in document.role]
+    return effective(user.limits, roles, document.security.limits)
 
 
 def read_document(data: Mapping[str, Any]) -> tuple[SecurityDocument, list[Fault]]:
@@ -220,10 +233,18 @@ def check_document(document: SecurityDocument) -> Iterator[Fault]:
         for name in getattr(document, section):
             if not is_name(name):
                 yield (section, name), f"{name[:80]!r} is no name: 1 to 63 of A-Z a-z 0-9 . _ @ -"
+    for path, held in _limits_of(document):
+        yield from (((*path, "limits"), said) for said in faults_of(held))
     yield from _check_roles(document)
     yield from _check_users(document)
     yield from _check_keys(document)
     yield from _check_tokens(document)
+
+
+def _limits_of(document: SecurityDocument) -> Iterator[tuple[tuple[str, ...], Limits]]:
+    yield ("security",), document.security.limits
+    yield from ((("user", name), one.limits) for name, one in document.user.items())
+    yield from ((("role", name), one.limits) for name, one in document.role.items())
 
 
 def _check_tokens(document: SecurityDocument) -> Iterator[Fault]:

@@ -109,7 +109,7 @@ DAMAGED = [
     ("not_after = 2027-01-31T00:00:00Z", "not_after = 5", 12, "not_after: expected"),
     ('["10.20.0.0/16"]', '["10.20.0.1/16"]', 13, "has host bits set"),
     ("generation = 3", "generation = 0", 14, "counts from 1"),
-    ("generation = 3", "limits = { connections = 20 }", 14, "not available in this version"),
+    ("generation = 3", "limits = { conections = 20 }", 14, "did you mean"),
     ("generation = 3", "two_factors = true", 14, "not available in this version"),
     ('"produce queue', '"prodce queue', 17, "did you mean 'produce'?"),
     ('"produce queue:orders.*"', '"produce topic:x"', 17, "it is about queue"),
