@@ -73,7 +73,7 @@ ELSEWHERE = {
     37: ["tests/integration/test_cluster_links.py::test_"],
     38: [SECURITY + "test_audit.py::test_each_flipped_byte_of_a_chain_is_found_at_its_record"],
     41: ["tests/acceptance/test_connections_flood.py::test_a_flood_of_connections_neither"],
-    42: [SECURITY + "test_user_limits.py::test_a_sender_above_its_rate_waits_and_the_others_do_not"],
+    42: [SECURITY + "test_user_limits.py::test_a_sender_above_its_rate_waits_and_the_others_do"],
     43: ["tests/acceptance/test_clock_steps.py::test_"],
 }
 ABSENT = {
