@@ -76,8 +76,11 @@ class EvenClock:
             steady_ns = self._steady_ns()
             passed = max(steady_ns - self._looked_ns, 0)
             most = int(passed * FOLLOWS)
-            wall_ns = self._wall()
-            away = 0 if wall_ns is None else wall_ns - (self._now_ns + passed)
+            try:
+                wall_ns = self._wall_ns()
+            except OverflowError:
+                wall_ns = LATEST_NS
+            away = wall_ns - (self._now_ns + passed) if wall_ns < LATEST_NS else 0
             self._now_ns += passed + max(-most, min(away, most))
             self._looked_ns = steady_ns
             return self._now_ns // _NS_PER_MS

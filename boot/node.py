@@ -46,7 +46,7 @@ from hms.errors.catalogue import NodeFailed, NodeStopping
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost
-from hms.server.byte_ledger import size_of, take_part
+from hms.server.byte_ledger import FRAME_BYTES, size_of, take_part
 from hms.server.gateway import PeerKey
 from hms.server.log_append import append_records
 from hms.server.log_levels import LogLevels
@@ -256,7 +256,11 @@ class NodeProcess:
         def in_parts(peer: Hashable, items: list[Any]) -> object:
             if isinstance(peer, int) and must_wait(peer, items):
                 return PARK
-            part, size = take_part(items, BATCH_BYTES)
+            if len(items) == 1 and type(items[0]) is tuple:  # a call less for a frame alone
+                part = [items.pop()]
+                size = len(part[0][1]) + FRAME_BYTES
+            else:
+                part, size = take_part(items, BATCH_BYTES)
             try:
                 turn(peer, part)
             except BaseException:

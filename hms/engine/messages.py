@@ -138,26 +138,30 @@ def make_messages(
     holder: int = 0,
 ) -> list[StoredMessage]:
     """The messages of a batch; ids and places in the order follow one another."""
-    return [
-        StoredMessage(
-            first_id + i,
-            first_seq + i,
-            timestamp_ms,
-            timestamp_ms + ttl_ms if ttl_ms else 0,
-            priority,
-            kind,
-            head_bytes,
-            payload,
-            is_persistent,
-            len(payload),
-            None,
-            0,
-            holder,
+    messages = []
+    for (head_bytes, _, ttl_ms, _, priority, kind, _, _), payload in zip(
+        rows, payloads, strict=True
+    ):
+        messages.append(
+            StoredMessage(
+                first_id,
+                first_seq,
+                timestamp_ms,
+                timestamp_ms + ttl_ms if ttl_ms else 0,
+                priority,
+                kind,
+                head_bytes,
+                payload,
+                is_persistent,
+                len(payload),
+                None,
+                0,
+                holder,
+            )
         )
-        for i, ((head_bytes, _, ttl_ms, _, priority, kind, _, _), payload) in enumerate(
-            zip(rows, payloads, strict=True)
-        )
-    ]
+        first_id += 1
+        first_seq += 1
+    return messages
 
 
 def message_id_text(message_id: int) -> str:

@@ -148,8 +148,9 @@ class Broker:
         self._lock = threading.Lock()
         self._holds = LockStatistics()
         self._commit_seconds, self._batch_records = Histogram(), Histogram(BATCH_RECORDS)
-        self.commits = 0
-        """How often a commit of the log was begun or ended; odd while one is under way."""
+        self.commits = self._unlooked_bytes = 0
+        """How often a commit of the log was begun or ended; odd while one is under way; what was
+        committed since maintenance and cleaning were looked at last."""
         self._progress = threading.Condition()
         self._awaiting_count = 0
         self.on_progress: Callable[[], None] = lambda: None
@@ -354,7 +355,19 @@ class Broker:
         if number is None or envelope.kind is Kind.HELLO:
             return self._greet(peer, envelope, head, now_ms, fx)
         if envelope.kind is Kind.SEND:
-            self._send(number, command, refused, now_ms, fx)
+            if refused is not None:
+                self._check_space(number, head, refused)
+            self.engine.send(
+                number,
+                envelope.correlation,
+                head.producer,
+                head.first_sequence,
+                head.message_count,
+                head.is_persistent,
+                memoryview(command[2]),
+                now_ms,
+                fx,
+            )
         elif envelope.kind is Kind.SETTLE:
             return self._settle(number, envelope, head, now_ms, fx)
         elif envelope.kind is Kind.REQUEST:
@@ -420,24 +433,6 @@ class Broker:
             number, head.producer, head.first_sequence
         ):
             raise StoreFull(path="the store", detail=refused)
-
-    def _send(
-        self, number: int, command: Command, refused: str | None, now_ms: int, fx: Effects
-    ) -> None:
-        envelope, head, payload = command
-        if refused is not None:
-            self._check_space(number, head, refused)
-        self.engine.send(
-            number,
-            envelope.correlation,
-            head.producer,
-            head.first_sequence,
-            head.message_count,
-            head.is_persistent,
-            memoryview(payload),
-            now_ms,
-            fx,
-        )
 
     def _schedule(
         self,
@@ -613,27 +608,30 @@ class Broker:
             append_records(store, fx.records)
             is_held = self.releases.add(fx, store.last_lsn)
             due_ms = self._newly_due()
-            is_behind = self.engine.is_urgent and not self._goes_on
+            is_urgent = state.outgoing.rest or state.unfinished or state.looking.behind
+            is_behind = bool(is_urgent) and not self._goes_on
             self._goes_on = self._goes_on or is_behind
             self._holds.ended(begun_s, cpu_begun_s, by)
-        for name in hung:
-            self.servers.kill(name)
         if due_ms is not None:
             self.arm(due_ms)
-        if is_behind and self.go_on is not None:
-            self.go_on()
+        if hung or is_behind:
+            self._go_on(hung, is_behind=is_behind)
         if may_linger and fx.records and not (fx.out or state.limbo):
             self.storage.notify_later()
         elif fx.records or state.limbo or (is_held and store.backlog_bytes):
-            self._tell_log(is_in_hand)
+            if is_in_hand and store.backlog_bytes <= LEAD_BYTES_MAX and self.may_lead():
+                self.storage.lead_here()
+            else:
+                self.storage.notify()
         elif fx.out:
             self.release(store.durable_lsn)
 
-    def _tell_log(self, is_in_hand: bool) -> None:
-        if is_in_hand and self._store.backlog_bytes <= LEAD_BYTES_MAX and self.may_lead():
-            self.storage.lead_here()
-        else:
-            self.storage.notify()
+    def _go_on(self, hung: Sequence[str], *, is_behind: bool) -> None:
+        """End server processes that hang; have the next slice done behind what waits now."""
+        for name in hung:
+            self.servers.kill(name)
+        if is_behind and self.go_on is not None:
+            self.go_on()
 
     def release(self, durable_lsn: int) -> None:
         """Let go of what the log is durable for; listeners' messages go on to the monitor."""
@@ -654,12 +652,14 @@ class Broker:
 
     def lead(self) -> bool:
         """Write and sync what waits, then release what depended on it."""
+        store = self._store
         limbo = self._take_limbo() if self.engine.state.limbo else []
-        if not self._store.backlog_bytes and not limbo:
+        backlog_bytes = store.backlog_bytes
+        if not backlog_bytes and not limbo:
             return False
-        begun_s, before = perf_counter(), self._store.durable_lsn
+        begun_s, before = perf_counter(), store.durable_lsn
         self.commits += 1
-        durable_lsn = self._store.commit()
+        durable_lsn = store.commit()
         self.commits += 1
         taken_s = perf_counter() - begun_s  # Histogram.observe(), in place
         self._commit_seconds.counts[bisect_left(SECONDS, taken_s)] += 1
@@ -674,10 +674,13 @@ class Broker:
             payloads = self._bodies.of_all([waiting.message for waiting in limbo])
             found = list(zip(limbo, payloads, strict=True))
             self._change(lambda fx, now_ms: self.engine.bodies_came(found, now_ms, fx))
-        if self._store.needs_maintenance:
-            self.storage.submit(self.maintain)
-        if self._housekeeping.is_due:
-            self.storage.submit(self._housekeeping.run)
+        self._unlooked_bytes += backlog_bytes
+        if self._unlooked_bytes >= store.look_bytes:
+            self._unlooked_bytes = 0
+            if store.needs_maintenance:
+                self.storage.submit(self.maintain)
+            if self._housekeeping.is_due:
+                self.storage.submit(self._housekeeping.run)
         return True
 
     def _positions(self, messages: Sequence[StoredMessage]) -> list[int]:

@@ -44,6 +44,11 @@ class Store(Protocol):
         """Appended and not yet synced."""
 
     @property
+    def look_bytes(self) -> int:
+        """How many bytes are committed before somebody has to look again whether maintenance or
+        cleaning is due; 0: after each commit. Each tick looks in any case."""
+
+    @property
     def is_waiting_for_space(self) -> bool:
         """The next segment is not ready yet, the present one nearly full: slow the senders."""
 

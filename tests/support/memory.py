@@ -28,7 +28,7 @@ class MemoryStore:
         self.records = list(records)
         self.last_lsn = sum(count for _, count, _ in self.records)
         self.durable_lsn = self.last_lsn
-        self.backlog_bytes = 0
+        self.backlog_bytes = self.look_bytes = 0
         self.is_waiting_for_space = False
         self.needs_maintenance = False
         self.refusal = None

@@ -57,7 +57,10 @@ class ReadyQueue:
             return
         if len(messages) == 1:
             priority = messages[0].priority
-            self._level(priority).append(messages[0])
+            level = self._levels[priority]
+            if level is _NONE or priority > self._top:
+                level = self._level(priority)
+            level.append(messages[0])
             return
         for priority in {m.priority for m in messages}:
             self._level(priority).extend([m for m in messages if m.priority == priority])

@@ -79,6 +79,11 @@ class DatabaseStore:
         return False
 
     @property
+    def look_bytes(self) -> int:
+        """0: the lease goes by time."""
+        return 0
+
+    @property
     def needs_maintenance(self) -> bool:
         """The lease is to be renewed, or the history to be cut."""
         return self._failure is None and self._upkeep.is_due

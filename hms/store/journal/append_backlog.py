@@ -45,7 +45,7 @@ class Backlog:
         assert KIND_END < kind < KIND_SEAL
         assert count >= 1
         length = sum(map(len, parts))
-        size = record_bytes(length)
+        size = RECORD_HEADER_BYTES + length + -length % 8  # record_bytes(), a call for each record
         with self._lock:
             if self._at + size > self._end:
                 self._begin_segment(size)

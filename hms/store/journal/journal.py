@@ -38,6 +38,8 @@ NO_LIMITS: Final = LogLimits()
 _log = logging.getLogger("hms.store")
 _segment_of = attrgetter("segment")
 
+LOOKS_PER_SEGMENT: Final = 64
+
 
 class Journal:
     """A log directory, locked by this process. Implements hms.store.interface.Store."""
@@ -61,7 +63,12 @@ class Journal:
         self._backlog: Backlog | None = None
         self._segment: Segment | None = None
         self._node = (node_uid, 0)
-        self._durable_lsn = 0
+        self.last_lsn = 0
+        """The last sequence number given away, 0 before the first."""
+        self.durable_lsn = 0
+        """Everything up to this sequence number is safe."""
+        self.look_bytes = 0
+        """How much may be committed before maintenance is looked at; 0 while space is scarce."""
         self._durable_end = 0
         self._failure: str | None = None
         self._is_short = False
@@ -83,16 +90,6 @@ class Journal:
         with _unavailable(directory):
             disk.make_dir(directory)
             return cls(directory, segment_bytes, node_uid, disk, limits)
-
-    @property
-    def last_lsn(self) -> int:
-        """The last sequence number given away, 0 before the first."""
-        return self._backlog.last_lsn if self._backlog else self._durable_lsn
-
-    @property
-    def durable_lsn(self) -> int:
-        """Everything up to this sequence number is safe."""
-        return self._durable_lsn
 
     @property
     def backlog_bytes(self) -> int:
@@ -138,7 +135,7 @@ class Journal:
         with _unavailable(self._path):
             recovery.cut_tail()
             self._ring.found(recovery.segments, recovery.oldest)
-        self._durable_lsn = recovery.next_lsn - 1
+        self.last_lsn = self.durable_lsn = recovery.next_lsn - 1
 
     @property
     def recovery_bytes(self) -> int:
@@ -160,14 +157,16 @@ class Journal:
             self._segment = self._begin_first(recovery.next_number, recovery.next_lsn)
             self._durable_end = self._segment.end_position
             recovery.seal_tail()
-        self._backlog = backlog
+        self._backlog, self.last_lsn = backlog, backlog.last_lsn
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
         """Put a record in line; the position of its payload. Raises RecordTooLarge."""
         if self._failure is not None:
             raise self._failed()
         assert self._backlog is not None, "start() comes first"
-        return self._backlog.append(kind, count, parts)
+        position = self._backlog.append(kind, count, parts)
+        self.last_lsn = self._backlog.last_lsn
+        return position
 
     def commit(self) -> int:
         """Write and sync all that waits; the durable sequence number."""
@@ -180,20 +179,21 @@ class Journal:
             if entries := self._backlog.take():
                 self._lock.check()
                 last = entries[-1]
-                if entries[0].segment == last.segment:
-                    self._write(last.segment, entries)
+                assert self._segment is not None, "start() comes first"
+                if entries[0].segment == last.segment == self._segment.number:
+                    self._durable_end = self._segment.write(entries)
                 else:
                     for number, group in groupby(entries, _segment_of):
                         self._write(number, list(group))
                 self._lock.check()
-                self._durable_lsn = last.lsn + last.events - 1
+                self.durable_lsn = last.lsn + last.events - 1
                 self._backlog.synced()
         except BaseException as error:
             self._die(error)
             raise
         finally:
             self._leader.release()
-        return self._durable_lsn
+        return self.durable_lsn
 
     def sends_refused(self) -> str | None:
         """Why new persistent messages must be refused: no space for the segment after this one."""
@@ -223,6 +223,7 @@ class Journal:
         elif self._is_short and not is_short:
             _log.warning("new persistent messages are taken again: there is room")
         self._is_short = is_short
+        self.look_bytes = 0 if is_short else self._segment_bytes // LOOKS_PER_SEGMENT
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of a durable record. Raises StoreFailed and SegmentGoneError."""
