@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hms.boot import compose
+from hms.boot.ban_file import BanFile
 from hms.boot.config import load
 from hms.boot.entries import Config, Node
 from hms.boot.garbage import freeze_survivors
@@ -228,8 +229,11 @@ class NodeProcess:
 
     def _start_workers(self) -> None:
         group = self._node.group
-        self._broker.releases.outlet = self._gateway
         self._storage = StoragePool(group.hmsmaxdbthr, self._broker.lead, on_fault=self._on_fault)
+        self._broker.releases.outlet = self._gateway
+        doorman = self._broker.doorman
+        doorman.about_peer = self._gateway.about
+        doorman.bans.keep_in(BanFile(self._node.runtime / f"{self._node.name}.bans"), self._storage)
         self._broker.storage = self._storage
         self._broker.servers = self._servers
         self._broker.resources = compose.resources(self._config, self._node)

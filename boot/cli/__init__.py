@@ -49,7 +49,9 @@ main = LazyGroup(
             "Dead letters: list, show, count, return or purge them.",
         ),
         "schedule": ("hms.boot.cli.schedules:schedule", "Scheduled and delayed messages."),
-        "client": ("hms.boot.cli.clients:client", "Clients: list, show or close them."),
+        "client": ("hms.boot.cli.clients:client", "Clients: list, show, close or ban them."),
+        "consumer": ("hms.boot.cli.clients:consumer", "List consumers."),
+        "producer": ("hms.boot.cli.clients:producer", "List producers."),
         "outcome": (
             "hms.boot.cli.outcomes:outcome",
             "What became of a send or commit in doubt.",

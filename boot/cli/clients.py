@@ -1,5 +1,6 @@
-"""hms client: who is connected, what each has open, and closing one."""
+"""hms client, consumer and producer: who is connected, what each has open; closing and banning."""
 
+import ipaddress
 import json
 import sys
 from typing import Any
@@ -8,14 +9,15 @@ import click
 
 from hms.boot.cli.messages import message_time
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.time_spans import SPAN
 
-__all__ = ["client"]
+__all__ = ["client", "consumer", "producer"]
 
-client = click.Group("client", help="Clients: list, show or close them.")
-AT_ONCE = 1000
+client = click.Group("client", help="Clients: list, show, close or ban them.")
+LISTED_AT_ONCE = 1000
 COLUMNS = (
-    *("id", "client_id", "client_name", "since", "sessions", "producers", "consumers"),
-    *("in_flight", "open_transactions"),
+    *("id", "user", "client_id", "client_name", "from", "since", "idle_s"),
+    *("sessions", "producers", "consumers", "in_flight", "open_transactions"),
 )
 
 
@@ -23,28 +25,82 @@ COLUMNS = (
 @target_options
 @click.option("--user", help="Of this user alone.")
 @click.option("--client-name", help="Of this name alone.")
-def list_(target: Target, user: str | None, client_name: str | None) -> None:
-    """Who is connected, and how much each has open and in flight."""
-    found: list[dict[str, Any]] = []
+@click.option("--address", "network", help="From this address or network alone.")
+@click.option("--destination", help="With a consumer or producer there, such as queue:orders.")
+@click.option("--idle-for", "idle_s", type=SPAN, default=0, help="Silent for so long, such as 5m.")
+@click.option("--sort", "column", default="id", show_default=True, help="By a field of --json.")
+def list_(
+    target: Target,
+    user: str | None,
+    client_name: str | None,
+    network: str | None,
+    destination: str | None,
+    idle_s: float,
+    column: str,
+) -> None:
+    """Who is connected, from where, and how much each has open and in flight."""
+    within = _network(network)
     with target.connection() as connection:
-        page = connection.administer("client.list", {})
-        while page:
-            found += page
-            after = {"after": page[-1]["id"]}
-            page = connection.administer("client.list", after) if len(page) == AT_ONCE else []
+        found = _pages(connection, "client.list", "id", LISTED_AT_ONCE)
+        at: set[int] | None = None
+        if destination:
+            opened = [
+                row
+                for verb in ("consumer.list", "producer.list")
+                for row in _pages(connection, verb, "client", 1, destination=destination)
+            ]
+            at = {row["client"] for row in opened}
     rows = [
         row
         for row in found
-        if user in (None, row["user"]) and client_name in (None, row["client_name"])
+        if user in (None, row["user"])
+        and client_name in (None, row["client_name"])
+        and (at is None or row["id"] in at)
+        and row.get("idle_s", 0) >= idle_s
+        and (within is None or _is_within(row.get("address", ""), within))
     ]
+    if rows and column not in rows[0]:
+        raise click.UsageError(f"--sort: {column} is none of {', '.join(rows[0])}")
+    rows.sort(key=lambda row: (str(type(row[column])), row[column]))
     if target.is_json:
         click.echo(json.dumps(rows, default=str))
         return
     show_table(target, [_readable(row) for row in rows], empty="no such client is connected")
 
 
+def _pages(connection: Any, verb: str, by: str, at_once: int, **more: Any) -> list[dict[str, Any]]:
+    """All pages; at_once: fewer than so many rows are the last page."""
+    found: list[dict[str, Any]] = []
+    page = connection.administer(verb, more)
+    while page:
+        found += page
+        after = {"after": page[-1][by]}
+        page = connection.administer(verb, more | after) if len(page) >= at_once else []
+    return found
+
+
+def _network(text: str | None) -> Any:
+    try:
+        return None if text is None else ipaddress.ip_network(text)
+    except ValueError as fault:
+        raise click.UsageError(f"--address: {fault}") from fault
+
+
+def _is_within(address: str, network: Any) -> bool:
+    try:
+        return ipaddress.ip_address(address) in network
+    except ValueError:
+        return False
+
+
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    shown = {**row, "since": message_time(row["since_ms"])}
+    local = f"uid {row['uid']}" if row.get("uid", -1) >= 0 else ""
+    shown = {
+        **row,
+        "since": message_time(row["since_ms"]),
+        "from": row.get("address") or local,
+        "idle_s": row.get("idle_s", ""),
+    }
     return {name: shown[name] for name in COLUMNS}
 
 
@@ -67,3 +123,81 @@ def close(target: Target, number: int, reason: str, yes: bool) -> None:
         click.confirm(f"Close client {number}?", abort=True, err=True)
     target.administer("client.close", number=number, reason=reason)
     target.say(f"client {number}: closed", {"client": number, "closed": True})
+
+
+def _whom(command: Any) -> Any:
+    """The options that say of whom a ban is."""
+    for option in (
+        click.option("--address", "network", help="Of an address or network, such as 10.1.0.0/16."),
+        click.option("--client-name", help="Of clients with that name."),
+        click.option("--client-id", help="Of that client id."),
+        click.option("--user", help="Of that user."),
+    ):
+        command = option(command)
+    return command
+
+
+_BY = {"network": "address"}
+
+
+def _by(chosen: dict[str, str | None]) -> tuple[str, str]:
+    given = [(_BY.get(name, name), value) for name, value in chosen.items() if value]
+    if len(given) != 1:
+        raise click.UsageError("one of --user, --client-id, --client-name or --address is needed")
+    return given[0]
+
+
+@client.command()
+@target_options
+@_whom
+@click.option("--for", "span_s", type=SPAN, default=3600, help="Such as 1h; 0: until it is ended.")
+@click.option("--reason", default="", help="What the client is told.")
+@click.option("--yes", is_flag=True, help="Do not ask; it asks on a terminal only.")
+def ban(target: Target, span_s: float, reason: str, yes: bool, **chosen: str | None) -> None:
+    """Close clients and keep them out for an hour, or --for as long; they are told why."""
+    by, value = _by(chosen)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Close and ban {by} {value}?", abort=True, err=True)
+    span = {"by": by, "value": value, "seconds": round(span_s)}
+    said = target.administer("client.ban", **span, reason=reason)
+    how_long = f"for {round(span_s)} s" if span_s else "until it is ended"
+    text = f"{by} {value}: banned {how_long}, {said['closed']} clients closed"
+    target.say(text, {**span, **said})
+
+
+@client.command()
+@target_options
+@_whom
+def unban(target: Target, **chosen: str | None) -> None:
+    """Let a banned client in again."""
+    by, value = _by(chosen)
+    target.administer("client.unban", by=by, value=value)
+    target.say(f"{by} {value}: may connect again", {"by": by, "value": value})
+
+
+@client.command()
+@target_options
+def bans(target: Target) -> None:
+    """Who is kept out, since when, until when and why."""
+    rows = target.administer("client.bans")
+    if not target.is_json:
+        for row in rows:
+            row["since"] = message_time(row.pop("since_ms"))
+            row["until"] = message_time(row.pop("until_ms")) or "it is ended"
+    show_table(target, rows, empty="nobody is banned")
+
+
+def _opened(group: click.Group, verb: str, said: str) -> None:
+    @group.command("list", help=said)
+    @target_options
+    @click.option("--destination", default="", help="Of this one alone, such as queue:orders.")
+    def list_opened(target: Target, destination: str) -> None:
+        with target.connection() as connection:
+            rows = _pages(connection, verb, "client", 1, destination=destination)
+        show_table(target, rows, empty="there are none")
+
+
+consumer = click.Group("consumer", help="List consumers.")
+producer = click.Group("producer", help="List producers.")
+_opened(consumer, "consumer.list", "The consumers of all clients, with what each has in flight.")
+_opened(producer, "producer.list", "The producers of all clients.")

@@ -479,6 +479,16 @@ class ClosedByOperator(TpConnectionClosed):
     )
 
 
+class ClientBanned(TpSecurity):
+    """HMS-1045: an operator of the node has banned {what} until {until}: {reason}."""
+
+    number: ClassVar[int] = 1045
+    text: ClassVar[str] = (
+        "an operator of the node has banned {what} until {until}: {reason}"
+    )
+    cure_text: ClassVar[str] = "Ask whoever operates the node; hms client unban ends it."
+
+
 class TooManyConnections(TpLimit):
     """HMS-1043: the node has {count} connections, its limit is {limit}."""
 
@@ -2043,6 +2053,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     1041: KeyFileError,
     1042: IdentityRefused,
     1044: ClosedByOperator,
+    1045: ClientBanned,
     1043: TooManyConnections,
     2001: PropertyTypeError,
     2002: PropertyRangeError,
@@ -2199,6 +2210,7 @@ __all__ = [
     "BranchStateWrong",
     "CallDescriptorUnknown",
     "CallWouldBlock",
+    "ClientBanned",
     "ClientIdInUse",
     "ClockUnusable",
     "ClosedByOperator",

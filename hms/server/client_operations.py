@@ -11,12 +11,17 @@ from hms.engine.engine import Engine
 from hms.engine.queue.destinations import Queue
 from hms.engine.session.session_objects import Connection, Consumer, Producer
 from hms.errors.catalogue import ClosedByOperator, HandleUnknown, InvalidArgument
+from hms.server.bans import Ban
 from hms.server.connection_registry import ConnectionRegistry
 from hms.wire import operations as ops
 
-__all__ = ["CLIENT_OPERATIONS", "ClientOperations"]
+__all__ = ["CLIENT_OPERATIONS", "CLOSING", "ClientOperations"]
 
-CLIENT_OPERATIONS = ("client.list", "client.show", "client.close")
+CLIENT_OPERATIONS = (
+    *("client.list", "client.show", "client.close", "client.ban", "client.unban", "client.bans"),
+    *("consumer.list", "producer.list"),
+)
+CLOSING = ("client.close", "client.ban")
 LISTED_AT_ONCE = 1000
 SHOWN_MAX = 1000
 """So many consumers and producers of a client are shown."""
@@ -28,6 +33,8 @@ class ClientOperations:
     def __init__(self, engine: Engine, registry: ConnectionRegistry) -> None:
         self._engine = engine
         self._registry = registry
+        self._closed_for: dict[int, int] = {}
+        """How many clients a ban has closed so far, by the connection that orders it."""
 
     def operate(
         self, connection: int, verb: str, asked: ops.Operation, now_ms: int, fx: Effects
@@ -35,6 +42,10 @@ class ClientOperations:
         """Plain data."""
         if isinstance(asked, ops.ListClients):
             return self._list(asked)
+        if isinstance(asked, ops.ListOpened):
+            return self._list_opened(asked, of_consumers=verb == "consumer.list")
+        if not isinstance(asked, ops.NameClient | ops.CloseClient):
+            return self._bans(connection, asked, now_ms)
         assert isinstance(asked, ops.NameClient | ops.CloseClient)
         found = self._found(asked.number)
         if verb == "client.show":
@@ -50,10 +61,59 @@ class ClientOperations:
     def close_some(self, connection: int, asked: ops.Operation, now_ms: int, fx: Effects) -> bool:
         """Before a client.close: a slice of what the client has goes back; whether there
         is more."""
+        if isinstance(asked, ops.BanClient):
+            return self._ban_some(connection, asked, now_ms, fx)
         assert isinstance(asked, ops.CloseClient)
         self._found(asked.number)
         self._check(connection, asked.number)
         return self._registry.close_some(asked.number, now_ms, fx)
+
+    def _bans(self, connection: int, asked: ops.Operation, now_ms: int) -> Any:
+        bans = self._registry.bans
+        if isinstance(asked, ops.BanClient):
+            self._ban(connection, asked, now_ms)
+            return {"closed": self._closed_for.pop(connection, 0)}
+        if isinstance(asked, ops.UnbanClient):
+            bans.end(asked.by, asked.value)
+            return None
+        return bans.describe(now_ms)
+
+    def _ban(self, connection: int, asked: ops.BanClient, now_ms: int) -> Ban:
+        """The ban holds; InvalidArgument when whoever orders it could not end it."""
+        ban = self._registry.bans.made(asked, now_ms)
+        if self._registry.is_meant(connection, ban):
+            raise InvalidArgument(what="value", detail="it is the connection that asks, too")
+        self._registry.bans.add(ban)
+        return ban
+
+    def _ban_some(self, connection: int, asked: ops.BanClient, now_ms: int, fx: Effects) -> bool:
+        """The ban holds from the first slice on: who is closed cannot come back meanwhile."""
+        registry = self._registry
+        ban = self._ban(connection, asked, now_ms)
+        number = next((n for n in registry.peers if registry.is_meant(n, ban)), None)
+        if number is None:
+            return False
+        if not registry.close_some(number, now_ms, fx):
+            registry.tell(number, ban.error())
+            registry.dismiss(number, now_ms, fx)
+            self._closed_for[connection] = self._closed_for.get(connection, 0) + 1
+        return True
+
+    def _list_opened(self, asked: ops.ListOpened, *, of_consumers: bool) -> list[dict[str, Any]]:
+        """Those of whole clients, until there are enough for a page."""
+        known, rows = self._engine.state.connections, list[dict[str, Any]]()
+        for number in sorted(n for n in known if n > asked.after):
+            one = known[number]
+            about = {"client": number, "client_id": one.client_id, "user": one.user}
+            made = (
+                map(_consumer, one.consumers.values())
+                if of_consumers
+                else map(_producer, one.producers.values())
+            )
+            rows += [about | row for row in made if asked.destination in ("", row["destination"])]
+            if len(rows) >= LISTED_AT_ONCE:
+                break
+        return rows
 
     @staticmethod
     def _check(connection: int, number: int) -> None:
@@ -82,6 +142,7 @@ class ClientOperations:
             "client_name": known.client_name,
             "library": known.library,
             "is_server": known.is_server,
+            **self._registry.about(connection.number),
             "since_ms": known.since_ms,
             "sessions": len(connection.sessions),
             "producers": len(connection.producers),

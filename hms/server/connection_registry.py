@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -12,6 +12,7 @@ from hms.engine.engine import Engine
 from hms.engine.security import Rights
 from hms.errors.catalogue import HandleUnknown, IdentityRefused, NodeStopping, ProtocolError
 from hms.errors.tree import HmsError
+from hms.server.bans import Ban, Banned, Bans
 from hms.server.byte_ledger import window
 from hms.server.doors.door import Words
 from hms.server.effect_release import EffectRelease, ToConnection, ToPeer
@@ -90,6 +91,9 @@ class ConnectionRegistry:
         """Addresses of other nodes that a client may use."""
         self.is_own: Callable[[str, int], bool] = lambda _name, _uid: False
         """Whether a server is the process of that name that the node has started."""
+        self.bans = Bans()
+        self.about_peer: Callable[[Any], dict[str, Any]] = lambda _peer: {}
+        """What the gateway knows of a peer."""
         self.on_closed: Callable[[int], None] = lambda _number: None
         """Told of each connection that is no more."""
         self.numbers: dict[Hashable, int] = {}
@@ -130,6 +134,9 @@ class ConnectionRegistry:
             raise ProtocolError(detail="a second HELLO on one connection")
         number, engine = self._next, self._engine
         user, client_id = _names_of(hello, login)
+        if self.bans:
+            address = str(self.about_peer(peer).get("address", ""))
+            self.bans.check(Banned(user, client_id, hello.client_name, address), now_ms)
         who = _uid(hello), client_id, user, hello.request_timeout_ms
         older = engine.open_connection(number, *who)
         if older is not None:
@@ -193,6 +200,19 @@ class ConnectionRegistry:
         self.close(number, now_ms, fx, is_final=is_final)
         if peer is not None:
             self.releases.outlet.forget(peer)
+
+    def about(self, number: int) -> dict[str, Any]:
+        """What is known of a client's connection."""
+        return self.about_peer(self.peers[number]) if number in self.peers else {}
+
+    def is_meant(self, number: int, ban: Ban) -> bool:
+        """Whether a ban is of that client."""
+        connection = self._engine.state.connections.get(number)
+        if connection is None or number not in self.peers:
+            return False
+        address = str(self.about(number).get("address", ""))
+        name = self.known(number).client_name
+        return ban.meets(Banned(connection.user, connection.client_id, name, address))
 
     def known(self, number: int) -> Known:
         """What a client said of itself."""

@@ -17,6 +17,7 @@ import enum
 import sys
 import time
 from collections.abc import Callable, Container, Sequence
+from typing import Any
 
 import zmq
 
@@ -158,6 +159,21 @@ class Gateway:
         """What the transport proves of a peer; None when it is gone. From any thread."""
         peer = self._peers.find(peer_key)
         return None if peer is None else peer.who
+
+    def about(self, peer_key: PeerKey) -> dict[str, Any]:
+        """Where a peer comes from, how long it has been silent, and what waits to be read by it.
+        From any thread."""
+        peer = self._peers.find(peer_key)
+        if peer is None:
+            return {}
+        who = peer.who
+        return {
+            "address": "" if who is None else who.address,
+            "uid": -1 if who is None else who.uid,
+            "listener": "" if who is None else who.listener,
+            "idle_s": round(max(0.0, self._clock() - peer.heard_at), 1),
+            "pending_bytes": peer.pending_bytes,
+        }
 
     def accept(self, peer_key: PeerKey) -> None:
         """The peer has logged in: it gets heartbeats from now on. From any thread."""

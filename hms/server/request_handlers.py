@@ -12,7 +12,7 @@ from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.errors.tree import HmsError
 from hms.server.branch_handlers import BranchHandlers
-from hms.server.client_operations import CLIENT_OPERATIONS, ClientOperations
+from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOperations
 from hms.server.listener_services import tell_running
 from hms.server.node_operations import NODE_OPERATIONS, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
@@ -110,7 +110,7 @@ class RequestHandlers:
         """A refusal is the command's own, which is told to the audit."""
         verb = request.command.name
         try:
-            if verb == "client.close" and self.clients is not None:
+            if verb in CLOSING and self.clients is not None:
                 return self.clients.close_some(connection, request.arguments, now_ms, fx)
             is_sliced = verb in SLICED and self._engine.operate_some(
                 connection, request, now_ms, fx

@@ -14,6 +14,7 @@ from hms.wire.structure_base import U63, Name, Text
 __all__ = [
     "AlterDestination",
     "AlterMessages",
+    "BanClient",
     "ClearRetained",
     "CloseClient",
     "CreateDestination",
@@ -22,6 +23,7 @@ __all__ = [
     "DeleteSubscription",
     "DrainNode",
     "ListClients",
+    "ListOpened",
     "ListSchedules",
     "MoveMessages",
     "NameBranch",
@@ -37,6 +39,7 @@ __all__ = [
     "SetLogLevel",
     "ShowMetrics",
     "ShowTopics",
+    "UnbanClient",
     "ViewMessage",
     "decode_operation",
     "plain_arguments",
@@ -246,6 +249,31 @@ class CloseClient(Operation, frozen=True):
 
     number: U63
     reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class ListOpened(Operation, frozen=True):
+    """Consumers or producers. after: the number of the last client whose ones are known already;
+    destination: of this one alone, such as queue:orders."""
+
+    after: U63 = 0
+    destination: Text = ""
+
+
+class BanClient(Operation, frozen=True):
+    """by: user, client_id, client_name or address; value: whose, an address may be a network such
+    as 10.0.0.0/8; seconds: for so long, 0: until it is ended; reason: what the client is told."""
+
+    by: Name
+    value: Text
+    seconds: U63 = 0
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class UnbanClient(Operation, frozen=True):
+    """by, value: as it was banned."""
+
+    by: Name
+    value: Text
 
 
 class ViewMessage(Operation, frozen=True):

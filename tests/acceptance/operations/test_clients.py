@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}}}}
 WAIT_S = 30
@@ -54,3 +55,60 @@ def test_an_operator_finds_who_holds_a_message_and_closes_it(node, command):
         assert row_again["id"] != row["id"]
     assert "HMS-3006" in command("client", "show", str(row["id"]), code=1)
     assert "HMS-3006" in command("client", "close", "999", code=1)
+
+
+def test_a_client_is_banned_until_it_is_let_in_again_also_over_a_restart(node, command):
+    """It is closed, hears why, and hears it again when it comes back; others are not disturbed."""
+    told = queue.Queue()
+    options = {"client_name": "flood", "reconnect": False, "exception_listener": told.put}
+    with hms.connect(node.address, **options) as connection:
+        connection.session().producer("orders").send(b"x")
+        with hms.connect(node.address, client_name="barista") as other:
+            said = command("client", "ban", "--client-name", "flood", "--reason", "it floods")
+            assert said["closed"] == 1
+            error = told.get(timeout=WAIT_S)
+            assert isinstance(error, hms.errors.ClientBanned)
+            assert "it floods" in str(error)
+            other.session().producer("orders").send(b"y")
+    with pytest.raises(hms.errors.ClientBanned, match=r"client name flood until 20.*it floods"):
+        hms.connect(node.address, client_name="flood")
+    (row,) = command("client", "bans")
+    assert (row["by"], row["value"], row["reason"]) == ("client_name", "flood", "it floods")
+    assert row["until_ms"] - row["since_ms"] == 3_600_000
+
+    node.stop()
+    node.boot()
+    with pytest.raises(hms.errors.ClientBanned):
+        hms.connect(node.address, client_name="flood")
+    command("client", "unban", "--client-name", "flood")
+    assert command("client", "bans") == []
+    hms.connect(node.address, client_name="flood").close()
+    assert "HMS-3006" in command("client", "unban", "--client-name", "flood", code=1)
+
+
+def test_a_ban_ends_by_itself_and_is_never_of_who_orders_it(node, command):
+    """An operator who bans the network that he sits in would have nobody to end it."""
+    command("client", "ban", "--user", "nobody", "--for", "1s")
+    for wrong in (["--address", "127.0.0.0/8"], ["--client-name", "hms"]):
+        assert "the connection that asks" in command("client", "ban", *wrong, code=1)
+    assert "HMS-1011" in command("client", "ban", "--address", "here", code=1)
+    assert command("client", "ban", code=2)
+    wait_until(lambda: command("client", "bans") == [], WAIT_S)
+
+
+def test_consumers_and_producers_are_listed_with_their_clients(node, command):
+    """Who sends to this queue, and who holds its messages, is one question."""
+    with hms.connect(node.address, client_id="bar", client_name="barista") as connection:
+        session = connection.session(ack=hms.AckMode.CLIENT)
+        session.producer("orders").send(b"coffee")
+        session.consumer("orders").receive(WAIT_S)
+        (held,) = command("consumer", "list", "--destination", "queue:orders")
+        assert (held["client_id"], held["in_flight"]) == ("bar", 1)
+        (sends,) = command("producer", "list")
+        assert (sends["destination"], sends["client"]) == ("queue:orders", held["client"])
+        assert command("producer", "list", "--destination", "queue:other") == []
+        (row,) = command("client", "list", "--destination", "queue:orders", "--sort", "since_ms")
+        assert (row["id"], row["address"]) == (held["client"], "127.0.0.1")
+        assert command("client", "list", "--address", "10.0.0.0/8") == []
+        assert command("client", "list", "--idle-for", "1d") == []
+        assert command("client", "list", "--sort", "nothing", code=2)

@@ -82,6 +82,9 @@ NEEDS = {
     "subscription.delete": ["configure subscription:orders"],
     "session.list": ["view client:x"],
     "client.list": ["view client:x"],
+    "client.bans": ["view client:x"],
+    **{f"client.{verb}": ["operate client:*"] for verb in ("ban", "unban")},
+    **{f"{kind}.list": ["view client:x"] for kind in ("consumer", "producer")},
     "metrics.show": ["view node:NODE1"],
     "alert.list": ["view node:NODE1"],
     "log.level": ["operate node:NODE1"],
@@ -132,6 +135,7 @@ ARGUMENTS = {
     "dlq.return": {"place": "queue:orders"},
     "client.show": {"number": 1},
     "log.level": {"level": "INFO"},
+    **{f"client.{verb}": {"by": "user", "value": "u"} for verb in ("ban", "unban")},
     "client.close": {"number": 1},
 }
 EVERYTHING = [
