@@ -1361,6 +1361,18 @@ class DatabaseLost(TpSystem):
     )
 
 
+class StoreNotWhole(TpSystem):
+    """HMS-5024: the store {path} is not what a node left there: {detail}."""
+
+    number: ClassVar[int] = 5024
+    text: ClassVar[str] = "the store {path} is not what a node left there: {detail}"
+    cure_text: ClassVar[str] = (
+        "No node was started on it. Restore the file from a backup, together with its -wal "
+        "where there is one; if no node ever kept messages in it, remove it, or set another "
+        "database or database_table_prefix, and boot again: that begins an empty store."
+    )
+
+
 class DatabaseDriverMissing(TpSystem):
     """HMS-5023: a database store on PostgreSQL needs psycopg: {detail}."""
 
@@ -2132,6 +2144,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
+    5024: StoreNotWhole,
     5023: DatabaseDriverMissing,
     6001: ServiceNotFound,
     6002: ServiceTimeout,
@@ -2348,6 +2361,7 @@ __all__ = [
     "StoreFormatUnknown",
     "StoreFull",
     "StoreLocked",
+    "StoreNotWhole",
     "StoreUnavailable",
     "SubscriptionNotFound",
     "TemporaryDestination",

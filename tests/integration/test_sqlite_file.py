@@ -1,14 +1,16 @@
-"""The file of a store on SQLite: taken away, replaced, and on a disk that is full."""
+"""The file of a store on SQLite: not whole at boot, taken away, replaced, and on a full disk."""
 
+import contextlib
 import shutil
+import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from hms.errors.catalogue import StoreFailed
+from hms.errors.catalogue import StoreFailed, StoreNotWhole
 from hms.records import RecordType
-from hms.store.database import sqlite, upkeep
+from hms.store.database import sqlite, sqlite_file, upkeep
 from tests.support.store_place import Place, append, batch, happened
 
 
@@ -90,3 +92,102 @@ def test_what_was_consumed_makes_room_on_a_full_disk(store, monkeypatch):
     _with_free(monkeypatch, lambda: 1 << 10)
     store.maintain()
     assert "are reserved" in store.sends_refused()
+
+
+def _empty(path):
+    path.write_bytes(b"")
+
+
+def _half(path):
+    """Its tables' last pages are gone; what is read first is there."""
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 8192 * 4096)
+
+
+def _stub(path):
+    with path.open("r+b") as file:
+        file.truncate(60)
+
+
+def _text(path):
+    path.write_text("orders that came in by mail\n" * 400)
+
+
+def _database(path):
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as session:
+        session.execute("CREATE TABLE recipe (name TEXT)")
+
+
+def _scribbled(path):
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"x" * 3000)
+
+
+DAMAGES = {
+    _empty: "has no bytes",
+    _half: r"\d+ of \d+ bytes|malformed",
+    _stub: "the file has 60 bytes",
+    _text: "no SQLite database",
+    _database: "has no table t_migration; it has 1 others, as recipe",
+    _scribbled: "malformed",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_file_that_is_not_what_a_node_left_is_refused(place, damage):
+    """One of no bytes was an empty store, in which all that had been confirmed was gone."""
+    store, _ = place.started()
+    append(store, batch(0, 20, bytes(2000)))
+    store.commit()
+    store.close()
+    path = place.folder / "store.db"
+    whole = path.read_bytes()
+    damage(path)
+    found = path.read_bytes()
+
+    with pytest.raises(StoreNotWhole, match=DAMAGES[damage]) as caught:
+        place.open()
+    assert "Restore the file" in str(caught.value)
+    assert path.read_bytes() == found
+
+    path.write_bytes(whole)
+    assert len(place.numbers()) == 20
+
+
+def test_a_wal_without_its_file_is_refused(place):
+    """SQLite throws it away: what was confirmed since the last checkpoint is in it alone."""
+    store, _ = place.started()
+    append(store, batch(0, 3, b"x"))
+    store.commit()
+    path, wal = place.folder / "store.db", place.folder / "store.db-wal"
+    kept = path.read_bytes(), wal.read_bytes()
+    store.close()
+    for one, content in zip((path, wal), kept, strict=True):
+        one.write_bytes(content)  # as a kill leaves them
+    path.unlink()
+
+    with pytest.raises(StoreNotWhole, match="it is gone, and its -wal"):
+        place.open()
+    assert wal.read_bytes() == kept[1]
+
+    path.write_bytes(kept[0])
+    assert len(place.numbers()) == 3
+
+
+@pytest.mark.parametrize("moment", ["migration_table", "statements_from"])
+def test_a_crash_while_the_file_is_made_leaves_none_or_a_store(place, monkeypatch, moment):
+    """The file has its name only when it has a table; the others are one transaction."""
+    for module in (sqlite, sqlite_file):
+        if hasattr(module, moment):
+            monkeypatch.setattr(module, moment, _no_more)
+    with pytest.raises(ZeroDivisionError):
+        place.open()
+    monkeypatch.undo()
+
+    assert place.numbers() == []
+
+
+def _no_more(*_):
+    raise ZeroDivisionError

@@ -17,7 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from hms.errors.catalogue import StoreFailed, StoreFenced, StoreLocked, StoreUnavailable
+from hms.errors.catalogue import (
+    StoreFailed,
+    StoreFenced,
+    StoreLocked,
+    StoreNotWhole,
+    StoreUnavailable,
+)
 from hms.errors.tree import FieldValue
 from hms.store.database.backend import Claim, Transaction, Unreachable
 from hms.store.database.pending import PendingRow
@@ -36,9 +42,9 @@ from hms.store.database.schema import (
     TYPES_SQLITE,
     VERSIONS,
     check_version,
-    migration_table,
     statements_from,
 )
+from hms.store.database.sqlite_file import check_file, check_size, check_tables, make_file
 from hms.store.database.sqlite_sql import DEFINITIONS, prepared
 from hms.store.database.sqlite_write import begun, write
 
@@ -47,6 +53,7 @@ RESERVE_BYTES: Final = 64 << 20
 WAL_SHARE: Final = 4
 _FREE_PAGES: Final = ("PRAGMA freelist_count", "PRAGMA page_size")
 BUSY_TIMEOUT_S: Final = 10.0
+_DAMAGED: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _PASSING: Final = frozenset(("SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_LOCKED"))
 
 
@@ -71,14 +78,28 @@ class SQLite:
     def claim(self, claim: Claim) -> Meta:
         """Lock the file, make or upgrade the tables, and take the next epoch."""
         try:
+            return self._claim(claim)
+        except BaseException:
+            self.close(is_released=False)
+            raise
+
+    def _claim(self, claim: Claim) -> Meta:
+        try:
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._lock_fd = self._locked()
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
+            if check_file(self._path, self.shown):
+                check_tables(self._path, self._prefix, self.shown)
+            else:
+                make_file(self._path, self._prefix)
             self._writer = self._connect()
+            check_size(self._writer, self._path, self.shown)
             meta = self._claimed(self._writer, claim)
             names = (str(self._path), f"{self._path}-wal")
             self._own = [(name, _identity(name)) for name in names]
         except (OSError, sqlite3.Error) as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name.startswith(_DAMAGED):
+                raise StoreNotWhole(path=self.shown, detail=f"{error} ({name})") from error
             raise StoreUnavailable(path=self.shown, detail=str(error)) from error
         return meta
 
@@ -97,14 +118,14 @@ class SQLite:
 
     def _claimed(self, session: sqlite3.Connection, claim: Claim) -> Meta:
         with begun(session):
-            session.execute(migration_table(self._prefix, TYPES_SQLITE))
             (found,) = session.execute(self._sql["VERSION"]).fetchone()
             check_version(found, self.shown)
             for statement in statements_from(found, self._prefix, TYPES_SQLITE):
                 session.execute(statement)
             for version in range(found, len(VERSIONS)):
                 session.execute(self._sql["MIGRATED"], [version + 1, _now_ms()])
-            session.execute(self._sql["FIRST_META"], [claim.node_uid, FIRST_POSITION])
+            if not found:
+                session.execute(self._sql["FIRST_META"], [claim.node_uid, FIRST_POSITION])
             known = self._meta(session)
             if known.node_uid != claim.node_uid:
                 whose = f"its tables are those of node {known.node_uid}, not {claim.node_uid}"
