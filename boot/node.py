@@ -358,12 +358,13 @@ class NodeProcess:
         return self._gateway.caller_of(peer)
 
     def _on_lost(self, peer: PeerKey, reason: str) -> None:
-        """Goes behind what the peer sent before; a full lane is no reason to miss it."""
+        """Goes behind what the peer sent before, and behind others; a full lane is no reason to
+        miss it."""
         self._losses.say("connection %s is lost: %s", peer, reason)
         lost: Hashable = peer
-        if not self._lanes.put_many(lost, [Lost(reason)]):
+        if not self._lanes.put_late(lost, [Lost(reason)]):
             self._lanes.discard(lost)
-            self._lanes.put_many(lost, [Lost(reason)])
+            self._lanes.put_late(lost, [Lost(reason)])
 
     def _on_dropped(self, peer: PeerKey) -> None:
         """A peer was closed for what it had on its lane: that it is lost is all that counts now."""

@@ -5,6 +5,10 @@ that is ready longest, with all that waits in it up to batch_max, and runs it; a
 goes to the back of the ready ones if something waits, else it is gone. So one busy lane holds up
 no other, and a lane is never with two workers.
 
+A lane that becomes ready by put_late() stands among the *late* ones: one of them is taken after
+EARLY_MAX of the others, or when no other is ready. So thousands of clients that are lost at once do
+not stand before those that are there.
+
 A batch that has to wait for something is given back, and its lane is *parked* until go_on(): a
 worker that waited would hold up the other lanes. One of which a turn's worth is done is given back
 too, and its lane goes to the back of the ready ones.
@@ -32,6 +36,8 @@ Handle = Callable[[Hashable, list[Any]], object]
 
 
 _NO_LANE = object()
+EARLY_MAX = 8
+"""So many lanes have their turn before a late one has it."""
 
 
 class LanePool:
@@ -60,6 +66,11 @@ class LanePool:
         self._lanes: dict[Hashable, deque[Any]] = {}
         """What waits in the lanes that are ready, running or parked."""
         self._ready: deque[Hashable] = deque()
+        self._late: deque[Hashable] = deque()
+        self._is_late: set[Hashable] = set()
+        """Lanes that stand among the late ones whenever they are ready."""
+        self._early_count = 0
+        """How many lanes had their turn since the last late one."""
         self._parked: list[Hashable] = []
         self._emptied: set[Hashable] = set()
         """Lanes that were emptied while they were running."""
@@ -72,11 +83,19 @@ class LanePool:
         self._numbers = iter(range(workers))
         self._threads = start_threads(name, workers, self._run)
 
+    def put_late(self, key: Hashable, items: Sequence[Any]) -> bool:
+        """As put_many(), of what is not urgent: a lane in which nothing else waits has its turn
+        behind others."""
+        return self._put(key, items, is_late=True)
+
     def put_many(self, key: Hashable, items: Sequence[Any]) -> bool:
         """Add items to the end of a lane.
 
         False, with nothing added, when it would hold more than lane_max or the pool is closing.
         """
+        return self._put(key, items, is_late=False)
+
+    def _put(self, key: Hashable, items: Sequence[Any], *, is_late: bool) -> bool:
         count = len(items)
         with self._lock:
             lane = self._lanes.get(key)
@@ -89,7 +108,9 @@ class LanePool:
                 lane.extend(items)
             elif count:
                 self._lanes[key] = deque(items)
-                self._ready.append(key)
+                if is_late:
+                    self._is_late.add(key)
+                self._stand(key)
                 chosen = self._sleepers.choose()
         if chosen:
             self._sleepers.wake(chosen)
@@ -166,13 +187,12 @@ class LanePool:
                     if rest:
                         self._put_back(done, rest, must_wait=must_wait)
                     elif lanes[done]:
-                        ready.append(done)
+                        self._stand(done)
                     else:
-                        del lanes[done]
-                        self._emptied.discard(done)
+                        self._end(done)
                     done, rest = _NO_LANE, []
-                while ready:
-                    key = ready.popleft()
+                while ready or self._late:
+                    key = self._next()
                     self._emptied.discard(key)
                     if lane := lanes[key]:
                         if len(lane) <= self._batch_max:
@@ -182,7 +202,7 @@ class LanePool:
                             batch = [lane.popleft() for _ in range(self._batch_max)]
                         self._waiting_count -= len(batch)
                         return key, batch
-                    del lanes[key]  # it was discarded while it was ready
+                    self._end(key)  # it was discarded while it was ready
                 if self._is_closing:
                     return None
                 self._sleepers.lie_down()
@@ -197,7 +217,24 @@ class LanePool:
         if must_wait and not self._is_closing:
             self._parked.append(key)
         elif lane:
-            self._ready.append(key)
+            self._stand(key)
         else:
-            del self._lanes[key]
-            self._emptied.discard(key)
+            self._end(key)
+
+    def _stand(self, key: Hashable) -> None:
+        """A lane is ready."""
+        (self._late if key in self._is_late else self._ready).append(key)
+
+    def _next(self) -> Hashable:
+        """The lane whose turn it is; there is one."""
+        if self._late and (not self._ready or self._early_count >= EARLY_MAX):
+            self._early_count = 0
+            return self._late.popleft()
+        self._early_count += 1
+        return self._ready.popleft()
+
+    def _end(self, key: Hashable) -> None:
+        """Nothing is in a lane any more."""
+        del self._lanes[key]
+        self._emptied.discard(key)
+        self._is_late.discard(key)

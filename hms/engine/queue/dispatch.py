@@ -63,7 +63,9 @@ def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> N
     for priority in place.priorities:
         if isinstance(place, Queue) and place.candidates:
             _dispatch_selected(state, place, priority, fx)
-        ready = [c for c in place.consumers if c.selector is None and _has_room(c)]
+        ready = [
+            c for c in place.consumers if c.selector is None and c.credit > 0 and c.room_bytes > 0
+        ]  # of thousands; a call for each would be most of it
         if len(place.priorities) > 1:
             ready = [c for c in ready if c.priority == priority]
         expired: list[StoredMessage] = []
@@ -72,14 +74,15 @@ def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> N
             place.turn += 1
             start = place.turn % len(ready)
             for consumer in ready[start:] + ready[:start] if start else ready:
-                if state.outgoing.effort >= DELIVERED_AT_ONCE:
+                if not line.waiting_count or state.outgoing.effort >= DELIVERED_AT_ONCE:
                     break
                 count = min(consumer.credit, share)
                 room = min(CHUNK_BYTES, consumer.room_bytes)
                 messages = line.take(count, room, state.now_ms, expired)
                 if messages:
                     _deliver(state, place, consumer, messages, fx)
-            ready = [c for c in ready if _has_room(c)]
+            if line.waiting_count:
+                ready = [c for c in ready if _has_room(c)]
         discard(state, place, expired, Cause.EXPIRED, fx)
 
 

@@ -288,3 +288,23 @@ def test_a_publication_goes_out_at_so_many_places_and_at_the_rest_by_ticks(tmp_p
     assert most == 20
     consumers = node.engine.state.connections[1].consumers.values()
     assert all(len(consumer.out) == 1 for consumer in consumers)
+
+
+def _losing(clients, folder):
+    """The most calls under a hold, when all of so many clients at one queue are lost."""
+    node = Node(folder)
+    peers = [Peer(node, number) for number in range(1, clients + 1)]
+    for peer in peers:
+        peer.request(wire.OpenConsumer(7, 1, "queue", "work", 10))
+    largest.fill(peers[0], "work", clients)
+    node.broker._lock = holds = Counted()
+    for peer in peers[:-1]:
+        node.broker.handle(peer.name, [broker.Lost("gone")])
+    return holds.most
+
+
+def test_the_loss_of_a_client_does_not_cost_more_the_more_others_there_are(tmp_path):
+    """What came back was offered to each of 4,000 consumers, though one had taken all of it."""
+    few, many = _losing(30, tmp_path / "few"), _losing(120, tmp_path / "many")
+
+    assert many <= 1.5 * few

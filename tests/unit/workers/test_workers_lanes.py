@@ -215,3 +215,37 @@ def test_what_was_dropped_in_its_turn_does_not_come_again(pools):
     assert lanes.close(drain=True, timeout_s=WAIT_S)
 
     assert done == [1]
+
+
+def test_what_is_late_stands_behind_others_and_has_its_turn_all_the_same(pools, gate):
+    """4,000 clients that were lost at once stood before all others: these waited for 2.5 s."""
+    pool = pools(1, gate.handle)
+    pool.put_many("first", [0])
+    assert gate.is_reached.wait(WAIT_S)
+    for number in range(4):
+        assert pool.put_late(f"late {number}", [number])
+    for number in range(20):
+        assert pool.put_many(f"early {number}", [number])
+    gate.is_open.set()
+
+    assert pool.close(drain=True, timeout_s=WAIT_S)
+    kinds = [key.split()[0] for key, _ in gate.seen[1:]]
+    assert kinds[:7] == ["early"] * 7  # the first one counts too
+    assert [at for at, kind in enumerate(kinds) if kind == "late"] == [7, 16, 22, 23]
+    late = [key for key, _ in gate.seen if key.startswith("late")]
+    assert late == [f"late {n}" for n in range(4)]
+
+
+def test_what_is_late_goes_behind_what_waits_in_its_own_lane(pools, gate):
+    """A client's loss comes after all that it has sent, as soon as that."""
+    pool = pools(1, gate.handle, batch_max=1)
+    pool.put_many("a", [1])
+    assert gate.is_reached.wait(WAIT_S)
+    pool.put_many("a", [2])
+    pool.put_late("a", ["lost"])
+    pool.put_late("b", ["lost"])
+    pool.put_late("b", ["again"])
+    gate.is_open.set()
+
+    assert pool.close(drain=True, timeout_s=WAIT_S)
+    assert gate.seen == [("a", [1]), ("a", [2]), ("a", ["lost"]), ("b", ["lost"]), ("b", ["again"])]
