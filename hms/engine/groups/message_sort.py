@@ -13,11 +13,22 @@ from typing import Any, NamedTuple
 
 from hms.engine.messages import StoredMessage
 from hms.engine.selector.selector_fields import selector_view
+from hms.engine.text_sizes import text_bytes
 from hms.errors.catalogue import SortKeyMismatch
 from hms.wire.packed_messages import Head
 
 Entry = tuple[Any, ...]
 """What a message's place follows from; the last item is the message, the one before its seq."""
+
+
+_ENTRY_BYTES = 250
+"""Of an entry, with its numbers and its place in the heap."""
+
+
+def entry_bytes(entry: Entry) -> int:
+    """What the place of a message in a sorted line takes in memory, with its key."""
+    value = entry[1].value if isinstance(entry[1], _Falling) else entry[1]
+    return _ENTRY_BYTES + (text_bytes(value) if isinstance(value, str) else 0)
 
 
 class SortType(enum.StrEnum):

@@ -201,6 +201,7 @@ class Queue(Place):
         tracks = self.line.tracks = MessageGroups(self.line)
         tracks.on_memory = on_memory
         tracks.on_free = self._freed
+        self.line.count_keys(on_memory)
         if configured is None:
             return
         if configured.sort is not None:

@@ -6,7 +6,7 @@ their order (ready_queue.py), or their group or global order holds them back (or
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
 from hms.engine.admin.counters import Counters
@@ -140,6 +140,10 @@ class PendingList:
         """What waits is ordered by other keys from now on."""
         self._standing.sort_by(sort)
 
+    def count_keys(self, on_memory: Callable[[int], None]) -> None:
+        """Told how many bytes more, or less, the keys take by which messages are ordered."""
+        self._standing.on_memory = on_memory
+
     def entry(self, message: StoredMessage) -> Entry:
         """Where a message has its place; the smallest entry is the first."""
         return self._standing.entry(message)
@@ -235,6 +239,8 @@ class PendingList:
         if self._delayed or self.history or has_tracked or self.has_files:
             for message in messages:
                 self.remove(message)
+            if not self.waiting_count:
+                self._standing.clear()  # of what is only noted as gone
             return messages
         self.waiting_count -= len(messages)
         self.size_bytes -= sizes_of(messages)

@@ -10,11 +10,11 @@ sorted all of them stand in the heap, by their keys.
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
 from operator import attrgetter
 
-from hms.engine.groups.message_sort import Entry, MessageSort
+from hms.engine.groups.message_sort import Entry, MessageSort, entry_bytes
 from hms.engine.messages import StoredMessage
 
 _GONE_MAX = 1024
@@ -32,11 +32,13 @@ def _no_levels() -> list[deque[StoredMessage]]:
 class ReadyQueue:
     """See the module."""
 
-    __slots__ = ("_gone", "_gone_bytes", "_heap", "_levels", "_top", "sort")
+    __slots__ = ("_gone", "_gone_bytes", "_heap", "_levels", "_top", "on_memory", "sort")
 
     def __init__(self) -> None:
         self.sort: MessageSort | None = None
         """Then its keys decide (F-C15)."""
+        self.on_memory: Callable[[int], None] = lambda _: None
+        """Told how many bytes more, or less, the keys take."""
         self._levels = _no_levels()
         self._top = -1
         self._heap: list[Entry] = []
@@ -53,7 +55,7 @@ class ReadyQueue:
         """New ones, younger than all that ever came."""
         if self.sort is not None:
             for message in messages:
-                heapq.heappush(self._heap, self.entry(message))
+                self._push(self.sort.entry(message))
             return
         if len(messages) == 1:
             priority = messages[0].priority
@@ -78,7 +80,19 @@ class ReadyQueue:
         if message.seq in self._gone:  # it never left it, it was only skipped
             self._gone.discard(message.seq)
         else:
-            heapq.heappush(self._heap, self.entry(message))
+            self._push(self.entry(message))
+
+    def _push(self, entry: Entry) -> None:
+        heapq.heappush(self._heap, entry)
+        if self.sort is not None:
+            self.on_memory(entry_bytes(entry))
+
+    def _replace(self, heap: list[Entry]) -> None:
+        """The heap is made anew of these."""
+        if self.sort is not None:
+            self.on_memory(_bytes_of(heap) - _bytes_of(self._heap))
+        self._heap = heap
+        heapq.heapify(heap)
 
     def skip(self, message: StoredMessage, count: int) -> None:
         """Note that it is not here any more; sweep when most of what stands here is not, or takes
@@ -90,8 +104,7 @@ class ReadyQueue:
             len(gone) > count + _GONE_MAX
             or self._gone_bytes > _GONE_BYTES_MAX + _BYTES_PER_WAITING * count
         ):
-            self._heap = [e for e in self._heap if e[-1].seq not in gone]
-            heapq.heapify(self._heap)
+            self._replace([e for e in self._heap if e[-1].seq not in gone])
             for i, level in enumerate(self._levels):
                 if level:
                     self._levels[i] = deque(m for m in level if m.seq not in gone)
@@ -111,7 +124,7 @@ class ReadyQueue:
     def first(self) -> Entry:
         """The place of the first one; there is one."""
         entry = self.entry(self.pop())
-        heapq.heappush(self._heap, entry)
+        self._push(entry)
         return entry
 
     def pop(self) -> StoredMessage:
@@ -123,7 +136,10 @@ class ReadyQueue:
             heap = self._heap
             level = self._levels[self._top] if self._top >= 0 else None
             if heap and (level is None or heap[0][:2] < (-self._top, level[0].seq)):
-                message = heapq.heappop(heap)[-1]
+                entry = heapq.heappop(heap)
+                message = entry[-1]
+                if self.sort is not None:
+                    self.on_memory(-entry_bytes(entry))
             else:
                 assert level is not None, "messages are counted, and none is there"
                 message = level.popleft()
@@ -149,11 +165,11 @@ class ReadyQueue:
     def sort_by(self, sort: MessageSort | None) -> None:
         """Other keys decide from now on."""
         standing = list(self.in_order(()))
+        self._replace([])
         self.sort = sort
         self._gone.clear()
         self._levels = _no_levels()
-        self._heap = [self.entry(message) for message in standing]
-        heapq.heapify(self._heap)
+        self._replace([self.entry(message) for message in standing])
 
     def in_order(self, others: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
         """All of them and those others, in order; changes nothing."""
@@ -192,7 +208,7 @@ class ReadyQueue:
         """Nobody stands here any more."""
         self._levels = _no_levels()
         self._top = -1
-        self._heap = []
+        self._replace([])
         self._gone.clear()
 
     def firsts(self) -> list[StoredMessage]:
@@ -208,3 +224,7 @@ class ReadyQueue:
             if seq not in self._gone and (first is None or seq < first.seq):
                 found[message.priority] = message
         return list(found.values())
+
+
+def _bytes_of(heap: list[Entry]) -> int:
+    return sum([entry_bytes(entry) for entry in heap])
