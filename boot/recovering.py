@@ -19,7 +19,7 @@ Tell = Callable[[int, int], None]
 
 def recover(engine: Engine, store: Store, tell: Tell) -> int:
     """Feed the engine all that the store holds; the number of records."""
-    recovery = engine.recovery()
+    recovery = engine.recovery(store.pinned_records)
     records = done = 0
     told_at = time.monotonic()
     gc.disable()  # nothing of what is read is garbage, and looking for some takes longer each time
@@ -32,6 +32,7 @@ def recover(engine: Engine, store: Store, tell: Tell) -> int:
                 tell(done, store.recovery_bytes)
                 told_at = time.monotonic()
         recovery.finish()
+        store.pin(engine.pinned_segments())
     finally:
         gc.enable()
         gc.set_threshold(*GARBAGE_THRESHOLDS)

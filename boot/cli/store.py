@@ -109,6 +109,7 @@ def _as_data(found: "Examination") -> dict[str, Any]:
         "verdict": found.verdict,
         "in_use_by": found.in_use_by,
         "segments": found.segments,
+        "pinned_segments": found.pinned_segments,
         "history_segments": found.history_segments,
         "records": found.records,
         "first_lsn": found.first_lsn,

@@ -12,9 +12,12 @@ __all__ = ["damage_lines", "dropped_line", "examination_line", "next_steps"]
 
 def examination_line(found: "Examination") -> str:
     """The first line: is it good, and how much is in it."""
+    segments = (
+        f"{found.segments:,} segments of the log, {found.pinned_segments:,} pinned, "
+        f"{found.history_segments:,} of the history"
+    )
     held = (
-        f"{found.segments:,} segments of the log, {found.history_segments:,} of the history, "
-        f"{found.records:,} sound records, sequence numbers {found.first_lsn:,} to "
+        f"{segments}, {found.records:,} sound records, sequence numbers {found.first_lsn:,} to "
         f"{found.last_lsn:,}"
     )
     said = {

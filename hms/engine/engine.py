@@ -21,7 +21,8 @@ from hms.engine.flow.shares import NO_OWNER
 from hms.engine.flow.user_rate import UserRate
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
-from hms.engine.log.live_index import SETTLING_BYTES
+from hms.engine.log.live_index import SETTLING_BYTES, Block
+from hms.engine.log.pinned_recovery import PinnedReader, no_pinned
 from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
 from hms.engine.queue import purge_slices, queue_send, relocation, scan_continuation, settlement
@@ -108,9 +109,10 @@ class Engine:
 
     # boot
 
-    def recovery(self) -> recovery.Recovery:
-        """Takes the log's records, in order, before boot()."""
-        return recovery.Recovery(self.state)
+    def recovery(self, pinned: PinnedReader = no_pinned) -> recovery.Recovery:
+        """Takes the log's records, in order, before boot(); pinned: the records of a segment that
+        lies behind the log."""
+        return recovery.Recovery(self.state, pinned)
 
     def boot(
         self,
@@ -181,9 +183,46 @@ class Engine:
         """What the log will yet take until these messages have left it, each by itself."""
         return SETTLING_BYTES * self.state.blocks.held_count
 
-    def oldest_segment(self, newest: int) -> int:
-        """The oldest segment that a live message lies in; the newest one when there is none."""
-        return self.state.blocks.oldest_segment(newest)
+    def live_bytes_in(self, segment: int) -> int:
+        """What messages take there that the log has to keep; every thread may ask."""
+        return self.state.blocks.live_bytes_in(segment)
+
+    @property
+    def emptied_count(self) -> int:
+        """How often the last live message of a segment has left it; every thread may ask."""
+        return self.state.blocks.emptied
+
+    def pinned_before(self, segment: int) -> list[int]:
+        """The pinned segments with something live in them of which that segment, or an older one,
+        tells."""
+        blocks = self.state.blocks
+        told = sorted(blocks.pinned.items())
+        return [
+            number for number, told_in in told if told_in <= segment and blocks.has_live(number)
+        ]
+
+    def pinned_segments(self) -> list[int]:
+        """The segments behind the log with live messages that it tells of."""
+        return [number for number in sorted(self.state.blocks.pinned) if self._has_live(number)]
+
+    def emptied(self) -> list[int]:
+        """The pinned segments that nothing is live in any more; each is named once."""
+        pinned = self.state.blocks.pinned
+        gone = [number for number in sorted(pinned) if not self._has_live(number)]
+        for number in gone:
+            del pinned[number]
+        return gone
+
+    def _has_live(self, segment: int) -> bool:
+        return self.state.blocks.has_live(segment)
+
+    def blocks_in(self, segment: int) -> list[Block]:
+        """What pin() takes of a segment, piece by piece."""
+        return self.state.blocks.blocks_in(segment)
+
+    def pin(self, segment: int, part: int, blocks: Sequence[Block], fx: Effects) -> None:
+        """Tell the log again of what is live in these blocks, which stays where it lies."""
+        compaction.pin(self.state, segment, part, blocks, fx)
 
     def next_to_move(self, segment: int) -> list[StoredMessage]:
         """Some of the messages for whose sake the log keeps that segment, or older ones."""

@@ -22,8 +22,8 @@ from hms.store.journal.reader import list_segments, read_segment
 from hms.store.journal.salvage import held
 from hms.store.journal.segment_opening import opening
 from hms.store.journal.segment_walk import (
-    HISTORY_SUFFIX,
     LOG_SUFFIX,
+    SUFFIXES,
     SegmentInfo,
     Walk,
     opened,
@@ -84,7 +84,7 @@ def _some(path: PathName) -> list[SegmentInfo]:
 
 
 def _has_name(file: Path) -> bool:
-    return any(file.with_suffix(suffix).exists() for suffix in (LOG_SUFFIX, HISTORY_SUFFIX))
+    return any(file.with_suffix(suffix).exists() for suffix in SUFFIXES)
 
 
 class Tail:
@@ -221,9 +221,9 @@ def records_of(segment: Segment) -> Iterator[LogRecord]:
 
 
 def _present(segment: Segment) -> SegmentInfo:
-    """The segment, under the log's name or the history's."""
+    """The segment, under whichever name it has."""
     file = Path(segment.file)
-    for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+    for suffix in SUFFIXES:
         try:
             return read_info(REAL_DISK, file.with_suffix(suffix), segment.number, is_last=True)
         except FileNotFoundError:

@@ -65,6 +65,7 @@ from hms.records.moves import (
     offered,
     peers,
 )
+from hms.records.pinned import Pinned, PinnedRun, pinned, pinned_run
 from hms.records.ranges import RANGES_HEAD, Ranges, decode_ranges, ranges
 from hms.records.sent import (
     MESSAGES_PER_BATCH_MAX,
@@ -104,6 +105,8 @@ __all__ = [
     "Offered",
     "PeerMemory",
     "Peers",
+    "Pinned",
+    "PinnedRun",
     "Placement",
     "Prepared",
     "PreparedBatch",
@@ -151,6 +154,8 @@ __all__ = [
     "offer_ended",
     "offered",
     "peers",
+    "pinned",
+    "pinned_run",
     "prepared",
     "ranges",
     "reserved",

@@ -11,6 +11,7 @@ RESERVED    message ids below this number may have been given away
 DICTIONARY  first record of every segment: all definitions and numbers so far
 NODE        the node booted or stopped
 MOVED       messages as they are, told again so that an old segment can go
+PINNED      the same of messages that stay where they lie, in a segment behind the log
 MEMORY      sends and commits that were taken, told again for the same reason
 PREPARED    a branch of a distributed transaction waits for its outcome; ENDED: it is gone
 HEURISTIC   an operator completed it, and its transaction manager does not know that yet
@@ -58,6 +59,7 @@ class RecordType(enum.IntEnum):
     ENTRIES = 40
     IDENTITY = 41
     AUDIT = 42
+    PINNED = 43
 
 
 class Cause(enum.IntEnum):

@@ -25,6 +25,7 @@ from hms.engine.state import AwaitingPageIn
 from hms.errors.catalogue import NotAuthorized, NotSupported, StoreFull
 from hms.errors.tree import HmsError
 from hms.server.batch_portions import Command, portion_length
+from hms.server.cleaning_pace import CleaningPace
 from hms.server.client_operations import ClientOperations
 from hms.server.configured_listeners import Declared, open_declared
 from hms.server.connection_registry import ConnectionRegistry, Identity
@@ -167,8 +168,7 @@ class Broker:
         short since must_wait() said that it may go is a reason to wait, not to refuse it."""
         self._bodies = Payloads(store, self._positions)
         self.releases.payloads_of = self._bodies.of_all
-        self._housekeeping = LogCleaning(engine, store, self._change, self._bodies)
-        self._housekeeping.wait_for_log = self._await_log
+        self._housekeeping = self._cleaning()
         self.resources = ResourceManagers()
         self._spool = FileTransfer(files, engine, self._change, self._submit, store.sends_refused)
         self.releases.drop_file = self._spool.drop
@@ -188,6 +188,12 @@ class Broker:
         )
         self._requests.seal = sealing(engine, store)
         self._requests.clients = ClientOperations(engine, self.doorman)
+
+    def _cleaning(self) -> LogCleaning:
+        pace = CleaningPace(self._store, lambda: self._holds.count, time.sleep)
+        cleaning = LogCleaning(self.engine, self._store, self._change, self._bodies, pace)
+        cleaning.wait_for_log = self._await_log
+        return cleaning
 
     def _is_own(self, name: str, uid: int) -> bool:
         """Whether a server is a process that the node has started."""
@@ -551,7 +557,7 @@ class Broker:
         self._change(change, by="TICK")
         self.releases.tick()
         if self._housekeeping.is_due:  # what was consumed last may have freed a full disk
-            self.storage.submit(self._housekeeping.run)
+            self.storage.submit(self._clean)
 
     def open_declared(self, wanted: list[Declared]) -> None:
         """Have the listeners of the configuration served."""
@@ -680,7 +686,7 @@ class Broker:
             if store.needs_maintenance:
                 self.storage.submit(self.maintain)
             if self._housekeeping.is_due:
-                self.storage.submit(self._housekeeping.run)
+                self.storage.submit(self._clean)
         return True
 
     def _positions(self, messages: Sequence[StoredMessage]) -> list[int]:
@@ -694,6 +700,12 @@ class Broker:
         """Messages whose bodies can be read when what the log has now is durable."""
         with self._lock:
             return self.engine.take_limbo()
+
+    def _clean(self) -> None:
+        """Clean the log; what that gave back is let go of at once."""
+        self._housekeeping.run()
+        if self._store.needs_maintenance:
+            self.storage.submit(self.maintain)
 
     def maintain(self) -> None:
         """Prepare the log's next segment; senders that wait for it go on."""

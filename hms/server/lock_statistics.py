@@ -35,6 +35,11 @@ class LockStatistics:
         self._longest_s = self._cpu_s = 0.0
         self._longest_by = ""
 
+    @property
+    def count(self) -> int:
+        """How often it was taken; every thread may ask."""
+        return self._count
+
     def ended(self, begun_s: float, cpu_begun_s: float, by: Holder) -> None:
         """It is given back now; it was taken when perf_counter() and thread_time() said so."""
         held_s, cpu_s = perf_counter() - begun_s, thread_time() - cpu_begun_s

@@ -1,8 +1,12 @@
-"""Log cleaning: the log's oldest segments are emptied, so that the store can let them go.
+"""Log cleaning: what is live in the log's oldest segments is told again, so that they can leave it.
 
-What is live in the oldest segment is appended again in small pieces, between the commands of
-clients. The bytes come from memory or are read back without holding the engine's lock (P5); a
-message that was acknowledged meanwhile is left out by the engine.
+It is done in small pieces, between the commands of clients. A segment that is mostly live stays
+where it is and is only told of (pinned); of others the live messages are appended again. Their
+bytes come from memory or are read back without holding the engine's lock (P5); a message that was
+acknowledged meanwhile is left out by the engine.
+
+Cleaning keeps step with what is appended: while clients have work for the node it rests between
+its pieces, unless a further segment was begun since it was due, or space is wanted (P13).
 """
 
 import threading
@@ -11,72 +15,149 @@ from collections.abc import Callable, Sequence
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from hms.engine.log.live_index import Block
 from hms.engine.messages import StoredMessage
 from hms.engine.xa.retained_state import Key
+from hms.server.cleaning_pace import CleaningPace
 from hms.server.payloads import Payloads
-from hms.store.interface import Store
+from hms.store.interface import CleaningStep, Store
 
 RESTATED_AT_ONCE = 256
+PINNED_AT_ONCE = 8
+"""Blocks of 256 messages."""
 Change = Callable[[Callable[[Effects, int], None]], None]
 
 
 class LogCleaning:
     """One cleaning at a time, on a storage worker that does not lead."""
 
-    def __init__(self, engine: Engine, store: Store, change: Change, bodies: Payloads) -> None:
-        self._engine, self._store, self._change = engine, store, change
-        self._bodies = bodies
+    def __init__(
+        self, engine: Engine, store: Store, change: Change, bodies: Payloads, pace: CleaningPace
+    ) -> None:
+        self._engine, self._store, self._apply = engine, store, change
+        self._bodies, self._pace = bodies, pace
         self._running = threading.Lock()
         self._moved: deque[tuple[int, list[StoredMessage]]] = deque()
         self._restated_in = 0
         """The segments from this one on tell of all sends and commits that are remembered."""
+        self._emptied_seen = 0
         self.wait_for_log: Callable[[], None] = lambda: None
         """Called between pieces: returns when the log's backlog is small."""
 
     @property
     def is_due(self) -> bool:
-        """There is a segment to clean, and nobody does."""
+        """There is a segment to clean, or to give back, and nobody does."""
         if self._running.locked():
             self._expect()
             return False
-        return self._next_segment() is not None or self._store.is_turn_due
+        if self._engine.emptied_count != self._emptied_seen:
+            return True
+        return self._next_step() is not None or self._store.is_turn_due
 
     def _expect(self) -> None:
-        oldest = self._engine.oldest_segment(self._store.newest_segment)
-        self._store.expect(self._engine.owed_bytes(), oldest)
+        self._store.expect(self._engine.owed_bytes())
 
-    def _next_segment(self) -> int | None:
+    def _next_step(self) -> CleaningStep | None:
         self._expect()
-        return self._store.next_to_clean(self._engine.live_bytes())
+        return self._store.next_to_clean(self._engine)
 
     def run(self) -> None:
         """Clean as many segments as it is time for; none that began during this run."""
         if not self._running.acquire(blocking=False):
             return
         try:
+            self._give_back()
             newest = self._store.newest_segment
-            while (segment := self._next_segment()) is not None and segment < newest:
-                self._clean(segment)
+            while (step := self._next_step()) is not None and step.segment < newest:
+                self._pace.begin()
+                self._clean(step)
+                self._give_back()
             if self._store.is_turn_due:
                 self._change(self._turn)
         finally:
             self._running.release()
+
+    def _change(self, change: Callable[[Effects, int], None]) -> None:
+        self._pace.took_lock()
+        self._apply(change)
 
     def _turn(self, fx: Effects, _now_ms: int) -> None:
         """A new segment says that those that are clean are not needed."""
         if self._store.turn():
             self._engine.tell_identity(fx)
 
-    def _clean(self, segment: int) -> None:
-        while messages := self._next(segment):
-            found = [(message, self._bodies.of(message)) for message in messages]
-            self._move(segment, found)
-            self._moved.append((self._store.last_lsn, messages))
-            self.wait_for_log()
-            self._page_out()
+    def _give_back(self) -> None:
+        """Pinned segments that nothing is live in. Under the lock, behind whose records the log is:
+        in the midst of a command a message may have left and come back."""
+        seen = self._engine.emptied_count
+        if seen != self._emptied_seen:
+            self._emptied_seen = seen
+            self._change(lambda _fx, _now: self._store.emptied(self._engine.emptied()))
+
+    def _clean(self, step: CleaningStep) -> None:
+        """One that is pinned already is given up; one of the log leaves it, and what it tells of
+        older ones is told again."""
+        segment = step.segment
+        if segment in self._pinned_before(self._store.newest_segment):
+            self._move_all(segment)
+            return
+        for older in self._pinned_before(segment):
+            if self._store.may_stay(older, self._engine.live_bytes_in(older)):
+                self._pin(older)
+            else:
+                self._move_all(older)
+        if step.is_pinned:
+            self._pin(segment)
+        else:
+            self._move_all(segment)
         if segment >= self._restated_in:
             self._restate()
         self._store.cleaned(segment)
+
+    def _pinned_before(self, segment: int) -> list[int]:
+        found: list[int] = []
+        self._change(lambda _fx, _now: found.extend(self._engine.pinned_before(segment)))
+        return found
+
+    def _pin(self, segment: int) -> None:
+        """Tell of a segment as it lies."""
+        blocks = self._engine.blocks_in(segment)
+        self._store.pin([segment])
+        part = 0
+        for start in range(0, len(blocks), PINNED_AT_ONCE):
+            chosen = blocks[start : start + PINNED_AT_ONCE]
+
+            def tell(fx: Effects, _now_ms: int, chosen: list[Block] = chosen) -> None:
+                nonlocal part
+                self._engine.pin(segment, part, chosen, fx)
+                self._spent(fx)
+                part += len(fx.records)
+
+            self._change(tell)
+            self._rest()
+        if not part:
+            self._change(lambda _fx, _now: self._forget(segment))
+
+    def _forget(self, segment: int) -> None:
+        """All that was live in it has left while it was told of."""
+        if not self._engine.live_bytes_in(segment):
+            self._store.emptied([segment])
+
+    def _move_all(self, segment: int) -> None:
+        while messages := self._next(segment):
+            found = list(zip(messages, self._bodies.of_all(messages), strict=True))
+            self._move(segment, found)
+            self._moved.append((self._store.last_lsn, messages))
+            self._rest()
+            self._page_out()
+
+    def _rest(self) -> None:
+        """Between two pieces."""
+        self.wait_for_log()
+        self._pace.rest()
+
+    def _spent(self, fx: Effects) -> None:
+        self._store.spent([sum(map(len, record.parts)) for record in fx.records])
 
     def _restate(self) -> None:
         """Once per turn of the ring: later segments tell themselves of what came later."""
@@ -85,7 +166,7 @@ class LogCleaning:
         self._change(lambda _fx, _now: keys.extend(self._engine.remembered()))
         for start in range(0, max(1, len(keys)), RESTATED_AT_ONCE):
             self._restate_some(keys[start : start + RESTATED_AT_ONCE])
-            self.wait_for_log()
+            self._rest()
         self._restate_branches()
 
     def _restate_branches(self) -> None:
@@ -94,19 +175,19 @@ class LogCleaning:
         self._change(lambda _fx, _now: kept.extend(self._engine.branches.kept()))
         for keys in kept:
             self._restate_branch(keys)
-            self.wait_for_log()
+            self._rest()
 
     def _restate_branch(self, keys: list[Key]) -> None:
         def restate(fx: Effects, _now_ms: int) -> None:
             self._engine.branches.restate(keys, fx)
-            self._store.spent(_size(fx))
+            self._spent(fx)
 
         self._change(restate)
 
     def _restate_some(self, keys: Sequence[tuple[int, int]]) -> None:
         def restate(fx: Effects, _now_ms: int) -> None:
             self._engine.restate(keys, fx)
-            self._store.spent(_size(fx))
+            self._spent(fx)
 
         self._change(restate)
 
@@ -126,11 +207,6 @@ class LogCleaning:
     def _move(self, segment: int, found: Sequence[tuple[StoredMessage, bytes]]) -> None:
         def move(fx: Effects, now_ms: int) -> None:
             self._engine.move(segment, found, now_ms, fx)
-            self._store.spent(_size(fx))
+            self._spent(fx)
 
         self._change(move)
-
-
-def _size(fx: Effects) -> int:
-    """About what the records take in the log."""
-    return sum(len(part) for record in fx.records for part in record.parts)

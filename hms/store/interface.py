@@ -7,11 +7,13 @@ A record is (kind, count, parts). The store lays the parts behind one another an
 
 A *position* says where bytes of a record lie: the segment in the upper bits, from SEGMENT_SHIFT
 on, the offset in it below. The log is a ring of segments: what is still needed of the oldest one
-is appended again (next_to_clean, cleaned), then the store lets it go.
+is told again (next_to_clean, cleaned), then the store lets it go. Live messages are appended again,
+or, where there are many, told of as they lie: their segment is then *pinned*, and stays behind the
+log until nothing in it is live (pin, emptied).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from hms.errors.tree import FieldValue
 
@@ -22,6 +24,24 @@ StoredRecord = tuple[int, int, int, memoryview, int]
 of the log in memory as long as it lives: copy what is to stay."""
 DictionaryMaker = Callable[[], tuple[int, int, Parts]]
 """Gives the record that opens every segment, as it is to be at the moment of the call."""
+
+
+class LiveData(Protocol):
+    """What is live in the log, as whoever knows it tells; every thread may ask."""
+
+    def live_bytes(self) -> int:
+        """In the whole log."""
+
+    def live_bytes_in(self, segment: int) -> int:
+        """In one segment."""
+
+
+class CleaningStep(NamedTuple):
+    """What is to be cleaned next: a segment whose live messages are appended again, or, is_pinned,
+    told of as they lie."""
+
+    segment: int
+    is_pinned: bool
 
 
 class SegmentGoneError(LookupError):
@@ -95,13 +115,29 @@ class Store(Protocol):
     def newest_segment(self) -> int:
         """The segment that is written now: all before it are safe."""
 
-    def next_to_clean(self, live_bytes: int) -> int | None:
-        """The segment whose live messages should be appended again, when the log has grown far
-        beyond what is live in it."""
+    def pinned_records(self, segment: int) -> Iterator[StoredRecord]:
+        """The records of a segment that is pinned; after recover() was read to its end.
 
-    def expect(self, owed_bytes: int, oldest: int) -> None:
-        """What messages in the log will yet have it take before they have left, and the oldest
-        segment that something live lies in: room is to be kept for the former."""
+        Raises SegmentGoneError when there is none, StoreCorrupt where a record does not verify.
+        """
+
+    def pin(self, segments: Iterable[int]) -> None:
+        """These hold live messages that are told of as they lie. Before the segment is cleaned, and
+        at boot before start()."""
+
+    def emptied(self, segments: Iterable[int]) -> None:
+        """Nothing in these pinned segments is live, as the records appended so far say."""
+
+    def next_to_clean(self, live: LiveData) -> CleaningStep | None:
+        """What is to be cleaned, when the log has grown beyond what it should take, or space is
+        wanted."""
+
+    def may_stay(self, segment: int, live_bytes: int) -> bool:
+        """Whether a pinned segment with so much in it stays, when it has to be told of again."""
+
+    def expect(self, owed_bytes: int) -> None:
+        """What messages in the log will yet have it take before they have left: room is to be kept
+        for that."""
 
     @property
     def is_turn_due(self) -> bool:
@@ -114,11 +150,11 @@ class Store(Protocol):
         """Let the next record begin a new segment; its sequence number. None while there is no room
         for one; a store without segments has nothing to do."""
 
-    def spent(self, size: int) -> None:
-        """So many bytes were appended for the sake of cleaning."""
+    def spent(self, lengths: Iterable[int]) -> None:
+        """Payloads of such lengths were appended for the sake of cleaning."""
 
     def cleaned(self, segment: int) -> None:
-        """Everything needed of this segment and the older ones has been appended again."""
+        """Everything needed of this segment and the older ones has been told again."""
 
     def describe(self) -> dict[str, FieldValue]:
         """Figures for operators."""

@@ -45,6 +45,65 @@ def cleaning_without_a_history(disk: RecordingDisk) -> None:
     live(disk, busy(20, spare=False), NO_HISTORY)
 
 
+def pinned_and_drained(disk: RecordingDisk) -> None:
+    """Most of what comes stays long and is pinned, then all but the last of it goes at once, from
+    several pinned segments, and these are given back; the process is killed in between."""
+    for setting in (NO_HISTORY, ALL_HISTORY, SHORT_HISTORY):
+        live(disk, _stay_and_drain, setting)
+    for call, nth in (("rename", 2), ("unlink", 2), ("fdatasync", 9), ("fsync_dir", 3)):
+        live(disk, _until_drained(call, nth), NO_HISTORY)
+        live(disk, _until_drained(call, nth), SHORT_HISTORY)
+
+
+def _stay_and_drain(run: Run) -> None:
+    for n in range(40):
+        run.append(500 + 60 * (n % 4))
+        run.clean()
+        run.commit()
+        run.journal.maintain()
+        if n % 20 == 19:
+            run.drain(9)
+            run.commit()
+            run.journal.maintain()
+
+
+def _until_drained(call: str, nth: int) -> Callable[[Run], None]:
+    def work(run: Run) -> None:
+        run.disk.before = fail_at(nth, call, Killed())
+        _stay_and_drain(run)
+
+    return work
+
+
+def moved_out_of_pinned_segments(disk: RecordingDisk) -> None:
+    """Pinned segments lose most of what is live in them, and the rest is moved at their next turn;
+    the process is killed between the copy and the release."""
+    for setting in (NO_HISTORY, ALL_HISTORY):
+        live(disk, _thin_out, setting)
+    for call, nth in (("rename", 3), ("unlink", 1), ("fdatasync", 12), ("pwritev", 14)):
+        live(disk, _until_thin(call, nth), NO_HISTORY)
+
+
+def _thin_out(run: Run) -> None:
+    for n in range(60):
+        run.append(500 + 60 * (n % 4))
+        run.append(300)
+        run.clean()
+        run.commit()
+        run.journal.maintain()
+        if n % 12 == 11:
+            run.thin_out(7)
+            run.commit()
+
+
+def _until_thin(call: str, nth: int) -> Callable[[Run], None]:
+    def work(run: Run) -> None:
+        run.disk.before = fail_at(nth, call, Killed())
+        _thin_out(run)
+
+    return work
+
+
 def moving_over_segment_ends(disk: RecordingDisk) -> None:
     """What is moved begins in one segment and ends in another, with one sync for each."""
     live(disk, _move_late, ALL_HISTORY)
@@ -105,6 +164,8 @@ def until(call: str, nth: int, fault: BaseException) -> Callable[[Run], None]:
 CLEANING: tuple[Callable[[RecordingDisk], None], ...] = (
     cleaning_with_a_history,
     moving_over_segment_ends,
+    pinned_and_drained,
+    moved_out_of_pinned_segments,
     cleaning_with_a_short_history,
     cleaning_without_a_history,
     killed_while_cleaning,

@@ -15,7 +15,7 @@ from tests.crash.program import STORE, dictionary, kept, opened, without_diction
 from tests.crash.programs import PROGRAMS
 from tests.crash.recording import Noted, RecordingDisk
 
-STATES_OF_ALL_POINTS = 4000
+STATES_OF_ALL_POINTS = 10000
 """About what one look at every crash point gives."""
 FRESH = (b"after the crash", b"x" * 700)
 

@@ -10,17 +10,26 @@ Kept = tuple[int, int, int, bytes]
 SENT: Final = 3
 TAKEN: Final = 5
 MOVED: Final = 13
+PINNED: Final = 43
 
 
 def waiting(records: Iterable[Kept]) -> set[bytes]:
-    """The messages that were sent, or moved, and not taken; in full."""
-    found: dict[bytes, bytes] = {}
+    """The names of messages that were sent, moved or pinned, and not taken."""
+    found: set[bytes] = set()
     for _, kind, _, body in records:
         if kind == TAKEN:
-            found.pop(body, None)
+            found.discard(body)
+        elif kind == PINNED:
+            found.update(pinned_names(body)[1])
         else:
-            found[body.partition(b" ")[0]] = body
-    return set(found.values())
+            found.add(body.partition(b" ")[0])
+    return found
+
+
+def pinned_names(body: bytes) -> tuple[int, list[bytes]]:
+    """The segment that a PINNED record of these programs tells of, and the names of what waits."""
+    segment, *names = body.split(b" ")
+    return int(segment), names
 
 
 class Oracle:

@@ -3,7 +3,7 @@ nothing. Each is given with the program that must show it.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,9 @@ from hms.store.journal.segment_walk import opened, segment_file
 from tests.crash.cleaning import (
     cleaning_with_a_history,
     killed_while_using_files_again,
+    moved_out_of_pinned_segments,
     moving_over_segment_ends,
+    pinned_and_drained,
 )
 from tests.crash.programs import (
     batches_over_segments,
@@ -159,6 +161,37 @@ def let_go_before_the_moved_is_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SegmentManager, "cleaned", cleaned)
 
 
+def pins_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A segment that is only told of goes with the log's beginning, as if it had been moved."""
+    patch.setattr(SegmentManager, "pin", lambda _self, _segments: None)
+
+
+def given_back_before_the_end_is_safe(patch: pytest.MonkeyPatch) -> None:
+    """A pinned segment goes while the acknowledgement of its last message can still be lost."""
+    emptied = SegmentManager.emptied
+
+    def hasty(self: SegmentManager, segments: Iterable[int], _last_lsn: int) -> None:
+        emptied(self, segments, 0)
+        self.let_go(0)
+
+    patch.setattr(SegmentManager, "emptied", hasty)
+
+
+def given_back_before_the_move_is_safe(patch: pytest.MonkeyPatch) -> None:
+    """The blocks of a pinned segment are copied, and it is released before the copy is synced."""
+    emptied = Journal.emptied
+
+    def hasty(self: Journal, segments: Iterable[int]) -> None:
+        gone = list(segments)
+        emptied(self, gone)
+        for number in gone:
+            if number in self._ring._emptied:
+                self._ring._emptied[number] = 0
+        self._ring.let_go(self._durable_lsn)
+
+    patch.setattr(Journal, "emptied", hasty)
+
+
 def removed_at_once(patch: pytest.MonkeyPatch) -> None:
     """A segment is removed when its records are appended again, not when they are safe."""
     cleaned = SegmentManager.cleaned
@@ -166,7 +199,7 @@ def removed_at_once(patch: pytest.MonkeyPatch) -> None:
     def hasty(self: SegmentManager, segment: int, last_lsn: int) -> None:
         cleaned(self, segment, last_lsn)
         self.oldest = segment + 1
-        self.let_go()
+        self.let_go(0)
 
     patch.setattr(SegmentManager, "cleaned", hasty)
 
@@ -195,5 +228,8 @@ PLANTS: dict[Plant, Program] = {
     tail_not_written_again: failed_syncs,
     let_go_before_the_moved_is_synced: moving_over_segment_ends,
     removed_at_once: cleaning_with_a_history,
+    pins_forgotten: pinned_and_drained,
+    given_back_before_the_end_is_safe: pinned_and_drained,
+    given_back_before_the_move_is_safe: moved_out_of_pinned_segments,
     zeros_before_the_name_is_safe: killed_while_using_files_again,
 }

@@ -13,7 +13,7 @@ import pytest
 from hms.store.journal import Journal
 from tests.crash.enumeration import Enumeration, enumerate_states
 from tests.crash.legal import Legal
-from tests.crash.oracle import MOVED
+from tests.crash.oracle import MOVED, PINNED
 from tests.crash.planted import PLANTS
 from tests.crash.program import NODE, SMALL, kept, opened
 from tests.crash.programs import PROGRAMS, several_boots
@@ -82,7 +82,7 @@ def test_one_seed_gives_the_same_trace_twice():
 
 def test_the_programs_meet_what_they_are_for():
     """A fault that never comes, or a boot that never happens, would make the states worthless."""
-    ends, renames, failed, moved = Counter(), 0, 0, 0
+    ends, renames, failed, moved, pinned = Counter(), 0, 0, 0, 0
     for program in PROGRAMS:
         disk = RecordingDisk()
         program(disk)
@@ -91,6 +91,7 @@ def test_the_programs_meet_what_they_are_for():
                 ends[step.value] += 1
             if isinstance(step, Noted) and step.what == "appended":
                 moved += step.value[1] == MOVED
+                pinned += step.value[1] == PINNED
             renames += isinstance(step, Named) and len(step.names) > 1
             failed += isinstance(step, Synced) and not step.is_good
 
@@ -100,4 +101,5 @@ def test_the_programs_meet_what_they_are_for():
     assert ends["StoreUnavailable"] >= 2
     assert renames >= 40
     assert moved >= 100
+    assert pinned >= 60
     assert failed >= 4

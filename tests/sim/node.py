@@ -87,10 +87,11 @@ class Node:
         self._boot(clock_ms, uid)
 
     def _boot(self, clock_ms: Callable[[], int], uid: int) -> None:
-        recovery = self.engine.recovery()
+        recovery = self.engine.recovery(self.journal.pinned_records)
         for _, kind, _, payload, position in self.journal.recover():
             recovery.apply(kind, payload, position)
         recovery.finish()
+        self.journal.pin(self.engine.pinned_segments())
         fx = Effects()
         known, first = self.engine.state.identity, self.journal.last_lsn + 1
         assert first == 1 or known.writer_before(first).boot, "nobody knows who wrote the log"

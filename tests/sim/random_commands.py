@@ -183,10 +183,11 @@ class Node:
         self._meet()
 
     def _boot(self, is_warm: bool | None) -> None:
-        recovery = self.engine.recovery()
+        recovery = self.engine.recovery(self.journal.pinned_records)
         for _, kind, _, payload, position in self.journal.recover():
             recovery.apply(kind, payload, position)
         recovery.finish()
+        self.journal.pin(self.engine.pinned_segments())
         fx, first = Effects(), self.journal.last_lsn + 1
         self.engine.boot(self.world.now_ms, is_warm, "fuzz", fx, (first, b"%016x" % first))
         self.journal.start(self._dictionary)

@@ -34,12 +34,13 @@ class JournalNode:
         self.broker.storage = self
 
     def _recover(self):
-        recovery = self.engine.recovery()
+        recovery = self.engine.recovery(self.store.pinned_records)
         self.records_read = 0
         for _, kind, _, payload, position in self.store.recover():
             recovery.apply(kind, payload, position)
             self.records_read += 1
         recovery.finish()
+        self.store.pin(self.engine.pinned_segments())
         fx = Effects()
         own = self.store.last_lsn + 1, os.urandom(16)
         self.engine.boot(self.now_ms, self.is_warm, "test", fx, own)

@@ -56,15 +56,21 @@ class MemoryStore:
         number, offset = position >> SEGMENT_SHIFT, position % (1 << SEGMENT_SHIFT)
         return self.records[number - 1][2][offset : offset + size]
 
-    def next_to_clean(self, _live_bytes):
+    newest_segment = 0
+    is_waiting_for_space = False
+
+    def next_to_clean(self, _live):
         return None
 
-    def expect(self, owed_bytes, oldest):
+    def expect(self, owed_bytes):
         pass
+
+    def emptied(self, segments):
+        assert not segments, "nothing was pinned"
 
     is_turn_due = False
 
-    def spent(self, _size):
+    def spent(self, _lengths):
         raise AssertionError("nothing was to be cleaned")
 
     def cleaned(self, _segment):

@@ -1,10 +1,10 @@
 """Live index: which live messages lie in which segment of the log.
 
-The log is a ring: its oldest segment can go once what is live in it was written again at the head.
+The log is a ring: its oldest segment leaves it once what is live in it was told again at the head.
 So the engine knows the live messages of each segment. A *block* is up to about 256 messages of
-neighbouring records; a message knows its block and its slot there, and leaves both with the last
-queue or durable subscription that holds it. What is dead thus costs nothing, and what is live is
-found without looking at anything else.
+neighbouring records of one segment; a message knows its block and its slot there, and leaves both
+with the last queue or durable subscription that holds it. What is dead thus costs nothing, and what
+is live is found without looking at anything else.
 
 A position says where bytes lie: the segment in the upper bits, the offset in its file below.
 """
@@ -37,7 +37,7 @@ _block_of = attrgetter("block")
 class Block:
     """Live messages that lie close together; `base` is added to every offset."""
 
-    __slots__ = ("_blocks", "base", "live", "messages", "offsets", "segment")
+    __slots__ = ("_blocks", "base", "live", "live_bytes", "messages", "offsets", "segment")
 
     def __init__(self, blocks: "LiveIndex") -> None:
         self._blocks = blocks
@@ -45,6 +45,8 @@ class Block:
         self.offsets = array("Q")
         self.base = 0
         self.live = 0
+        self.live_bytes = 0
+        """What its live messages take in the log."""
         self.segment = NOWHERE
 
     def left(self, message: StoredMessage, number: int) -> None:
@@ -54,6 +56,7 @@ class Block:
         holders = message.holders
         if isinstance(holders, set) and len(holders) > 1:
             holders.discard(number)
+            self.live_bytes -= HOLDER_BYTES
             self._blocks.live_bytes -= HOLDER_BYTES
             self._blocks.held_count -= 1
         else:
@@ -75,8 +78,10 @@ class Block:
                 slots[slot] = None
                 gone += 1
                 freed += message.length
+        freed += RECORD_BYTES * gone
         self.live -= gone
-        self._blocks.live_bytes -= freed + RECORD_BYTES * gone
+        self.live_bytes -= freed
+        self._blocks.live_bytes -= freed
         self._blocks.held_count -= gone
         if gone and not self.live:
             self._blocks.forget(self)
@@ -86,8 +91,10 @@ class Block:
         if self.messages[message.slot] is not message:
             return
         self.messages[message.slot] = None
+        freed = _log_bytes(message)
         self.live -= 1
-        self._blocks.live_bytes -= _log_bytes(message)
+        self.live_bytes -= freed
+        self._blocks.live_bytes -= freed
         self._blocks.held_count -= _count_of(message)
         if not self.live:
             self._blocks.forget(self)
@@ -97,24 +104,49 @@ class Block:
         if message.is_paged:
             self._blocks.paged(message, 1)
         if self.messages[message.slot] is message:
+            self.live_bytes += HOLDER_BYTES
             self._blocks.live_bytes += HOLDER_BYTES
             self._blocks.held_count += 1
             hold([message], number)
         else:
             message.holders = number
             self.messages[message.slot] = message
+            taken = _log_bytes(message)
             self.live += 1
-            self._blocks.live_bytes += _log_bytes(message)
+            self.live_bytes += taken
+            self._blocks.live_bytes += taken
             self._blocks.held_count += 1
             if self.segment != NOWHERE:
                 self._blocks.landed(self)
 
     def landed(self, segment: int) -> None:
-        """Some of its messages lie in this segment; others may lie in later ones."""
+        """Its messages lie in this segment."""
         if self.segment == NOWHERE:
             self.segment = segment
         if self.live:
             self._blocks.landed(self)
+
+    def carry_over(
+        self, first: int, messages: Sequence[StoredMessage], segment: int
+    ) -> tuple["Block", int]:
+        """These were added behind others, and their record has begun the next segment: the block
+        that they go on in, and their first slot there."""
+        other = self._blocks.opened(self, len(messages), segment)
+        start = len(other.messages)
+        other.offsets.extend(self.offsets[first : first + len(messages)])
+        for slot, message in enumerate(messages, first):
+            here, self.messages[slot] = self.messages[slot], None
+            if message.block is self and message.slot == slot:
+                message.block, message.slot = other, len(other.messages)
+            other.messages.append(here)
+            if here is not None:
+                self.live -= 1
+                self.live_bytes -= _log_bytes(here)
+                other.live += 1
+                other.live_bytes += _log_bytes(here)
+        if not self.live:
+            self._blocks.forget(self)
+        return other, start
 
     def position(self, slot: int) -> int:
         """Where the head and body of the message in this slot begin."""
@@ -130,18 +162,20 @@ class _Landing(msgspec.Struct, frozen=True, gc=False):
 
     block: Block
     first: int
-    until: int
+    messages: Sequence[StoredMessage]
 
     def landed(self, position: int) -> None:
         """The record's messages begin here."""
-        block = self.block
-        if self.until - self.first >= OWN_BLOCK_MESSAGES:
+        block, first, count = self.block, self.first, len(self.messages)
+        if block.segment not in (NOWHERE, position >> SEGMENT_SHIFT):
+            block, first = block.carry_over(first, self.messages, position >> SEGMENT_SHIFT)
+        if count >= OWN_BLOCK_MESSAGES:
             block.base = position
         else:
             offsets = block.offsets
-            for slot in range(self.first, self.until):
+            for slot in range(first, first + count):
                 offsets[slot] += position
-        if block.segment == NOWHERE or block.segment != position >> SEGMENT_SHIFT:
+        if block.segment == NOWHERE:
             block.landed(position >> SEGMENT_SHIFT)
 
 
@@ -151,6 +185,10 @@ class LiveIndex:
     def __init__(self) -> None:
         self._by_segment: dict[int, dict[Block, None]] = {}
         self._open = Block(self)
+        self.emptied = 0
+        """How often the last live message of a segment has left it."""
+        self.pinned: dict[int, int] = {}
+        """Segments that were told of as they are, and the segment in which the telling began."""
         self.live_bytes = 0
         """What live messages take in the log."""
         self.held_count = 0
@@ -188,9 +226,11 @@ class LiveIndex:
             holders = message.holders
             if isinstance(holders, set):
                 further += len(holders) - 1
-        self.live_bytes += length + RECORD_BYTES * count + HOLDER_BYTES * further
+        taken = length + RECORD_BYTES * count + HOLDER_BYTES * further
+        block.live_bytes += taken
+        self.live_bytes += taken
         self.held_count += count + further
-        return _Landing(block, first, first + count)
+        return _Landing(block, first, messages)
 
     def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> Landing | None:
         """The same for messages that the log knew already and is told again."""
@@ -203,19 +243,38 @@ class LiveIndex:
         if message.block is not None:
             message.block.free(message)
 
-    def oldest_segment(self, newest: int) -> int:
-        """The oldest one that a live message lies in; the newest when there is none."""
-        return min(list(self._by_segment), default=newest)  # a list: others may add one meanwhile
+    def has_live(self, segment: int) -> bool:
+        """Whether a live message lies in it; asked under the engine's lock."""
+        return segment in self._by_segment
+
+    def live_bytes_in(self, segment: int) -> int:
+        """What live messages take in one segment; every thread may ask."""
+        return sum([block.live_bytes for block in list(self._by_segment.get(segment, ()))])
+
+    def blocks_in(self, segment: int) -> list[Block]:
+        """The blocks of a segment; the older ones first."""
+        return list(self._by_segment.get(segment, ()))
 
     def lying_in(self, segment: int) -> Iterator[StoredMessage]:
-        """Live messages in this segment or an older one, oldest segment first. A block may reach
-        into later ones: what lies there stays."""
-        until = (segment + 1) << SEGMENT_SHIFT
-        for number in sorted(n for n in self._by_segment if n <= segment):
-            for block in self._by_segment[number]:
+        """Live messages in this segment or an older one that is in no other way told of, oldest
+        segment first."""
+        pinned = self.pinned
+        older = [n for n in self._by_segment if n < segment and n not in pinned]
+        for number in [*sorted(older), segment]:
+            for block in self._by_segment.get(number, ()):
                 for message in block.messages:
-                    if message is not None and block.position(message.slot) < until:
+                    if message is not None:
                         yield message
+
+    def opened(self, block: Block, count: int, segment: int) -> Block:
+        """Where so many messages go that cannot stay in a block of the segment before."""
+        other = self._open
+        has_room = len(other.messages) + count <= BLOCK_MESSAGES
+        if other is block or other.segment != segment or not (has_room and other.live):
+            other = Block(self)
+            if self._open is block:
+                self._open = other
+        return other
 
     def landed(self, block: Block) -> None:
         """A block's first messages have found their segment."""
@@ -228,6 +287,7 @@ class LiveIndex:
             blocks.pop(block, None)
             if not blocks:
                 del self._by_segment[block.segment]
+                self.emptied += 1
 
     def clear(self) -> None:
         """Let go of all messages. For whoever drops an engine and lives on: the garbage collector

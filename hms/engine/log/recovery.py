@@ -6,8 +6,8 @@ behind any record: the state's tables and `places` then are as the log has them 
 takes the log over: what a DELIVERED record had out and nothing settled waits again, flagged as
 redelivered, because its consumer is gone (LOST). What a transaction had not committed is not in the
 log at all. The log's beginning may have been retired: a record can speak of messages that left
-before, and a message may be told of twice, by its SENT record and by a later MOVED one, of which
-the later counts.
+before, and a message may be told of twice, by its SENT record and by a later MOVED or PINNED one,
+of which the later counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,17 @@ from functools import partial
 
 from hms.engine.admin.counters import Counters
 from hms.engine.cluster.move_recovery import OffersFound
-from hms.engine.log.live_index import offsets_of
+from hms.engine.log.live_index import SEGMENT_SHIFT, offsets_of
 from hms.engine.log.logged_place import LoggedPlace
 from hms.engine.log.paging import page_out
+from hms.engine.log.pinned_recovery import (
+    PinnedReader,
+    PinnedStub,
+    in_blocks,
+    message_of,
+    no_pinned,
+    resolve,
+)
 from hms.engine.log.state_records import STATE_TRANSITIONS, StateTables
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
 from hms.engine.queue.delays import due_times
@@ -38,6 +46,7 @@ from hms.records import (
     decode_offered,
 )
 from hms.records.message_states import LOST, OFFERED, RETURNED, Steps
+from hms.records.pinned import decode_pinned
 from hms.records.transitions import Payload, Transition, transitions_of
 from hms.wire.packed_messages import KIND_FILE
 
@@ -47,8 +56,11 @@ __all__ = ["Recovery"]
 class Recovery(StateTables):
     """Feed it every record of a log in order; finish() when its own records follow."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, pinned: PinnedReader = no_pinned) -> None:
         super().__init__(state)
+        self._read_pinned = pinned
+        self._first_segment: int | None = None
+        """Where the log begins; what it tells of an older segment lies behind it."""
         self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
         self.places: dict[int, LoggedPlace] = {}
         """What the log has of each place so far, by its number."""
@@ -61,11 +73,14 @@ class Recovery(StateTables):
             RecordType.OFFERED: self._offered,
             RecordType.OFFER_ENDED: self._offer_ended,
             RecordType.ARRIVED: self._arrived,
+            RecordType.PINNED: self._pinned,
         }
 
     def apply(self, kind: int, payload: Payload, position: int = 0) -> None:
         """One record, whose payload lies at that position; a type that this version does not know
         raises KeyError."""
+        if self._first_segment is None:
+            self._first_segment = position >> SEGMENT_SHIFT
         self._transitions[kind](payload, position)
 
     def finish(self) -> None:
@@ -73,6 +88,7 @@ class Recovery(StateTables):
         of a fresh node."""
         state = self.state
         self.branches.read()
+        self._resolve()
         for number, logged in self.places.items():
             place = state.places.get(number)
             if place is not None:
@@ -144,7 +160,11 @@ class Recovery(StateTables):
 
     def _land(self, messages: Sequence[StoredMessage], position: int) -> None:
         """Note where those lie that a place holds; the first one's bytes at that position."""
-        offsets = offsets_of(messages, 0)
+        self._land_at(messages, offsets_of(messages, 0), position)
+
+    def _land_at(
+        self, messages: Sequence[StoredMessage], offsets: Sequence[int], position: int
+    ) -> None:
         held = [(m, at) for m, at in zip(messages, offsets, strict=True) if m.holders]
         blocks = self.state.blocks
         landing = blocks.add([m for m, _ in held], [at for _, at in held])
@@ -167,7 +187,7 @@ class Recovery(StateTables):
         messages = []
         for one in kept:
             length = one.head_bytes + one.body_bytes
-            message = _message(one, bytes(view[at : at + length]))
+            message = message_of(one, bytes(view[at : at + length]))
             if one.kind == KIND_FILE:
                 message = self.state.files.watch(message)
             at += length
@@ -177,6 +197,29 @@ class Recovery(StateTables):
                     self._place(stay.number).stay(message, stay)
                     self.offers.stays(stay, message.id)
         self._land(messages, position)
+
+    def _pinned(self, payload: Payload, position: int) -> None:
+        """Messages of an older segment are at these places, and stay where they lie. Of one that
+        was read as part of this log everything is known already."""
+        told = decode_pinned(payload)
+        if self._first_segment is None or told.segment >= self._first_segment:
+            return
+        if not told.part:
+            self.state.blocks.pinned[told.segment] = position >> SEGMENT_SHIFT
+        for run in told.runs:
+            stays = [stay for stay in run.stays if stay.number in self.state.places]
+            for message_id, offset in run.each():
+                stub = PinnedStub.at(message_id, told.segment, offset)
+                for stay in stays:
+                    self._place(stay.number).stay(stub, stay)
+                    self.offers.stays(stay, message_id)
+
+    def _resolve(self) -> None:
+        """Pinned messages that are still there are read."""
+        files = self.state.files
+        for segment, found in resolve(self.places.values(), self._read_pinned, files.watch):
+            for messages, offsets in in_blocks(found):
+                self._land_at(messages, offsets, segment << SEGMENT_SHIFT)
 
     def step(self, _kind: RecordType, steps: Steps, told: Ranges) -> None:
         """Live the pending list does the same (hms/engine/queue/pending_list.py)."""
@@ -220,17 +263,3 @@ class Recovery(StateTables):
 
 def _ids(spans: Iterable[tuple[int, int]]) -> list[int]:
     return [message_id for first, last in spans for message_id in range(first, last + 1)]
-
-
-def _message(kept: Kept, payload: bytes) -> StoredMessage:
-    return StoredMessage.of(
-        kept.id,
-        kept.seq,
-        kept.timestamp_ms,
-        kept.expires_at_ms,
-        kept.priority,
-        kept.kind,
-        kept.head_bytes,
-        payload,
-        is_persistent=True,
-    )

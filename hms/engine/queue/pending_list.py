@@ -298,6 +298,11 @@ class PendingList:
 
     # looking
 
+    @property
+    def has_delayed(self) -> bool:
+        """Something waits for its time."""
+        return bool(self._delayed)
+
     def due_ms(self, message: StoredMessage) -> int:
         """When a delayed message waits again; 0 for others."""
         return self._delayed.due_ms(message.id)

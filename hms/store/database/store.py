@@ -10,7 +10,7 @@ store is dead and the node stops (P7).
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -32,7 +32,14 @@ from hms.store.database.table_records import (
 )
 from hms.store.database.translation import Translation
 from hms.store.database.upkeep import DatabaseSettings, Upkeep
-from hms.store.interface import DictionaryMaker, Parts, SegmentGoneError, StoredRecord
+from hms.store.interface import (
+    CleaningStep,
+    DictionaryMaker,
+    LiveData,
+    Parts,
+    SegmentGoneError,
+    StoredRecord,
+)
 
 T = TypeVar("T")
 
@@ -211,11 +218,25 @@ class DatabaseStore:
         """Tables have none."""
         return 0
 
-    def next_to_clean(self, live_bytes: int) -> int | None:  # noqa: ARG002 - the interface's
+    def pinned_records(self, segment: int) -> Iterator[StoredRecord]:
+        """Tables have no segments."""
+        raise SegmentGoneError(segment)
+
+    def pin(self, segments: Iterable[int]) -> None:
+        """Tables have no segments."""
+
+    def emptied(self, segments: Iterable[int]) -> None:
+        """Tables have no segments."""
+
+    def next_to_clean(self, live: LiveData) -> CleaningStep | None:  # noqa: ARG002 - the interface's
         """None: a row that goes leaves its space to others."""
         return None
 
-    def expect(self, owed_bytes: int, oldest: int) -> None:
+    def may_stay(self, segment: int, live_bytes: int) -> bool:  # noqa: ARG002 - the interface's
+        """Tables have no segments."""
+        return True
+
+    def expect(self, owed_bytes: int) -> None:
         """A database has its own space."""
 
     @property
@@ -231,7 +252,7 @@ class DatabaseStore:
         """Tables have no segments: the number of the next record."""
         return self.last_lsn + 1
 
-    def spent(self, size: int) -> None:
+    def spent(self, lengths: Iterable[int]) -> None:
         """Nothing was asked to be cleaned."""
 
     def cleaned(self, segment: int) -> None:

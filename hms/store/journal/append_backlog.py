@@ -32,6 +32,8 @@ class Backlog:
         self.segment = segment - 1
         self.last_lsn = next_lsn - 1
         self.bytes = 0
+        self.appended_bytes = 0
+        """What all records so far take, with those that begin segments."""
         self._taken_bytes = 0
         self._begin_segment(0)
 
@@ -54,6 +56,7 @@ class Backlog:
             self._waiting.append(Entry(self.segment, lsn, kind, count, parts, length))
             self._at += size
             self.bytes += size
+            self.appended_bytes += size
             self.last_lsn += count
             return position
 
@@ -88,4 +91,5 @@ class Backlog:
         self._waiting.append(Entry(self.segment, self.last_lsn + 1, kind, count, parts, length))
         self._at = SEGMENT_HEADER_BYTES + own
         self.bytes += own
+        self.appended_bytes += own
         self.last_lsn += count

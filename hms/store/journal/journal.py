@@ -8,7 +8,7 @@ the node recovers at boot (P7).
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import attrgetter
@@ -17,10 +17,17 @@ from typing import Final
 
 from hms.errors.catalogue import StoreFailed, StoreUnavailable
 from hms.errors.tree import FieldValue
-from hms.store.interface import DictionaryMaker, Parts, StoredRecord
+from hms.store.interface import (
+    CleaningStep,
+    DictionaryMaker,
+    LiveData,
+    Parts,
+    SegmentGoneError,
+    StoredRecord,
+)
 from hms.store.journal.append_backlog import Backlog
 from hms.store.journal.disk import REAL_DISK, Disk
-from hms.store.journal.format import Entry
+from hms.store.journal.format import Entry, record_bytes
 from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.preallocated_segment import (
     RESERVE_MIN,
@@ -104,7 +111,7 @@ class Journal:
             return False
         spare, begun_ahead = self._spare, self._backlog.segment - self._segment.number
         if spare.refusal is not None:  # the history may give way yet
-            return not self._is_short or self._ring.is_freeing or self._maintenance.locked()
+            return not self._is_short or self._is_freeing or self._maintenance.locked()
         is_whole = spare.is_whole
         if is_whole and not begun_ahead:
             return False
@@ -114,11 +121,15 @@ class Journal:
         return begun_ahead > is_ready or self._backlog.room_bytes < self._segment_bytes // 8
 
     @property
+    def _is_freeing(self) -> bool:
+        return self._ring.is_freeing(self.durable_lsn)
+
+    @property
     def needs_maintenance(self) -> bool:
         """Spare or reserve are to be prepared, or tried again after the disk was full."""
         if self._segment is None or self._failure is not None:
             return False
-        return self._spare.is_due or self._ring.is_due
+        return self._spare.is_due or self._ring.is_due(self.durable_lsn)
 
     def recover(self) -> Iterator[StoredRecord]:
         """Every record in order; what a crash tore is cut off at the end."""
@@ -134,7 +145,7 @@ class Journal:
             yield record
         with _unavailable(self._path):
             recovery.cut_tail()
-            self._ring.found(recovery.segments, recovery.oldest)
+            self._ring.found(recovery.segments, recovery.oldest, recovery.pinned)
         self.last_lsn = self.durable_lsn = recovery.next_lsn - 1
 
     @property
@@ -211,7 +222,7 @@ class Journal:
                     self._maintenance.release()
 
     def _make_room(self) -> None:
-        if self._ring.let_go():
+        if self._ring.let_go(self.durable_lsn):
             self._spare.retry()
         self._spare.maintain()
         while self._spare.is_out_of_space and self._ring.give_up_history():
@@ -235,16 +246,40 @@ class Journal:
         """The segment that is written now: all before it are safe."""
         return self._segment.number if self._segment else 0
 
-    def next_to_clean(self, live_bytes: int) -> int | None:
-        """The segment whose live messages should be appended again now."""
+    def pinned_records(self, segment: int) -> Iterator[StoredRecord]:
+        """The records of a pinned segment. Raises SegmentGoneError and StoreCorrupt."""
+        assert self._recovery is not None, "recover() comes first"
+        try:
+            yield from self._recovery.pinned_records(segment)
+        except FileNotFoundError as error:
+            raise SegmentGoneError(segment) from error
+        except OSError as error:
+            raise _unavailable_because(self._path, error) from error
+
+    def pin(self, segments: Iterable[int]) -> None:
+        """These hold live messages that are told of as they lie; at boot: no others do."""
+        pinned = set(segments)
+        self._ring.pin(pinned)
+        if self._backlog is None:
+            self._ring.emptied(set(self._ring.pins()) - pinned, self.durable_lsn)
+
+    def emptied(self, segments: Iterable[int]) -> None:
+        """Nothing in these is live, as the records appended so far say."""
+        self._ring.emptied(segments, self.last_lsn)
+
+    def next_to_clean(self, live: LiveData) -> CleaningStep | None:
+        """What is to be cleaned now."""
         if self._segment is None or self._failure is not None:
             return None
-        return self._ring.next_to_clean(live_bytes)
+        return self._ring.next_to_clean(live)
 
-    def expect(self, owed_bytes: int, oldest: int) -> None:
-        """The reserve is to have room for what is owed; nothing live lies before `oldest`."""
+    def may_stay(self, segment: int, live_bytes: int) -> bool:
+        """Whether a pinned segment stays when it has to be told of again."""
+        return self._ring.may_stay(segment, live_bytes)
+
+    def expect(self, owed_bytes: int) -> None:
+        """The reserve is to have room for what is owed."""
         self._spare.wanted = RESERVE_MIN - (-owed_bytes // self._segment_bytes)
-        self._ring.oldest_live = oldest
 
     def seal(self) -> int | None:
         """Let the next record begin a new segment; its sequence number. None while no further one
@@ -269,12 +304,12 @@ class Journal:
         """Let the next record begin a new segment when that is due; whether it will."""
         return self.is_turn_due and self._spare.files > 0 and self._seal() is not None
 
-    def spent(self, size: int) -> None:
-        """So many bytes were appended for the sake of cleaning."""
-        self._ring.spent(size)
+    def spent(self, lengths: Iterable[int]) -> None:
+        """Payloads of such lengths were appended for the sake of cleaning."""
+        self._ring.spent(sum([record_bytes(length) for length in lengths]))
 
     def cleaned(self, segment: int) -> None:
-        """Everything needed of this segment and the older ones has been appended again."""
+        """Everything needed of this segment and the older ones has been told again."""
         self._ring.cleaned(segment, self.last_lsn)
 
     def describe(self) -> dict[str, FieldValue]:
@@ -283,7 +318,20 @@ class Journal:
             "kind": "journal",
             "path": str(self._path),
             **self._ring.describe(),
+            **self._amplification(),
             "reserve_bytes": self._spare.files * self._segment_bytes,
+        }
+
+    def _amplification(self) -> dict[str, FieldValue]:
+        """What was appended since boot, what of it for the sake of cleaning, and how many bytes
+        that makes for each one of others."""
+        appended = self._backlog.appended_bytes if self._backlog else 0
+        rewritten = self._ring.spent_bytes
+        factor = appended / (appended - rewritten) if appended > rewritten else 1.0
+        return {
+            "appended_bytes": appended,
+            "rewritten_bytes": rewritten,
+            "write_amplification": round(factor, 3),
         }
 
     def close(self) -> None:
@@ -328,7 +376,7 @@ class Journal:
 
     def _begin_segment(self, number: int, first_lsn: int, *, is_boot: bool = False) -> Segment:
         oldest = self._ring.oldest_for(first_lsn)
-        is_freeing = oldest > self._ring.oldest
+        is_freeing = self._ring.frees(oldest)
         with self._spare.taken(may_be_last=is_boot or is_freeing) as fd:
             node = self._node
             segment = Segment.begin(self._disk, self._path, fd, number, node, first_lsn, oldest)

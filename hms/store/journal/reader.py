@@ -4,9 +4,12 @@ A node may be writing meanwhile. The last segment ends where the first record do
 in a segment that another one follows, or that is sealed, every record must be there.
 """
 
+import errno
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -14,16 +17,16 @@ from typing import NamedTuple
 from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
 from hms.store.journal.disk import REAL_DISK, Disk
-from hms.store.journal.recovery import all_records, check_chain, corrupt
+from hms.store.journal.recovery import all_records, alone_records, check_chain, corrupt
 from hms.store.journal.segment_walk import (
-    HISTORY_SUFFIX,
-    LOG_SUFFIX,
+    SUFFIXES,
     SegmentInfo,
     Walk,
     opened,
     read_info,
     segment_file,
     survey_all,
+    survey_alone,
 )
 
 PathName = str | os.PathLike[str]
@@ -66,14 +69,12 @@ def read_segment(
 
 
 def _info(disk: Disk, file: Path) -> SegmentInfo:
-    """A segment's header; one that was let go since it was listed has the history's name now."""
+    """A segment's header; one that has left the log since it was listed has another name now."""
     number = int(file.stem)
-    try:
-        return read_info(disk, file, number, is_last=True)
-    except FileNotFoundError:
-        if file.suffix != LOG_SUFFIX:
-            raise
-        return read_info(disk, file.with_suffix(HISTORY_SUFFIX), number, is_last=True)
+    for suffix in SUFFIXES[SUFFIXES.index(file.suffix) :]:
+        with suppress(FileNotFoundError):
+            return read_info(disk, file.with_suffix(suffix), number, is_last=True)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
 
 
 def _live_records(
@@ -121,10 +122,13 @@ def verify(path: PathName, disk: Disk = REAL_DISK) -> Iterator[Finding]:
     """Every damage in a store that no node has booted; a torn tail is none. Changes nothing."""
     try:
         segments = list_segments(path, disk)
+        alone = survey_alone(disk, Path(path))
         check_chain(segments)
     except StoreCorrupt as error:
         yield _finding(error)
         return
+    for info in alone:
+        yield from _verify_records(disk, info, partial(alone_records, info=info))
     for info, successor in zip_longest(segments, segments[1:]):
         yield from _verify_segment(disk, info, successor)
 
@@ -132,9 +136,15 @@ def verify(path: PathName, disk: Disk = REAL_DISK) -> Iterator[Finding]:
 def _verify_segment(
     disk: Disk, info: SegmentInfo, successor: SegmentInfo | None
 ) -> Iterator[Finding]:
+    yield from _verify_records(disk, info, partial(all_records, info=info, successor=successor))
+
+
+def _verify_records(
+    disk: Disk, info: SegmentInfo, records: Callable[[Walk], Iterator[StoredRecord]]
+) -> Iterator[Finding]:
     with opened(disk, info.file) as fd:
         try:
-            deque(all_records(Walk(disk, fd, info), info, successor), maxlen=0)
+            deque(records(Walk(disk, fd, info)), maxlen=0)
         except StoreCorrupt as error:
             yield _finding(error)
 

@@ -9,7 +9,7 @@ from typing import Final
 from hms.errors.catalogue import StoreFailed
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
 from hms.store.journal.disk import READ, Disk
-from hms.store.journal.segment_walk import HISTORY_SUFFIX, LOG_SUFFIX, segment_file
+from hms.store.journal.segment_walk import SUFFIXES, segment_file
 
 FILES_MAX: Final = 16
 _OFFSET_MASK: Final = (1 << SEGMENT_SHIFT) - 1
@@ -22,8 +22,8 @@ class Fetch:
         self._disk, self._directory = disk, directory
         self._lock = threading.Lock()
         self._files: OrderedDict[int, int] = OrderedDict()
-        self._gone = 0
-        """Segments up to this number are not opened any more."""
+        self._gone: set[int] = set()
+        """Segments that are not opened any more."""
         self._is_closed = False
 
     def read(self, position: int, size: int) -> bytes:
@@ -41,15 +41,15 @@ class Fetch:
         return data
 
     def forget(self, number: int) -> None:
-        """A segment's file is about to be removed, or to be written anew; none up to it is needed.
+        """A segment's file is about to be removed, or to be written anew.
 
         From here on nobody opens it, and nobody is in the middle of reading it: its bytes may be
         other ones as soon as this returns.
         """
         with self._lock:
-            self._gone = max(self._gone, number)
-            for gone in [one for one in self._files if one <= number]:
-                self._disk.close(self._files.pop(gone))
+            self._gone.add(number)
+            if number in self._files:
+                self._disk.close(self._files.pop(number))
 
     def close(self) -> None:
         """Close all files."""
@@ -82,9 +82,9 @@ class Fetch:
 
     def _open(self, number: int) -> int:
         """A segment that is let go meanwhile is still the history's, or gone."""
-        if number <= self._gone:
+        if number in self._gone:
             raise SegmentGoneError(number)
-        for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+        for suffix in SUFFIXES:
             try:
                 return self._disk.open(segment_file(self._directory, number, suffix), READ)
             except FileNotFoundError:

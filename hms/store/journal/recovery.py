@@ -16,6 +16,7 @@ from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from hms.store.journal.segment import seal
 from hms.store.journal.segment_walk import (
     LOG_SUFFIX,
+    PINNED_SUFFIX,
     SegmentInfo,
     Walk,
     opened,
@@ -67,6 +68,8 @@ class Recovery:
         self.oldest = FIRST_NUMBER
         self.segments: dict[int, int] = {}
         """Sizes of all that are there, also those that are not needed and wait to be let go."""
+        self.pinned: dict[int, int] = {}
+        """Sizes of those behind the log that hold live messages."""
 
     def records(self) -> Iterator[StoredRecord]:
         """Every record in order; changes nothing."""
@@ -79,6 +82,16 @@ class Recovery:
         for info, successor in zip_longest(segments, segments[1:]):
             yield from self._segment(info, successor)
         self._find_end(segments)
+
+    def pinned_records(self, number: int) -> Iterator[StoredRecord]:
+        """The records of a segment that was pinned. FileNotFoundError; StoreCorrupt where one does
+        not verify."""
+        suffix = PINNED_SUFFIX if number in self.pinned else LOG_SUFFIX
+        file = segment_file(self._directory, number, suffix)
+        info = read_info(self._disk, file, number, is_last=False)
+        self._check_owner([info])
+        with opened(self._disk, file) as fd:
+            yield from alone_records(Walk(self._disk, fd, info), info)
 
     def cut_tail(self) -> None:
         """Cut the last segment behind its last record, so that no bytes of a torn write remain; it
@@ -108,6 +121,9 @@ class Recovery:
         numbers = segment_numbers(self._disk, self._directory, LOG_SUFFIX)
         files = {number: segment_file(self._directory, number) for number in numbers}
         self.segments = {number: self._disk.size_and_age(file)[0] for number, file in files.items()}
+        for number in segment_numbers(self._disk, self._directory, PINNED_SUFFIX):
+            file = segment_file(self._directory, number, PINNED_SUFFIX)
+            self.pinned[number] = self._disk.size_and_age(file)[0]
         if not numbers:
             return []
         newest = read_info(self._disk, files[numbers[-1]], numbers[-1], is_last=True)
@@ -141,6 +157,14 @@ class Recovery:
         last, is_empty = segments[-1], self._tail_end == SEGMENT_HEADER_BYTES
         self.next_number = last.number if is_empty else last.number + 1
         self.epoch = max(info.epoch for info in segments)
+
+
+def alone_records(walk: Walk, info: SegmentInfo) -> Iterator[StoredRecord]:
+    """The records of a segment whose successor may be gone. Raises StoreCorrupt when one is bad: a
+    crash may have left it without its seal, but never with other bytes in its place."""
+    yield from walk.records()
+    if not (walk.is_at_seal() or walk.is_at_zeros()):
+        raise corrupt(info.file, walk.at, walk.lsn, "the record does not verify")
 
 
 def all_records(

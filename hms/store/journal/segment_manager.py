@@ -1,37 +1,40 @@
 """Segment manager: which segments the log still needs, and what becomes of the others.
 
-The oldest segment is let go in three steps, each safe on disk before the next: what is needed of it
-is appended again (by the engine, see next_to_clean); the next new segment's header says that the
-log begins later; then the file gets the history's name, or is removed.
+The oldest segment leaves the log in three steps, each safe on disk before the next: what is needed
+of it is told again (by the engine, see next_to_clean); the next new segment's header says that the
+log begins later; then the file gets the history's name, or is removed. One that is mostly live is
+told of as it lies, and its file gets the name of a pinned one; it goes when nothing in it is live.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from hms.store.interface import CleaningStep, LiveData
 from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.disk import Disk
 from hms.store.journal.preallocated_segment import PreallocatedSegment
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
+    PINNED_SUFFIX,
     segment_file,
     segment_numbers,
 )
 
 SEGMENTS_MIN: Final = 4
 """A log of so few segments is left as it is."""
-GARBAGE_FACTOR: Final = 2
-"""A log so many times as large as what is live in it is cleaned: each byte that is written costs
-at most one byte that is moved."""
+PIN_SHARE: Final = 0.25
+"""A segment with so much in it that is live is not moved: at most a third of what it frees would
+have to be written again, and live data takes at most four times its size on the disk."""
 SPENT_PER_BYTE: Final = 4
 """What cleaning a log that is mostly live may write for each byte of others: at LIVE_SHARE_MAX
 three bytes are moved to make room for one."""
 LIVE_SHARE_MAX: Final = 0.75
-"""A full log with a larger live share is not worth cleaning: it is full."""
+"""A segment with a larger live share is not worth moving, however scarce space is."""
 SCARCE_MIN: Final = 2
 """While space is scarce a log of so many segments is left as it is, and not fewer are freed by a
 segment that is begun for their sake."""
@@ -51,6 +54,18 @@ class LogLimits(NamedTuple):
     """What no archive has yet stays in the history, beyond every limit."""
 
 
+class _Nothing:
+    """What is live before anybody has told."""
+
+    def live_bytes(self) -> int:
+        """Nothing."""
+        return 0
+
+    def live_bytes_in(self, _segment: int) -> int:
+        """Nothing."""
+        return 0
+
+
 class SegmentManager:
     """Sizes of the log's segments and the oldest one needed. Every thread may ask and tell."""
 
@@ -67,21 +82,29 @@ class SegmentManager:
         self._segment_bytes, self._spare, self._forget = segment_bytes, spare, forget
         self._lock = threading.Lock()
         self._sizes: dict[int, int] = {}
+        self._pins: set[int] = set()
+        """Segments that hold live messages, told of as they lie; also before they have left."""
+        self._pinned: dict[int, int] = {}
+        """Sizes of those that have their name."""
+        self._emptied: dict[int, int] = {}
+        """Those of the pins in which nothing is live once the log is durable up to there."""
         self._cleaned: tuple[int, int] | None = None
-        self._live_bytes = 0
+        self._live: LiveData = _Nothing()
+        self._fruitless_at = float("inf")
+        """So much was live when no pinned segment was worth moving."""
         self._written = self._spent = 0
         self._history_bytes = self._given_up = 0
         self.log_bytes = 0
         """What the log takes, without segments that are clean already."""
-        self.oldest_live = 0
-        """Nothing live lies in segments below this number."""
         self.oldest = 0
         """Segments below this number are not needed; a header on the disk says so."""
 
-    def found(self, segments: Mapping[int, int], oldest: int) -> None:
-        """What recovery saw: the sizes of segments by number."""
+    def found(self, segments: Mapping[int, int], oldest: int, pinned: Mapping[int, int]) -> None:
+        """What recovery saw: the sizes of the log's segments by number, and of pinned ones."""
         with self._lock:
             self._sizes = dict(segments)
+            self._pinned = dict(pinned)
+            self._pins = set(pinned)
             self.oldest = oldest
             self._count()
         self._history_bytes = sum(size for _, size, _ in self._history())
@@ -108,42 +131,130 @@ class SegmentManager:
 
     # cleaning
 
-    def next_to_clean(self, live_bytes: int) -> int | None:
-        """The oldest segment that may hold something needed, when it is time."""
-        self._live_bytes = live_bytes
-        return self._to_clean(live_bytes)
+    def next_to_clean(self, live: LiveData) -> CleaningStep | None:
+        """The oldest segment, when the log is larger than it should be; or the pinned one that
+        gives back most, when space is wanted."""
+        self._live = live
+        return self._next(live)
 
-    def _to_clean(self, live_bytes: int) -> int | None:
+    def _next(self, live: LiveData) -> CleaningStep | None:
         first = self._first()
-        if first not in self._sizes or first + 1 not in self._sizes:
-            return None
-        if self.log_bytes <= self._allowed(live_bytes):
-            return None
-        is_dead = first < self.oldest_live  # nothing is to be moved
-        has_room = not self._is_scarce or self._spare.has_room_to_clean
-        return first if is_dead or (has_room and self._is_worth_moving(live_bytes)) else None
+        is_whole = first in self._sizes and first + 1 in self._sizes
+        if is_whole and self.log_bytes > self._allowed(live.live_bytes()):
+            step = self._oldest_step(first, live.live_bytes_in(first))
+            if step is not None:
+                return step
+        return self._best_to_move(live) if self._pinned and self._is_pressed else None
 
-    def _is_worth_moving(self, live_bytes: int) -> bool:
-        size = self.log_bytes
-        if live_bytes > LIVE_SHARE_MAX * size:
+    def _oldest_step(self, first: int, live_bytes: int) -> CleaningStep | None:
+        """What becomes of the oldest segment: it can go, stays pinned, or what is live in it moves.
+        None while none of it pays."""
+        if not live_bytes:
+            return CleaningStep(first, is_pinned=False)
+        if self._stays(first, live_bytes, self._sizes[first]):
+            return CleaningStep(first, is_pinned=True)
+        can_move = self._has_room and self._is_worth_moving(live_bytes, self._sizes[first])
+        return CleaningStep(first, is_pinned=False) if can_move else None
+
+    def may_stay(self, segment: int, live_bytes: int) -> bool:
+        """A pinned segment that has to be told of again may stay, or has to while moving does not
+        pay."""
+        size = self._pinned.get(segment) or self._sizes.get(segment) or self._segment_bytes
+        if self._stays(segment, live_bytes, size):
+            return True
+        return not (self._has_room and self._is_worth_moving(live_bytes, size))
+
+    def _stays(self, segment: int, live_bytes: int, size: int) -> bool:
+        if self._is_pressed:
+            return live_bytes > LIVE_SHARE_MAX * size
+        if live_bytes < PIN_SHARE * size:
+            return False
+        return not self._is_too_old(segment) or not self._has_budget()
+
+    def _is_too_old(self, segment: int) -> bool:
+        """It holds a past that the history is to have forgotten."""
+        age_max_s = self._limits.history_age_s
+        if not age_max_s:
+            return False
+        for suffix in (LOG_SUFFIX, PINNED_SUFFIX):
+            with suppress(FileNotFoundError):
+                file = segment_file(self._directory, segment, suffix)
+                return self._disk.size_and_age(file)[1] > age_max_s
+        return False
+
+    def _best_to_move(self, live: LiveData) -> CleaningStep | None:
+        """The pinned segment of which least has to be moved. Looked for again only when more has
+        left: a log that is full of live messages would ask at every commit."""
+        total = live.live_bytes()
+        if not self._has_room or total > self._fruitless_at - self._segment_bytes // 16:
+            return None
+        found = [
+            (here, number)
+            for number, size in sorted(self._pinned.items())
+            if number not in self._emptied
+            and self._is_worth_moving(here := live.live_bytes_in(number), size)
+            and here
+        ]
+        if not found:
+            self._fruitless_at = total
+            return None
+        return CleaningStep(min(found)[1], is_pinned=False)
+
+    def _is_worth_moving(self, live_bytes: int, size: int) -> bool:
+        if live_bytes > LIVE_SHARE_MAX * size and self._is_pressed:
             return False
         return live_bytes <= size // 2 or self._has_budget()
 
     def pays_to_clean(self) -> bool:
         """What cleaning leaves, and all the files that are wanted, are within the log's limit."""
+        live_bytes = self._live.live_bytes()
         left = SCARCE_MIN + self._spare.wanted + 1
-        is_less = self._live_bytes + left * self._segment_bytes <= self._limits.log_bytes_max
-        return is_less and self._is_worth_moving(self._live_bytes)
+        if live_bytes + left * self._segment_bytes > self._limits.log_bytes_max:
+            return False
+        return self._is_worth_moving(live_bytes, self.log_bytes + self.pinned_bytes)
+
+    @property
+    def pinned_bytes(self) -> int:
+        """What pinned segments take."""
+        return sum(list(self._pinned.values()))
 
     @property
     def _is_scarce(self) -> bool:
         return self._spare.refusal is not None
 
     @property
+    def _has_room(self) -> bool:
+        """What is moved has a place to go to."""
+        return not self._is_scarce or self._spare.has_room_to_clean
+
+    @property
+    def _is_pressed(self) -> bool:
+        """Space counts: it is scarce, or the log's limit is near."""
+        if self._is_scarce:
+            return True
+        limit = self._limits.log_bytes_max
+        return bool(limit) and self.log_bytes + self.pinned_bytes > limit - self._kept_free
+
+    @property
+    def _kept_free(self) -> int:
+        """So far from its limit the log is cleaned."""
+        return max(SEGMENTS_MIN, self._spare.wanted + 2) * self._segment_bytes
+
+    @property
     def is_turn_due(self) -> bool:
         """Space is scarce, and so many segments are clean that it pays to begin a new one."""
         cleaned = self._cleaned
-        return self._is_scarce and cleaned is not None and cleaned[0] - self.oldest >= SCARCE_MIN
+        if not self._is_scarce or cleaned is None:
+            return False
+        return len(self._freed_from(cleaned[0])) >= SCARCE_MIN
+
+    def _freed_from(self, oldest: int) -> list[int]:
+        """The segments whose space comes back when the log begins there."""
+        return [n for n in list(self._sizes) if self.oldest <= n < oldest and n not in self._pins]
+
+    def frees(self, oldest: int) -> bool:
+        """Whether a segment whose header says that the log begins there gives back space."""
+        return bool(self._freed_from(oldest))
 
     def _has_budget(self) -> bool:
         """A log that is mostly live is cleaned for the sake of new records only: cleaning must not
@@ -155,8 +266,30 @@ class SegmentManager:
         """So many bytes were appended for the sake of cleaning."""
         self._spent += size
 
+    @property
+    def spent_bytes(self) -> int:
+        """What was appended for the sake of cleaning."""
+        return self._spent
+
+    def pin(self, segments: Iterable[int]) -> None:
+        """These stay when they have left the log."""
+        with self._lock:
+            self._pins.update(segments)
+
+    def pins(self) -> list[int]:
+        """Those that stay, or have stayed since before this boot."""
+        with self._lock:
+            return sorted(self._pins)
+
+    def emptied(self, segments: Iterable[int], last_lsn: int) -> None:
+        """Nothing in these is live once the log is durable up to last_lsn."""
+        with self._lock:
+            for number in segments:
+                if number in self._pins:
+                    self._emptied.setdefault(number, last_lsn)
+
     def cleaned(self, segment: int, last_lsn: int) -> None:
-        """What was needed of it, and of older ones, was appended again up to last_lsn."""
+        """What was needed of it, and of older ones, was told again up to last_lsn."""
         with self._lock:
             self._cleaned = (segment + 1, last_lsn)
             self._count()
@@ -167,24 +300,30 @@ class SegmentManager:
         limit = self._limits.log_bytes_max
         if not limit:
             return None
-        files = sum(list(self._sizes.values())) + (prepared + 1) * self._segment_bytes
+        files = self._files_bytes + (prepared + 1) * self._segment_bytes
         history = 0 if self._limits.is_archive_required else self._history_bytes
         if files + history <= limit:
             return None
-        live = self._live_bytes
+        live = self._live.live_bytes()
         return f"the log has reached max_log_bytes = {limit}, with {live} bytes of waiting messages"
 
     def has_room_to_seal(self) -> bool:
         """A segment may be left half empty: cleaning, which needs some, has enough without it."""
         limit, wanted = self._limits.log_bytes_max, (SEGMENTS_MIN + 1) * self._segment_bytes
-        return not limit or self.log_bytes + wanted <= limit
+        return not limit or self.log_bytes + self.pinned_bytes + wanted <= limit
 
     @property
-    def is_freeing(self) -> bool:
+    def _files_bytes(self) -> int:
+        return sum(list(self._sizes.values())) + self.pinned_bytes
+
+    def is_freeing(self, durable_lsn: int) -> bool:
         """Cleaning will make space; or it did, and a segment is about to be begun for its sake, or
         those that are not needed any more are about to go."""
-        is_cleanable = self._to_clean(self._live_bytes) is not None
-        return is_cleanable or self.is_turn_due or self.is_due
+        if self.is_turn_due or self.is_due(durable_lsn) or self._emptied:
+            return True
+        live = self._live
+        is_one_empty = any(not live.live_bytes_in(number) for number in self.pins())
+        return is_one_empty or self._next(live) is not None
 
     def _first(self) -> int:
         cleaned = self._cleaned
@@ -193,44 +332,74 @@ class SegmentManager:
     def _allowed(self, live_bytes: int) -> int:
         if self._is_scarce:
             return SCARCE_MIN * self._segment_bytes
-        allowed = max(SEGMENTS_MIN * self._segment_bytes, GARBAGE_FACTOR * live_bytes)
+        allowed = max(SEGMENTS_MIN * self._segment_bytes, live_bytes)
         limit = self._limits.log_bytes_max
-        kept = max(SEGMENTS_MIN, self._spare.wanted + 2) * self._segment_bytes
-        return min(allowed, limit - kept) if limit else allowed
+        if not limit:
+            return allowed
+        left = limit - self._kept_free - self.pinned_bytes
+        return min(allowed, max(left, SCARCE_MIN * self._segment_bytes))
 
     # letting go
 
-    @property
-    def is_due(self) -> bool:
+    def is_due(self, durable_lsn: int) -> bool:
         """Segments wait to be let go."""
-        return min(list(self._sizes), default=self.oldest) < self.oldest
+        if min(list(self._sizes), default=self.oldest) < self.oldest:
+            return True
+        return any(lsn <= durable_lsn for lsn in list(self._emptied.values()))
 
-    def let_go(self) -> bool:
-        """Give segments that are not needed to the history, or their space to new ones; whether
-        there were any.
+    def let_go(self, durable_lsn: int) -> bool:
+        """Give segments that are not needed to the history, or their space to new ones, and pinned
+        ones their name; whether there were any.
 
         One caller at a time, beside those that write and clean.
         """
         with self._lock:
-            gone = sorted(number for number in self._sizes if number < self.oldest)
-        for number in gone:
-            self._let_go(number)
+            # Only now: a message whose end is not safe yet would be there again, and its body gone.
+            for number in [n for n, lsn in self._emptied.items() if lsn <= durable_lsn]:
+                del self._emptied[number]
+                self._pins.discard(number)
+            leaving = {n: size for n, size in self._sizes.items() if n < self.oldest}
+            pins = set(self._pins)
+            leaving |= {n: size for n, size in self._pinned.items() if n not in pins}
+        for number, size in sorted(leaving.items()):
+            if number in pins:
+                self._name_pinned(number, size)
+            else:
+                self._let_go(number, size)
             with self._lock:
-                del self._sizes[number]
-        if gone:
+                self._sizes.pop(number, None)
+        if leaving:
+            self._fruitless_at = float("inf")
             self._disk.fsync_dir(self._directory)
             self.limit_history()
-        return bool(gone)
+        return bool(leaving)
 
-    def _let_go(self, number: int) -> None:
-        file = segment_file(self._directory, number)
-        if self._is_kept(number):
-            self._history_bytes += self._sizes[number]
+    def _name_pinned(self, number: int, size: int) -> None:
+        source = segment_file(self._directory, number)
+        self._disk.rename(source, segment_file(self._directory, number, PINNED_SUFFIX))
+        with self._lock:
+            self._pinned[number] = size
+
+    def _let_go(self, number: int, size: int) -> None:
+        is_pinned = number in self._pinned
+        suffix = PINNED_SUFFIX if is_pinned else LOG_SUFFIX
+        file = segment_file(self._directory, number, suffix)
+        if self._is_kept(number) and (not is_pinned or self._has_successor(number)):
+            self._history_bytes += size
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
             self._forget(number)
             if not self._spare.offer(file):
                 self._disk.unlink(file)
+        with self._lock:
+            self._pinned.pop(number, None)
+
+    def _has_successor(self, number: int) -> bool:
+        """The history goes on behind a segment: with a gap it would be none."""
+        later = number + 1
+        if later in self._sizes or later in self._pinned:
+            return True
+        return later in segment_numbers(self._disk, self._directory, HISTORY_SUFFIX)
 
     def _is_kept(self, number: int) -> bool:
         """Whether the history takes a segment: it does not while space is scarce, but for what no
@@ -268,7 +437,7 @@ class SegmentManager:
         if not limit:
             return most
         needed = self._spare.wanted + 2  # the spare, and the segment that it will have become
-        return min(most, limit - sum(list(self._sizes.values())) - needed * self._segment_bytes)
+        return min(most, limit - self._files_bytes - needed * self._segment_bytes)
 
     def give_up_history(self) -> bool:
         """Remove the history's oldest segment, for the sake of the log; False when there is none
@@ -303,8 +472,10 @@ class SegmentManager:
         history = [size for _, size, _ in self._history()]
         return {
             "log_bytes": self.log_bytes,
-            "live_bytes": self._live_bytes,
+            "live_bytes": self._live.live_bytes(),
             "segments": len(live),
+            "pinned_segments": len(self._pinned),
+            "pinned_bytes": self.pinned_bytes,
             "history_segments": len(history),
             "history_bytes": sum(history),
             "history_given_up": self._given_up,

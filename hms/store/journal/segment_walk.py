@@ -1,8 +1,9 @@
 """Reading: the segments of a directory, and the records of a segment one after the other."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -24,7 +25,11 @@ from hms.store.journal.format import (
 LOG_SUFFIX: Final = ".log"
 HISTORY_SUFFIX: Final = ".history"
 """A segment that the log does not need any more and the history keeps."""
-_NAME: Final = re.compile(r"(\d{16})(\.log|\.history)")
+PINNED_SUFFIX: Final = ".pinned"
+"""A segment behind the log that holds live messages, which the log tells of as they lie."""
+SUFFIXES: Final = (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX)
+"""In the order in which a segment gets them, so that who tries one after the other finds it."""
+_NAME: Final = re.compile(r"(\d{16})(\.log|\.pinned|\.history)")
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -63,22 +68,51 @@ def segment_file(directory: Path, number: int, suffix: str = LOG_SUFFIX) -> Path
     return directory / f"{number:016d}{suffix}"
 
 
+def all_files(disk: Disk, directory: Path) -> dict[int, Path]:
+    """Every segment by number; the earlier of its names counts where a crash left two."""
+    # In this order: what a running node lets go in between is then seen twice, not never.
+    found = [(suffix, segment_numbers(disk, directory, suffix)) for suffix in SUFFIXES]
+    return {
+        number: segment_file(directory, number, suffix)
+        for suffix, numbers in reversed(found)
+        for number in numbers
+    }
+
+
 def survey_all(disk: Disk, directory: Path) -> list[SegmentInfo]:
-    """The log's segments behind those that only the history keeps, by number.
+    """The log's segments behind those that only the history keeps, by number; without pinned ones
+    that something is missing behind: of the past before it nothing can be told.
 
     A segment may be let go between two looks into the directory, so it is looked for again.
     """
-    live = segment_numbers(disk, directory, LOG_SUFFIX)
-    history = segment_numbers(disk, directory, HISTORY_SUFFIX)
-    numbers = sorted({*live, *history})
-    last = numbers[-1] if numbers else 0
-    found = (_either(disk, directory, number, is_last=number == last) for number in numbers)
+    files = all_files(disk, directory)
+    first, last = past_begins(files), max(files, default=0)
+    found = (_some(disk, directory, n, is_last=n == last) for n in sorted(files) if n >= first)
     return [info for info in found if info is not None]
 
 
-def _either(disk: Disk, directory: Path, number: int, *, is_last: bool) -> SegmentInfo | None:
-    """A segment under the log's name or the history's; None when it was removed meanwhile."""
-    for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+def survey_alone(disk: Disk, directory: Path) -> list[SegmentInfo]:
+    """The pinned segments that survey_all() leaves out."""
+    files = all_files(disk, directory)
+    first = past_begins(files)
+    found = (_some(disk, directory, n, is_last=False) for n in sorted(files) if n < first)
+    return [info for info in found if info is not None]
+
+
+def past_begins(files: Mapping[int, Path]) -> int:
+    """The segment behind the last gap before which all are pinned; 0 without such a gap."""
+    first = 0
+    for one, other in pairwise(sorted(files)):
+        if files[one].suffix != PINNED_SUFFIX:
+            break
+        if other != one + 1:
+            first = other
+    return first
+
+
+def _some(disk: Disk, directory: Path, number: int, *, is_last: bool) -> SegmentInfo | None:
+    """A segment under whichever name it has; None when it was removed meanwhile."""
+    for suffix in SUFFIXES:
         with suppress(FileNotFoundError):
             return read_info(disk, segment_file(directory, number, suffix), number, is_last=is_last)
     return None

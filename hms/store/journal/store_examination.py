@@ -4,6 +4,8 @@ Nothing is changed, and no lock is kept. A node that runs writes on meanwhile: o
 only what is whole already can be told.
 """
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,17 +17,19 @@ from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.journal.disk import READ, REAL_DISK, Disk
 from hms.store.journal.lock import LOCK_NAME
 from hms.store.journal.reader import PathName, read_segment
-from hms.store.journal.recovery import all_records, oldest_needed
+from hms.store.journal.recovery import all_records, alone_records, oldest_needed
 from hms.store.journal.segment_walk import (
-    HISTORY_SUFFIX,
     LOG_SUFFIX,
+    PINNED_SUFFIX,
+    SUFFIXES,
     SegmentInfo,
     Walk,
+    all_files,
     last_written,
     opened,
+    past_begins,
     read_info,
     segment_file,
-    segment_numbers,
 )
 
 MISSING: Final = "the segment is missing"
@@ -61,6 +65,7 @@ class Examination:
     path: Path
     in_use_by: str | None = None
     segments: int = 0
+    pinned_segments: int = 0
     history_segments: int = 0
     records: int = 0
     first_lsn: int = 0
@@ -92,7 +97,7 @@ def examine(path: PathName, disk: Disk = REAL_DISK) -> Examination:
     directory = Path(path)
     try:
         found = Examination(directory, holder(directory, disk))
-        files = segment_files(disk, directory)
+        files = all_files(disk, directory)
         if not files:
             detail = "there is no log in it"
             raise StoreUnavailable(path=str(directory), detail=detail)
@@ -102,22 +107,12 @@ def examine(path: PathName, disk: Disk = REAL_DISK) -> Examination:
     return found
 
 
-def segment_files(disk: Disk, directory: Path) -> dict[int, Path]:
-    """Every segment by number; the log's own name counts where a crash left both."""
-    live = segment_numbers(disk, directory, LOG_SUFFIX)
-    # In this order: what a running node lets go in between is then seen twice, not never.
-    kept = segment_numbers(disk, directory, HISTORY_SUFFIX)
-    return {
-        **{number: segment_file(directory, number, HISTORY_SUFFIX) for number in kept},
-        **{number: segment_file(directory, number) for number in live},
-    }
-
-
 def _examine(disk: Disk, files: dict[int, Path], found: Examination) -> None:
     infos, unreadable = headers(disk, files)
     needed = oldest_needed(infos)
     found.segments = sum(file.suffix == LOG_SUFFIX for file in files.values())
-    found.history_segments = len(files) - found.segments
+    found.pinned_segments = sum(file.suffix == PINNED_SUFFIX for file in files.values())
+    found.history_segments = len(files) - found.segments - found.pinned_segments
     for error in (*unreadable, *_chain(files, infos, needed)):
         _add(found, error, needed)
     successors = {info.number: info for info in infos}
@@ -128,14 +123,14 @@ def _examine(disk: Disk, files: dict[int, Path], found: Examination) -> None:
             _add(found, error, needed)
     if found.in_use_by is not None:
         # What a node removes meanwhile gets other contents under the reader's hands.
-        first = min(segment_files(disk, found.path))
+        first = min(all_files(disk, found.path))
         found.damages = [one for one in found.damages if int(one.file.stem) >= first]
     found.damages.sort(key=lambda damage: (damage.file.stem, damage.offset))
 
 
 def _add(found: Examination, error: StoreCorrupt, needed: int) -> None:
     file = Path(error.file)
-    is_needed = int(file.stem) >= needed
+    is_needed = int(file.stem) >= needed or file.suffix == PINNED_SUFFIX
     damage = Damage(file, error.offset, error.lsn, error.detail, is_needed)
     if all((one.file, one.offset) != (damage.file, damage.offset) for one in found.damages):
         found.damages.append(damage)
@@ -155,17 +150,17 @@ def headers(disk: Disk, files: dict[int, Path]) -> tuple[list[SegmentInfo], list
 
 
 def _header(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentInfo:
-    """A segment's header; one that was let go meanwhile has the history's name."""
-    try:
-        return read_info(disk, file, number, is_last=is_last)
-    except FileNotFoundError:
-        return read_info(disk, file.with_suffix(HISTORY_SUFFIX), number, is_last=is_last)
+    """A segment's header; one that has left the log meanwhile has another name."""
+    for suffix in SUFFIXES[SUFFIXES.index(file.suffix) :]:
+        with suppress(FileNotFoundError):
+            return read_info(disk, file.with_suffix(suffix), number, is_last=is_last)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
 
 
 def _chain(files: dict[int, Path], infos: list[SegmentInfo], needed: int) -> Iterator[StoreCorrupt]:
     """Segments that are missing or do not belong."""
     directory = next(iter(files.values())).parent
-    first = min(*files, needed)
+    first = max(min(*files, needed), past_begins(files))
     for number in range(first, max(files)):
         if number not in files:
             file = segment_file(directory, number)
@@ -188,10 +183,11 @@ def _count(
             for lsn, _, events, *_ in read_segment(info.file, disk=disk):
                 found.records, found.last_lsn = found.records + 1, lsn + events - 1
         return
+    is_alone = info.file.suffix == PINNED_SUFFIX and successor is None
     with opened(disk, info.file, READ) as fd:
         walk = Walk(disk, fd, info)
         try:
-            for _ in all_records(walk, info, successor):
+            for _ in alone_records(walk, info) if is_alone else all_records(walk, info, successor):
                 found.records += 1
         finally:
             found.last_lsn = max(found.last_lsn, walk.lsn - 1)

@@ -16,18 +16,21 @@ from hms.store.journal.format import (
     unpack_segment_header,
 )
 from hms.store.journal.gaps import Gaps
-from hms.store.journal.recovery import all_records, corrupt, oldest_needed
+from hms.store.journal.recovery import all_records, alone_records, corrupt, oldest_needed
 from hms.store.journal.segment_reconstruction import reconstruct, whole
 from hms.store.journal.segment_sift import Lost, Sound, sift
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
+    PINNED_SUFFIX,
     SegmentInfo,
     Walk,
+    all_files,
     opened,
+    past_begins,
     segment_file,
 )
-from hms.store.journal.store_examination import MISSING, segment_files
+from hms.store.journal.store_examination import MISSING
 
 COPY_BYTES: Final = 8 * 1024 * 1024
 
@@ -37,7 +40,7 @@ class Rebuild:
 
     def __init__(self, disk: Disk, source: Path, target: Path | None) -> None:
         self._disk, self._source, self._target = disk, source, target
-        self._files = segment_files(disk, source)
+        self._files = all_files(disk, source)
         self._infos, self._without_header = reconstruct(disk, self._files)
         if not self._infos:
             detail = "no segment in it has a header that verifies"
@@ -54,7 +57,12 @@ class Rebuild:
         first = min(*self._infos, self._needed)
         if first < min(self._infos):
             self.gaps.lost(Lost(0, 0, self._lsn - 1, None), self._path(first), is_needed=True)
+        begins = past_begins(self._files)
         for number in range(first, self._last + 1):
+            if number < begins and number not in self._files:
+                continue  # it was let go, and a pinned one before it was not
+            if number <= begins and number in self._infos:
+                self._lsn = self._infos[number].first_lsn
             self._segment(number)
         if max(self._files) > self._last:
             self.gaps.lost_end(self._lsn, self._path(self._last + 1))
@@ -94,6 +102,9 @@ class Rebuild:
         successor = self._infos.get(info.number + 1)
         if successor is not None or info.number == self._last:
             yield from all_records(walk, info, successor)
+            return
+        if info.file.suffix == PINNED_SUFFIX:
+            yield from alone_records(walk, info)
             return
         yield from walk.records()
         if not walk.is_at_seal():
@@ -151,7 +162,9 @@ class Rebuild:
         waiting: Lost | None = None
         for one in chain(found, [None]):
             if isinstance(one, Lost):
-                self.gaps.lost(one, self._path(number), is_needed=number >= self._needed)
+                file = self._path(number)
+                is_needed = number >= self._needed or file.suffix == PINNED_SUFFIX
+                self.gaps.lost(one, file, is_needed=is_needed)
                 waiting = one if waiting is None else one._replace(first_lsn=waiting.first_lsn)
                 continue
             if waiting is not None and (one is not None or number != self._last):

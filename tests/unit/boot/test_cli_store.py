@@ -106,7 +106,7 @@ def _begin_later(store):
     kept = store / f"{1:016d}.history"
     kept.rename(kept.with_suffix(".log"))
     list(journal.recover())
-    found(journal._recovery.segments, 2)
+    found(journal._recovery.segments, 2, {})
     journal.start(lambda: (11, 1, (b"dictionary",)))
     journal.close()
     kept.with_suffix(".log").rename(kept)

@@ -16,6 +16,7 @@ from hms.engine.session.deduplication import SEQUENCE_MAX
 from hms.errors.catalogue import ProtocolError
 from hms.records import Cause, RecordType, moves
 from hms.records.audit import AuditEntry, audit_record, chained, decode_audit
+from hms.records.pinned import decode_pinned
 from hms.server.effect_encoding import delivered_rows
 from hms.wire import frames
 from hms.wire import structures as wire
@@ -47,6 +48,14 @@ def _sent(first_sequence, packs=(b"pack",)):
 _KEPT = records.Kept(
     *(U48, U48, LAST_MS, LAST_MS, 9, 255, U32, U32),
     [records.Stay(U32, U32, U32, LAST_MS, YES, U16, U48)],
+)
+_PINNED = records.Pinned(
+    U48,
+    U32,
+    [
+        records.pinned_run([U48, 1, U64], [U32, 0, U32], _KEPT.stays),
+        records.pinned_run([U48 - 1, U48], [U32 - 1, U32], _KEPT.stays),
+    ],
 )
 _TAKEN = records.ProducerTaken(
     U64, U32, SEQUENCE_MAX, [(SEQUENCE_MAX, U48, LAST_MS, 1024)], SEQUENCE_MAX
@@ -91,6 +100,7 @@ EXTREMES = [
     records.offer_ended(records.OfferEnded(U16, U48, YES, LAST_MS, YES)),
     records.peers(_PEERS),
     records.entries([_ENTRY]),
+    records.pinned(_PINNED.segment, _PINNED.part, _PINNED.runs),
     records.identity(_IDENTITY),
     audit_record(_AUDIT),
 ]
@@ -103,6 +113,7 @@ READERS = {
         records.Memory([_TAKEN], [(U64, U32, U32)], [BYTES]),
     ),
     RecordType.PEERS: (moves.decode_peers, _PEERS),
+    RecordType.PINNED: (decode_pinned, _PINNED),
     RecordType.ENTRIES: (moves.decode_entries, [_ENTRY]),
     RecordType.IDENTITY: (records.decode_identity, _IDENTITY),
     RecordType.AUDIT: (decode_audit, _AUDIT),

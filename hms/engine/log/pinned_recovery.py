@@ -1,0 +1,191 @@
+"""Pinned messages at boot: what a PINNED record tells of lies in a segment that is not read as part
+of the log.
+
+Until all records are read such a message is a stub that says where it lies: it may have left since,
+and its segment be gone. Then each pinned segment is read once, for those that are still there.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+
+from hms.engine.log.live_index import BLOCK_MESSAGES, SEGMENT_SHIFT, hold, offsets_of
+from hms.engine.log.logged_place import LoggedPlace
+from hms.engine.messages import StoredMessage, make_messages
+from hms.errors.catalogue import StoreCorrupt
+from hms.records import (
+    Kept,
+    RecordType,
+    decode_group,
+    decode_moved,
+    decode_sent,
+)
+from hms.records.transitions import Payload
+from hms.wire.packed_messages import KIND_FILE, ROW
+
+__all__ = ["Found", "PinnedReader", "PinnedStub", "no_pinned", "pinned_messages", "resolve"]
+
+PinnedReader = Callable[[int], Iterable[tuple[int, int, int, memoryview, int]]]
+"""The records of a segment behind the log, as a store gives them; LookupError when there is no such
+segment."""
+Watch = Callable[[StoredMessage], StoredMessage]
+Found = dict[int, tuple[int, StoredMessage]]
+"""By the offset that the log tells: where a message really lies in its segment, and itself."""
+_OFFSET_MASK = (1 << SEGMENT_SHIFT) - 1
+
+
+def no_pinned(segment: int) -> Iterable[tuple[int, int, int, memoryview, int]]:
+    """The reader of a log that has no segments."""
+    raise LookupError(segment)
+
+
+class PinnedStub(StoredMessage, gc=False, eq=False, kw_only=True):
+    """A message of which only its id is known, and where it lies."""
+
+    segment: int
+    offset: int
+
+    @staticmethod
+    def at(id_: int, segment: int, offset: int) -> "PinnedStub":
+        """The message with this id."""
+        nothing = (0, 0, 0, 0, 0, 0, b"")
+        return PinnedStub(
+            id_, *nothing, is_persistent=True, length=0, segment=segment, offset=offset
+        )
+
+
+def resolve(
+    places: Iterable[LoggedPlace], read: PinnedReader, watch: Watch
+) -> Iterator[tuple[int, Found]]:
+    """Put messages in the place of stubs that are still there, and tell of each segment, and by
+    their offsets, what was found in it; watch: takes those that name files. StoreCorrupt when one
+    is missing."""
+    wanted: dict[int, dict[int, PinnedStub]] = {}
+    holding = [table for place in places for table in _tables(place)]
+    for _, table in holding:
+        for message in table.values():
+            if isinstance(message, PinnedStub):
+                wanted.setdefault(message.segment, {})[message.offset] = message
+    found = {segment: _read(segment, stubs, read) for segment, stubs in sorted(wanted.items())}
+    for messages in found.values():
+        for told, (offset, message) in messages.items():
+            if message.kind == KIND_FILE:
+                messages[told] = offset, watch(message)
+    for number, table in holding:
+        _replace(number, table, found)
+    yield from found.items()
+
+
+def _tables(place: LoggedPlace) -> list[tuple[int, dict[int, StoredMessage]]]:
+    return [(place.number, place.waiting), (place.number, place.out)]
+
+
+def _replace(number: int, table: dict[int, StoredMessage], found: dict[int, Found]) -> None:
+    for id_, stub in list(table.items()):
+        if isinstance(stub, PinnedStub):
+            here = found[stub.segment].get(stub.offset)
+            if here is None:
+                del table[id_]  # lost when the store was salvaged, and named then
+            else:
+                table[id_] = here[1]
+                hold([here[1]], number)
+
+
+def _read(segment: int, stubs: dict[int, PinnedStub], read: PinnedReader) -> Found:
+    found: Found = {}
+    wanted = sorted(stubs)
+    is_salvaged = False
+    try:
+        for count, (_, kind, events, payload, position) in enumerate(read(segment)):
+            if kind == RecordType.DICTIONARY and (count or events > 1):
+                is_salvaged = True  # it stands where others were lost
+            at = position & _OFFSET_MASK
+            first = bisect_left(wanted, at)
+            if first < len(wanted) and wanted[first] < at + len(payload):
+                for offset, message in pinned_messages(kind, payload, at):
+                    stub = stubs.get(offset)
+                    if stub is not None and stub.id == message.id:
+                        found[offset] = offset, message
+        if len(found) < len(wanted) and is_salvaged:
+            _find_by_id(segment, stubs, read, found)
+    except LookupError:
+        raise _missing(segment, wanted[0], "the segment is missing") from None
+    if len(found) < len(wanted) and not is_salvaged:
+        lost = next(offset for offset in wanted if offset not in found)
+        raise _missing(segment, lost, "no message lies where the log says")
+    return found
+
+
+def _find_by_id(
+    segment: int, stubs: dict[int, PinnedStub], read: PinnedReader, found: Found
+) -> None:
+    """Behind what was lost records lie elsewhere in a segment that was salvaged."""
+    lacking = {stub.id: offset for offset, stub in stubs.items() if offset not in found}
+    for _, kind, _, payload, position in read(segment):
+        for offset, message in pinned_messages(kind, payload, position & _OFFSET_MASK):
+            told = lacking.get(message.id)
+            if told is not None:
+                found[told] = offset, message
+
+
+def _missing(segment: int, offset: int, detail: str) -> StoreCorrupt:
+    return StoreCorrupt(file=f"{segment:016d}.pinned", offset=offset, lsn=0, detail=detail)
+
+
+def pinned_messages(kind: int, payload: Payload, at: int) -> Iterator[tuple[int, StoredMessage]]:
+    """A record's messages and where each one lies; the record's payload lies at that offset."""
+    if kind == RecordType.GROUP:
+        group = decode_group(payload)
+        for record, offset in zip(group.records, group.offsets, strict=True):
+            yield from pinned_messages(record.type, record.parts[0], at + offset)
+    elif kind == RecordType.SENT:
+        yield from _sent(payload, at)
+    elif kind == RecordType.MOVED:
+        yield from _moved(payload, at)
+
+
+def _sent(payload: Payload, at: int) -> Iterator[tuple[int, StoredMessage]]:
+    record = decode_sent(payload)
+    rows = record.rows()
+    messages = make_messages(
+        rows,
+        record.payloads(rows),
+        record.first_message_id,
+        record.first_seq,
+        record.timestamp_ms,
+        is_persistent=True,
+    )
+    start = at + record.pack_offset + ROW.size * record.message_count
+    return zip(offsets_of(messages, start), messages, strict=True)
+
+
+def _moved(payload: Payload, at: int) -> Iterator[tuple[int, StoredMessage]]:
+    kept, start = decode_moved(payload)
+    view, where = memoryview(payload), start
+    for one in kept:
+        length = one.head_bytes + one.body_bytes
+        yield at + where, message_of(one, bytes(view[where : where + length]))
+        where += length
+
+
+def message_of(kept: Kept, payload: bytes) -> StoredMessage:
+    """The message that a MOVED record tells of."""
+    return StoredMessage.of(
+        kept.id,
+        kept.seq,
+        kept.timestamp_ms,
+        kept.expires_at_ms,
+        kept.priority,
+        kept.kind,
+        kept.head_bytes,
+        payload,
+        is_persistent=True,
+    )
+
+
+def in_blocks(found: Found) -> Iterator[tuple[list[StoredMessage], list[int]]]:
+    """Messages and their offsets, as many at a time as a block of the live index has."""
+    order = sorted(found.values(), key=itemgetter(0))
+    for start in range(0, len(order), BLOCK_MESSAGES):
+        chosen = order[start : start + BLOCK_MESSAGES]
+        yield [message for _, message in chosen], [offset for offset, _ in chosen]
