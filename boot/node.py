@@ -1,6 +1,7 @@
 """The node process: reads its log, starts its threads, moves frames until it is told to stop.
 
-    python -P -m hms.boot.node --config FILE --node NAME [--warm | --cold] [--ready-fd N]
+    python -P -m hms.boot.node --config FILE --node NAME [--warm | --cold] [--standby]
+        [--ready-fd N]
 
 SIGTERM drains: what the node has taken is finished, confirmed and said good-bye to. A second one
 stops at once; nothing confirmed is lost either way. SIGHUP opens the log file anew, so that it can
@@ -25,7 +26,7 @@ from typing import Any
 from hms.boot import compose
 from hms.boot.ban_file import BanFile
 from hms.boot.config import load
-from hms.boot.entries import Config, Node
+from hms.boot.entries import Config
 from hms.boot.garbage import freeze_survivors
 from hms.boot.hardening import keep_memory_private
 from hms.boot.linking import make_gateway, make_linking
@@ -39,7 +40,7 @@ from hms.boot.recovering import recover
 from hms.boot.scheduler import EvenScheduler, after_ms
 from hms.boot.securing import make_securing
 from hms.boot.servers import Servers
-from hms.boot.stores import open_store
+from hms.boot.standby import Taken, take_store
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
@@ -77,9 +78,10 @@ _STANDARD_FDS = (1, 2)
 class NodeProcess:
     """One running node."""
 
-    def __init__(self, config: Config, node: Node, start: str | None) -> None:
+    def __init__(self, config: Config, taken: Taken, start: str | None) -> None:
         self._config = config
-        self._node = node
+        self._taken = taken
+        node = self._node = taken.node
         self._start = start
         self._failed = False
         self._losses = RareLines(log.info)
@@ -97,7 +99,7 @@ class NodeProcess:
         self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures)
         self._deleted = 0
         """So many messages a COLD boot removed."""
-        self._journal = open_store(config, node)
+        self._journal = taken.store
         self._engine = Engine(compose.engine_settings(config, node), os.urandom)
         self._files = FileStore(node.store / "files", node.max_file_bytes)
         monitor = compose.monitor(config, node)
@@ -110,7 +112,7 @@ class NodeProcess:
             monitor,
             compose.identity(config, node),
             compose.clock_ms,
-            self._files,
+            None if node.shared and node.database is not None else self._files,
             None if self._securing is None else self._securing.entrance,
             self._facts,
             self._own,
@@ -143,6 +145,8 @@ class NodeProcess:
     def run(self, ready_fd: int | None) -> int:
         """Boot, serve, stop; the process's exit code."""
         self._ready_fd = ready_fd
+        if self._taken.beat is not None:
+            self._taken.beat.on_fenced = self._on_fault
         signal.signal(signal.SIGHUP, self._on_hangup)
         self._recover()
         freeze_survivors()  # what was recovered, perhaps millions of messages, comes first
@@ -306,6 +310,8 @@ class NodeProcess:
             "uptime_s": (compose.clock_ms() - self._booted_at) // 1000,
             "disk_free_bytes": self._disk_free_bytes,
             "deleted_at_boot": self._deleted,
+            "role": "active",
+            **self._taken.facts(),
         }
 
     def _figures(self) -> dict[str, Any]:
@@ -422,7 +428,7 @@ class NodeProcess:
         """The store failed, or something nobody foresaw: stop, confirm nothing more (P7)."""
         if not self._failed:
             self._failed = True
-            fault = _known(fault)
+            fault = self._taken.why(_known(fault))
             told = isinstance(fault, HmsError)
             _say(f"the node stops: {fault}", None if told else fault)
             reason = fault if isinstance(fault, HmsError) else NodeFailed(detail=repr(fault))
@@ -438,6 +444,8 @@ class NodeProcess:
         with contextlib.suppress(OverflowError):  # it writes a line to the log
             if self._scheduler.running:
                 self._scheduler.shutdown(wait=False)
+        if self._taken.beat is not None:
+            self._taken.beat.stop()
         if not self._failed:
             self._journal.close()
 
@@ -455,9 +463,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[FORMAT_VARIABLE] = node.log_format
         if node.security is not None:
             keep_memory_private()
-        process = NodeProcess(config, node, given.start)
+        taken = take_store(config, node, given.ready_fd, waits=given.standby)
+        start = given.start or ("WARM" if taken.has_waited else None)  # whatever BOOT says
+        process = NodeProcess(config, taken, start)
         try:
-            return process.run(given.ready_fd)
+            return process.run(given.ready_fd if not taken.has_waited else None)
         finally:
             process.close()
     except (HmsError, OverflowError) as fault:
@@ -496,6 +506,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     boot = parser.add_mutually_exclusive_group()
     boot.add_argument("--warm", dest="start", action="store_const", const="WARM")
     boot.add_argument("--cold", dest="start", action="store_const", const="COLD")
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--ready-fd", type=int)
     return parser.parse_args(arguments)
 

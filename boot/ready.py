@@ -11,18 +11,32 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["is_told_ready", "read_word", "tell_failed", "tell_progress", "tell_ready"]
+__all__ = [
+    "is_told_ready",
+    "read_word",
+    "tell_failed",
+    "tell_progress",
+    "tell_ready",
+    "tell_standby",
+]
 
 WORD_BYTES_MAX = 64 * 1024
 _READY = "ready"
+_STANDBY = "standby"
 _FAILED = "failed "
 _PROGRESS = "progress "
+_LAST = (f"{_READY}\n".encode(), f"{_STANDBY}\n".encode())
 Progress = Callable[[int, int], None]
 
 
 def tell_ready(fd: int) -> None:
     """The node takes connections now; the pipe is closed."""
     _tell(fd, _READY)
+
+
+def tell_standby(fd: int) -> None:
+    """The node waits to take a store over; the pipe is closed."""
+    _tell(fd, _STANDBY)
 
 
 def tell_failed(fd: int, reason: str) -> None:
@@ -45,8 +59,8 @@ def _tell(fd: int, word: str) -> None:
 
 
 def is_told_ready(word: str) -> bool:
-    """Whether the word that was read says that the node is ready."""
-    return word == _READY
+    """Whether the word that was read says that the node is ready, or stands by."""
+    return word in (_READY, _STANDBY)
 
 
 def read_word(
@@ -63,7 +77,7 @@ def read_word(
         for done, total in steps:
             on_progress(done, total)
             until = time.monotonic() + timeout_s
-        if not part or said == f"{_READY}\n".encode():
+        if not part or said in _LAST:
             return said.decode(errors="replace").strip().removeprefix(_FAILED)
     return None
 

@@ -172,9 +172,22 @@ def _listen_fault(address: str, known: tuple[str, ...], *, is_secured: bool) -> 
 
 
 def _check_shared(nodes: list[Found], report: Report) -> None:
+    for node in nodes:
+        if node.is_good("shared") and node.values["shared"]:
+            _check_take_over(node, report)
     _check_unique(nodes, "store", lambda node: [node.values["store"]], report)
     _check_unique(nodes, "listen", lambda node: map(_one_host, node.values["listen"]), report)
     _check_unique(nodes, "log_file", lambda node: [node.values["log_file"]], report)
+
+
+def _check_take_over(node: Found, report: Report) -> None:
+    """What two machines have in common is the store alone."""
+    path, database = (*node.path, "shared"), node.values["database"]
+    if node.values["runtime"] is None:
+        text = "needs runtime: a folder of this machine, for its pid file and log"
+        report.add(path, f"{node.title} shared {text}")
+    if isinstance(database, str) and database.startswith(SQLITE):
+        report.add(path, f"{node.title} shared: a file of SQLite is for one machine; use store")
 
 
 def _check_unique(

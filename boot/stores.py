@@ -12,8 +12,10 @@ from hms.errors.catalogue import DatabaseUnavailable
 from hms.store.database import DatabaseSettings, open_database
 from hms.store.interface import Store
 from hms.store.journal import Journal
+from hms.store.journal.disk import REAL_DISK
+from hms.store.shared import SHARED_DISK, present_folder
 
-__all__ = ["open_store", "table_prefix"]
+__all__ = ["log_folder", "open_store", "table_prefix"]
 
 PREFIX_MAX = 31
 
@@ -27,6 +29,7 @@ def open_store(config: Config, node: Node) -> Store:
             segment_bytes=node.segment_bytes,
             node_uid=node_uid,
             limits=compose.log_limits(node),
+            disk=SHARED_DISK if node.shared else REAL_DISK,
         )
     return open_database(
         _address(config.path.parent, node.database),
@@ -35,6 +38,11 @@ def open_store(config: Config, node: Node) -> Store:
         settings=_settings(node),
         password=_password(config.path.parent, node),
     )
+
+
+def log_folder(node: Node) -> Path:
+    """Where the log of a node lies now."""
+    return present_folder(node.store) if node.shared else node.store
 
 
 def table_prefix(node: Node) -> str:

@@ -28,6 +28,7 @@ from hms.errors.catalogue import BootFailed, NodeNotRunning, NodeRunning, NodeSt
 __all__ = ["Process", "boot_node", "end_node", "find", "identify", "run_in_foreground"]
 
 LOG_TAIL_LINES = 12
+_STANDBY: dict[bool, list[str]] = {False: [], True: ["--standby"]}
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _PROMPT_AFTER_S = 0.3
 """Two signals of one kind sent at once arrive as one; the second follows after this."""
@@ -74,16 +75,19 @@ def boot_node(
     start: str | None,
     timeout_s: float,
     on_progress: Progress = lambda _done, _total: None,
+    *,
+    standby: bool = False,
 ) -> Process:
-    """Start a node in a session of its own; returns when it is ready.
+    """Start a node in a session of its own; returns when it is ready, or stands by.
 
-    start: "WARM", "COLD" or None for what the file says. timeout_s: without a word of progress.
+    start: "WARM", "COLD" or None for what the file says. standby: it waits for its store.
+    timeout_s: without a word of progress.
     BootFailed tells why it is not ready.
     """
     with _told(node), _starting(node):
         reader, writer = os.pipe()
         try:
-            pid = _spawn(config, node, start, writer)
+            pid = _spawn([*_command(config, node, start, writer), *_STANDBY[standby]], node, writer)
         finally:
             os.close(writer)
         process = identify(pid) or Process(pid, 0, "")
@@ -101,13 +105,15 @@ def boot_node(
     return process
 
 
-def run_in_foreground(config: Config, node: Node, start: str | None) -> None:
+def run_in_foreground(
+    config: Config, node: Node, start: str | None, *, standby: bool = False
+) -> None:
     """Become the node's process; returns only by raising."""
     with _told(node), _starting(node):
         process = identify(os.getpid())
         assert process is not None
         _record(node, process)
-        command = _command(config, node, start, None)
+        command = [*_command(config, node, start, None), *_STANDBY[standby]]
         os.execve(command[0], command, environment())  # noqa: S606 - no shell is wanted
 
 
@@ -199,12 +205,12 @@ def _opened(path: Path, flags: int) -> TextIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o640), "w")
 
 
-def _spawn(config: Config, node: Node, start: str | None, ready_fd: int) -> int:
+def _spawn(command: list[str], node: Node, ready_fd: int) -> int:
     """The pid of a node in a session of its own; all it says goes to its log."""
     os.set_inheritable(ready_fd, True)  # noqa: FBT003 - it takes no names
     return os.posix_spawn(
         sys.executable,
-        _command(config, node, start, ready_fd),
+        command,
         environment(),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.stores import log_folder
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.records import RecordType
 from hms.records.audit import AuditEntry, breaks_of, decode_audit
@@ -104,7 +105,7 @@ def _entries(target: Target) -> Iterator[AuditEntry]:
     node = target.config().node(target.node_name)
     if node.database is not None:
         raise NotSupported(feature="an audit in a database store", instead="Use the log.")
-    for info in list_segments(node.store):
+    for info in list_segments(log_folder(node)):
         for _, kind, _, payload, _ in read_segment(info.file):
             if kind == RecordType.AUDIT:
                 yield decode_audit(payload)

@@ -9,6 +9,8 @@ import click
 
 from hms.boot.cli.target import Target, show_values, target_options
 from hms.boot.entries import Config, Node
+from hms.boot.standby import role_of
+from hms.boot.stores import log_folder
 from hms.boot.supervise import boot_node, end_node, find, run_in_foreground
 
 __all__ = ["boot", "down", "status"]
@@ -19,12 +21,20 @@ __all__ = ["boot", "down", "status"]
 @click.option("--warm", "start", flag_value="WARM", help="Recover everything, whatever BOOT says.")
 @click.option("--cold", "start", flag_value="COLD", help="Delete what the store holds first.")
 @click.option("--yes", "is_sure", is_flag=True, help="Delete without a question on a terminal.")
+@click.option(
+    "--standby", is_flag=True, help="Wait until the store can be taken over; returns at once."
+)
 @click.option("--foreground", is_flag=True, help="Stay the node's process instead of returning.")
 @click.option(
     "--timeout", "timeout_s", type=float, default=120, show_default=True, help="Seconds to wait."
 )
 def boot(
-    target: Target, start: str | None, is_sure: bool, foreground: bool, timeout_s: float
+    target: Target,
+    start: str | None,
+    is_sure: bool,
+    standby: bool,
+    foreground: bool,
+    timeout_s: float,
 ) -> None:
     """Start the node and return when it is ready; exit code 1 tells that it is not.
 
@@ -38,10 +48,14 @@ def boot(
     if foreground:
         if len(nodes) > 1:
             raise click.UsageError("--foreground runs one node: name it with --node")
-        run_in_foreground(config, nodes[0], start)
+        run_in_foreground(config, nodes[0], start, standby=standby)
     for node in nodes:
         with _Bar(node) as bar:
-            process = boot_node(config, node, start, timeout_s, bar.show)
+            process = boot_node(config, node, start, timeout_s, bar.show, standby=standby)
+        if waiting := role_of(node, process.pid):
+            text = f"{node.name} stands by (process {process.pid}): {waiting['waits_for']} has it"
+            target.say(text, {"node": node.name, **waiting})
+            continue
         said = {"node": node.name, "pid": process.pid, "listen": list(node.listen)}
         text = f"{node.name} is ready at {', '.join(node.listen)} (process {process.pid})"
         if start == "COLD":
@@ -52,7 +66,7 @@ def boot(
 
 def _ask(nodes: Sequence[Node]) -> None:
     """Whether what the stores hold is to be deleted; nothing is asked where there is nothing."""
-    held = [(node, size) for node in nodes if (size := _store_bytes(node.store))]
+    held = [(node, size) for node in nodes if (size := _store_bytes(log_folder(node)))]
     for node, size in held:
         click.confirm(
             f"A COLD boot deletes all that {node.name} holds in {node.store} "
@@ -130,7 +144,8 @@ def _look_at(config: Config, node: Node) -> dict[str, Any]:
     said: dict[str, Any] = {"node": node.name, "running": process is not None}
     if process is None:
         return {**said, "log": str(node.log_file)}
-    return {**said, "pid": process.pid, **_asked(config, node)}
+    said["pid"] = process.pid
+    return said | (role_of(node, process.pid) or _asked(config, node))
 
 
 def _asked(config: Config, node: Node) -> dict[str, Any]:

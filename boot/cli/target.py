@@ -68,7 +68,9 @@ def address_and_store(path: Path) -> tuple[str, Path]:
             feature="hms history on a database store",
             instead="Its records stand in the table that ends in log; read them with SQL.",
         )
-    return node.listen[0], node.store
+    from hms.boot.stores import log_folder  # noqa: PLC0415 - the help loads no store
+
+    return node.listen[0], log_folder(node)
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -94,6 +94,10 @@ class Node(Named, frozen=True, kw_only=True):
     """The file with users, roles and permissions; hms config secure makes one."""
     store: Annotated[Path, key(otherwise="var/NAME/store", example="var/NODE1/store")]
     """Directory of the log; relative to this file. One node owns one store."""
+    shared: bool = False
+    """Other machines mount the store too: hms boot --standby waits there to take it over."""
+    lease_s: Annotated[float, Meta(ge=3, le=120)] = 5
+    """How long the owner of a shared store may be silent before a standby takes it over."""
     database: Annotated[
         Database | None,
         key(otherwise="none: the log in store", example="postgresql://hms@127.0.0.1/hms"),

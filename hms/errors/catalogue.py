@@ -1323,6 +1323,19 @@ class FileUnreadable(TpOsError):
     )
 
 
+class SharedStoreUnsafe(TpSystem):
+    """HMS-5046: the store {path} cannot be shared on {fstype} ({options}): {failed}."""
+
+    number: ClassVar[int] = 5046
+    text: ClassVar[str] = (
+        "the store {path} cannot be shared on {fstype} ({options}): {failed}"
+    )
+    cure_text: ClassVar[str] = (
+        "Mount it as the text says, or let one machine mount it at a time and leave shared = "
+        "true out."
+    )
+
+
 class StoreFenced(TpSystem):
     """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
 
@@ -1332,8 +1345,8 @@ class StoreFenced(TpSystem):
     )
     cure_text: ClassVar[str] = (
         "This node stops and has written nothing since; the other one has all that was "
-        "confirmed. Look why this one was silent for longer than its lease "
-        "(database_lease_s)."
+        "confirmed. Look why this one was silent for longer than its lease (lease_s, "
+        "database_lease_s)."
     )
 
 
@@ -2141,6 +2154,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5043: FileDamaged,
     5044: FileGap,
     5045: FileUnreadable,
+    5046: SharedStoreUnsafe,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -2349,6 +2363,7 @@ __all__ = [
     "ServiceTaken",
     "ServiceTimeout",
     "SessionLimit",
+    "SharedStoreUnsafe",
     "SinkError",
     "SortKeyMismatch",
     "SparkMissing",

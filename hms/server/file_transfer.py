@@ -63,6 +63,9 @@ class _Line:
         self.used_ms = 0
 
 
+NO_FOLDER = "The node has no folder for it that other machines see; send it as a body."
+
+
 class FileTransfer:
     """See the module. Everything but the jobs is called under the engine's lock."""
 
@@ -92,7 +95,7 @@ class FileTransfer:
     @property
     def _files(self) -> FileStore:
         if self._store is None:
-            raise NotSupported(feature="a file message", instead="This node has no folder for it.")
+            raise NotSupported(feature="a file message", instead=NO_FOLDER)
         return self._store
 
     # commands

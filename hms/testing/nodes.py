@@ -71,8 +71,9 @@ class TestNode:
 
     # life
 
-    def boot(self, *, warm: bool | None = None) -> None:
-        """Start the process and return when it is ready; BootFailed tells why it is not."""
+    def boot(self, *, warm: bool | None = None, standby: bool = False) -> None:
+        """Start the process and return when it is ready, or stands by; BootFailed tells why it does
+        not."""
         if self._process is not None and self._process.poll() is None:
             raise BootFailed(
                 reason=f"it runs already as process {self.pid}", log=str(self.log_file)
@@ -82,6 +83,7 @@ class TestNode:
         command += ["--config", str(self.config_file), "--node", self._name]
         command += ["--ready-fd", str(writer)]
         command += [] if warm is None else ["--warm" if warm else "--cold"]
+        command += ["--standby"] if standby else []
         try:
             append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             with os.fdopen(os.open(self.log_file, append, 0o640), "ab") as log:
@@ -163,7 +165,7 @@ class TestNode:
             said = _without_progress(said + part)
             until = time.monotonic() + BOOT_TIMEOUT_S
         word = said.decode(errors="replace").strip()
-        if word != "ready":
+        if word not in ("ready", "standby"):
             code = self._process.wait(STOP_TIMEOUT_S)
             reason = word.removeprefix("failed ") or f"exit code {code}: {self.log[-2000:]}"
             raise BootFailed(reason=reason, log=str(self.log_file))

@@ -253,3 +253,18 @@ def test_a_secured_node_takes_no_logins_where_others_could_hear_them(tmp_path):
     assert "hms.conf:2: [node.A] listen: 'tcp://127.0.0.1:7700' is not encrypted" in str(
         caught.value
     )
+
+
+def test_a_shared_store_has_a_runtime_of_its_own_on_each_machine(faults, write):
+    """Two machines would overwrite one another's pid file and log."""
+    shared = f"{NODE}shared = true\nstore = 'shared'\n"
+
+    assert faults(shared) == [
+        "2: [node.N1] shared needs runtime: a folder of this machine, for its pid file and log"
+    ]
+    own = f"{shared}runtime = 'run'\n"
+    assert faults(f"{own}database = 'sqlite:s.db'\n") == [
+        "2: [node.N1] shared: a file of SQLite is for one machine; use store"
+    ]
+    assert faults(f"{own}lease_s = 2\n") == ["5: [node.N1] lease_s: 2 is out of range: 3 to 120"]
+    assert load(write(own)).node("N1").shared

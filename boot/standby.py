@@ -1,0 +1,162 @@
+"""A standby: waits until the store of its node is to be had, and takes it over.
+
+A store in a shared directory is had when the lock of its generation is free, or when its owner has
+been silent for lease_s; a database store when the claim of the other node has ended. The node says
+"standby" to whoever started it, and a file beside the pid file says what it waits for.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hms.boot.entries import Config, Node
+from hms.boot.ready import tell_standby
+from hms.boot.stores import open_store
+from hms.errors.catalogue import StoreLocked
+from hms.errors.tree import HmsError
+from hms.store.interface import Store
+from hms.store.shared import Generations, Heartbeat, check_mount, fenced, generation_of
+
+__all__ = ["Taken", "role_file", "role_of", "take_store"]
+
+log = logging.getLogger("hms.standby")
+
+LOOK_S = 0.2
+"""How often a standby looks."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A store that is this node's now. node: with the folder where it lies; beat: of a shared
+    directory; has_waited: it stood by, and whoever started it was told so."""
+
+    node: Node
+    store: Store
+    beat: Heartbeat | None = None
+    has_waited: bool = False
+
+    def why(self, fault: BaseException) -> BaseException:
+        """The fault of a store, or that another one has it: then nothing else matters."""
+        is_others = self.beat is not None and not self.node.store.is_dir()
+        return fenced(self.node.store) if is_others else fault
+
+    def facts(self) -> dict[str, Any]:
+        """For the status: which generation of a shared directory it has."""
+        number = generation_of(self.node.store)
+        return {"generation": number} if number else {}
+
+
+def role_file(node: Node) -> Path:
+    """Where a standby says what it waits for."""
+    return node.runtime / f"{node.name}.standby"
+
+
+def role_of(node: Node, pid: int) -> dict[str, Any] | None:
+    """What a standby with that process id waits for; None when it is none."""
+    try:
+        said = json.loads(role_file(node).read_text())
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) and said.pop("pid", 0) == pid else None
+
+
+def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool) -> Taken:
+    """Open the store of a node; waits: until it is to be had, else StoreLocked says who has it."""
+    told = _Told(node, ready_fd)
+    try:
+        if node.shared and node.database is None:
+            check_mount(node.store)
+            return _shared(config, node, told, waits=waits)
+        while True:
+            try:
+                return Taken(node, open_store(config, node), has_waited=told.has_waited)
+            except StoreLocked as held:
+                if not waits:
+                    raise
+                told.waits_for(f"process {held.fields['pid']}")
+                _pause()
+    finally:
+        told.forget()
+
+
+def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:
+    generations = Generations(node.store)
+    seen, since = generations.look(), time.monotonic()
+    while True:
+        folder = generations.claim_free(seen)
+        may_wait = waits or not generations.is_locked(seen)
+        if folder is None and may_wait and time.monotonic() - since >= node.lease_s:
+            log.warning("the owner of %s has been silent for %g s", node.store, node.lease_s)
+            folder = generations.claim(seen)
+        if folder is not None:
+            taken = _settled(config, node, generations, folder)
+            if taken is not None:
+                return msgspec.structs.replace(taken, has_waited=told.has_waited)
+        elif not may_wait:
+            raise StoreLocked(path=str(node.store), pid=generations.holder(seen))
+        else:
+            if waits:
+                told.waits_for(f"process {generations.holder(seen)}, generation {seen.generation}")
+            _pause()
+        now = generations.look()
+        if now != seen:
+            seen, since = now, time.monotonic()
+
+
+def _settled(config: Config, node: Node, generations: Generations, folder: Path) -> Taken | None:
+    """The folder is ours, unless another one has taken it over again."""
+    try:
+        beat = Heartbeat(folder, node.lease_s)
+    except OSError:
+        return None
+    try:
+        generations.settle(folder)
+        own = msgspec.structs.replace(node, store=folder)
+        return Taken(own, open_store(config, own), beat)
+    except HmsError:
+        beat.stop()
+        if folder.is_dir():
+            raise
+        return None
+
+
+def _pause() -> None:
+    threading.Event().wait(LOOK_S)
+
+
+class _Told:
+    """Who waits, told once."""
+
+    def __init__(self, node: Node, ready_fd: int | None) -> None:
+        self._node, self._ready_fd = node, ready_fd
+        self._said = ""
+        self.has_waited = False
+
+    def waits_for(self, what: str) -> None:
+        """Say what is waited for, when it is another than before."""
+        if what == self._said:
+            return
+        self._said = what
+        node = self._node
+        where = str(node.store) if node.database is None else node.database
+        said = {"pid": os.getpid(), "role": "standby", "waits_for": what, "store": where}
+        node.runtime.mkdir(mode=0o750, parents=True, exist_ok=True)
+        half = role_file(node).with_name(f"{role_file(node).name}.new")
+        half.write_text(json.dumps({**said, "since_ms": time.time_ns() // 1_000_000}))
+        half.replace(role_file(node))
+        log.info("node %s stands by: %s has %s", node.name, what, where)
+        fd, self._ready_fd = self._ready_fd, None
+        self.has_waited = True
+        if fd is not None:
+            tell_standby(fd)
+
+    def forget(self) -> None:
+        """It waits no longer."""
+        with suppress(OSError):
+            role_file(self._node).unlink(missing_ok=True)

@@ -1,0 +1,207 @@
+"""A store that two machines share: a standby takes it over, and the old owner confirms nothing.
+
+Two processes with folders of their own and one store, on one machine. HMS_HA=full: 100 kills.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import hms
+from hms.testing.nodes import TestNode
+
+KILLS = 100 if os.environ.get("HMS_HA") == "full" else 2
+LEASE_S = 3
+WAIT_S = 60
+QUEUES = {"queue": {"orders": {}}}
+
+
+def config(**keys):
+    """Of one of the machines."""
+    return {"hms": QUEUES, "node": {"node1": {"shared": True, "lease_s": LEASE_S, **keys}}}
+
+
+@contextmanager
+def machines(folder, *names, **keys):
+    """So many machines with one store."""
+    made = []
+    for name in names:
+        own = folder / name
+        own.mkdir()
+        made.append(TestNode(own, folder / "store", config(**keys), (), (), ()))
+    try:
+        yield made
+    finally:
+        for one in made:
+            if one.is_running:
+                one.resume()
+                one.kill()
+
+
+def connect(*nodes, **options):
+    addresses = [one.address for one in nodes]
+    return hms.connect(addresses, reconnect_interval_s=0.1, request_timeout_s=WAIT_S, **options)
+
+
+def bodies(*nodes):
+    """All that waits, received in order."""
+    with connect(*nodes) as connection, connection.session(ack=hms.AckMode.DUPS_OK) as session:
+        consumer, found = session.consumer("orders"), []
+        while (message := consumer.receive(0)) is not None:
+            assert not message.redelivered
+            found.append(bytes(message.body))
+        return found
+
+
+def generation(*nodes):
+    with connect(*nodes) as connection:
+        said = connection.administer("status")
+        assert said["role"] == "active"
+        return said["generation"]
+
+
+class Sender(threading.Thread):
+    """Sends numbers one after the other, and keeps those that were confirmed."""
+
+    def __init__(self, nodes):
+        super().__init__(daemon=True)
+        self.confirmed, self.faults = [], []
+        self._nodes, self._changed = nodes, threading.Condition()
+        self.is_over = False
+        self.start()
+
+    def run(self):
+        try:
+            with connect(*self._nodes) as connection, connection.session() as session:
+                producer, number = session.producer("orders"), 0
+                while not self.is_over:
+                    producer.send(b"%d" % number)
+                    with self._changed:
+                        self.confirmed.append(b"%d" % number)
+                        self._changed.notify_all()
+                    number += 1
+        except BaseException as fault:
+            self.faults.append(fault)
+            raise
+
+    def wait_for(self, more):
+        """Until so many further ones are confirmed."""
+        with self._changed:
+            wanted = len(self.confirmed) + more
+            assert self._changed.wait_for(lambda: len(self.confirmed) >= wanted, WAIT_S)
+
+    def end(self):
+        self.is_over = True
+        self.join(WAIT_S)
+        assert not self.is_alive()
+        assert not self.faults
+
+
+def test_a_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(tmp_path):
+    """Killed at any instant: every confirmed message is there once, in order."""
+    with machines(tmp_path, "a", "b") as nodes:
+        active, standby = nodes
+        active.boot()
+        with pytest.raises(hms.BootFailed, match=f"HMS-5001.*process {active.pid}"):
+            standby.boot()
+        standby.boot(standby=True)
+        sender = Sender(nodes)
+        for _ in range(KILLS):
+            sender.wait_for(20)
+            active.kill()
+            sender.wait_for(1)
+            active.boot(standby=True)
+            active, standby = standby, active
+        sender.end()
+
+        assert generation(*nodes) == 2 + KILLS - 1
+        assert bodies(*nodes) == sender.confirmed
+
+
+def test_an_owner_that_goes_on_after_a_pause_confirms_nothing(tmp_path):
+    """It is stopped past the lease, with a client still connected, and continued."""
+    with machines(tmp_path, "a", "b") as nodes:
+        active, standby = nodes
+        active.boot()
+        standby.boot(standby=True)
+        sender = Sender(nodes)
+        sender.wait_for(20)
+        with connect(active) as old, old.session() as session:
+            producer = session.producer("orders")
+            producer.send(b"before")
+            active.pause()
+            late = producer.send_async(b"late")
+            with connect(standby) as connection:
+                assert connection.administer("status")["role"] == "active"
+            active.resume()
+
+            assert active.wait() == 1
+            assert "HMS-5020" in active.log
+        sender.end()
+        assert isinstance(late.exception(WAIT_S), hms.SendInDoubt)
+
+        found = bodies(standby)
+        assert [body for body in found if body.isdigit()] == sender.confirmed
+        assert [body for body in found if not body.isdigit()] == [b"before"]
+
+
+def test_two_standbys_are_never_both_active(tmp_path):
+    """One rename wins; the other goes on waiting, and takes over next."""
+    with machines(tmp_path, "a", "b", "c") as nodes:
+        a, b, c = nodes
+        a.boot()
+        for one in (b, c):
+            one.boot(standby=True)
+        for number in (2, 3)[: 1 + (KILLS > 2)]:
+            active = next(one for one in nodes if one.is_running and is_active(one))
+            active.kill()
+            assert generation(*[one for one in nodes if one.is_running]) == number
+
+        assert sum(one.is_running for one in nodes) == 4 - number
+
+
+def is_active(one):
+    """Whether it is not waiting: its role file is there as long as it is."""
+    return not (Path(one.config_file).parent / "run" / "node1.standby").exists()
+
+
+def hms_command(one, *words):
+    """What the command line says, with the configuration of a machine."""
+    command = [sys.executable, "-m", "hms.boot", *words, "--config", str(one.config_file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_commands_of_the_page_boot_two_machines(tmp_path):
+    """Hms boot, hms boot --standby, hms status, and hms down as the planned move."""
+    with machines(tmp_path, "a", "b") as (a, b):
+        assert hms_command(a, "boot")[0] == 0
+        try:
+            code, said = hms_command(b, "boot", "--standby")
+            assert (code, "stands by" in said, "generation 1" in said) == (0, True, True), said
+            assert '"role": "standby"' in hms_command(b, "status", "--json")[1]
+            assert hms_command(a, "down")[0] == 0
+            assert generation(b) == 2
+            assert '"role": "active"' in hms_command(b, "status", "--json")[1]
+        finally:
+            for one in (a, b):
+                hms_command(one, "down", "--now")
+
+
+def test_a_standby_of_a_database_takes_it_over(tmp_path):
+    """It waits for the claim of the other one, which was killed."""
+    keys = {"shared": False, "database": f"sqlite:{tmp_path / 'store.db'}"}
+    with machines(tmp_path, "a", "b", **keys) as (a, b):
+        a.boot()
+        b.boot(standby=True)
+        with connect(a, b) as connection, connection.session() as session:
+            session.producer("orders").send(b"once")
+            a.kill()
+            session.producer("orders").send(b"twice")
+
+        assert bodies(b) == [b"once", b"twice"]
