@@ -45,7 +45,8 @@ def machines(folder, *names, **keys):
 
 def connect(*nodes, **options):
     addresses = [one.address for one in nodes]
-    return hms.connect(addresses, reconnect_interval_s=0.1, request_timeout_s=WAIT_S, **options)
+    given = {"reconnect_interval_s": 0.1, "request_timeout_s": WAIT_S, "connect_timeout_s": WAIT_S}
+    return hms.connect(addresses, **given, **options)
 
 
 def bodies(*nodes):
