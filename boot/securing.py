@@ -23,6 +23,7 @@ from hms.server.logins.identities import Identities
 from hms.server.logins.live_changes import LiveChanges
 from hms.server.logins.login_gate import LoginGate
 from hms.server.logins.login_workers import LoginWorkers
+from hms.server.logins.outside_logins import OutsideLogins, make_authenticators
 from hms.server.logins.passwords import hash_password
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.logins.security_document import SecurityDocument
@@ -59,6 +60,12 @@ class Securing:
         self._workers = LoginWorkers(
             settings.login_workers, settings.login_queue_max, settings.fail_delay_ms
         )
+        self._outside_roles: dict[str, tuple[str, ...]] = {}
+        self._outside = OutsideLogins(
+            make_authenticators(self._document, path.parent),
+            settings.login_queue_max,
+            settings.fail_delay_ms,
+        )
         is_kept = node.database is None
         if not is_kept:
             log.warning("a database store keeps no audit in this version")
@@ -83,7 +90,9 @@ class Securing:
             self._caller_of,
             _dummy_hash(self._document),
             self._auditing,
+            outside=self._outside,
         )
+        self.gate.renewed = self._changes.renew
         self._engine.obey(self.gate)
         return self.gate
 
@@ -95,6 +104,9 @@ class Securing:
         leaves what holds."""
         if self._changes.is_any_over(self._clock_ms()):
             self._change(lambda fx, now_ms: self._changes.expire(now_ms, fx))
+        if self.gate.is_warning_due(self._clock_ms()):
+            self._change(lambda fx, now_ms: self.gate.warn(now_ms, fx))
+        self.gate.refresh_outside(self._clock_ms())
         if self._auditing.is_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))
         stamp = _stamp(self._path)
@@ -113,6 +125,8 @@ class Securing:
                 f"{self._path}: version {document.version} is older than {self._document.version}"
             )
             raise SecurityFileError(report=said)
+        if _outside_of(document) != _outside_of(self._document):
+            self._outside.replace(make_authenticators(document, self._path.parent))
         self._document = document
         identities = self._identities(document)
 
@@ -128,13 +142,14 @@ class Securing:
     def close(self) -> None:
         """No more logins."""
         self._workers.close()
+        self._outside.workers.close()
 
     def known_keys(self) -> Container[str]:
         """The client keys that are let in; from the main thread."""
         return self.gate.identities.known_keys
 
     def _identities(self, document: SecurityDocument) -> Identities:
-        return Identities(document, _user_name, _group_names, self._roles_at)
+        return Identities(document, _user_name, _group_names, self._roles_at, self._outside_roles)
 
     def _roles_at(self, listener: str) -> Sequence[str]:
         found = self._listeners.get(listener)
@@ -164,6 +179,10 @@ def _dummy_hash(document: SecurityDocument) -> str:
     return hash_password(
         os.urandom(16).hex(), time_cost=int(costs["t"]), memory_kib=int(costs["m"])
     )
+
+
+def _outside_of(document: SecurityDocument) -> tuple[object, ...]:
+    return document.authenticators, document.authenticator
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -29,7 +29,7 @@ _HEAD = (
 )
 _END = "# end\n"
 """Half a file may say of a user all but that it is disabled."""
-_SECTIONS = ("security", "user", "role", "token", "key")
+_SECTIONS = ("security", "user", "role", "token", "key", "authenticator")
 
 
 def load_security(path: Path) -> SecurityDocument:
@@ -88,6 +88,8 @@ def security_text(document: SecurityDocument) -> str:
     lines = [f"version = {document.version}"]
     if document.domain_password:
         lines.append(f"domain_password = {_value(document.domain_password)}")
+    if document.authenticators:
+        lines.append(f"authenticators = {_value(plain['authenticators'])}")
     for section in _SECTIONS:
         tables = plain.get(section) or {}
         named = {"": tables} if section == "security" else tables

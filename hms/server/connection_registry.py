@@ -214,6 +214,10 @@ class ConnectionRegistry:
         name = self.known(number).client_name
         return ban.meets(Banned(connection.user, connection.client_id, name, address))
 
+    def uid_of(self, number: int) -> int:
+        """The client's own number."""
+        return self._engine.state.connection(number).uid
+
     def known(self, number: int) -> Known:
         """What a client said of itself."""
         return self._known.get(number) or Known("", "", is_server=False, since_ms=0)

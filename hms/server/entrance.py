@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from hms.engine.effects import Effects
-from hms.errors.catalogue import ProtocolError
+from hms.errors.catalogue import NotSupported, ProtocolError
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.permissions import Permit
@@ -35,6 +35,9 @@ class Entrance(Protocol):
 
     def auth(self, peer: Hashable, correlation: int, auth: wire.Auth, now_ms: int) -> None:
         """The answer to a CHALLENGE."""
+
+    def renew(self, number: int, correlation: int, auth: wire.Auth, now_ms: int) -> None:
+        """An AUTH of a connection that is let in already."""
 
     def stranger(self, peer: Hashable) -> None:
         """A frame of a peer that has no connection."""
@@ -79,6 +82,10 @@ class OpenEntrance:
     def auth(self, _peer: Hashable, _correlation: int, _auth: wire.Auth, _now_ms: int) -> None:
         """Nobody has asked for it."""
         raise ProtocolError(detail="an AUTH that no CHALLENGE has asked for")
+
+    def renew(self, _number: int, _correlation: int, _auth: wire.Auth, _now_ms: int) -> None:
+        """There is nothing to renew."""
+        raise NotSupported(feature="a login at an open node", instead="Secure the node first.")
 
     def stranger(self, peer: Hashable) -> None:
         """It was closed by a takeover or a fault before this frame came."""

@@ -6,6 +6,7 @@ from hms.server.logins.callers import Caller
 from hms.server.logins.identities import Identities
 from hms.server.logins.live_changes import LiveChanges
 from hms.server.logins.login_gate import LoginGate
+from hms.server.logins.outside_logins import OutsideLogins
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
@@ -41,11 +42,17 @@ class Workers:
 class GatedNode(MemoryNode):
     """callers: what the transport proves of a peer, LOCAL for all others."""
 
-    def __init__(self, document, settings=SETTINGS, node="memory", os_users=None):
+    def __init__(
+        self, document, settings=SETTINGS, node="memory", os_users=None, authenticators=None
+    ):
+        self.authenticators = authenticators or {}
         self.workers, self.callers, self.os_users = Workers(), {}, os_users or {}
         self.document, self.node_name = document, node
         super().__init__(settings, entrance=self._entrance)
         self.engine.obey(self.gate)
+        monitor = self.broker.monitor
+        changes = LiveChanges(self.engine, self.doorman, self.authorization, monitor)
+        self.gate.renewed = changes.renew
 
     def identities(self, document):
         return Identities(document, lambda uid: self.os_users.get(uid, ""), lambda _u, _g: ())
@@ -54,6 +61,8 @@ class GatedNode(MemoryNode):
         authorization = Authorization(engine, doorman.logins, self.node_name)
         self.auditing = Auditing(engine.state.audit, is_kept=True)
         self.doorman, self.authorization = doorman, authorization
+        self.outside = OutsideLogins(self.authenticators)
+        self.outside.workers = self.workers
         self.gate = LoginGate(
             doorman,
             change,
@@ -64,6 +73,7 @@ class GatedNode(MemoryNode):
             lambda peer: self.callers.get(peer, LOCAL),
             cheap_hash("nobody knows it"),
             self.auditing,
+            outside=self.outside,
         )
         return self.gate
 

@@ -76,6 +76,11 @@ class Connection(BackgroundThread):
         """
         return self.run(self.administering(verb, arguments))
 
+    def renew(self, token: str) -> None:
+        """Prove anew who this is before the login ends (EventKind.LOGIN_EXPIRES), by another token
+        of the same user; what it may is looked at again. LoginRefused, LoginBusy."""
+        self.run(self.renewing(token))
+
     def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
         """A block that is one global transaction: it commits at its end, or rolls back by a fault.
 

@@ -26,14 +26,15 @@ class Options:
     event_listener with every Event. In asyncio both are called in the loop, and may be coroutines.
     client_secret: who this client is to the node, 16 to 64 bytes, drawn at random when empty; who
     comes back with the same one takes the older connection over, and its commits are recognised
-    (F-D9). token: instead of a password; allow_unsecured: go on with a node that checks none.
+    (F-D9). token: instead of a password, or a function that gives
+    one at each login; allow_unsecured: go on with a node that checks none.
     server_keys: of an encrypted connection, those that the node may show; key_file: the client's
     own pair. keys: both, as they were read.
     """
 
     user: str = ""
     password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    token: str | Callable[[], str] = field(default="", repr=False)
     domain_password: str = field(default="", repr=False)
     allow_unsecured: bool = False
     server_keys: Sequence[str] = ()

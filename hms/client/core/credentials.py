@@ -1,12 +1,13 @@
 """Credentials: what a client proves itself with, once the node has asked, and never before."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hms.client.core.arguments import check_flag, check_text
 from hms.errors.catalogue import InsecureTransport, InvalidArgument, LoginNotChecked, LoginRequired
 from hms.wire.structures import Auth, Challenge, Welcome
 
-__all__ = ["Credentials"]
+__all__ = ["SECRET_CHARACTERS_MAX", "Credentials"]
 
 SECRET_CHARACTERS_MAX = 8192
 
@@ -18,14 +19,15 @@ class Credentials:
 
     user: str = ""
     password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    token: str | Callable[[], str] = field(default="", repr=False)
     domain_password: str = field(default="", repr=False)
     is_open_allowed: bool = False
 
     def __post_init__(self) -> None:
         check_text("user", self.user)
         for what in ("password", "token", "domain_password"):
-            check_text(what, getattr(self, what), SECRET_CHARACTERS_MAX)
+            if what != "token" or not callable(self.token):
+                check_text(what, getattr(self, what), SECRET_CHARACTERS_MAX)
         check_flag("allow_unsecured", self.is_open_allowed)
         if self.password and self.token:
             raise InvalidArgument(what="token", detail="a password is given too; give one of them")
@@ -49,7 +51,11 @@ class Credentials:
             raise LoginRequired(address=address, mechanisms=offered)
         if not is_private:
             raise InsecureTransport(address=address)
-        response = (self.password or self.token).encode()
+        token = self.token
+        if callable(token):
+            token = token()
+            check_text("token", token, SECRET_CHARACTERS_MAX)
+        response = (self.password or token).encode()
         return Auth(mechanism, self.user, response, self.domain_password.encode())
 
     def check_welcome(self, welcome: Welcome, address: str) -> None:

@@ -12,6 +12,7 @@ class EventKind(enum.StrEnum):
     CLOSED = "closed"
     RECONNECTED = "reconnected"
     RECONNECT_FAILED = "reconnect_failed"
+    LOGIN_EXPIRES = "login_expires"
     CONSUMER_READY = "consumer_ready"
     CONSUMER_NOT_READY = "consumer_not_ready"
 

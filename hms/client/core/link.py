@@ -15,6 +15,8 @@ runs `calls`, which are the application's own functions, where they may block.
 import enum
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -24,7 +26,12 @@ from hms.client.core.incoming_calls import IncomingCalls
 from hms.client.core.link_participants import Caller, Participant, Receiver, Ticking
 from hms.client.core.outcomes import KeyRing
 from hms.client.core.pending_requests import Asked, Frame, OnLoss, Pending
-from hms.errors.catalogue import ConnectionClosed, ConnectionLost, ProtocolError
+from hms.errors.catalogue import (
+    ConnectionClosed,
+    ConnectionLost,
+    InsecureTransport,
+    ProtocolError,
+)
 from hms.errors.tree import HmsError
 from hms.wire import frames, structures
 from hms.wire.frames import Kind
@@ -280,6 +287,9 @@ class Link(IncomingCalls):
             if self.on_ready is not None:
                 self.on_ready(event.kind, event.destination, _READY[event.what])
             return
+        if event.what == "login_expires":
+            self.announce(EventKind.LOGIN_EXPIRES)
+            return
         error = structures.make_error(event.error_number, event.error_fields)
         receiver = self.receivers.pop(event.consumer, None)
         if receiver is not None:
@@ -321,6 +331,23 @@ class Link(IncomingCalls):
             one.restore()
         self.outbox += older
         self.woken.append(None)
+
+    def renew(self, token: str, pending: Pending) -> None:
+        """Prove anew who this is, by another token."""
+        if not self.is_private:
+            raise InsecureTransport(address=self.address)
+        self.ask(
+            Kind.AUTH, structures.encode(structures.Auth("TOKEN", "", token.encode())), pending
+        )
+
+    def renewed(self, token: str, answer: dict[str, Any]) -> None:
+        """The node takes it; the next login brings it, too."""
+        if not callable(self._credentials.token):
+            self._credentials = replace(self._credentials, token=token, password="")
+            self.hello = msgspec.structs.replace(
+                self.hello, mechanisms=self._credentials.mechanisms
+            )
+        self.hello = msgspec.structs.replace(self.hello, resume=answer["resume"])
 
     def _held(self, log: bytes) -> Iterator[Asked]:
         """What another log than this one may hold."""

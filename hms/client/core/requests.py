@@ -14,6 +14,7 @@ from typing import Any
 from hms.client.core.advertised_services import AdvertisedServices
 from hms.client.core.arguments import check_text, check_values, shown
 from hms.client.core.connection_options import Options
+from hms.client.core.credentials import SECRET_CHARACTERS_MAX
 from hms.client.core.destination_watch import DestinationWatch
 from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.link import Link, State
@@ -264,6 +265,14 @@ class Requests(Heartbeat):
         check_text("token", token, TOKEN_CHARACTERS_MAX, least=1)
         said = yield from self.asking(AskOutcome(token), call="outcome()")
         return outcome_of(said)
+
+    def renewing(self, token: str) -> Steps[None]:
+        """Prove anew who this is; LoginRefused leaves the connection as it was."""
+        check_text("token", token, SECRET_CHARACTERS_MAX)
+        pending = Pending("renew()", OnLoss.FAIL)
+        self.link.renew(token, pending)
+        yield from self.answer_to(pending)
+        self.link.renewed(token, pending.value())
 
     def watching(self, kind: str, name: str) -> Steps[None]:
         """Tell the event listener whether there is a consumer; the node's refusal is raised."""

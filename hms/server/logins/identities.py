@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from hms.engine.security import Policy, Rights
+from hms.server.logins.authenticators import Identity
 from hms.server.logins.callers import UNMAPPED_UID, Caller
 from hms.server.logins.security_document import SecurityDocument, UserEntry, limits_of, role_of
 from hms.wire.commands import Action
@@ -19,6 +20,8 @@ __all__ = ["NODE_USER", "Identities", "Login"]
 NODE_USER = "$node"
 """What server processes that the node itself has started are logged in as; no user is called so."""
 TOKEN_BYTES = 32
+OUTSIDE_MAX = 100_000
+"""So many users of authenticators are remembered: their subscriptions go on without them."""
 
 
 class Login(msgspec.Struct, frozen=True):
@@ -34,6 +37,9 @@ class Login(msgspec.Struct, frozen=True):
     narrowed: tuple[str, ...] | None = None
     """Of a token: the only roles that it may have."""
     generation: int = 0
+    authenticator: str = ""
+    identity: Identity | None = None
+    """Of a user that is not in the security file: who says so, and what."""
 
 
 class Identities:
@@ -45,7 +51,10 @@ class Identities:
         user_name: Callable[[int], str],
         group_names: Callable[[int, int], Sequence[str]],
         listener_roles: Callable[[str], Sequence[str]] = lambda _listener: ("*",),
+        outside: dict[str, tuple[str, ...]] | None = None,
     ) -> None:
+        """outside: roles of the users that are not in the document, as they were told last."""
+        self._outside = {} if outside is None else outside
         self.document = document
         roles = {name: role_of(entry) for name, entry in document.role.items()}
         self.policy = Policy(roles, document.version)
@@ -116,6 +125,46 @@ class Identities:
             "",
         )
 
+    def outside_login(
+        self,
+        found: Identity,
+        authenticator: str,
+        mechanism: str,
+        caller: Caller,
+        now_ms: int,
+    ) -> tuple[Login | None, str]:
+        """The login of a user that an authenticator knows, or why it is not let in."""
+        name, refused = found.user, ""
+        roles = self._active(found.roles, found.roles, caller)
+        rights = self.policy.rights_of(role for role in roles if role in self.policy.roles)
+        if name in self.document.user:
+            refused = f"{name} is a user of the security file, and {authenticator} knows another"
+        elif authenticator not in self.document.authenticator:
+            refused = f"there is no authenticator {authenticator}"
+        elif found.expires_ms and now_ms >= found.expires_ms:
+            refused = "the token's time is over"
+        elif not rights.allows(Action.CONNECT, "listener", caller.listener):
+            refused = f"no role allows to connect to listener {caller.listener}"
+        if refused:
+            return None, refused
+        self._outside[name] = found.roles
+        while len(self._outside) > OUTSIDE_MAX:
+            del self._outside[next(iter(self._outside))]
+        return Login(
+            name,
+            mechanism,
+            roles,
+            rights,
+            caller,
+            found.expires_ms,
+            authenticator=authenticator,
+            identity=found,
+        ), ""
+
+    def forget_outside(self, name: str, roles: tuple[str, ...] = ()) -> None:
+        """What a user that is not in the document may do from now on."""
+        self._outside[name] = roles
+
     def limits(self, name: str) -> dict[str, int]:
         """The limits of a user that hold."""
         return limits_of(self.document, name)
@@ -129,9 +178,11 @@ class Identities:
         if name == NODE_USER:
             return True
         user = self.document.user.get(name)
-        if user is None or not user.enabled:
-            return False
-        return self.policy.rights_of(user.roles).allows(action, kind, resource)
+        if user is None:
+            roles = [one for one in self._outside.get(name, ()) if one in self.policy.roles]
+        else:
+            roles = list(user.roles) if user.enabled else []
+        return self.policy.rights_of(roles).allows(action, kind, resource)
 
     def _active(self, wanted: Sequence[str], own: Sequence[str], caller: Caller) -> tuple[str, ...]:
         patterns = self._listener_roles(caller.listener)

@@ -66,6 +66,15 @@ class LiveChanges:
         self._authorization.counts.renew(identities)
         return closed
 
+    def renew(self, number: int, login: Login | None, now_ms: int, fx: Effects) -> None:
+        """A connection has proved anew who it is, or cannot any more: None closes it."""
+        if login is None:
+            self._close_connection(number, now_ms, fx)
+            return
+        self._authorization.logins[number] = login
+        self._engine.state.space.changed()
+        self._look_at(number, login, now_ms, fx)
+
     def is_any_over(self, now_ms: int) -> bool:
         """Whether the time of some login is over; from any thread."""
         logins = list(self._authorization.logins.values())
@@ -141,6 +150,9 @@ def _is_granted(login: Login, place: Subscription) -> bool:
 
 def _renewed(identities: Identities, login: Login, now_ms: int) -> Login | None:
     """The same login under what holds now; None when it has ended."""
+    if login.identity is not None:
+        found = login.authenticator, login.mechanism, login.caller, now_ms
+        return identities.outside_login(login.identity, *found)[0]
     user = identities.user(login.user)
     if user is None or user.generation != login.generation:
         return None

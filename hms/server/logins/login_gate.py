@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hms.engine.effects import Effects
+from hms.engine.effects import Effects, Refusal, Reply
 from hms.errors.catalogue import (
     LoginBusy,
     LoginRefused,
@@ -25,14 +25,16 @@ from hms.errors.catalogue import (
 from hms.errors.tree import HmsError
 from hms.server.connection_registry import ConnectionRegistry
 from hms.server.doors.door import Words
-from hms.server.effect_release import ToPeer
+from hms.server.effect_release import ToConnection, ToPeer
 from hms.server.entrance import Change
 from hms.server.logins.auditing import Auditing
+from hms.server.logins.authenticators import Identity, LoginAttempt
 from hms.server.logins.authorization import Authorization, producer_needs
 from hms.server.logins.callers import Caller
 from hms.server.logins.identities import NODE_USER, Identities, Login
 from hms.server.logins.login_limits import LoginLimits
 from hms.server.logins.login_workers import LoginWorkers
+from hms.server.logins.outside_logins import Found, OutsideLogins
 from hms.server.logins.passwords import verify
 from hms.server.logins.resume_tokens import ResumeTokens
 from hms.server.rare_lines import RareLines
@@ -49,18 +51,28 @@ log = logging.getLogger("hms.security")
 MECHANISMS = ("PASSWORD", "TOKEN", "DOMAIN")
 RETRY_AFTER_S = 1
 NONCE_BYTES = 32
+WARNING_MS = 60_000
+"""So long before a login ends its client is told."""
 
 
-_Proof = tuple[str, str, int, tuple[str, ...] | None]
-"""The user that is proved, "" for none; why not; when it ends, in milliseconds; its only roles."""
+class _Proof(msgspec.Struct, frozen=True):
+    """name: of the user that is proved, "" for none; why: not; expires_ms: when it ends; narrowed:
+    its only roles; outside: of a user that is not in the security file."""
+
+    name: str = ""
+    why: str = ""
+    expires_ms: int = 0
+    narrowed: tuple[str, ...] | None = None
+    outside: Found | None = None
 
 
 class _Waiting(msgspec.Struct):
-    """A peer that has been asked who it is; is_checking: it has answered."""
+    """A peer that has been asked who it is; is_checking: it has answered; workers: who checks."""
 
     hello: wire.Hello
     correlation: int
     caller: Caller
+    workers: LoginWorkers
     is_checking: bool = False
 
 
@@ -80,6 +92,7 @@ class LoginGate:
         dummy_hash: str,
         auditing: Auditing,
         random: Callable[[int], bytes] = os.urandom,
+        outside: OutsideLogins | None = None,
     ) -> None:
         self._doorman = doorman
         self._change = change
@@ -94,6 +107,10 @@ class LoginGate:
         self._dummy_hash = dummy_hash
         self._auditing = auditing
         self._random = random
+        self.outside = OutsideLogins({}) if outside is None else outside
+        self.renewed: Callable[[int, Login | None, int, Effects], None]
+        """Told of a connection that has proved anew who it is."""
+        self._renewing: set[int] = set()
         settings = identities.document.security
         self._limits = LoginLimits(
             settings.failures_per_address, settings.failures_per_user, settings.failures_per_node
@@ -101,6 +118,7 @@ class LoginGate:
         self._waiting: dict[Hashable, _Waiting] = {}
         self._refused_schedules = RareLines(log.warning)
         self._refusals = RareLines(log.warning)
+        self._warned: set[int] = set()
         self.refused = self.denials = 0
         self.verified = 0
         """Passwords that were compared with a hash."""
@@ -134,7 +152,7 @@ class LoginGate:
             self._audit_refusal(hello.user, caller, said, now_ms, fx)
             self._end(peer, correlation, said)
         else:
-            self._waiting[peer] = _Waiting(hello, correlation, caller)
+            self._waiting[peer] = _Waiting(hello, correlation, caller, self._workers)
             node, nonce = self._doorman.identity.node, self._random(NONCE_BYTES)
             asked = wire.Challenge(MECHANISMS, node, is_secured=True, nonce=nonce)
             fx.out.append(ToPeer(peer, Words(Kind.CHALLENGE, asked, correlation)))
@@ -158,6 +176,10 @@ class LoginGate:
 
     def _resumed(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
         said = self._tokens.check(hello.resume, hello.uid, caller, now_ms)
+        if said is not None and said.authenticator:
+            found = Identity(said.user, said.roles, said.login_ends_ms)
+            way = said.authenticator, said.mechanism, caller, now_ms
+            return self.identities.outside_login(found, *way)[0]
         user = None if said is None else self.identities.user(said.user)
         if said is None or user is None or user.generation != said.generation:
             return None
@@ -173,11 +195,109 @@ class LoginGate:
             self._end(peer, correlation, ProtocolError(detail="an AUTH that nobody asked for"))
             return
         waiting.is_checking = True
+        if self._is_outside(auth):
+            waiting.workers = self.outside.workers
         if not self._limits.take(auth.user, waiting.caller.source, now_ms):
             self._refuse_later(peer, auth.user, "too many failed logins")
-        elif not self._workers.submit(lambda: self._check(peer, waiting, auth)):
+        elif not waiting.workers.submit(lambda: self._check(peer, waiting, auth)):
             busy = LoginBusy(address=waiting.caller.listener, retry_after_s=RETRY_AFTER_S)
             self._end(peer, waiting.correlation, busy)
+
+    def _is_outside(self, auth: wire.Auth) -> bool:
+        """Whether an authenticator is to be asked: of names that the file does not have."""
+        if not self.outside:
+            return False
+        if auth.mechanism == "TOKEN":
+            return self.identities.token(auth.response) is None
+        return auth.mechanism == "PASSWORD" and self.identities.user(auth.user) is None
+
+    def renew(self, number: int, correlation: int, auth: wire.Auth, now_ms: int) -> None:
+        """AUTH of a connection that is open: the same user proves anew who it is, and what it may
+        is looked at again. LoginRefused leaves it as it was."""
+        login = self._authorization.logins[number]
+        if auth.mechanism != "TOKEN" or number in self._renewing:
+            raise ProtocolError(detail="a connection renews its token, one at a time")
+        if not self._limits.take(login.user, login.caller.source, now_ms):
+            raise LoginRefused(address=login.caller.listener)
+        workers = self.outside.workers if self._is_outside(auth) else self._workers
+
+        def check() -> None:
+            proof = self._checked(auth, login.caller)
+            self._change(lambda fx, now_ms: done(proof, fx, now_ms))
+
+        def done(proof: _Proof, fx: Effects, now_ms: int) -> None:
+            self._renewing.discard(number)
+            if self._authorization.logins.get(number) is not login:
+                return
+            fresh, why = self._login_of(proof, auth.mechanism, login.caller, now_ms)
+            if fresh is None or fresh.user != login.user:
+                self._log_refusal(login.user, login.caller, why or "it is another user's token")
+                said = LoginRefused(address=login.caller.listener)
+                self._audit_refusal(login.user, login.caller, said, now_ms, fx)
+                fx.out.append(Refusal(number, correlation, said))
+                return
+            self._limits.succeeded(login.user, login.caller.source, now_ms)
+            self._warned.discard(number)
+            self.renewed(number, fresh, now_ms, fx)
+            uid = self._doorman.uid_of(number)
+            token, ends_ms = self._token(fresh, uid, now_ms)
+            value = {"expires_ms": fresh.expires_ms, "resume": token, "resume_ms": ends_ms}
+            fx.out.append(Reply(number, correlation, value))
+
+        self._renewing.add(number)
+        if not workers.submit(check):
+            self._renewing.discard(number)
+            raise LoginBusy(address=login.caller.listener, retry_after_s=RETRY_AFTER_S)
+
+    def warn(self, now_ms: int, fx: Effects) -> None:
+        """Tell those whose login ends soon, once: a token can be renewed until then."""
+        for number, login in self._authorization.logins.items():
+            left_ms = login.expires_ms - now_ms
+            if login.expires_ms and left_ms <= WARNING_MS and number not in self._warned:
+                self._warned.add(number)
+                event = wire.Event("login_expires", error_fields={"left_ms": max(0, left_ms)})
+                fx.out.append(ToConnection(number, Words(Kind.EVENT, event)))
+        self._warned &= self._authorization.logins.keys()
+
+    def is_warning_due(self, now_ms: int) -> bool:
+        """Whether somebody is to be told; from any thread."""
+        return any(
+            login.expires_ms and login.expires_ms - now_ms <= WARNING_MS
+            for number, login in list(self._authorization.logins.items())
+            if number not in self._warned
+        )
+
+    def refresh_outside(self, now_ms: int) -> None:
+        """Have the users of authenticators looked at again whose time has come; from any thread."""
+        known = {
+            (login.authenticator, login.user): login.identity
+            for login in list(self._authorization.logins.values())
+            if login.identity is not None
+        }
+        for key in self.outside.due(list(known), now_ms):
+            identity = known[key]
+            assert identity is not None
+            self.outside.workers.submit(lambda k=key, i=identity: self._refresh(k, i, now_ms))  # type: ignore[misc]
+
+    def _refresh(self, key: tuple[str, str], identity: Identity, asked_ms: int) -> None:
+        name, user = key
+        found = self.outside.refresh(name, identity, asked_ms)
+        if found == identity:
+            return
+        log.info("authenticator %s: user %s has other roles now", name, user)
+
+        def change(fx: Effects, now_ms: int) -> None:
+            self.identities.forget_outside(user, () if found is None else found.roles)
+            for number, login in list(self._authorization.logins.items()):
+                if (login.authenticator, login.user) == key:
+                    fresh = None
+                    if found is not None:
+                        held = msgspec.structs.replace(found, expires_ms=login.expires_ms)
+                        way = name, login.mechanism, login.caller, now_ms
+                        fresh = self.identities.outside_login(held, *way)[0]
+                    self.renewed(number, fresh, now_ms, fx)
+
+        self._change(change)
 
     def ordered(self, number: int, order: Order, error: int, now_ms: int, fx: Effects) -> None:
         """A command of an operator was applied, or failed."""
@@ -253,14 +373,19 @@ class LoginGate:
 
     def _check(self, peer: Hashable, waiting: _Waiting, auth: wire.Auth) -> None:
         """Find out whose proof it is. Nothing of it may show in the time that it takes."""
-        try:
-            proof = self._proof(auth, waiting.caller)
-        except Exception as fault:
-            log.exception("a login could not be checked")
-            proof = "", f"it could not be checked: {type(fault).__name__}", 0, None
+        proof = self._checked(auth, waiting.caller)
         self._change(lambda fx, now_ms: self._decide(peer, waiting, auth, proof, now_ms, fx))
 
+    def _checked(self, auth: wire.Auth, caller: Caller) -> _Proof:
+        try:
+            return self._proof(auth, caller)
+        except Exception as fault:
+            log.exception("a login could not be checked")
+            return _Proof(why=f"it could not be checked: {type(fault).__name__}")
+
     def _proof(self, auth: wire.Auth, caller: Caller) -> _Proof:
+        if self._is_outside(auth):
+            return self._proof_outside(auth, caller)
         identities = self.identities
         name, why, expires_ms = "", "the password is wrong", 0
         narrowed: tuple[str, ...] | None = None
@@ -283,7 +408,17 @@ class LoginGate:
             why = f"mechanism {auth.mechanism!r} is not offered"
         if name and auth.domain and not self._is_domain(auth.domain):
             name, why = "", "the password of the domain is wrong"
-        return name, why, expires_ms, narrowed
+        return _Proof(name, why, expires_ms, narrowed)
+
+    def _proof_outside(self, auth: wire.Auth, caller: Caller) -> _Proof:
+        attempt = LoginAttempt(
+            auth.mechanism, auth.user, auth.response, caller.source, caller.listener
+        )
+        found = self.outside.authenticate(attempt)
+        if found.identity is not None and auth.domain and not self._is_domain(auth.domain):
+            return _Proof(why="the password of the domain is wrong")
+        name = "" if found.identity is None else found.identity.user
+        return _Proof(name, found.why, outside=found)
 
     def _is_domain(self, given: bytes) -> bool:
         stored = self.identities.document.domain_password
@@ -300,18 +435,33 @@ class LoginGate:
     ) -> None:
         if self._waiting.get(peer) is not waiting:
             return
-        (name, why, expires_ms, narrowed), caller = proof, waiting.caller
-        login = None
-        if name:
-            login, why = self.identities.login(
-                name, auth.mechanism, caller, now_ms, narrowed, expires_ms
-            )
+        caller = waiting.caller
+        if proof.outside is not None and proof.outside.is_away:
+            self._log_refusal(auth.user, caller, proof.why)
+            busy = LoginBusy(address=caller.listener, retry_after_s=RETRY_AFTER_S)
+            self._end(peer, waiting.correlation, busy)
+            return
+        login, why = self._login_of(proof, auth.mechanism, caller, now_ms)
         if login is None:
             self._refuse_later(peer, auth.user, why)
             return
         self._limits.succeeded(auth.user, caller.source, now_ms)
         del self._waiting[peer]
         self._let_in(peer, waiting.correlation, waiting.hello, login, now_ms, fx, login.mechanism)
+
+    def _login_of(
+        self, proof: _Proof, mechanism: str, caller: Caller, now_ms: int
+    ) -> tuple[Login | None, str]:
+        """The login that a proof gives, or why none."""
+        if not proof.name:
+            return None, proof.why
+        if proof.outside is not None and proof.outside.identity is not None:
+            found = proof.outside.identity
+            way = proof.outside.authenticator, mechanism, caller, now_ms
+            return self.identities.outside_login(found, *way)
+        return self.identities.login(
+            proof.name, mechanism, caller, now_ms, proof.narrowed, proof.expires_ms
+        )
 
     # in and out
 
@@ -325,18 +475,7 @@ class LoginGate:
         fx: Effects,
         by: str,
     ) -> None:
-        token, token_ms, user = b"", 0, self.identities.user(login.user)
-        if user is not None and hello.secret:
-            token, token_ms = self._tokens.issue(
-                login.user,
-                user.generation,
-                login.mechanism,
-                hello.uid,
-                login.caller,
-                now_ms,
-                login.expires_ms,
-                login.narrowed,
-            )
+        token, token_ms = self._token(login, hello.uid, now_ms) if hello.secret else (b"", 0)
         try:
             self.counts.check_connection(self.identities, login.user, hello.uid)
             self._doorman.hello(
@@ -347,6 +486,23 @@ class LoginGate:
             return
         self.counts.came(self._doorman.numbers[peer], login.user)
         log.info("user %s is let in by %s from %s", login.user, by, login.caller)
+
+    def _token(self, login: Login, uid: int, now_ms: int) -> tuple[bytes, int]:
+        """The proof of a login for later, and until when; none of the node's own servers."""
+        if login.user == NODE_USER:
+            return b"", 0
+        return self._tokens.issue(
+            login.user,
+            login.generation,
+            login.mechanism,
+            uid,
+            login.caller,
+            now_ms,
+            login.expires_ms,
+            login.narrowed,
+            login.authenticator,
+            () if login.identity is None else login.identity.roles,
+        )
 
     def _refuse_later(self, peer: Hashable, user: str, why: str) -> None:
         """Say no at the next multiple of fail_delay_ms; nobody learns why."""
@@ -359,7 +515,7 @@ class LoginGate:
                 self._audit_refusal(user, waiting.caller, said, now_ms, fx)
                 self._end(peer, waiting.correlation, said)
 
-        self._workers.at_next_multiple(lambda: self._change(refuse))
+        waiting.workers.at_next_multiple(lambda: self._change(refuse))
 
     def _end(self, peer: Hashable, correlation: int, error: HmsError) -> None:
         """Tell a peer why, and know it no more."""

@@ -16,7 +16,7 @@ from hms.server.logins.callers import Caller
 __all__ = ["ResumeTokens", "Resumed"]
 
 _MAC_BYTES = 32
-_TOKEN_BYTES_MAX = 1024
+_TOKEN_BYTES_MAX = 8192
 KEY_BYTES = 32
 
 
@@ -30,6 +30,9 @@ class Resumed(msgspec.Struct, frozen=True, array_like=True):
     expires_ms: int
     narrowed: tuple[str, ...] | None
     nonce: bytes
+    authenticator: str = ""
+    roles: tuple[str, ...] = ()
+    login_ends_ms: int = 0
 
 
 class ResumeTokens:
@@ -52,12 +55,23 @@ class ResumeTokens:
         now_ms: int,
         expires_ms: int = 0,
         narrowed: tuple[str, ...] | None = None,
+        authenticator: str = "",
+        roles: tuple[str, ...] = (),
     ) -> tuple[bytes, int]:
         """(token, when it expires); never beyond the login itself."""
         ends_ms = now_ms + self._life_ms
         ends_ms = min(ends_ms, expires_ms) if expires_ms else ends_ms
         said = Resumed(
-            user, generation, mechanism, now_ms, ends_ms, narrowed, self._random(KEY_BYTES)
+            user,
+            generation,
+            mechanism,
+            now_ms,
+            ends_ms,
+            narrowed,
+            self._random(KEY_BYTES),
+            authenticator,
+            roles,
+            expires_ms,
         )
         body = msgspec.msgpack.encode(said)
         return _mac(self._keys[0], body, uid, caller) + body, ends_ms

@@ -6,9 +6,10 @@ the path of its section and key, and what is good stands in the document neverth
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,10 +17,12 @@ from hms.engine.security import Permission, Role, Unacceptable, check_roles, rea
 from hms.engine.security.permissions import nearest
 from hms.engine.security.roles import BUILT_IN
 from hms.server.logins.passwords import check_hash
+from hms.server.logins.secret_references import fault_of_reference
 from hms.server.logins.user_limits import Limits, effective, faults_of
 from hms.wire.commands import Action
 
 __all__ = [
+    "AuthenticatorEntry",
     "Fault",
     "KeyEntry",
     "RoleEntry",
@@ -38,6 +41,9 @@ __all__ = [
 Fault = tuple[tuple[str, ...], str]
 """Where, as the path of section and key, and what."""
 GRANTS_MAX = 20_000
+TIMEOUT_S_MAX = 60
+ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+"""Of tokens, with a public key: none and HS* would let in whoever has that."""
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,63}")
 _KEY = re.compile(r"[!-~]{40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -99,6 +105,37 @@ class KeyEntry(_Entry, frozen=True):
     public: str
 
 
+class AuthenticatorEntry(_Entry, frozen=True):
+    """[authenticator.NAME]: ldap, jwt or plug-in. Times in seconds; files beside this one."""
+
+    kind: str
+    prefix: str = ""
+    timeout_s: float = 5
+    role_map: dict[str, str] = {}
+    urls: tuple[str, ...] = ()
+    ca_file: str = ""
+    start_tls: bool = False
+    bind_dn: str = ""
+    bind_password: str = ""
+    user_base: str = ""
+    user_filter: str = "(uid={user})"
+    group_base: str = ""
+    group_filter: str = "(member={dn})"
+    refresh_s: float = 300
+    issuer: str = ""
+    audience: str = ""
+    algorithms: tuple[str, ...] = ()
+    jwks_file: str = ""
+    jwks_url: str = ""
+    jwks_refresh_s: float = 3600
+    user_claim: str = "sub"
+    roles_claim: str = ""
+    leeway_s: float = 30
+    required_claims: tuple[str, ...] = ("exp", "sub")
+    plug_in: str = ""
+    options: dict[str, str | int | float | bool] = {}
+
+
 class SecurityDocument(_Entry, frozen=True):
     """The whole file. version: grows with each change."""
 
@@ -109,6 +146,8 @@ class SecurityDocument(_Entry, frozen=True):
     role: dict[str, RoleEntry] = {}
     token: dict[str, TokenEntry] = {}
     key: dict[str, KeyEntry] = {}
+    authenticator: dict[str, AuthenticatorEntry] = {}
+    authenticators: tuple[str, ...] = ()
 
 
 _SECTIONS: Mapping[str, type[_Entry]] = {
@@ -116,6 +155,12 @@ _SECTIONS: Mapping[str, type[_Entry]] = {
     "role": RoleEntry,
     "token": TokenEntry,
     "key": KeyEntry,
+    "authenticator": AuthenticatorEntry,
+}
+_PLAIN: Mapping[str, Any] = {
+    "version": int,
+    "domain_password": str,
+    "authenticators": tuple[str, ...],
 }
 _BOUNDS = {
     "fail_delay_ms": (0, 10_000),
@@ -127,8 +172,6 @@ _BOUNDS = {
     "failures_per_node": (1, 1_000_000),
 }
 _LATER = {
-    "authenticator": "logins by LDAP, JWT or a plug-in are not available in this version",
-    "authenticators": "only the users of this file are known in this version",
     "two_factors": "two proofs of one login are not available in this version",
     "certificates": "doors with certificates are not available in this version",
     "scram": "SCRAM is not available in this version",
@@ -163,11 +206,10 @@ def read_document(data: Mapping[str, Any]) -> tuple[SecurityDocument, list[Fault
             values[word] = _read_named(word, value, faults)
         elif word == "security":
             values[word] = _read_entry((word,), SecuritySettings, value, faults)
-        elif word in ("version", "domain_password"):
-            kind = int if word == "version" else str
-            _convert((word,), kind, value, values, faults)
+        elif word in _PLAIN:
+            _convert((word,), _PLAIN[word], value, values, faults)
         else:
-            known = (*_SECTIONS, "security", "version", "domain_password")
+            known = (*_SECTIONS, "security", *_PLAIN)
             faults.append(((word,), _LATER.get(word) or f"unknown {word!r}{nearest(word, known)}"))
     if "version" not in data:
         faults.append((("version",), "version is missing: the number of the last change"))
@@ -235,6 +277,7 @@ def check_document(document: SecurityDocument) -> Iterator[Fault]:
                 yield (section, name), f"{name[:80]!r} is no name: 1 to 63 of A-Z a-z 0-9 . _ @ -"
     for path, held in _limits_of(document):
         yield from (((*path, "limits"), said) for said in faults_of(held))
+    yield from authenticator_faults(document)
     yield from _check_roles(document)
     yield from _check_users(document)
     yield from _check_keys(document)
@@ -320,6 +363,81 @@ def _check_keys(document: SecurityDocument) -> Iterator[Fault]:
             )
         elif taken.setdefault(key, owner) != owner:
             yield path, f"the key {key} is that of {taken[key]} already"
+
+
+def authenticator_faults(document: SecurityDocument) -> Iterator[Fault]:
+    """Of the authenticators, and of the order in which they are asked."""
+    for name in document.authenticators:
+        if name != "file" and name not in document.authenticator:
+            yield ("authenticators",), _no_such("authenticator", name, document.authenticator)
+    for name, one in document.authenticator.items():
+        path = ("authenticator", name)
+        yield from _check_role_names(document, (*path, "role_map"), tuple(one.role_map.values()))
+        for word, said in _KINDS.get(one.kind, _no_kind)(one):
+            yield (*path, word), f"{word}: {said}"
+        if one.prefix and not is_name(one.prefix):
+            yield (*path, "prefix"), "prefix: characters of a name"
+        if not 0 < one.timeout_s <= TIMEOUT_S_MAX:
+            yield (*path, "timeout_s"), f"timeout_s is between 0 and {TIMEOUT_S_MAX}"
+
+
+def _no_kind(one: AuthenticatorEntry) -> Iterator[tuple[str, str]]:
+    yield "kind", f"{one.kind[:80]!r} is none of ldap, jwt and plug-in{nearest(one.kind, _KINDS)}"
+
+
+def _ldap_faults(one: AuthenticatorEntry) -> Iterator[tuple[str, str]]:
+    if not one.urls:
+        yield "urls", "it needs at least one, such as ldaps://ldap.example.net"
+    for url in one.urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("ldap", "ldaps") or not parts.hostname:
+            yield "urls", f"{url!r} is not ldaps://HOST or ldap://HOST"
+        elif parts.scheme == "ldap" and not one.start_tls and not _is_loopback(parts.hostname):
+            yield "urls", f"{url!r} would send passwords in clear: use ldaps:// or start_tls"
+    if not one.ca_file and any(not url.startswith("ldap://") for url in one.urls):
+        yield "ca_file", "it is needed: which certificates count"
+    if one.start_tls and not one.ca_file:
+        yield "ca_file", "it is needed: which certificates count"
+    if "{user}" not in one.user_filter:
+        yield "user_filter", "it has to contain {user}"
+    if one.group_base and "{dn}" not in one.group_filter:
+        yield "group_filter", "it has to contain {dn}"
+    if one.bind_password and (said := fault_of_reference(one.bind_password)):
+        yield "bind_password", said
+
+
+def _jwt_faults(one: AuthenticatorEntry) -> Iterator[tuple[str, str]]:
+    if not one.algorithms:
+        yield "algorithms", "they are needed; there is no default"
+    for word in one.algorithms:
+        if word not in ALGORITHMS:
+            yield "algorithms", f"{word!r} is none of {', '.join(ALGORITHMS)}"
+    for word in ("issuer", "audience"):
+        if not getattr(one, word):
+            yield word, "it is needed"
+    if bool(one.jwks_file) == bool(one.jwks_url):
+        yield "jwks_file", "either jwks_file or jwks_url is needed"
+    if one.jwks_url and not one.jwks_url.startswith("https://"):
+        yield "jwks_url", f"{one.jwks_url!r} is not https://…"
+
+
+def _plug_in_faults(one: AuthenticatorEntry) -> Iterator[tuple[str, str]]:
+    if not one.plug_in:
+        yield "plug_in", "it is needed: its name in the entry point group hms.authenticators"
+
+
+_KINDS: Mapping[str, Callable[[AuthenticatorEntry], Iterator[tuple[str, str]]]] = {
+    "ldap": _ldap_faults,
+    "jwt": _jwt_faults,
+    "plug-in": _plug_in_faults,
+}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def may_secure(document: SecurityDocument) -> list[str]:

@@ -55,7 +55,6 @@ ROOT = Path(__file__).parents[3]
 SECURITY = "tests/acceptance/security/"
 ELSEWHERE = {
     2: ["tests/acceptance/test_held_bytes.py::test_a_node_holds_no_more_than_it_may"],
-    11: [SECURITY + "test_logins.py::test_each_failure_is_the_same_refusal"],
     18: ["tests/unit/server/test_login_gate.py::test_another_user_does_not_take_a_connection_over"],
     19: [
         "tests/unit/server/test_login_gate.py::test_equal_client_ids_of_two_users_never_meet",
@@ -73,7 +72,9 @@ ELSEWHERE = {
     37: ["tests/integration/test_cluster_links.py::test_"],
     38: [SECURITY + "test_audit.py::test_each_flipped_byte_of_a_chain_is_found_at_its_record"],
     41: ["tests/acceptance/test_connections_flood.py::test_a_flood_of_connections_neither"],
-    42: [SECURITY + "test_user_limits.py::test_a_sender_above_its_rate_waits_and_the_others_do"],
+    42: [
+        SECURITY + "test_user_limits.py::test_a_sender_above_its_rate_waits_and_the_others_do_not"
+    ],
     43: ["tests/acceptance/test_clock_steps.py::test_"],
 }
 ABSENT = {
@@ -81,7 +82,6 @@ ABSENT = {
     "rights alone",
     36: "a stamp is not there to be forged: JMSXUserID of a hand-made client is shown like any "
     "property, the library refuses to set it, and nothing at the node reads it",
-    **dict.fromkeys((20, 21, 22, 23, 24, 25), "other authenticators are not built yet"),
     47: "erasure is not built yet",
     44: "there is no console",
     45: "paths of export and import are those of who runs the command, with that user's rights; "

@@ -118,7 +118,7 @@ DAMAGED = [
     ('user = "billing"', 'user = "biling"', 23, "did you mean 'billing'?"),
     ("0" * 64, "0" * 63, 24, "64 characters"),
     ('user = "billing"\n', "", 22, "needs user"),
-    ("[key.office]", "[authenticator.corp]\n[key.office]", 19, "LDAP"),
+    ("[key.office]", "[authenticator.corp]\n[key.office]", 19, "needs kind"),
 ]
 
 
