@@ -29,6 +29,8 @@ main = LazyGroup(
             "hms.boot.cli.store:store",
             "Check a store, or save what is left of a damaged one.",
         ),
+        "doctor": ("hms.boot.cli.doctor:doctor", "Whether this machine is fit for the node."),
+        "capacity": ("hms.boot.cli.doctor:capacity", "What a load takes of a machine."),
         "cluster": (
             "hms.boot.cli.cluster:cluster",
             "The nodes that act as one; drain one of them.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hms.boot.cli.store_words import damage_lines, dropped_line, examination_line, next_steps
-from hms.boot.cli.target import Target, target_options
+from hms.boot.cli.target import Target, show_values, target_options
 
 if TYPE_CHECKING:
     from hms.store.journal.salvage import Salvaged
@@ -79,6 +79,31 @@ def salvage(target: Target, path: Path | None, new: Path, yes: bool) -> None:
         f'was.\nTo go on: set store = "{new}" for the node in hms.conf, then hms boot --warm.'
     )
     target.say(said, _salvaged_data(done))
+
+
+@store.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("mode", type=click.Choice(("latency", "locks", "honesty")), default="latency")
+@click.option("--count", type=click.IntRange(10, 100_000), default=200, show_default=True)
+@click.option("--json", "is_json", is_flag=True, help="Answer in JSON.")
+def probe(path: Path, mode: str, count: int, is_json: bool) -> None:
+    """What the disk below PATH does, in a folder of its own there, which is removed.
+
+    latency: appends, overwrites and renames with their syncs, and a curve of batches. locks: one
+    holds it, another is refused and gets it after that, also after a kill. honesty: whether the
+    device's own counters show what was synced; exit code 4 when they do not, 3 when there are none.
+    """
+    from hms.boot.doctor import probing  # noqa: PLC0415 - not for --help
+
+    target = Target(Path(), None, None, is_json)
+    try:
+        said, code = probing.MODES[mode](path, count)
+    except OSError as fault:
+        where = fault.filename or path
+        raise click.ClickException(f"{where}: {fault.strerror}") from fault
+    show_values(target, said)
+    if code:
+        click.get_current_context().exit(code)
 
 
 def _path(target: Target, path: Path | None) -> Path:

@@ -1,0 +1,274 @@
+"""hms doctor: each check has something that makes it fail, and says how to cure it."""
+
+import errno
+import json
+import os
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hms.boot.cli import main
+from hms.boot.config import load
+from hms.boot.doctor.capacity import Load, estimate
+from hms.boot.doctor.checks import CHECKS, Patient, Verdict, examine
+from hms.boot.doctor.disk_probe import is_lock_held
+from hms.boot.doctor.machine import Machine
+from hms.boot.doctor.probing import honesty
+
+MIB = 1 << 20
+MOUNT = "21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A system in a folder."""
+    made = tmp_path / "root"
+    files = {
+        "proc/self/mountinfo": MOUNT,
+        "proc/sys/vm/overcommit_memory": "0",
+        "proc/swaps": "Filename Type Size Used Priority\n",
+        "proc/sys/vm/swappiness": "60",
+        "proc/sys/vm/dirty_ratio": "20",
+        "proc/sys/net/core/somaxconn": "4096",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        "sys/fs/cgroup/memory.max": "max",
+        "sys/dev/block/8:1/queue/write_cache": "write back",
+    }
+    for name, text in files.items():
+        path = made / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return made
+
+
+@pytest.fixture
+def patient(tmp_path, root):
+    """One that is well, in a system that is."""
+    file = tmp_path / "hms.conf"
+    file.write_text(
+        '[node.N1]\nhistory_bytes = "1 MiB"\nsegment_bytes = "1 MiB"\n'
+        'max_message_bytes = "64 KiB"\nmax_transaction_bytes = "128 KiB"\n'
+        "[hms.queue.orders]\n"
+    )
+    config = load(file)
+    node = config.node()
+    node.store.mkdir(parents=True, mode=0o750)
+    node.runtime.mkdir(parents=True, mode=0o750)
+    machine = Machine(
+        root,
+        limit_of=lambda _: (1 << 20, 1 << 20),
+        is_clock_synced=lambda: True,
+        why_not_bindable=lambda _host, _port: "",
+        versions={"native": "yes"},
+    )
+    return Patient(config, node, machine, sync=_slow_sync, syncs=10)
+
+
+def _slow_sync(_fd):
+    """About as long as a device takes."""
+    begun = os.times().elapsed
+    total = 0
+    while total < 3000 and os.times().elapsed - begun < 1:
+        total += 1
+
+
+def _write(name, text):
+    def spoil(patient):
+        path = patient.machine.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return patient
+
+    return spoil
+
+
+def _machine(**changes):
+    return lambda patient: replace(patient, machine=replace(patient.machine, **changes))
+
+
+def _node(**changes):
+    def spoil(patient):
+        from msgspec.structs import replace as changed
+
+        return replace(patient, node=changed(patient.node, **changes))
+
+    return spoil
+
+
+def _counters(patient):
+    """A device that does not see what is synced."""
+    return _write("sys/dev/block/8:1/stat", " ".join(["5"] * 17))(patient)
+
+
+def _world_readable(patient):
+    patient.node.store.chmod(0o755)
+    return patient
+
+
+def _says_hung(patient):
+    from dataclasses import asdict
+
+    from hms.boot.monitoring.state_file import StateFile, state_file_of
+    from hms.boot.supervise import identify
+
+    said = {"process": asdict(identify(os.getpid())), "state": "failed", "reason": "EIO"}
+    said |= {"written_s": 0.0, "watchdog_s": 30.0, "hung": [], "checks": {}, "alerts": []}
+    StateFile(state_file_of(patient.node)).write(said)
+    return patient
+
+
+def _bad_security(patient):
+    file = patient.config.path.with_name("security.toml")
+    file.write_text("[user.x]\nnonsense = 1\n")
+    file.chmod(0o600)
+    return _node(security=file)(patient)
+
+
+def _lock_of_nobody(monkeypatch):
+    monkeypatch.setattr("hms.boot.doctor.checks.is_lock_held", lambda _: "two had it")
+
+
+SPOILT = [
+    (
+        "disk.filesystem",
+        Verdict.FAIL,
+        _write("proc/self/mountinfo", "1 1 0:5 / / rw - tmpfs t rw\n"),
+    ),
+    ("disk.filesystem", Verdict.WARN, _write("proc/self/mountinfo", "1 1 0:5 / / rw - nfs n rw\n")),
+    (
+        *("disk.mount_options", Verdict.FAIL),
+        _write("proc/self/mountinfo", "1 1 8:1 / / ro,nobarrier - ext4 d rw\n"),
+    ),
+    ("disk.space", Verdict.FAIL, _node(segment_bytes=1 << 50)),
+    ("disk.space", Verdict.WARN, _node(history_bytes=1 << 50)),
+    ("disk.sync", Verdict.FAIL, _counters),
+    ("disk.sync", Verdict.WARN, lambda patient: replace(patient, sync=lambda _fd: None)),
+    ("kernel.open_files", Verdict.WARN, _machine(limit_of=lambda _: (1024, 1024))),
+    ("kernel.processes", Verdict.WARN, _machine(limit_of=lambda _: (20, 20))),
+    ("kernel.overcommit", Verdict.WARN, _write("proc/sys/vm/overcommit_memory", "2")),
+    ("kernel.swap", Verdict.WARN, _write("proc/swaps", "Filename\n/dev/sdb partition 1 0 -2\n")),
+    (
+        *("kernel.huge_pages", Verdict.WARN),
+        _write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+    ),
+    ("kernel.dirty", Verdict.WARN, _write("proc/sys/vm/dirty_ratio", "80")),
+    ("kernel.cgroup_memory", Verdict.FAIL, _write("sys/fs/cgroup/memory.max", str(512 * MIB))),
+    ("clock.synchronised", Verdict.WARN, _machine(is_clock_synced=lambda: False)),
+    ("network.addresses", Verdict.FAIL, _machine(why_not_bindable=lambda *_: "in use")),
+    ("network.somaxconn", Verdict.WARN, _write("proc/sys/net/core/somaxconn", "128")),
+    ("software.python", Verdict.FAIL, _machine(versions={"python": "3.10.9"})),
+    ("software.libzmq", Verdict.FAIL, _machine(versions={"libzmq": "4.3.2"})),
+    ("software.native", Verdict.WARN, _machine(versions={"native": "no"})),
+    ("software.packages", Verdict.FAIL, _machine(versions={"msgspec": ""})),
+    ("hms.modes", Verdict.WARN, _world_readable),
+    ("hms.health", Verdict.FAIL, _says_hung),
+    ("hms.security", Verdict.FAIL, _bad_security),
+]
+
+
+def test_a_system_that_is_well_has_nothing_to_say(patient):
+    """What always warns is not read."""
+    findings = {one.check: one for one in examine(patient)}
+    assert findings.keys() == CHECKS.keys() - {"hms.security"}
+    assert [one for one in findings.values() if one.verdict is Verdict.FAIL] == []
+    warned = {name for name, one in findings.items() if one.verdict is Verdict.WARN}
+    assert warned <= {"disk.space", "disk.sync"}  # this very machine may be short of both
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict", "spoil"), SPOILT, ids=[f"{n}-{one[0]}" for n, one in enumerate(SPOILT)]
+)
+def test_each_check_finds_what_it_is_for(patient, check, verdict, spoil):
+    """It says why that matters, and what to do."""
+    found = {one.check: one for one in examine(spoil(patient))}[check]
+    assert found.verdict is verdict, found
+    assert found.why
+    assert found.cure
+
+
+def test_every_check_is_made_to_fail(patient, monkeypatch):
+    """One that never failed is not trusted; the write cache is only shown."""
+    _lock_of_nobody(monkeypatch)
+    found = {one.check: one for one in examine(patient)}["disk.lock"]
+    assert found.verdict is Verdict.FAIL
+    spoilt = {check for check, _, _ in SPOILT}
+    assert CHECKS.keys() - spoilt == {"disk.lock", "disk.write_cache"}
+
+
+def test_a_folder_that_may_not_be_written_is_named(patient, monkeypatch):
+    """The call and the file are what its reader needs."""
+
+    def refused(*_args, **_options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(patient.node.store))
+
+    monkeypatch.setattr("tempfile.mkdtemp", refused)
+    found = {one.check: one for one in examine(patient)}["disk.sync"]
+    assert found.verdict is Verdict.FAIL
+    assert found.value == f"{patient.node.store}: Permission denied"
+
+
+def test_rights_of_others_are_taken_by_fix_alone(patient):
+    """An examination changes nothing."""
+    _world_readable(patient)
+    words = ["doctor", "--config", str(patient.config.path), "--syncs", "10", "--json"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code in (1, 3)
+    modes = {row["check"]: row for row in json.loads(done.stdout)}["hms.modes"]
+    assert modes["verdict"] == "warn"
+    assert patient.node.store.stat().st_mode & 0o777 == 0o755
+    CliRunner().invoke(main, [*words, "--fix"])
+    assert patient.node.store.stat().st_mode & 0o777 == 0o750
+    assert list(patient.node.store.glob(".hms-probe-*")) == []
+
+
+def test_a_lock_that_does_not_hold_is_found(tmp_path):
+    """Two nodes at one store is the worst that can happen to it."""
+    assert is_lock_held(tmp_path) == ""
+    assert is_lock_held(tmp_path, lambda _fd, _how: None) == "two had the lock at once"
+
+
+def test_a_sync_that_does_nothing_is_found_by_the_devices_counters(root, tmp_path):
+    """A virtual machine's disk may say done to whatever is asked."""
+    machine = Machine(root)
+    said, code = honesty(tmp_path, 10, lambda _fd: None, machine)
+    assert (said["verdict"], code) == ("the device has no counters", 3)
+    stat = root / "sys/dev/block/8:1/stat"
+    stat.write_text(" ".join(["5"] * 17))
+    said, code = honesty(tmp_path, 10, lambda _fd: None, machine)
+    assert (said["verdict"], code) == ("the device has not seen what was synced", 4)
+
+    def seen(_fd):
+        words = stat.read_text().split()
+        words[4] = str(int(words[4]) + 1)
+        stat.write_text(" ".join(words))
+
+    said, code = honesty(tmp_path, 10, seen, machine)
+    assert (said["device_writes"], code) == (2 * 10, 0)
+
+
+@pytest.mark.parametrize("mode", ["latency", "locks"])
+def test_a_probe_leaves_nothing_behind(tmp_path, mode):
+    """It may be run beside a store."""
+    done = CliRunner().invoke(
+        main, ["store", "probe", str(tmp_path), mode, "--count", "10", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)
+    assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_the_limits_of_this_process_are_read():
+    """Not only those that a test makes."""
+    assert Machine().limit_of(resource.RLIMIT_NOFILE)[1] != 0
+    assert Machine().mount_of(Path("/")) is not None
+
+
+def test_an_estimate_counts_what_does_not_fit_as_paged():
+    """Bodies leave memory, and 300 bytes of each stay."""
+    said = estimate(Load(rate=100, size=1000, backlog=2_000_000))
+    assert said["paged_messages"] > 0
+    assert said["memory_bytes"] < 3 << 30
+    assert estimate(Load(rate=100, size=1000, backlog=1000))["paged_messages"] == 0
