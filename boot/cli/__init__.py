@@ -23,6 +23,7 @@ main = LazyGroup(
         "metrics": ("hms.boot.cli.monitoring:metrics", "Metrics as text for Prometheus."),
         "alert": ("hms.boot.cli.alerts:alert", "Alerts: what is wrong, and what was."),
         "log": ("hms.boot.cli.alerts:log", "The node's log: change its level."),
+        "top": ("hms.boot.cli.top:top", "Rates and the busiest destinations, again and again."),
         "web": ("hms.boot.cli.monitoring:web", "Health and metrics over HTTP."),
         "config": ("hms.boot.cli.config:config", "Check, show or write hms.conf."),
         "store": (

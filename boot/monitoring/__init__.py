@@ -5,4 +5,5 @@ vitals       the thread that writes it, and feeds systemd's watchdog
 watch        looks for conditions that become alerts
 health       live, ready, or why not
 families     metrics as text
+rates        what changed between two looks
 """

@@ -172,3 +172,15 @@ def test_a_level_of_the_log_is_changed_at_run_time_and_goes_back(node, command):
         with pytest.raises(hms.errors.InvalidArgument, match="name"):
             connection.administer("log.level", {"level": "INFO", "name": "urllib3"})
     wait_until(lambda: "the level of hms.node is as configured again" in node.log, WAIT_S)
+
+
+def test_top_shows_a_node_once_and_records_it(node, command, tmp_path):
+    """For scripts, and for the morning after."""
+    record = tmp_path / "record.jsonl"
+    with hms.connect(node.address) as connection:
+        connection.session().producer("orders").send(b"coffee")
+        code, text = command("top", "--once", "--json", "--record", str(record))
+    view = json.loads(text)
+    assert (code, view["messages"], view["node"]) == (0, 1, "node1")
+    assert view["destinations"][0]["destination"] == "orders"
+    assert len(record.read_text().splitlines()) == 2
