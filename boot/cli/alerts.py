@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from hms.boot.cli.messages import message_time
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.cli.time_spans import SPAN
 
@@ -17,6 +18,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 @alert.command("list")
 @target_options
+@table_options
 @click.option("--ended", is_flag=True, help="The last ones that ended, too.")
 def list_(target: Target, ended: bool) -> None:
     """What is wrong now, since when and why."""

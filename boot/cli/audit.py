@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.stores import log_folder
 from hms.errors.catalogue import InvalidArgument, NotSupported
@@ -27,6 +28,7 @@ def audit() -> None:
 
 @audit.command("list")
 @target_options
+@table_options
 @click.option("--user", "user", help="Of one user only.")
 @click.option("--limit", default=100, show_default=True, help="The last so many.")
 def list_(target: Target, user: str | None, limit: int) -> None:

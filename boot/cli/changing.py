@@ -6,7 +6,7 @@ import click
 
 from hms.boot.cli.target import Target, target_options
 
-__all__ = ["add_changes"]
+__all__ = ["add_changes", "held_by"]
 
 _SET = click.option(
     "--set",
@@ -63,13 +63,34 @@ def _delete(kind: str) -> click.Command:
     @click.option("--force", is_flag=True, help="Discard what waits; counted, in the history.")
     def delete(target: Target, name: str, yes: bool, force: bool) -> None:
         if not yes:
-            asked = f"End {name} with all that waits in it?" if force else f"End {name}?"
-            click.confirm(asked, abort=True, err=True)
+            click.confirm(_asked(target, kind, name, is_forced=force), abort=True, err=True)
         count = target.administer(f"{kind}.delete", name=name, force=force)
         said = {kind: name, "discarded": count}
         target.say(f"{name}: deleted, {count} messages discarded", said)
 
     return delete
+
+
+def _asked(target: Target, kind: str, name: str, *, is_forced: bool) -> str:
+    """The question before an end, with what would be lost."""
+    if not is_forced:
+        return f"End {name}?"
+    if kind != "queue":
+        return f"End {name} with all that waits for its subscriptions?"
+    held = held_by(target, name, "waiting", "delayed", "in_flight")
+    return f"End {name} and discard {held}?"
+
+
+def held_by(target: Target, queue: str, *counts: str) -> str:
+    """How many messages a question is about; who may not view the queue is not told."""
+    from hms.errors.catalogue import TpSecurity  # noqa: PLC0415 - not for --help
+
+    try:
+        shown = target.administer("queue.show", name=queue)
+    except TpSecurity:
+        return "all messages"
+    held = sum(shown[each] for each in counts)
+    return "1 message" if held == 1 else f"{held:,} messages"
 
 
 def _pause(kind: str) -> click.Command:

@@ -1,13 +1,12 @@
 """hms client, consumer and producer: who is connected, what each has open; closing and banning."""
 
 import ipaddress
-import json
 import sys
 from typing import Any
 
 import click
 
-from hms.boot.cli.messages import message_time
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
 
@@ -15,20 +14,17 @@ __all__ = ["client", "consumer", "producer"]
 
 client = click.Group("client", help="Clients: list, show, close or ban them.")
 LISTED_AT_ONCE = 1000
-COLUMNS = (
-    *("id", "user", "client_id", "client_name", "from", "since", "idle_s"),
-    *("sessions", "producers", "consumers", "in_flight", "open_transactions"),
-)
+COLUMNS = ("id", "client_id", "client_name", "from", "since", "in_flight")
 
 
 @client.command("list")
 @target_options
+@table_options
 @click.option("--user", help="Of this user alone.")
 @click.option("--client-name", help="Of this name alone.")
 @click.option("--address", "network", help="From this address or network alone.")
 @click.option("--destination", help="With a consumer or producer there, such as queue:orders.")
 @click.option("--idle-for", "idle_s", type=SPAN, default=0, help="Silent for so long, such as 5m.")
-@click.option("--sort", "column", default="id", show_default=True, help="By a field of --json.")
 def list_(
     target: Target,
     user: str | None,
@@ -36,7 +32,6 @@ def list_(
     network: str | None,
     destination: str | None,
     idle_s: float,
-    column: str,
 ) -> None:
     """Who is connected, from where, and how much each has open and in flight."""
     within = _network(network)
@@ -59,13 +54,10 @@ def list_(
         and row.get("idle_s", 0) >= idle_s
         and (within is None or _is_within(row.get("address", ""), within))
     ]
-    if rows and column not in rows[0]:
-        raise click.UsageError(f"--sort: {column} is none of {', '.join(rows[0])}")
-    rows.sort(key=lambda row: (str(type(row[column])), row[column]))
-    if target.is_json:
-        click.echo(json.dumps(rows, default=str))
-        return
-    show_table(target, [_readable(row) for row in rows], empty="no such client is connected")
+    if not target.is_json:
+        rows = [row | {"since": row["since_ms"], "from": _place(row)} for row in rows]
+    empty = "no such client is connected"
+    show_table(target, rows, empty=empty, columns=COLUMNS, times=("since",))
 
 
 def _pages(connection: Any, verb: str, by: str, at_once: int, **more: Any) -> list[dict[str, Any]]:
@@ -93,15 +85,9 @@ def _is_within(address: str, network: Any) -> bool:
         return False
 
 
-def _readable(row: dict[str, Any]) -> dict[str, Any]:
+def _place(row: dict[str, Any]) -> str:
     local = f"uid {row['uid']}" if row.get("uid", -1) >= 0 else ""
-    shown = {
-        **row,
-        "since": message_time(row["since_ms"]),
-        "from": row.get("address") or local,
-        "idle_s": row.get("idle_s", ""),
-    }
-    return {name: shown[name] for name in COLUMNS}
+    return str(row.get("address") or local)
 
 
 @client.command()
@@ -177,19 +163,21 @@ def unban(target: Target, **chosen: str | None) -> None:
 
 @client.command()
 @target_options
+@table_options
 def bans(target: Target) -> None:
     """Who is kept out, since when, until when and why."""
     rows = target.administer("client.bans")
     if not target.is_json:
         for row in rows:
-            row["since"] = message_time(row.pop("since_ms"))
-            row["until"] = message_time(row.pop("until_ms")) or "it is ended"
-    show_table(target, rows, empty="nobody is banned")
+            row["since"] = row.pop("since_ms")
+            row["until"] = row.pop("until_ms") or "it is ended"
+    show_table(target, rows, empty="nobody is banned", times=("since", "until"))
 
 
 def _opened(group: click.Group, verb: str, said: str) -> None:
     @group.command("list", help=said)
     @target_options
+    @table_options
     @click.option("--destination", default="", help="Of this one alone, such as queue:orders.")
     def list_opened(target: Target, destination: str) -> None:
         with target.connection() as connection:

@@ -1,6 +1,5 @@
 """hms dlq: dead letters, over every queue that keeps dead or expired messages of others."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from hms.boot.cli.messages import asked_for, confirm, message_time, selection_options
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["dlq"]
@@ -19,7 +19,7 @@ dlq = click.Group("dlq", help="Dead letters: list, show, count, return or purge 
 IS_LETTER = "$DeadReason IS NOT NULL"
 SHOWN = ("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount")
 MORE = ("$ReturnCount",)
-COLUMNS = ("id", "queue", "reason", "origin", "at", "attempts", "returned")
+COLUMNS = ("id", "queue", "reason", "origin", "at", "attempts")
 _ALL_AT_ONCE = 1 << 30
 _HOUR = len("2026-01-01T00")
 
@@ -89,16 +89,13 @@ def _row(queue: str, row: dict[str, Any]) -> dict[str, Any]:
 
 @dlq.command("list")
 @target_options
+@table_options
 @_letter_options
 def list_(target: Target, queue: str, **chosen: Any) -> None:
     """Each dead letter with its reason and origin; 1,000 of each queue unless limited."""
     with target.connection() as connection:
         rows = list(_rows(connection, queue, _asked(chosen)))
-    if target.is_json:
-        click.echo(json.dumps(rows, default=str))
-        return
-    shown = [{name: row[name] for name in COLUMNS} for row in rows]
-    show_table(target, shown, empty="there is no such dead letter")
+    show_table(target, rows, empty="there is no such dead letter", columns=COLUMNS)
 
 
 @dlq.command()
@@ -116,6 +113,7 @@ def show(target: Target, message_id: str) -> None:
 
 @dlq.command()
 @target_options
+@table_options
 @_letter_options
 @click.option("--by", type=click.Choice(["reason", "origin", "hour", "queue"]), default="queue")
 def count(target: Target, queue: str, by: str, **chosen: Any) -> None:

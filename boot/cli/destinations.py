@@ -4,38 +4,60 @@ from collections.abc import Callable
 
 import click
 
-from hms.boot.cli.changing import add_changes
+from hms.boot.cli.changing import add_changes, held_by
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["group", "queue", "session"]
 
 
-def _listing(verb: str, said: str, empty: str) -> Callable[..., None]:
+TEMPORARY = "HMS.TEMP."
+
+
+def _listing(verb: str, said: str, empty: str, columns: tuple[str, ...]) -> Callable[..., None]:
     """A command that prints what the node lists under a verb."""
 
     def run(target: Target) -> None:
-        show_table(target, target.administer(verb), empty=empty)
+        show_table(target, target.administer(verb), empty=empty, columns=columns)
 
     run.__doc__ = said
     return run
 
 
-def group(name: str, said: str, list_said: str, empty: str) -> click.Group:
-    """A group with the command list."""
+def group(
+    name: str, said: str, list_said: str, empty: str, columns: tuple[str, ...]
+) -> click.Group:
+    """A group with the command list; columns: what it shows without --wide."""
     group = click.Group(name=name, help=said)
-    listing = target_options(_listing(f"{name}.list", list_said, empty))
+    listing = target_options(table_options(_listing(f"{name}.list", list_said, empty, columns)))
     group.add_command(click.command("list")(listing))
     return group
 
 
-queue = group(
-    "queue",
-    "Queues: list, show, create, alter, delete, pause, resume or purge them.",
-    "The queues with what waits, is in flight and was counted.",
-    "there is no queue",
+queue = click.Group(
+    name="queue", help="Queues: list, show, create, alter, delete, pause, resume or purge them."
 )
 add_changes(queue, "queue")
-session = group("session", "List sessions.", "The open sessions.", "no session is open")
+session = group(
+    "session",
+    "List sessions.",
+    "The open sessions.",
+    "no session is open",
+    ("connection", "session", "client_id", "ack_mode", "consumers", "in_flight"),
+)
+
+
+@queue.command("list")
+@target_options
+@table_options
+@click.option("--temporary", is_flag=True, help="Temporary queues of clients too.")
+def list_(target: Target, temporary: bool) -> None:
+    """The queues with what waits, is in flight and was counted."""
+    found = target.administer("queue.list")
+    if not (temporary or target.is_json):
+        found = [row for row in found if not row["name"].startswith(TEMPORARY)]
+    columns = ("name", "waiting", "delayed", "in_flight", "consumers", "paused")
+    show_table(target, found, empty="there is no queue", columns=columns)
 
 
 @queue.command()
@@ -53,6 +75,7 @@ def show(target: Target, name: str) -> None:
 def purge(target: Target, name: str, yes: bool) -> None:
     """Remove every waiting message of a queue; each is counted and in the history."""
     if not yes:
-        click.confirm(f"Remove all that waits in {name}?", abort=True, err=True)
+        held = held_by(target, name, "waiting")
+        click.confirm(f"Remove {held} that wait in {name}?", abort=True, err=True)
     count = target.administer("queue.purge", name=name)
     target.say(f"{name}: {count} messages removed", {"queue": name, "purged": count})

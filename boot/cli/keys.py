@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.errors.catalogue import KeyFileError, LinkKeyError
 from hms.server.links.keys import make_key_file, read_key_file
@@ -30,6 +31,7 @@ def create(target: Target, file: Path) -> None:
 
 @keys.command("list")
 @target_options
+@table_options
 def list_(target: Target) -> None:
     """The public keys of the listeners of hms.conf, for server_keys of clients."""
     rows = []

@@ -1,6 +1,5 @@
 """hms message: look at messages that wait, move, copy, delete, expire and alter them."""
 
-import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from hms.boot.cli.exporting import export, import_
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["asked_for", "confirm", "message", "message_time", "selection_options"]
@@ -24,6 +24,7 @@ message = click.Group(
 message.add_command(export)
 message.add_command(import_)
 COLUMNS = ("id", "time", "type", "priority", "kind", "bytes", "count", "state", "expires")
+LISTED = ("id", "time", "type", "kind", "bytes", "state")
 KINDS = ("bytes", "text", "map", "stream", "object", "file", "empty")
 _KIND_MASK = 15
 _TIMES = ("time", "expires", "due")
@@ -89,6 +90,7 @@ def _moment(name: str, text: str) -> datetime:
 
 @message.command("list")
 @target_options
+@table_options
 @click.argument("place")
 @selection_options
 @click.option("--properties", default="", help="Whose values are shown: names, with commas.")
@@ -102,10 +104,16 @@ def list_(target: Target, place: str, properties: str, is_count: bool, **chosen:
             target.say(str(outcome.count), {"place": place, "count": outcome.count})
             return
         rows = found.list(properties.replace(",", " ").split())
-    if target.is_json:
-        click.echo(json.dumps(rows, default=str))
-        return
-    show_table(target, [_readable(row) for row in rows], empty=f"no such message in {place}")
+    if not target.is_json:
+        rows = [_cells(row) for row in rows]
+    shown = (*LISTED, *(name for row in rows[:1] for name in row.get("properties", {})))
+    empty = f"no such message in {place}"
+    show_table(target, rows, empty=empty, columns=shown, times=_TIMES)
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    """With times of numbers, which a terminal shows by how long ago they were."""
+    return _readable(row) | {name: row[f"{name}_ms"] for name in _TIMES if name in COLUMNS}
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.cells import cell
 from hms.boot.cli.sending import named
 from hms.boot.cli.target import Target, target_options
 
 __all__ = ["browse", "plain", "receive", "subscribe"]
 
 PREFETCH_MAX = 1000
+
 OF_A_LETTER = (
     *("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount"),
     *("$ReturnCount", "$OriginalMessageID"),
@@ -112,6 +114,7 @@ def subscribe(
 @click.option("--selector", help="Only messages that fit.")
 @click.option("--count", type=click.IntRange(1), help="The most messages to show.")
 @click.option("--in-flight", is_flag=True, help="Those that consumers have too, marked.")
+@click.option("--headers", is_flag=True, help="Header fields and properties of each, too.")
 def browse(
     target: Target,
     queue: str,
@@ -119,6 +122,7 @@ def browse(
     selector: str | None,
     count: int | None,
     in_flight: bool,
+    headers: bool,
 ) -> None:
     """Look at the messages that wait in QUEUE; nothing is taken."""
     with (
@@ -130,6 +134,8 @@ def browse(
     ):
         for _, message in zip(_numbers(count), browser, strict=False):
             _print(target, message, is_headed=True)
+            if headers and not target.is_json:
+                _print_headers(message)
 
 
 def _session(connection: Any) -> Any:
@@ -181,6 +187,17 @@ def _print(target: Target, message: Any, *, is_headed: bool) -> None:
     click.echo(body if isinstance(body, str | bytes) else json.dumps(plain(body)))
 
 
+def _print_headers(message: Any) -> None:
+    """Header fields and properties, one on a line."""
+    described = describe(message)
+    shown = {**described, **described["properties"]}
+    for name in ("message_id", "properties", "body", "body_base64"):
+        shown.pop(name, None)
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        click.echo(f"  {click.style(name.ljust(width), bold=True)}  {cell(value)}")
+
+
 def describe(message: Any) -> dict[str, Any]:
     """A message as JSON shows it; a body that is no text stands in body_base64."""
     header = {
@@ -197,7 +214,7 @@ def describe(message: Any) -> dict[str, Any]:
         "type": message.type,
         "is_in_flight": message.is_in_flight or None,
     }
-    header |= {name: message.reserved(name) for name in OF_A_LETTER}
+    header |= dict(message.readable().node)  # what nodes added, such as why it is a dead letter
     known = {name: value for name, value in header.items() if value is not None}
     properties = {name: plain(value) for name, value in message.properties.items()}
     return {**known, "properties": properties, **_described_body(message.body)}

@@ -3,6 +3,7 @@
 import click
 
 from hms.boot.cli.security_target import DRY_RUN, apply, document_of, path_of
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.security_file import load_security
 from hms.engine.security import BUILT_IN, Policy, Rights, Unacceptable, read_permission
@@ -40,6 +41,7 @@ def delete(target: Target, name: str, dry_run: bool) -> None:
 
 @role.command("list")
 @target_options
+@table_options
 def list_(target: Target) -> None:
     """All roles, the built-in ones too."""
     document = document_of(target)
@@ -96,6 +98,7 @@ def revoke(target: Target, role_name: str, text: str, dry_run: bool) -> None:
 
 @permission.command("list")
 @target_options
+@table_options
 @click.option("--user", "name", help="Of one user only.")
 def list_permissions(target: Target, name: str | None) -> None:
     """What users may do, and by which role."""

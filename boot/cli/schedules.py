@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["schedule"]
@@ -12,11 +13,12 @@ __all__ = ["schedule"]
 schedule = click.Group("schedule", help="Scheduled and delayed messages: list, create, cancel.")
 
 _TIMES = ("next", "first", "until")
-_LISTED = ("name", "kind", "destination", "next", "when", "missed", "sent", "error")
+_LISTED = ("name", "kind", "destination", "next", "when", "error")
 
 
 @schedule.command("list")
 @target_options
+@table_options
 @click.option("--kind", type=click.Choice(["schedule", "delayed"]), help="These only.")
 @click.option("--destination", default="", help="Of one, such as queue:orders or topic:news.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True)
@@ -24,9 +26,7 @@ def list_(target: Target, kind: str | None, destination: str, limit: int) -> Non
     """Schedules and delayed messages, the next one due first."""
     asked = {"kind": kind or "", "destination": destination, "limit": limit}
     found = [_readable(one) for one in target.administer("schedule.list", **asked)]
-    if not target.is_json:
-        found = [{name: one.get(name, "") for name in _LISTED} for one in found]
-    show_table(target, found, empty="nothing is scheduled or delayed")
+    show_table(target, found, empty="nothing is scheduled or delayed", columns=_LISTED)
 
 
 @schedule.command()

@@ -11,7 +11,7 @@ import click
 
 from hms.boot.cli.target import Target, target_options
 
-__all__ = ["publish", "send"]
+__all__ = ["as_text", "from_json", "named", "publish", "read_body", "send", "typed"]
 
 PROPERTY_TYPES = ("string", "int", "long", "short", "char", "float", "double", "carray", "bool")
 
@@ -142,7 +142,8 @@ def named(text: str) -> Any:
     return hms.Queue(name if colon and kind == "queue" else text)
 
 
-def _read_body(body: str | None, file: Path | None) -> bytes:
+def read_body(body: str | None, file: Path | None) -> bytes:
+    """The bytes of an argument, a file or standard input."""
     if body is not None and file is not None:
         raise click.UsageError("give BODY or --file, not both")
     if "-" in {body, str(file)}:
@@ -181,14 +182,15 @@ def _maker(
         if is_given:
             raise click.UsageError("--empty has no body; give none")
         return partial(hms.Message, None, properties, **header)
-    data = _read_body(body, file)
+    data = read_body(body, file)
     if kind is None:
         return partial(hms.Message, data, properties, **header)
-    value = _text(data) if kind == "text" else _value(kind, data)
+    value = as_text(data) if kind == "text" else from_json(kind, data, f"--{kind}")
     return partial(getattr(hms.Message, kind), value, properties, **header)
 
 
-def _text(data: bytes) -> str:
+def as_text(data: bytes) -> str:
+    """The text of a body."""
     try:
         return data.decode()
     except UnicodeDecodeError as fault:
@@ -198,15 +200,15 @@ def _text(data: bytes) -> str:
 _WANTED = {"map": (dict, "object"), "stream": (list, "array"), "object": (object, "value")}
 
 
-def _value(kind: str, data: bytes) -> Any:
-    """What a body says in JSON."""
+def from_json(kind: str, data: bytes, option: str) -> Any:
+    """What a body says in JSON, of the kind that the option wants."""
     wanted, said = _WANTED[kind]
     try:
-        value = json.loads(_text(data))
+        value = json.loads(as_text(data))
     except ValueError as fault:
         raise click.ClickException(f"the body is no JSON: {fault}") from fault
     if not isinstance(value, wanted):
-        raise click.ClickException(f"--{kind} takes a JSON {said}, such as the body is not")
+        raise click.ClickException(f"{option} takes a JSON {said}, such as the body is not")
     return value
 
 

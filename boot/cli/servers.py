@@ -1,17 +1,21 @@
 """hms server and hms service: server processes, what they offer, and how it goes."""
 
+import re
 import threading
 import time
 from typing import Any
 
 import click
 
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
-from hms.errors.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed
+from hms.errors.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed, TpSecurity
 
 __all__ = ["server", "service"]
 
 LOOK_S = 0.1
+_SUPERVISED = re.compile(r":\d+$")
+"""How a server that the node started names itself: NAME:PID."""
 
 
 @click.group()
@@ -21,9 +25,12 @@ def service() -> None:
 
 @service.command("list")
 @target_options
+@table_options
 def list_services(target: Target) -> None:
     """The services with servers, counts, rates, latencies in ms, and the last error."""
-    show_table(target, target.administer("service.list"), empty="no service is offered")
+    columns = ("name", "servers", "calls", "failed", "p95_ms", "last_error")
+    found = target.administer("service.list")
+    show_table(target, found, empty="no service is offered", columns=columns)
 
 
 @click.group()
@@ -33,9 +40,27 @@ def server() -> None:
 
 @server.command("list")
 @target_options
+@table_options
 def list_servers(target: Target) -> None:
-    """The servers with their processes, counts, latencies in ms, and faults."""
-    show_table(target, target.administer("server.list"), empty="there is no server")
+    """The servers of hms.conf with their processes, restarts and faults, and those that were
+    started by hand with hms serve."""
+    with target.connection() as connection:
+        found = connection.administer("server.list")
+        if not target.is_json:
+            found = [{**row, "started": "by the node"} for row in found] + _by_hand(connection)
+    columns = ("name", "started", "module", "pids", "restarts", "fault")
+    show_table(target, found, empty="there is no server", columns=columns)
+
+
+def _by_hand(connection: Any) -> list[dict[str, Any]]:
+    """Servers that the node did not start, as far as one may see clients."""
+    try:
+        clients = connection.administer("client.list", {})
+    except TpSecurity:
+        return []
+    found = [one["client_name"] for one in clients if one["is_server"]]
+    hand = [name for name in found if not _SUPERVISED.search(name)]
+    return [{"name": "-", "started": "by hand", "module": name} for name in hand]
 
 
 @server.command()

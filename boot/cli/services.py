@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from hms.boot.cli.receiving import plain
+from hms.boot.cli.sending import as_text, from_json, read_body
 from hms.boot.cli.target import Target, target_options
 from hms.boot.supervise import environment
-from hms.client.bodies import decode_body
 from hms.errors.catalogue import ServiceCallFailed
 from hms.errors.tree import HmsError
-from hms.wire.packed_messages import KIND_NONE, KIND_TEXT
 from hms.wire.structures import ResultHead, make_error
 
 __all__ = ["call", "serve"]
@@ -26,22 +25,69 @@ TPSUCCESS = 2
 @target_options
 @click.argument("service")
 @click.argument("data", required=False)
+@click.option("--file", "file", type=click.Path(path_type=Path), help="The data; - reads stdin.")
+@click.option("--text", "kind", flag_value="text", help="A text; so it is without a kind.")
+@click.option("--bytes", "kind", flag_value="bytes", help="The bytes as they are.")
+@click.option("--map", "kind", flag_value="map", help="A map: the data is a JSON object.")
+@click.option(
+    "--fields", "kind", flag_value="fields", help="A field buffer: a JSON object of its fields."
+)
+@click.option(
+    "--fdl",
+    "tables",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A field table in FDL that names the fields; may be repeated.",
+)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0), default=30, show_default=True)
-def call(target: Target, service: str, data: str | None, timeout_s: float) -> None:
+def call(
+    target: Target,
+    service: str,
+    data: str | None,
+    file: Path | None,
+    kind: str | None,
+    tables: tuple[Path, ...],
+    timeout_s: float,
+) -> None:
     """Call SERVICE with DATA and print its answer; - reads standard input."""
-    sent = sys.stdin.buffer.read() if data == "-" else (data or "").encode()
-    kind = KIND_NONE if data is None else KIND_TEXT
-    try:
-        sent.decode()
-    except UnicodeDecodeError as fault:
-        raise click.ClickException(f"the data is no UTF-8 text: {fault}") from fault
+    from hms.client.core.service_data import decode_data, encode_data  # noqa: PLC0415 - not for help
+
+    code, sent = encode_data(_data(data, file, kind, tables))
     with target.connection() as connection:
-        head, answer = connection.run_service(service, sent, kind, timeout_s)
+        head, answer = connection.run_service(service, sent, code, timeout_s)
     if head.rval != TPSUCCESS:
         raise _failure(service, head)
-    said: Any = plain(decode_body(head.kind, answer))
+    said: Any = _plain_data(decode_data(head.kind, answer))
     text = said if isinstance(said, str) else json.dumps(said)
     target.say(text, {"answer": said, "rcode": head.rcode})
+
+
+def _data(data: str | None, file: Path | None, kind: str | None, tables: tuple[Path, ...]) -> Any:
+    """What is given to the service."""
+    from field_buffer import FieldBuffer, fdl_load  # noqa: PLC0415 - not for --help
+    from hms.errors.catalogue import FieldError  # noqa: PLC0415 - the same
+
+    for table in tables:
+        fdl_load(table)
+    if data is None and file is None:
+        return None
+    given = read_body(data, file)
+    if kind == "bytes":
+        return given
+    if kind in {None, "text"}:
+        return as_text(given)
+    value = from_json("map", given, f"--{kind}")
+    try:
+        return value if kind == "map" else FieldBuffer(value)
+    except (FieldError, TypeError, ValueError) as fault:
+        raise click.ClickException(f"the data is no field buffer: {fault}") from fault
+
+
+def _plain_data(data: Any) -> Any:
+    """What a service answered as JSON says it; of a field buffer each field's values."""
+    from field_buffer import FieldBuffer  # noqa: PLC0415 - not for --help
+
+    return plain(dict(data.items()) if isinstance(data, FieldBuffer) else data)
 
 
 def _failure(service: str, head: ResultHead) -> HmsError:

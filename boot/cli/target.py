@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hms.boot.cli.cells import cell
+from hms.boot.cli.tables import print_table
+
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
 
 __all__ = ["Target", "address_and_store", "show_table", "show_values", "target_options"]
+
+
+ANSWER_S = 30.0
+"""How long a command waits for the node's answer, where nothing else was said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,7 @@ class Target:
     address: str | None
     node_name: str | None
     is_json: bool
+    timeout_s: float = ANSWER_S
 
     def config(self) -> "Config":
         """The configuration, checked."""
@@ -43,7 +51,12 @@ class Target:
         """A connection to the node, closed at the end; a lost one fails the command at once."""
         import hms  # noqa: PLC0415 - not for what only reads the configuration
 
-        given = {"client_name": "hms", "reconnect": False, **settings}
+        given = {
+            "client_name": "hms",
+            "reconnect": False,
+            "request_timeout_s": self.timeout_s,
+            **settings,
+        }
         with hms.connect(self.resolve(), **given) as connection:
             yield connection
 
@@ -74,19 +87,27 @@ def address_and_store(path: Path) -> tuple[str, Path]:
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a Target and pass it as `target`."""
+    """Give a command the options of a Target and pass it as `target`. --timeout bounds the node's
+    answers, unless the command has one of its own."""
+    own = list(getattr(command, "__click_params__", []))
+    has_timeout = any("--timeout" in one.opts for one in own)
 
     def run(
-        config_file: Path, address: str | None, node_name: str | None, is_json: bool, **rest: Any
+        config_file: Path,
+        address: str | None,
+        node_name: str | None,
+        is_json: bool,
+        answer_s: float = ANSWER_S,
+        **rest: Any,
     ) -> Any:
-        return command(target=Target(config_file, address, node_name, is_json), **rest)
+        return command(target=Target(config_file, address, node_name, is_json, answer_s), **rest)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-    for one in run.__click_params__:  # type: ignore[attr-defined]
+    run.__click_params__ = own  # type: ignore[attr-defined]
+    for one in own:
         if isinstance(one, click.Argument) and one.name in ("name", "destination", "topic"):
             one._custom_shell_complete = _names  # noqa: SLF001 - as click sets it itself
-    for option in reversed(_OPTIONS):
+    for option in reversed(_OPTIONS if has_timeout else (*_OPTIONS, _TIMEOUT)):
         option(run)
     return run
 
@@ -113,20 +134,27 @@ _OPTIONS = (
 )
 
 
-def show_table(target: Target, rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
-    """Rows of one kind, in columns, or with --json as a list."""
-    if target.is_json:
-        click.echo(json.dumps(list(rows), default=str))
-        return
-    if not rows:
-        click.echo(empty)
-        return
-    columns = list(rows[0])
-    cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-    for line in cells:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
+_TIMEOUT = click.option(
+    "--timeout",
+    "answer_s",
+    type=click.FloatRange(0),
+    default=ANSWER_S,
+    show_default=True,
+    help="Seconds to wait for the node's answer.",
+)
+
+
+def show_table(
+    target: Target,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    empty: str,
+    columns: Sequence[str] = (),
+    times: Sequence[str] = (),
+) -> None:
+    """Rows of one kind, in columns, or with --json as a list. columns: those that are shown unless
+    more are asked for (@table_options); times: those that hold ms since 1970."""
+    print_table(rows, empty=empty, is_json=target.is_json, columns=columns, times=times)
 
 
 def show_values(target: Target, values: Mapping[str, Any]) -> None:
@@ -136,14 +164,4 @@ def show_values(target: Target, values: Mapping[str, Any]) -> None:
         return
     width = max((len(name) for name in values), default=0)
     for name, value in values.items():
-        click.echo(f"{name.ljust(width)}  {_cell(value)}")
-
-
-def _cell(value: Any) -> str:
-    """A value on one line, and without what a terminal would obey."""
-    if isinstance(value, list | tuple):
-        return ", ".join(_cell(item) for item in value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_cell(item)}" for name, item in value.items())
-    text = "-" if value is None else str(value)
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {cell(value)}")

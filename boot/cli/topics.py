@@ -4,6 +4,7 @@ import click
 
 from hms.boot.cli.changing import add_changes
 from hms.boot.cli.destinations import group
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["subscription", "topic"]
@@ -13,12 +14,14 @@ topic = group(
     "Topics: list, show, create, alter, delete, pause or resume them; what they retain.",
     "The configured topics with their subscribers and counts.",
     "there is no topic",
+    ("name", "topic_string", "subscriptions", "producers", "sent", "paused"),
 )
 subscription = group(
     "subscription",
     "Subscriptions: list, create or delete them.",
     "The subscriptions with what waits for each.",
     "there is no subscription",
+    ("name", "topic", "is_durable", "is_active", "waiting", "in_flight"),
 )
 
 add_changes(topic, "topic")
@@ -30,6 +33,7 @@ _SCHEME = click.option(
 
 @topic.command()
 @target_options
+@table_options
 @click.argument("pattern", default="#")
 @_SCHEME
 def tree(target: Target, pattern: str, scheme: str) -> None:
@@ -67,7 +71,10 @@ def clear_retained(target: Target, name: str, is_pattern: bool, yes: bool) -> No
 def purge(target: Target, name: str, yes: bool) -> None:
     """Remove what waits for the subscribers of a topic; each is counted and in the history."""
     if not yes:
-        click.confirm(f"Remove all that waits for {name}?", abort=True, err=True)
+        rows = target.administer("subscription.list")
+        held = sum(row["waiting"] for row in rows if row["topic"] == name)
+        asked = f"Remove the {held:,} messages that wait for subscribers of {name}?"
+        click.confirm(asked, abort=True, err=True)
     count = target.administer("topic.purge", name=name)
     target.say(f"{name}: {count} messages removed", {"topic": name, "purged": count})
 
@@ -114,7 +121,13 @@ def create(
 def delete(target: Target, name: str, topic_: str, yes: bool) -> None:
     """End a durable subscription with what waits for it; counted, and in the history."""
     if not yes:
-        click.confirm(f"End {name} with all that waits for it?", abort=True, err=True)
+        rows = target.administer("subscription.list")
+        held = sum(
+            row["waiting"] + row["in_flight"]
+            for row in rows
+            if row["name"] == name and topic_ in ("", row["topic"])
+        )
+        click.confirm(f"End {name} and discard its {held:,} messages?", abort=True, err=True)
     count = target.administer("subscription.delete", name=name, topic=topic_)
     said = {"subscription": name, "discarded": count}
     target.say(f"{name}: ended, {count} messages discarded", said)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["transaction"]
@@ -26,6 +27,7 @@ _RESOURCE = click.option(
 
 @transaction.command("list")
 @target_options
+@table_options
 def list_(target: Target) -> None:
     """Branches of this node, decisions that wait for a resource manager, and what is active."""
     with target.connection() as connection:

@@ -14,6 +14,7 @@ from hms.boot.cli.security_target import (
     password_from,
     path_of,
 )
+from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.security_file import change_security
 from hms.errors.catalogue import InvalidArgument
@@ -219,6 +220,7 @@ def revoke_token(target: Target, token_id: str, dry_run: bool) -> None:
 
 @user.command("list")
 @target_options
+@table_options
 def list_(target: Target) -> None:
     """All users, and how each of them logs in."""
     document = document_of(target)

@@ -200,7 +200,7 @@ def test_the_lists_tell_counts_latencies_and_the_last_error(tmp_path):
         with pytest.raises(hms.ServiceCallFailed):
             conn.call("FAIL")
         services = {one["name"]: one for one in conn.administer("service.list")}
-        text = hms_command(at, "service", "list").stdout
+        text = hms_command(at, "service", "list", "--wide").stdout
 
     assert (services["WHO"]["calls"], services["WHO"]["failed"]) == (20, 0)
     assert services["WHO"]["p99_ms"] >= services["WHO"]["p50_ms"] > 0

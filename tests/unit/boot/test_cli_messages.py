@@ -257,9 +257,14 @@ def test_what_peers_named_cannot_command_the_terminal(node, run):
 def test_purging_asks_first(node, run):
     """It is the one command that removes messages."""
     node.answers["queue.purge"] = 7
+    node.answers["queue.show"] = {"waiting": 7}
 
-    assert run("queue", "purge", "ORDERS", input="n\n").exit_code == 1
-    assert node.asked == []
+    refused = run("queue", "purge", "ORDERS", input="n\n")
+
+    assert refused.exit_code == 1
+    assert "Remove 7 messages that wait in ORDERS?" in refused.output
+    assert [verb for verb, _ in node.asked] == ["queue.show"]
+    node.asked.clear()
     said = run("queue", "purge", "ORDERS", "--yes")
     assert said.output == "ORDERS: 7 messages removed\n"
     assert node.asked == [("queue.purge", {"name": "ORDERS"})]

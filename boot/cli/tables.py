@@ -1,0 +1,210 @@
+"""Tables of the command line: which rows and columns of a listing are shown, and how.
+
+A terminal gets a table that fits it, with a bold head and times such as "3 m ago"; a pipe gets the
+same columns at full length, and times as they are written.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+
+from hms.boot.cli.cells import cell, time_cell
+
+__all__ = ["TableView", "print_table", "table_options"]
+
+COLUMNS_MAX = 6
+"""So many columns are shown where a command names none."""
+_VIEW = "hms.table"
+_COMPARISONS = ("!=", ">=", "<=", "=", ">", "<")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """What was asked of a table. filters: COLUMN=PATTERN and the like."""
+
+    is_wide: bool = False
+    columns: tuple[str, ...] = ()
+    sort: str = ""
+    filters: tuple[str, ...] = ()
+
+    def select(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows that fit, in the order that was asked for."""
+        found = list(rows)
+        for one in self.filters:
+            fits = _condition(one, rows)
+            found = [row for row in found if fits(row)]
+        if self.sort:
+            name = _known(self.sort.removeprefix("-"), rows)
+            is_falling = self.sort.startswith("-")
+            found.sort(key=lambda row: _order(row.get(name)), reverse=is_falling)
+        return found
+
+    def shown(self, rows: Sequence[Row], usual: Sequence[str]) -> list[str]:
+        """The names of the columns: those that were asked for, all, or the command's own."""
+        known = list(dict.fromkeys(name for row in rows for name in row))
+        if self.columns:
+            return [_known(name, rows) for name in self.columns]
+        if self.is_wide:
+            return known
+        return [name for name in usual if name in known] or known[:COLUMNS_MAX]
+
+
+def _known(name: str, rows: Sequence[Row]) -> str:
+    known = list(dict.fromkeys(column for row in rows for column in row))
+    if rows and name not in known:
+        raise click.UsageError(f"there is no column {name!r}; there are {', '.join(known)}")
+    return name
+
+
+def _order(value: Any) -> tuple[bool, bool, float, str]:
+    """Numbers by size, before texts; what is not there last."""
+    if isinstance(value, int | float):
+        return False, False, float(value), ""
+    return value is None, True, 0.0, cell(value)
+
+
+def _condition(text: str, rows: Sequence[Row]) -> Callable[[Row], bool]:
+    """What `waiting>0`, `name=orders*` or `state!=READY` asks of a row."""
+    found = [(at, sign) for sign in _COMPARISONS if (at := text.find(sign)) > 0]
+    if not found:
+        raise click.UsageError(f"--filter {text!r} is not of the form COLUMN=VALUE, !=, > or <")
+    at, sign = min(found, key=lambda one: (one[0], -len(one[1])))
+    name, wanted = _known(text[:at].strip(), rows), text[at + len(sign) :].strip()
+    if sign in {"=", "!="}:
+        return lambda row: fnmatchcase(cell(row.get(name)), wanted) is (sign == "=")
+    try:
+        limit = float(wanted)
+    except ValueError as fault:
+        raise click.UsageError(f"--filter {text!r}: {wanted!r} is no number") from fault
+
+    def compares(row: Row) -> bool:
+        value = row.get(name)
+        if not isinstance(value, int | float):
+            return False
+        is_beyond = value > limit if sign[0] == ">" else value < limit
+        return is_beyond or (len(sign) > 1 and value == limit)
+
+    return compares
+
+
+_OPTIONS = (
+    click.option("--wide", is_flag=True, help="Every column."),
+    click.option("--columns", metavar="NAME,NAME", default="", help="These columns."),
+    click.option("--sort", metavar="COLUMN", default="", help="By this column; -COLUMN falls."),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="COLUMN=VALUE",
+        help="Rows that fit, such as 'name=ord*' or 'waiting>0'; may be repeated.",
+    ),
+    click.option(
+        "--watch",
+        "watch_s",
+        type=click.FloatRange(0.1),
+        is_flag=False,
+        flag_value=2.0,
+        metavar="[SECONDS]",
+        help="Again every so many seconds (2), until Ctrl-C.",
+    ),
+)
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that prints one table the options of tables."""
+
+    def run(  # the names of the options
+        wide: bool,
+        columns: str,
+        sort: str,
+        filters: tuple[str, ...],
+        watch_s: float | None,
+        **rest: Any,
+    ) -> Any:
+        names = tuple(name for one in columns.split(",") if (name := one.strip()))
+        view = TableView(wide, names, sort, filters)
+        click.get_current_context().meta[_VIEW] = view
+        if watch_s is None:
+            return command(**rest)
+        while True:
+            if sys.stdout.isatty():
+                click.clear()
+            command(**rest)
+            time.sleep(watch_s)
+
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    for option in reversed(_OPTIONS):
+        option(run)
+    return run
+
+
+def print_table(
+    rows: Sequence[Row],
+    *,
+    empty: str,
+    is_json: bool,
+    columns: Sequence[str] = (),
+    times: Sequence[str] = (),
+) -> None:
+    """The rows as the options ask. columns: what is shown without --wide and --columns; times: the
+    columns that hold times, in ms since 1970 UTC."""
+    context = click.get_current_context(silent=True)
+    view: TableView = context.meta.get(_VIEW, TableView()) if context else TableView()
+    found = view.select(rows)
+    if is_json:
+        chosen = [{name: row.get(name) for name in view.columns or row} for row in found]
+        click.echo(json.dumps(chosen, default=str))
+        return
+    if not found:
+        click.echo(empty)
+        return
+    names, is_terminal = view.shown(found, columns), sys.stdout.isatty()
+    lines = [
+        [
+            time_cell(row.get(name), is_relative=is_terminal)
+            if name in times
+            else cell(row.get(name))
+            for name in names
+        ]
+        for row in found
+    ]
+    numbers = {at for at, name in enumerate(names) if name not in times and _is_number(found, name)}
+    (_print_on_terminal if is_terminal else _print_plain)(names, lines, numbers)
+
+
+def _is_number(rows: Sequence[Row], name: str) -> bool:
+    return all(isinstance(row.get(name), int | float) for row in rows)
+
+
+def _print_plain(names: list[str], lines: list[list[str]], _: set[int]) -> None:
+    every = [names, *lines]
+    widths = [max(len(line[at]) for line in every) for at in range(len(names))]
+    for line in every:
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _print_on_terminal(names: list[str], lines: list[list[str]], numbers: set[int]) -> None:
+    """A table as wide as the terminal at most; what is too long ends with an ellipsis."""
+    from rich.console import Console  # noqa: PLC0415 - a pipe, and the help, load no rich
+    from rich.table import Table  # noqa: PLC0415 - the same
+    from rich.text import Text  # noqa: PLC0415 - the same
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for at, name in enumerate(names):
+        table.add_column(
+            Text(name), justify="right" if at in numbers else "left", overflow="ellipsis"
+        )
+        table.columns[at].no_wrap = True
+    for line in lines:
+        table.add_row(*(Text(text) for text in line))
+    Console(highlight=False).print(table)
