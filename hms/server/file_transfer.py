@@ -10,7 +10,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.engine import Engine
@@ -50,6 +50,7 @@ SWEEP_MS = 60_000
 
 Change = Callable[[Callable[[Effects, int], None]], None]
 Work = Callable[[], dict[str, Any] | None]
+_Done = TypeVar("_Done")
 
 
 class _Line:
@@ -283,7 +284,8 @@ class FileTransfer:
                 part.close()
             line.part = None
             try:
-                part = line.part = self._files.begin(name, size_bytes)
+                begin = partial(self._files.begin, name, size_bytes)
+                part = line.part = self._with_room(line, begin)
             except HmsError:
                 self._forget(line, name)
                 raise
@@ -299,7 +301,21 @@ class FileTransfer:
     def _wrote(self, line: _Line, offset: int, data: bytes) -> None:
         if line.part is None:
             raise FileGap(file="that is not open", offset=offset, wanted=0)
-        self._files.write(line.part, offset, data)
+        self._with_room(line, partial(self._files.write, line.part, offset, data))
+
+    def _with_room(self, line: _Line, work: Callable[[], _Done]) -> _Done:
+        """What needs room; when there is none, what is kept for files that do not come on makes
+        way, though their senders are there."""
+        try:
+            return work()
+        except SpoolFull:
+            with self._lock:
+                idle = [name for name in self._lines if self._is_idle(name, line.used_ms)]
+                for name in idle:
+                    self._put_aside(name)
+            if not idle:
+                raise
+        return work()
 
     def _finished(self, line: _Line, name: str, sha256: str) -> dict[str, Any]:
         full = self._files.found(name, sha256)

@@ -135,14 +135,33 @@ def test_no_room_is_kept_for_long_for_files_of_clients_that_are_gone(tmp_path):
         assert rig.ask("gone", wire.OpenFile(handle, AHEAD_BYTES))[0]
     assert rig.ask("gone", wire.FileBlock(1, 0), Kind.FILE, DATA)[0]
     assert not rig.can_send("good")
-    rig.tick(IDLE_MS + 1)
-    assert not rig.can_send("good")
     rig.lose("gone")
     rig.tick(IDLE_MS + 1)
 
     assert rig.can_send("good")
     is_open, answer = rig.ask("gone", wire.OpenFile(1, len(DATA)))
     assert (is_open, wire.decode_reply(answer)) == (True, {"offset": len(DATA)})
+
+
+def test_room_that_is_kept_for_files_that_do_not_come_on_makes_way_for_others(tmp_path):
+    """16 MiB each were kept for file_life_s, a day, as long as their senders were connected."""
+    rig = Rig(tmp_path / "files", bytes_max=2 * AHEAD_BYTES)
+    for handle in (1, 2):
+        assert rig.ask("idle", wire.OpenFile(handle, AHEAD_BYTES))[0]
+    assert rig.ask("idle", wire.FileBlock(1, 0), Kind.FILE, DATA)[0]
+    rig.node.now_ms += IDLE_MS
+    assert not rig.can_send("good")
+
+    rig.node.now_ms += 1
+    assert rig.can_send("good")
+    went_on, _ = rig.ask("idle", wire.FileBlock(1, len(DATA)), Kind.FILE, DATA)
+    assert not went_on
+    is_open, answer = rig.ask("idle", wire.OpenFile(1, 2 * len(DATA)))
+    assert (is_open, wire.decode_reply(answer)) == (True, {"offset": len(DATA)})
+    assert rig.ask("idle", wire.FileBlock(1, len(DATA)), Kind.FILE, DATA)[0]
+    assert rig.ask("idle", wire.CloseFile(1, 2 * len(DATA), hashlib.sha256(2 * DATA).hexdigest()))[
+        0
+    ]
 
 
 def test_an_announced_size_keeps_only_what_comes_next_free(rig):
