@@ -4,6 +4,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
+from weakref import WeakSet
 
 from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
@@ -118,16 +119,16 @@ class State:
         self.files, self.audit = Files(), AuditChain()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
-        self.sessions_open = self.waiting_bytes = 0
-        self.open_work_bytes = 0
-        """What open transactions held when it was counted last (open_transactions.py)."""
+        self.sessions_open = self.waiting_bytes = self.open_work_bytes = 0
+        """The last: what open transactions held when it was counted (open_transactions.py)."""
         self.temporaries_made = 0
         self.temporaries: dict[str, Queue] = {}
         """Queues that connections made for themselves (F-C6); the log knows nothing of them."""
         self.blocked = BlockedSends(settings.blocked_bytes_max, settings.blocked_ms_max)
         self.is_guarded = self.has_own_limits = settings.limits != NO_LIMITS
         """Whether sends have to look for limits and pauses: the node has limits of its own, or some
-        destination has, or had, one."""
+        destination has one."""
+        self._guarded = WeakSet[Queue | Topic]()
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
         self.limbo: list[AwaitingPageIn] = []
@@ -292,8 +293,13 @@ class State:
             self.places[definition.number] = subscription
 
     def guard(self, target: Queue | Topic) -> None:
-        """Sends look from now on, if the destination has a limit or is paused."""
-        self.is_guarded = self.is_guarded or target.control.is_guarded
+        """A destination has a limit or a pause now, or is gone; or has none any more. One that is
+        gone counts as long as somebody has it open, or sends to it in a transaction."""
+        if target.control.is_guarded:
+            self._guarded.add(target)
+        else:
+            self._guarded.discard(target)
+        self.is_guarded = bool(self.has_own_limits or self._guarded or self.blocked.lines)
 
     def scheduled_place(self, fx: Effects) -> Scheduled:
         """Where recurring messages wait for their next time; new when there was none before."""
@@ -322,7 +328,7 @@ class State:
     def undefine_destination(self, target: Queue | Topic) -> None:
         """A queue or topic is gone; nothing waits in it and nobody receives from it."""
         target.control.end()
-        self.is_guarded = True
+        self.guard(target)
         self.shares.end(target.number, target.name)
         if isinstance(target, Topic):
             self.space.undefine(target, self.now_ms)

@@ -59,7 +59,7 @@ def begin_ending(state: State, connection: int, place: Queue | Subscription) -> 
     state.endings[connection] = place
     if isinstance(place, Queue):
         place.control.end()
-        state.is_guarded = True
+        state.guard(place)
 
 
 def lift_ending(state: State, connection: int) -> None:
@@ -67,3 +67,4 @@ def lift_ending(state: State, connection: int) -> None:
     place = state.endings.pop(connection, None)
     if isinstance(place, Queue) and place not in state.endings.values():
         place.control.go_on()
+        state.guard(place)

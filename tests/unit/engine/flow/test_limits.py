@@ -5,6 +5,7 @@ import pytest
 from hms.engine.effects import Confirm, Effects
 from hms.errors.catalogue import (
     BatchTooLarge,
+    DestinationNotFound,
     FlowControlTimeout,
     MessageTooLarge,
     ProducerLimit,
@@ -14,6 +15,7 @@ from hms.records import Cause, RecordType, decode_ranges
 from tests.support.engine_rig import delivered
 from tests.support.limits_rig import (
     limited_rig,
+    open_producer,
     order,
     outcomes,
     retry,
@@ -246,3 +248,33 @@ def test_what_is_sent_behind_a_pause_stays_behind_what_waits_yet():
     retry(rig)
 
     assert [message.payload for message in waiting(rig)] == [b"first", b"second"]
+
+
+def test_sends_look_for_limits_only_as_long_as_there_are_some():
+    """A limit that was tried once, and is gone, costs the sends of a node nothing any more."""
+    rig = limited_rig()
+    state = rig.engine.state
+    for on, off in (
+        (("queue.alter", {"max_messages": 5}), ("queue.alter", {"max_messages": 0})),
+        (("queue.pause", {"what": "PRODUCTION"}), ("queue.resume", {})),
+    ):
+        assert not state.is_guarded
+        order(rig, on[0], name="orders", **on[1])
+        assert state.is_guarded
+        order(rig, off[0], name="orders", **off[1])
+
+    assert not state.is_guarded
+
+
+def test_who_has_a_queue_open_that_is_gone_is_still_told():
+    """Its limits are nobody's concern any more, its end is."""
+    rig = limited_rig()
+    passing = rig.engine.create_temporary(1, "queue", Effects())
+    open_producer(rig, 20, passing)
+    rig.run(lambda fx: rig.engine.delete_temporary(1, "queue", passing, fx))
+    order(rig, "queue.alter", name="orders", max_messages=5)
+    order(rig, "queue.alter", name="orders", max_messages=0)
+
+    assert rig.engine.state.is_guarded
+    with pytest.raises(DestinationNotFound):
+        rig.send(producer=20)
