@@ -27,18 +27,14 @@ from tests.sim.durable import Definitions
 from tests.sim.occurrences import WAITING, numbered
 
 _BACK = (RecordType.FAILED, RecordType.RELEASED)
-_NOT_EVENTS = (
-    RecordType.RESERVED,
-    RecordType.NODE,
-    RecordType.IDENTITY,
-    RecordType.MOVED,
-    RecordType.MEMORY,
-    RecordType.PREPARED,
-    RecordType.ENDED,
-    RecordType.HEURISTIC,
-    RecordType.DECIDED,
-    RecordType.FORGOTTEN,
+_OF_RANGES = (
+    RecordType.DELIVERED,
+    RecordType.ACKNOWLEDGED,
+    RecordType.FAILED,
+    RecordType.RELEASED,
+    RecordType.DISCARDED,
 )
+"""All other records are no events of messages."""
 
 
 def _xid_of(group: Group) -> bytes | None:
@@ -83,7 +79,7 @@ class Ledger:
             self._definitions.learn([decode_definition(payload)])
         elif kind == RecordType.UNDEFINED:
             self._undefined(self._definitions.place(decode_number(payload)))
-        elif kind not in _NOT_EVENTS:
+        elif kind in _OF_RANGES:
             self._ranges(kind, decode_ranges(payload))
 
     def _grouped(self, group: Group) -> None:
