@@ -176,10 +176,10 @@ class Recovery(StateTables):
 
     def taken(self, record: Sent) -> None:
         """One that comes again is recognised."""
-        memory = self.state.memories.producer(record.client_uid, record.producer)
+        memories, first = self.state.memories, record.first_sequence
         taken = Taken(record.first_message_id, record.timestamp_ms, record.message_count)
         batches_max = self.state.settings.frames_in_flight_max
-        memory.remember(record.first_sequence, taken, batches_max)
+        memories.remember(record.client_uid, record.producer, first, taken, batches_max)
 
     def moved(self, kept: Sequence[Kept], payload: Payload, start: int, position: int) -> None:
         """Messages are at these places, and lie here from now on."""

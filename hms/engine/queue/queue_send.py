@@ -74,12 +74,12 @@ def send(
     is_transacted = session.is_transacted
     if not is_transacted and first_sequence <= memory.forgotten:
         raise SendInDoubt(destination=target.name, count=count, reason=FORGOTTEN)
-    if not is_transacted and first_sequence in memory.recent:
+    known = None if is_transacted else memory.recent.get(first_sequence)
+    if known is not None:
         fx.must_wait = True  # what it repeats may not be synced yet
-        taken = memory.recent[first_sequence]
-        if taken.first_message_id == WITHDRAWN:
+        if known.first_message_id == WITHDRAWN:
             raise SendWithdrawn(destination=target.name, count=count)
-        fx.out.append(_confirm(connection, correlation, taken))
+        fx.out.append(_confirm(connection, correlation, known))
         return
     if count > MESSAGES_PER_BATCH_MAX:
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
@@ -246,7 +246,7 @@ def is_repeated(connection: Connection, producer_handle: int, first_sequence: in
     if producer is None or producer.session.is_transacted:
         return False
     memory = producer.memory
-    return first_sequence in memory.recent or first_sequence <= memory.forgotten
+    return first_sequence <= memory.forgotten or memory.recent.get(first_sequence) is not None
 
 
 def store_batch(

@@ -132,7 +132,7 @@ def _is_repeated(state: State, producer: Producer, request: Request) -> bool:
     memory = state.memories.producer(producer.session.connection.uid, request.handle)
     if request.sequence <= memory.forgotten:
         raise SendInDoubt(destination=producer.destination.name, count=1, reason=FORGOTTEN)
-    return request.sequence in memory.recent
+    return memory.recent.get(request.sequence) is not None
 
 
 def _is_same(known: Schedule | None, plan: Plan, template: bytes) -> bool:
@@ -222,8 +222,8 @@ def _kept(
     uid = producer.session.connection.uid
     if request.handle:
         taken = Taken(message.id, state.now_ms, 1)
-        memory = state.memories.producer(uid, request.handle)
-        memory.remember(request.sequence, taken, state.settings.frames_in_flight_max)
+        batches_max = state.settings.frames_in_flight_max
+        state.memories.remember(uid, request.handle, request.sequence, taken, batches_max)
     head = Sent(
         *(place.number, message.id, state.now_ms, uid, request.handle, request.sequence, 1),
         is_forwarded=True,

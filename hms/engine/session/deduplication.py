@@ -5,6 +5,8 @@ non-persistent message is not given again after a crash. Producers number their 
 that comes again after a reconnect is answered as it was, not stored twice (F-D9).
 """
 
+from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
@@ -72,6 +74,70 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
 WITHDRAWN = 0
 """The message id of a batch that was withdrawn before it arrived."""
+TAKEN_BYTES = 40
+"""What a batch takes in RecentBatches, with what its arrays have in reserve."""
+IDLE_BYTES = 600
+"""What a producer that nobody has open takes beside its batches."""
+IDLE_BYTES_MAX = 48 << 20
+"""10,000 of them with 64 batches each take 31 MB."""
+
+
+class RecentBatches:
+    """How the last batches of a producer were confirmed, by their first numbers, lowest first: four
+    numbers of 8 bytes each. As objects in a dict 64 of them took 12.8 KB, and 10,000 producers that
+    may come back 128 MB."""
+
+    __slots__ = ("_firsts", "_rest")
+
+    def __init__(self) -> None:
+        self._firsts = array("Q")
+        self._rest = array("Q")
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def get(self, first_sequence: int) -> Taken | None:
+        """How the batch that begins with that number was confirmed."""
+        firsts = self._firsts
+        if not firsts or first_sequence > firsts[-1]:
+            return None
+        at = bisect_left(firsts, first_sequence)
+        if firsts[at] != first_sequence:
+            return None
+        return Taken(*self._rest[3 * at : 3 * at + 3])
+
+    def __contains__(self, first_sequence: int) -> bool:
+        return self.get(first_sequence) is not None
+
+    @property
+    def first(self) -> int:
+        """The lowest number, of which there is one."""
+        return self._firsts[0]
+
+    def put(self, first_sequence: int, taken: Taken) -> None:
+        """Note how it was confirmed."""
+        firsts, rest = self._firsts, self._rest
+        row = array("Q", (taken.first_message_id, taken.timestamp_ms, taken.message_count))
+        if not firsts or first_sequence > firsts[-1]:  # as almost all
+            firsts.append(first_sequence)
+            rest.extend(row)
+            return
+        at = bisect_left(firsts, first_sequence)
+        if firsts[at] == first_sequence:
+            rest[3 * at : 3 * at + 3] = row
+            return
+        firsts.insert(at, first_sequence)
+        rest[3 * at : 3 * at] = row
+
+    def pop_first(self) -> int:
+        """Forget the lowest, of which there is one; its number."""
+        del self._rest[:3]
+        return self._firsts.pop(0)
+
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        """First number, first message id, time and count of each."""
+        rest = iter(self._rest)
+        return list(zip(self._firsts, rest, rest, rest, strict=True))
 
 
 class ProducerMemory:
@@ -87,32 +153,37 @@ class ProducerMemory:
     def __init__(self) -> None:
         self.forgotten = 0
         self.last_sequence = 0
-        self.recent: OrderedDict[int, Taken] = OrderedDict()
+        self.recent = RecentBatches()
+
+    @property
+    def idle_bytes(self) -> int:
+        """What it takes while nobody has it open."""
+        return IDLE_BYTES + TAKEN_BYTES * len(self.recent)
 
     def remember(self, first_sequence: int, taken: Taken, batches_max: int) -> None:
         """A batch was taken."""
-        recent, is_late = self.recent, first_sequence < self.last_sequence
-        recent[first_sequence] = taken
-        if is_late:
-            self.recent = recent = OrderedDict(sorted(recent.items()))
+        recent = self.recent
+        recent.put(first_sequence, taken)
         last = min(first_sequence + taken.message_count - 1, SEQUENCE_MAX)
         self.last_sequence = max(self.last_sequence, last)
         while len(recent) > batches_max:
-            self.forgotten = max(self.forgotten, recent.popitem(last=False)[0])
+            self.forgotten = max(self.forgotten, recent.pop_first())
 
 
 class DeduplicationState:
     """What is remembered of producers and of committed transactions, by client.
 
-    Those of clients that are connected are always kept. Of the others entries_max of each kind are,
-    the least recently used are forgotten first; has_forgotten: it happened, or may have before a
-    boot. Then one that is not known is not new for certain, and whoever asks is told so.
+    Those of clients that are connected are always kept, and count in what these have open. Of the
+    others entries_max of each kind are, and IDLE_BYTES_MAX of producers; the least recently used
+    are forgotten first. has_forgotten: it happened, or may have before a boot. Then one that is not
+    known is not new for certain, and whoever asks is told so.
     """
 
     def __init__(self, entries_max: int) -> None:
         self._entries_max = entries_max
         self._open: dict[_Key, ProducerMemory] = {}
         self._idle: OrderedDict[_Key, ProducerMemory] = OrderedDict()
+        self._idle_bytes = 0
         self._open_commits: dict[_Key, int] = {}
         self._commits: OrderedDict[_Key, int] = OrderedDict()
         self.has_forgotten = False
@@ -123,7 +194,7 @@ class DeduplicationState:
         """The memory of a producer that is opened; sent_before: the last number that its client has
         used. When it is not known any more nobody can say which of those were taken."""
         key = (client_uid, handle)
-        memory = self._idle.pop(key, None)
+        memory = self._take_idle(key)
         if memory is None:
             memory = ProducerMemory()
             if self.has_forgotten:
@@ -140,10 +211,10 @@ class DeduplicationState:
     def forget_producer(self, client_uid: int, handle: int) -> None:
         """It was closed in order: nothing of it comes again."""
         self._open.pop((client_uid, handle), None)
-        self._idle.pop((client_uid, handle), None)
+        self._take_idle((client_uid, handle))
 
     def producer(self, client_uid: int, handle: int) -> ProducerMemory:
-        """The memory of a producer that is used, new if it is not known."""
+        """The memory of a producer that is looked at, new if it is not known."""
         key = (client_uid, handle)
         found = self._open.get(key) or self._idle.get(key)
         if found is None:
@@ -158,11 +229,36 @@ class DeduplicationState:
         key = (client_uid, handle)
         return self._open.get(key) or self._idle.get(key)
 
+    def remember(
+        self, client_uid: int, handle: int, first_sequence: int, taken: Taken, batches_max: int
+    ) -> None:
+        """A batch of a producer was taken, that may be idle."""
+        memory = self.producer(client_uid, handle)
+        before = memory.idle_bytes
+        memory.remember(first_sequence, taken, batches_max)
+        self._has_grown((client_uid, handle), memory.idle_bytes - before)
+
     def _keep(self, key: _Key, memory: ProducerMemory) -> None:
+        self._take_idle(key)
         self._idle[key] = memory
-        self._idle.move_to_end(key)
-        if len(self._idle) > self._entries_max:
-            self._idle.popitem(last=False)
+        self._has_grown(key, memory.idle_bytes)
+
+    def _take_idle(self, key: _Key) -> ProducerMemory | None:
+        memory = self._idle.pop(key, None)
+        if memory is not None:
+            self._idle_bytes -= memory.idle_bytes
+        return memory
+
+    def _has_grown(self, key: _Key, more: int) -> None:
+        """What an idle one takes has changed."""
+        if key not in self._idle:
+            return
+        self._idle_bytes += more
+        while len(self._idle) > self._entries_max or (
+            self._idle_bytes > IDLE_BYTES_MAX and len(self._idle) > 1
+        ):
+            _, forgotten = self._idle.popitem(last=False)
+            self._idle_bytes -= forgotten.idle_bytes
             self.has_forgotten = True
 
     # commits
@@ -206,7 +302,7 @@ class DeduplicationState:
         if known > last + 1:
             memory.forgotten = max(memory.forgotten, known - 1)
         for one in range(known, number):
-            memory.remember(one, Taken(WITHDRAWN, 0, 1), COMMITS_SKIPPED)
+            self.remember(client_uid, session, one, Taken(WITHDRAWN, 0, 1), COMMITS_SKIPPED)
         return True
 
     def _keep_commit(self, key: _Key, number: int) -> None:
@@ -229,11 +325,8 @@ class DeduplicationState:
             memory = self._idle.get(key) or self._open.get(key)
             if memory is None or not (memory.recent or memory.forgotten):
                 continue
-            recent = [
-                (first, taken.first_message_id, taken.timestamp_ms, taken.message_count)
-                for first, taken in memory.recent.items()
-            ]
-            yield ProducerTaken(*key, memory.last_sequence, recent, memory.forgotten)
+            rows = memory.recent.rows()
+            yield ProducerTaken(*key, memory.last_sequence, rows, memory.forgotten)
 
     def commits_taken(self, keys: Iterable[_Key]) -> list[tuple[int, int, int]]:
         """Client, session and number of the commits remembered."""
@@ -244,9 +337,13 @@ class DeduplicationState:
         """Take over what the log restated."""
         for producer in remembered.producers:
             memory = self.producer(producer.client_uid, producer.handle)
+            before = memory.idle_bytes
             memory.last_sequence = producer.last_sequence
             memory.forgotten = producer.forgotten
-            memory.recent = OrderedDict((first, Taken(*rest)) for first, *rest in producer.recent)
+            memory.recent = RecentBatches()
+            for first, *rest in producer.recent:
+                memory.recent.put(first, Taken(*rest))
+            self._has_grown((producer.client_uid, producer.handle), memory.idle_bytes - before)
         for client_uid, session, number in remembered.commits:
             self.committed(client_uid, session, number)
 

@@ -139,11 +139,12 @@ def open_producer(
     _check_count(state, connection.producers, "producers")
     target, string = _publishes_at(state, where, fx)
     check_producers(state, target)
-    state.check_open(producer_bytes(string))
+    size = producer_bytes(string, state.settings.frames_in_flight_max)
+    state.check_open(size)
     node = state.space.opened(string, state.now_ms) if string else None
     memory = state.memories.open_producer(connection.uid, handle, sent_before)
     producer = Producer(owner, handle, target, memory)
-    producer.topic, producer.node = string, node
+    producer.topic, producer.node, producer.memory_bytes = string, node, size
     connection.producers[handle] = producer
     state.shares.take_memory(connection.owner, producer.memory_bytes)
     target.producers += 1

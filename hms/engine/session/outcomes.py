@@ -48,8 +48,8 @@ def _of_send(state: State, asked: Doubt, fx: Effects) -> Answer:
     memories, first = state.memories, asked.number
     key = (asked.client_uid, asked.handle)
     found = memories.known(*key)
-    if found is not None and first in found.recent:
-        taken = found.recent[first]
+    taken = None if found is None else found.recent.get(first)
+    if taken is not None:
         if taken.first_message_id == WITHDRAWN:
             return _answer("WITHDRAWN")
         first_id = taken.first_message_id + asked.offset
@@ -57,11 +57,11 @@ def _of_send(state: State, asked: Doubt, fx: Effects) -> Answer:
     batches_max = state.settings.frames_in_flight_max
     is_known = not memories.has_forgotten if found is None else first > found.forgotten
     if found is not None and len(found.recent) >= batches_max:
-        is_known = is_known and first > min(found.recent)
+        is_known = is_known and first > found.recent.first
     if not is_known or not asked.is_logged:
         return _answer("FORGOTTEN")
     withdrawn = Taken(WITHDRAWN, 0, asked.frame_count)
-    memories.producer(*key).remember(first, withdrawn, batches_max)
+    memories.remember(*key, first, withdrawn, batches_max)
     fx.records.append(memory(Memory(producers=list(memories.producers_taken([key])))))
     return _answer("WITHDRAWN")
 

@@ -12,7 +12,7 @@ from hms.engine.messages import ReadyCopy, StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
 from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import selector_view
-from hms.engine.session.deduplication import ProducerMemory
+from hms.engine.session.deduplication import TAKEN_BYTES, ProducerMemory
 from hms.engine.session.receipts import Receipts
 from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import TopicNode
@@ -127,9 +127,10 @@ class Session:
         """Whether its last commit is known for certain; see Memories."""
 
 
-def producer_bytes(topic: str) -> int:
-    """What a producer takes in memory at most; topic: where it publishes, "" for one of a queue."""
-    return PRODUCER_BYTES + text_bytes(topic)
+def producer_bytes(topic: str, batches_max: int) -> int:
+    """What a producer takes in memory at most; topic: where it publishes, "" for one of a queue;
+    batches_max: so many of its last are remembered."""
+    return PRODUCER_BYTES + TAKEN_BYTES * batches_max + text_bytes(topic)
 
 
 class Producer:
@@ -145,11 +146,8 @@ class Producer:
         self.topic = ""
         self.node: TopicNode[StoredMessage] | None = None
         """Where it publishes, of a topic's producer."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """What it takes in memory at most."""
-        return producer_bytes(self.topic)
+        self.memory_bytes = 0
+        """What it takes in memory at most, once it is counted."""
 
     @property
     def key(self) -> tuple[str, str]:

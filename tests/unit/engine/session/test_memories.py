@@ -1,10 +1,13 @@
 """What a node remembers of clients: exact for who is connected, exact or unknown for the others."""
 
+import tracemalloc
+
 import pytest
 
 import hms
 from hms.engine.effects import Effects
-from hms.engine.session.deduplication import DeduplicationState, Taken
+from hms.engine.session import deduplication
+from hms.engine.session.deduplication import DeduplicationState, ProducerMemory, Taken
 from hms.wire.packed_messages import ROW, pack_messages
 from tests.support.engine_rig import EngineRig
 
@@ -13,7 +16,7 @@ KEPT = 1000
 
 
 def _remember(memories, uid, handle, sequence):
-    memories.producer(uid, handle).remember(sequence, Taken(sequence, 0, 1), 4)
+    memories.remember(uid, handle, sequence, Taken(sequence, 0, 1), 4)
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
@@ -67,9 +70,59 @@ def test_who_is_used_is_kept_and_producers_that_send_nothing_cost_no_place():
     _remember(memories, 1, 1, 2)
     _remember(memories, 3, 1, 1)
 
-    assert 1 in memories.producer(1, 1).recent
+    assert memories.producer(1, 1).recent.get(1) is not None
     assert memories.has_forgotten
     assert (2, 1) not in memories.keys()  # noqa: SIM118 - no dict
+
+
+def test_recent_batches_are_those_with_the_highest_numbers_in_their_order():
+    """A late one stands before later ones, is found, and is the first to be forgotten."""
+    memory = ProducerMemory()
+    for first in (1, 5, 9, 3, 5):
+        memory.remember(first, Taken(first + 1000, first, 2), 3)
+
+    assert memory.recent.rows() == [(3, 1003, 3, 2), (5, 1005, 5, 2), (9, 1009, 9, 2)]
+    assert memory.recent.get(5) == Taken(1005, 5, 2)
+    assert [memory.recent.get(one) for one in (0, 1, 4, 10)] == [None] * 4
+    assert (memory.forgotten, memory.last_sequence) == (1, 10)
+
+
+def _held(count):
+    """Bytes of so many producers that may come back, with 64 batches each; what is remembered."""
+    tracemalloc.start()
+    try:
+        memories = DeduplicationState(10_000)
+        before = tracemalloc.get_traced_memory()[0]
+        for uid in range(count):
+            for n in range(64):
+                taken = Taken((1 << 40) + uid * 64 + n, (1 << 40) + n, 1)
+                memories.remember((1 << 62) + uid, 1, n + 1, taken, 64)
+        return tracemalloc.get_traced_memory()[0] - before, memories
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_counted_for_producers_is_what_they_take():
+    """64 batches of one took 12.8 KB, and 10,000 producers, as many as are remembered, 128 MB."""
+    size, memories = _held(200)
+
+    counted = 200 * (deduplication.IDLE_BYTES + 64 * deduplication.TAKEN_BYTES)
+    assert memories._idle_bytes == counted
+    assert 0.5 * counted <= size <= counted
+
+
+def test_producers_that_may_come_back_have_a_limit_of_bytes_too(monkeypatch):
+    """max_requests may be 4,096: then 10,000 of them would take 1.6 GB."""
+    each = deduplication.IDLE_BYTES + 64 * deduplication.TAKEN_BYTES
+    monkeypatch.setattr(deduplication, "IDLE_BYTES_MAX", 50 * each)
+    _, memories = _held(200)
+
+    assert len(memories.keys()) == 50
+    assert memories._idle_bytes == 50 * each
+    assert memories.has_forgotten
+    for uid, handle in memories.keys():  # noqa: SIM118 - no dict
+        memories.open_producer(uid, handle, 64)
+    assert memories._idle_bytes == 0
 
 
 def _send(rig, handle, first_sequence, connection=1):
