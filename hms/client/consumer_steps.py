@@ -213,12 +213,12 @@ class ConsumerSteps:
         taken: list[Delivered] = []
         while len(taken) < room and buffer:
             row = buffer[0][0]
-            if row[2] or row[8] > FLAG_PERSISTENT or row[7] == KIND_FILE:
+            if row.expires_at_ms or row.flags > FLAG_PERSISTENT or row.kind == KIND_FILE:
                 break
             taken.append(buffer.popleft())
         inbox.allowance -= len(taken)
         inbox.taken_count += len(taken)
-        ids = [row[0] for row, _, _ in taken]
+        ids = [row.message_id for row, _, _ in taken]
         if self._is_client:
             inbox.seen.update(dict.fromkeys(ids))
         else:
@@ -232,15 +232,17 @@ class ConsumerSteps:
         if inbox.allowance and inbox.buffer:
             delivered = inbox.buffer[0]
             row = delivered[0]
-            is_usual = not row[2] and row[8] <= FLAG_PERSISTENT and row[7] != KIND_FILE
+            is_usual = (
+                not row.expires_at_ms and row.flags <= FLAG_PERSISTENT and row.kind != KIND_FILE
+            )
             if is_usual:  # nothing to be looked at
                 inbox.buffer.popleft()
                 inbox.allowance -= 1
                 inbox.taken_count += 1
                 if self._is_client:
-                    inbox.seen[row[0]] = None
+                    inbox.seen[row.message_id] = None
                 else:
-                    inbox.acknowledged.append(row[0])
+                    inbox.acknowledged.append(row.message_id)
                 return self._message(delivered, inbox.stamp)
         return None
 
@@ -271,10 +273,10 @@ class ConsumerSteps:
     def _note(self, delivered: Delivered) -> None:
         """The application has it; a file's message is acknowledged only when that was saved."""
         row = delivered[0]
-        if row[7] == KIND_FILE:
-            self._state.consumed_file(self._inbox, row[0])
+        if row.kind == KIND_FILE:
+            self._state.consumed_file(self._inbox, row.message_id)
         else:
-            self._state.consumed(self._inbox, row[0])
+            self._state.consumed(self._inbox, row.message_id)
 
     def saving(
         self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
@@ -391,7 +393,7 @@ class ConsumerSteps:
         row, head, body = delivered
         if stamp is not self._stamp:
             self._acknowledge, self._stamp = Acknowledge(self, stamp), stamp
-        if row[8] & FLAG_PART:
+        if row.flags & FLAG_PART:
             return list_message(delivered, self._inbox.destination, self._acknowledge)
         return Message.received(row, head, body, self._inbox.destination, self._acknowledge)
 

@@ -158,7 +158,7 @@ class Message(Headers, Getters, FilePart):
         self._head = head
         self._content = None
         self._value = _UNREAD
-        self._kind = row[7]
+        self._kind = row.kind
         self._body = body
         return self
 
@@ -180,7 +180,7 @@ class Message(Headers, Getters, FilePart):
             self._head = head
             self._content = None
             self._value = _UNREAD
-            self._kind = row[7]
+            self._kind = row.kind
             self._body = body
             found.append(self)
         return found

@@ -170,7 +170,7 @@ def unpack_rows(pack: bytes | memoryview, count: int, offset: int = 0) -> list[R
     if count < 1 or table_end > len(pack):
         raise MessageFormatError(detail=f"{count} rows do not fit into {len(pack)} bytes")
     rows = list(map(_row, ROW.iter_unpack(memoryview(pack)[offset:table_end])))
-    ends_at = table_end + sum([row[0] + row[1] for row in rows])
+    ends_at = table_end + sum([row.head_bytes + row.body_bytes for row in rows])
     if ends_at != len(pack):
         raise MessageFormatError(detail=f"its rows end at byte {ends_at} of {len(pack)}")
     return rows
@@ -183,7 +183,7 @@ def slice_payloads(pack: bytes | memoryview, rows: Sequence[Row], offset: int = 
         if found is not None:
             return found
     start = offset + len(rows) * ROW.size
-    ends = list(accumulate([row[0] + row[1] for row in rows], initial=start))
+    ends = list(accumulate([row.head_bytes + row.body_bytes for row in rows], initial=start))
     view = memoryview(pack)
     return [bytes(view[a:b]) for a, b in pairwise(ends)]
 
@@ -220,10 +220,10 @@ def unpack_delivered(
     data = pack if isinstance(pack, bytes) else bytes(pack)
     table = DELIVERED_ROW.iter_unpack(memoryview(data)[offset:table_end])
     rows = list(map(_delivered_row, table))
-    ends = list(accumulate([row[4] + row[5] for row in rows], initial=table_end))
+    ends = list(accumulate([row.head_bytes + row.body_bytes for row in rows], initial=table_end))
     if ends[-1] != len(pack):
         raise MessageFormatError(detail=f"its rows end at byte {ends[-1]} of {len(pack)}")
     return [  # half of what it costs a receiver to get a message: no calls, no views
-        (row, data[at : at + row[4]], data[at + row[4] : end])
+        (row, data[at : at + row.head_bytes], data[at + row.head_bytes : end])
         for row, (at, end) in zip(rows, pairwise(ends), strict=True)
     ]
