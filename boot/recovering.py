@@ -2,10 +2,10 @@
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from hms.engine.engine import Engine
-from hms.store.interface import Store
+from hms.store.interface import Store, StoredRecord
 
 GARBAGE_THRESHOLDS = (50_000, 50, 1000)
 """Waiting messages are no garbage: looking through all of them every 700 new ones would cost more
@@ -17,24 +17,37 @@ Tell = Callable[[int, int], None]
 """Told the bytes that are read, and how many there are; 0 when nobody knows."""
 
 
+class _Progress:
+    """Tells how far the reading is, now and then."""
+
+    def __init__(self, store: Store, tell: Tell) -> None:
+        self._store, self._tell = store, tell
+        self.records = self._bytes = 0
+        self._told_at = time.monotonic()
+
+    def read(self, records: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
+        """The records as they come."""
+        for record in records:
+            yield record
+            self.records += 1
+            self._bytes += len(record[3])
+            if self.records % LOOK_EVERY == 0 and time.monotonic() - self._told_at >= TELL_EVERY_S:
+                self._tell(self._bytes, self._store.recovery_bytes)
+                self._told_at = time.monotonic()
+
+
 def recover(engine: Engine, store: Store, tell: Tell) -> int:
     """Feed the engine all that the store holds; the number of records."""
-    recovery = engine.recovery(store.pinned_records)
-    records = done = 0
-    told_at = time.monotonic()
+    progress = _Progress(store, tell)
+    recovery = engine.recovery(lambda segment: progress.read(store.pinned_records(segment)))
     gc.disable()  # nothing of what is read is garbage, and looking for some takes longer each time
     try:
-        for _, kind, _, payload, position in store.recover():
+        for _, kind, _, payload, position in progress.read(store.recover()):
             recovery.apply(kind, payload, position)
-            records += 1
-            done += len(payload)
-            if records % LOOK_EVERY == 0 and time.monotonic() - told_at >= TELL_EVERY_S:
-                tell(done, store.recovery_bytes)
-                told_at = time.monotonic()
         recovery.finish()
         store.pin(engine.pinned_segments())
     finally:
         gc.enable()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.freeze()
-    return records
+    return progress.records

@@ -188,6 +188,11 @@ class Engine:
         return self.state.blocks.live_bytes_in(segment)
 
     @property
+    def has_pinned(self) -> bool:
+        """Something lies behind the log; every thread may ask."""
+        return bool(self.state.blocks.pinned)
+
+    @property
     def emptied_count(self) -> int:
         """How often the last live message of a segment has left it; every thread may ask."""
         return self.state.blocks.emptied

@@ -50,7 +50,7 @@ class LogCleaning:
         if self._running.locked():
             self._expect()
             return False
-        if self._engine.emptied_count != self._emptied_seen:
+        if self._engine.has_pinned and self._engine.emptied_count != self._emptied_seen:
             return True
         return self._next_step() is not None or self._store.is_turn_due
 

@@ -10,8 +10,7 @@ from hms.records import Writer
 from hms.store.journal.disk import Disk
 from hms.store.journal.segment_opening import opening
 from hms.store.journal.segment_walk import (
-    HISTORY_SUFFIX,
-    LOG_SUFFIX,
+    SUFFIXES,
     SegmentInfo,
     opened,
     read_info,
@@ -49,7 +48,7 @@ def _is_other(disk: Disk, info: SegmentInfo, told: Writer) -> bool:
 
 def _segment(disk: Disk, directory: Path, number: int) -> SegmentInfo | None:
     """The segment of that number; None when there is none that can be read."""
-    for suffix in (LOG_SUFFIX, HISTORY_SUFFIX):
+    for suffix in SUFFIXES:
         file = segment_file(directory, number, suffix)
         with suppress(OSError, StoreCorrupt, StoreFormatUnknown):
             return read_info(disk, file, number, is_last=False)

@@ -154,7 +154,8 @@ class Journal:
         found = self._recovery
         if found is None:
             return 0
-        return sum(size for number, size in found.segments.items() if number >= found.oldest)
+        needed = [size for number, size in found.segments.items() if number >= found.oldest]
+        return sum(needed) + sum(found.pinned.values())
 
     def start(self, dictionary: DictionaryMaker) -> None:
         """Begin a segment of this boot's own (epoch + 1)."""
