@@ -2,9 +2,10 @@
 
 Bursts go through one queue, sent and received, while the log turns over ten times; beside them so
 many messages of 800 bytes wait in another queue. Of each size the rate of every second is held
-against that of an empty node in the same run, one beside the other, several times: the mean, and
-the worst second. Write amplification is what the log appended for each byte of clients, and disk
-what the store takes at the end; both are counts, exact on any machine.
+against that of an empty node in the same run, one beside the other, several times: the mean, the
+worst second, and the node's CPU for each message. Write amplification is what the log appended for
+each byte of clients, and disk what the store takes at the end without history; both are counts,
+exact on any machine.
 
     python -m bench.backlog --waiting 150000 1000000 --pairs 3
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 import hms
+from hms.boot.bench.machine import cpu_s
 from hms.testing import TestNode, node
 
 __all__ = ["main"]
@@ -46,6 +48,8 @@ class Run(msgspec.Struct, kw_only=True):
 
     waiting: int
     rates: list[int]
+    node_us: float
+    """CPU of the node for each message: on a busy machine the only figure of time that holds."""
     write_amplification: float
     rewritten_bytes: int
     pinned_bytes: int
@@ -124,10 +128,11 @@ def _one(options: argparse.Namespace, waiting: int) -> Run:
         before = connection.administer("status")
         ring = max(4 * options.segment_mib << 20, before.get("live_bytes", 0))
         goal = before["appended_bytes"] + options.turns * ring
-        bursts = _Bursts(found.address)
+        bursts, cpu_before_s = _Bursts(found.address), cpu_s(found.pid)
         with bursts.running():
             while connection.administer("status")["appended_bytes"] < goal:
                 time.sleep(0.2)
+        spent_s = cpu_s(found.pid) - cpu_before_s
         now = connection.administer("status")
         store = Path(str(now["path"]))
         disk = sum(file.stat().st_size for file in store.iterdir() if file.suffix != ".history")
@@ -136,6 +141,7 @@ def _one(options: argparse.Namespace, waiting: int) -> Run:
     return Run(
         waiting=waiting,
         rates=bursts.came,
+        node_us=1e6 * spent_s / max(sum(bursts.came), 1),
         write_amplification=appended / (appended - rewritten),
         rewritten_bytes=rewritten,
         pinned_bytes=now["pinned_bytes"],
@@ -147,6 +153,7 @@ def _row(empty: Run, run: Run) -> str:
     return (
         f"{run.waiting:>10,} {run.mean:>9,.0f}/s {run.mean / empty.mean:>6.2f} "
         f"{run.worst:>9,}/s {run.worst / empty.mean:>6.2f} {empty.worst / empty.mean:>8.2f} "
+        f"{run.node_us:>6.1f} {run.node_us / empty.node_us:>6.2f} "
         f"{run.write_amplification:>7.3f} {run.rewritten_bytes >> 20:>7,} "
         f"{run.pinned_bytes >> 20:>7,} {run.disk_bytes >> 20:>7,}"
     )
@@ -163,7 +170,8 @@ def main() -> None:
     made.add_argument("--data", type=Path, default=None, help="a disk, not memory")
     options = made.parse_args()
     print(
-        "   waiting        mean  ratio      worst  ratio  (empty)   ampl. rewr.MiB pin.MiB disk MiB"
+        "   waiting        mean  ratio      worst  ratio  (empty) CPU us  ratio   ampl. "
+        "rewr.MiB pin.MiB disk MiB"
     )
     for waiting in options.waiting:
         pairs = []
@@ -173,7 +181,11 @@ def main() -> None:
             print(_row(empty, run), flush=True)
         means = statistics.median(run.mean / empty.mean for empty, run in pairs)
         worst = statistics.median(run.worst / empty.worst for empty, run in pairs if empty.worst)
-        print(f"{waiting:>10,} median of ratios: mean {means:.2f}, worst second {worst:.2f}")
+        cpu = statistics.median(run.node_us / empty.node_us for empty, run in pairs)
+        print(
+            f"{waiting:>10,} median of ratios: mean {means:.2f}, worst second {worst:.2f}, "
+            f"CPU a message {cpu:.2f}"
+        )
 
 
 if __name__ == "__main__":

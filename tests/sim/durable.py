@@ -30,7 +30,7 @@ from hms.store.journal.format import (
 from hms.store.journal.segment_walk import is_whole
 from tests.sim.disk import Inode, SimDisk
 
-_SEGMENT = re.compile(r"\d{16}\.(log|history)")
+_SEGMENT = re.compile(r"\d{16}\.(log|pinned|history)")
 
 
 class Definitions:
@@ -75,7 +75,7 @@ class Durable:
             for name in sorted(self._disk.safe_names.keys() - self._read_to_the_end):
                 if (found := _SEGMENT.fullmatch(name)) is not None:
                     self._read(self._disk.safe_names[name])
-                    if found[1] == "history":
+                    if found[1] != "log":
                         self._read_to_the_end.add(name)
         return self
 

@@ -74,8 +74,7 @@ def test_a_pinned_segment_becomes_history_when_its_last_message_has_left(tmp_pat
     assert files(tmp_path, "pinned")
     node.consume(1, STANDING)
     node.acknowledge(list(node.engine.state.connections[1].consumers[1].out.values()))
-    node.step()
-    churn(node, 2, first=90_000)
+    churn(node, 4, first=90_000)
 
     assert files(tmp_path, "pinned") == []
     assert node.waiting() == []
@@ -106,7 +105,7 @@ def test_without_a_history_its_file_is_removed_and_what_is_behind_it_stays(tmp_p
     assert found.pinned_segments == len(pinned)
     node.consume(1, 350)
     node.acknowledge(list(node.engine.state.connections[1].consumers[1].out.values()))
-    node.step()
+    churn(node, 4, first=90_000)
     before = node.waiting()
     node.close()
 
