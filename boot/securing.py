@@ -127,14 +127,14 @@ class Securing:
             raise SecurityFileError(report=said)
         if _outside_of(document) != _outside_of(self._document):
             self._outside.replace(make_authenticators(document, self._path.parent))
-        self._document = document
+        before, self._document = self._document, document
         identities = self._identities(document)
 
         def change(fx: Effects, now_ms: int) -> None:
             self.gate.identities = identities
             closed = self._changes.apply(identities, now_ms, fx)
             said = "policy version %d holds; %d connections, consumers and services were closed"
-            self._auditing.changed(document.version, closed, now_ms, fx)
+            self._auditing.changed(before, document, closed, now_ms, fx)
             log.info(said, document.version, closed)
 
         self._change(change)

@@ -7,6 +7,7 @@ grows by one each time; comments are not kept.
 import fcntl
 import json
 import os
+import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,7 +78,9 @@ def change_security(
         known = load_security(path)
         changed = change(known)
         if changed != known:
-            changed = msgspec.structs.replace(changed, version=known.version + 1)
+            changed = msgspec.structs.replace(
+                changed, version=known.version + 1, changed_by=_own_name()
+            )
             save_security(path, changed)
         return changed
 
@@ -86,6 +89,8 @@ def security_text(document: SecurityDocument) -> str:
     """The document as TOML."""
     plain: dict[str, Any] = msgspec.to_builtins(document, builtin_types=(datetime,))
     lines = [f"version = {document.version}"]
+    if document.changed_by:
+        lines.append(f"changed_by = {_value(document.changed_by)}")
     if document.domain_password:
         lines.append(f"domain_password = {_value(document.domain_password)}")
     if document.authenticators:
@@ -97,6 +102,14 @@ def security_text(document: SecurityDocument) -> str:
             lines.append(f"\n[{section}{f'.{json.dumps(name)}' if name else ''}]")
             lines += [f"{word} = {_value(value)}" for word, value in table.items()]
     return _HEAD + "\n".join(lines) + f"\n{_END}"
+
+
+def _own_name() -> str:
+    """Who runs this."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
 
 
 def _value(value: Any) -> str:

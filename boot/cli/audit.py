@@ -1,6 +1,7 @@
 """hms audit: who ordered what, and whether the record of it is whole. Reads the store itself, also
 while the node is down."""
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -19,11 +20,12 @@ from hms.store.journal.reader import list_segments, read_segment
 __all__ = ["audit"]
 
 BROKEN, OLDER = 4, 3
+FOLLOW_S = 0.5
 
 
 @click.group()
 def audit() -> None:
-    """The audit of a secured node: list, show, verify, anchor, export."""
+    """The audit of a secured node: list, show, follow, verify, anchor, export."""
 
 
 @audit.command("list")
@@ -100,14 +102,52 @@ def export(target: Target) -> None:
         click.echo(msgspec.json.encode({**_row(one), **more}).decode())
 
 
-def _entries(target: Target) -> Iterator[AuditEntry]:
-    """The records of the store, in the order of the log; what is retired is gone."""
+@audit.command()
+@target_options
+@click.option("--user", "user", help="Of one user only.")
+@click.option("--limit", default=10, show_default=True, help="The last so many at first.")
+@click.option("--count", default=0, help="End after so many.  [default: never]")
+def follow(target: Target, user: str | None, limit: int, count: int) -> None:
+    """The last records, and each one that comes, as JSON, one a line; until it is interrupted."""
+    known = [one for one in _entries(target) if user in (None, one.user)]
+    last = known[-1].number if known else 0
+    shown = known[-limit:] if limit > 0 else []
+    told = 0
+    pause, changed = threading.Event(), None
+    while True:
+        for one in shown:
+            click.echo(msgspec.json.encode({**_row(one), "arguments": one.arguments}).decode())
+            told += 1
+            if told == count:
+                return
+        shown = []
+        while not shown:
+            pause.wait(FOLLOW_S)
+            now = _stamp(target)
+            if now == changed:
+                continue
+            changed = now
+            fresh = [one for one in _entries(target, newest=2) if one.number > last]
+            last = fresh[-1].number if fresh else last
+            shown = [one for one in fresh if user in (None, one.user)]
+
+
+def _stamp(target: Target) -> tuple[object, ...]:
+    """Other when something was written."""
+    found = list_segments(target.config().node(target.node_name).store)[-1:]
+    return tuple((str(one.file), one.file.stat().st_mtime_ns) for one in found)
+
+
+def _entries(target: Target, newest: int | None = None) -> Iterator[AuditEntry]:
+    """The records of the store, in the order of the log; what is retired is gone. newest: of so
+    many segments only."""
     if target.address is not None:
         raise NotSupported(feature="the audit over a connection", instead="Give --config.")
     node = target.config().node(target.node_name)
     if node.database is not None:
         raise NotSupported(feature="an audit in a database store", instead="Use the log.")
-    for info in list_segments(log_folder(node)):
+    every = list_segments(log_folder(node))
+    for info in every if newest is None else every[-newest:]:
         for _, kind, _, payload, _ in read_segment(info.file):
             if kind == RecordType.AUDIT:
                 yield decode_audit(payload)

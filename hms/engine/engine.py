@@ -67,7 +67,7 @@ from hms.engine.topic.subscription_begin import (
     search_some,
 )
 from hms.engine.xa import retained_state
-from hms.engine.xa.association import expire
+from hms.engine.xa.association import deprived, expire
 from hms.engine.xa.branch_commands import BranchCommands
 from hms.errors.catalogue import IllegalState
 from hms.errors.tree import FieldValue
@@ -500,11 +500,12 @@ class Engine:
 
     def revoke_consumer(self, connection: int, handle: int, now_ms: int, fx: Effects) -> None:
         """Close a consumer that is not allowed any more; what is out to it returns, and no attempt
-        is counted. A local transaction that may have received of it is rolled back: its sends must
-        not take effect without its receipts."""
+        is counted. A transaction, local or a branch, that may have received of it is rolled back:
+        its sends must not take effect without its receipts."""
         self.state.at(now_ms)
         consumer = self.state.consumer(self.state.connection(connection), handle)
         idle_transactions.end_deprived(self.state, consumer, fx)
+        deprived(self.state, consumer, fx)
         opening.remove_consumer(self.state, consumer, Return.LOST, fx)
 
     def request_retained(self, connection: int, handle: int, now_ms: int, fx: Effects) -> int:

@@ -7,7 +7,7 @@ those of every other session that has joined it, of this or another connection.
 from hms.engine.effects import Effects
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.settlement import Return
-from hms.engine.session.session_objects import Session, Work
+from hms.engine.session.session_objects import Consumer, Session, Work
 from hms.engine.session.transactions import end_without_effect, undo
 from hms.engine.state import State
 from hms.engine.xa.branch import BRANCHES_MAX, Branch, BranchState, Call
@@ -147,6 +147,17 @@ def leave(state: State, session: Session, how: Return, fx: Effects) -> list[Queu
         _forget_orphan(state, branch)
     session.is_transacted = False
     return []
+
+
+def deprived(state: State, consumer: Consumer, fx: Effects) -> None:
+    """A consumer is about to be closed by the node: what was received by it in a branch in which
+    its session works, or has suspended its work, is not known before xa_end. The branch can only be
+    rolled back; one that is ended or prepared keeps what it has."""
+    session = consumer.session
+    for branch in list(state.branches.live.values()):
+        is_attached = session in branch.sessions or session in branch.suspended
+        if is_attached and (consumer.out or branch.work.is_any):
+            give_up(state, branch, Code.RBROLLBACK, Return.LOST, fx)
 
 
 def connection_ended(state: State, number: int, fx: Effects) -> None:

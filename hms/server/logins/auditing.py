@@ -10,6 +10,7 @@ from hms.engine.effects import Effects
 from hms.engine.log.audit_chain import AuditChain
 from hms.records.audit import NO_HASH, AuditEntry
 from hms.server.logins.identities import Login
+from hms.server.logins.security_document import SecurityDocument, differences
 from hms.wire.commands import Order, Repeat, concerns
 
 __all__ = ["Auditing"]
@@ -17,6 +18,8 @@ __all__ = ["Auditing"]
 KEYS_MAX = 10_000
 MINUTE_MS = 60_000
 OTHERS = "others"
+NAMED_MAX = 50
+"""So many changed sections are named."""
 _Key = tuple[str, str, str, str, int]
 
 
@@ -62,11 +65,27 @@ class Auditing:
         if count < 0:
             self._refusal(key, 1, now_ms, fx)
 
-    def changed(self, version: int, closed: int, now_ms: int, fx: Effects) -> None:
-        """Another version of the security file holds."""
-        if self._is_kept:
-            said = msgspec.json.encode({"version": version, "closed": closed}).decode()
-            self._add(("system", ""), "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
+    def changed(
+        self,
+        before: SecurityDocument,
+        after: SecurityDocument,
+        closed: int,
+        now_ms: int,
+        fx: Effects,
+    ) -> None:
+        """Another version of the security file holds: who made it, as the file says, and which
+        sections are other ones. A file that was edited by hand has the author of its last command.
+        """
+        if not self._is_kept:
+            return
+        changed = differences(before, after)
+        value = {"version": after.version, "closed": closed, "changed": changed[:NAMED_MAX]}
+        if len(changed) > NAMED_MAX:
+            value["more"] = len(changed) - NAMED_MAX
+        is_told = after.version > before.version and after.changed_by
+        who = (f"os:{after.changed_by}", "security file") if is_told else ("system", "")
+        said = msgspec.json.encode(value).decode()
+        self._add(who, "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
 
     def is_due(self, now_ms: int) -> bool:
         """Whether a minute of some refusals is over; from any thread."""

@@ -31,6 +31,7 @@ __all__ = [
     "TokenEntry",
     "UserEntry",
     "check_document",
+    "differences",
     "is_name",
     "limits_of",
     "may_secure",
@@ -137,9 +138,11 @@ class AuthenticatorEntry(_Entry, frozen=True):
 
 
 class SecurityDocument(_Entry, frozen=True):
-    """The whole file. version: grows with each change."""
+    """The whole file. version: grows with each change; changed_by: the user of the operating system
+    who made the last one by a command."""
 
     version: int = 1
+    changed_by: str = ""
     domain_password: str = ""
     security: SecuritySettings = SecuritySettings()
     user: dict[str, UserEntry] = {}
@@ -159,6 +162,7 @@ _SECTIONS: Mapping[str, type[_Entry]] = {
 }
 _PLAIN: Mapping[str, Any] = {
     "version": int,
+    "changed_by": str,
     "domain_password": str,
     "authenticators": tuple[str, ...],
 }
@@ -186,6 +190,17 @@ def is_name(text: str) -> bool:
 def role_of(entry: RoleEntry) -> Role:
     """What a role's section says; Unacceptable."""
     return Role(tuple(map(read_permission, entry.permissions)), entry.roles)
+
+
+def differences(before: SecurityDocument, after: SecurityDocument) -> list[str]:
+    """The sections that are other ones, such as user.billing; no value of them."""
+    plain = ("domain_password", "security", "authenticators")
+    found = [word for word in plain if getattr(before, word) != getattr(after, word)]
+    for section in _SECTIONS:
+        old, new = getattr(before, section), getattr(after, section)
+        names = sorted(old.keys() | new.keys())
+        found += [f"{section}.{name}" for name in names if old.get(name) != new.get(name)]
+    return found
 
 
 def limits_of(document: SecurityDocument, name: str) -> dict[str, int]:

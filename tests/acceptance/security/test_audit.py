@@ -1,6 +1,8 @@
 """The audit: one record for each order, in the log before its reply, and a chain that tells."""
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 
 import msgspec
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.boot.security_file import load_security
 from hms.engine.engine import Engine
 from hms.records import RecordType
 from hms.records.audit import NO_HASH, AuditEntry, breaks_of, chained, decode_audit
@@ -18,7 +21,8 @@ from hms.wire.frames import Envelope, Kind
 from tests.acceptance.security.test_matrix import ARGUMENTS
 from tests.support.gated import GatedNode
 from tests.support.memory import SETTINGS
-from tests.support.secured import PASSWORD, document, secured_node
+from tests.support.secured import PASSWORD, document, me, secured_node
+from tests.support.waiting import wait_until
 
 ORDERS = [row for row in OPERATIONS.values() if row.repeat is not Repeat.READ]
 
@@ -196,6 +200,25 @@ def _run(*words, code=0):
     done = CliRunner().invoke(main, ["audit", *words], prog_name="hms")
     assert done.exit_code == code, done.output
     return done.output
+
+
+def test_a_policy_change_has_its_author_and_what_it_changed(tmp_path, monkeypatch):
+    """The record said that the node itself had done it; follow shows it as it comes."""
+    with secured_node(tmp_path, document(u=[])) as node:
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        command = [sys.executable, "-m", "hms.boot", "audit", "follow", "--count", "2"]
+        following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for words in (["create", "r"], ["create", "s"]):
+            done = CliRunner().invoke(main, ["role", *words], prog_name="hms")
+            assert done.exit_code == 0
+            version = load_security(node.security).version
+            wait_until(lambda version=version: f"policy version {version} holds" in node.log)
+        told = following.communicate(timeout=60)[0].splitlines()
+        row = json.loads(told[0])
+        assert (row["user"], row["command"]) == (f"os:{me()}", "policy")
+        assert json.loads(row["arguments"])["changed"] == ["role.r"]
+        assert json.loads(json.loads(told[1])["arguments"])["changed"] == ["role.s"]
+        assert "records are whole" in _run("verify")
 
 
 def test_the_head_of_each_is_the_hash_before(node):

@@ -8,7 +8,8 @@ from hms.boot.security_file import change_security
 from hms.server.logins.security_document import RoleEntry
 from hms.wire import branch_requests as xa
 from hms.wire import structures as wire
-from hms.wire.frames import Kind
+from hms.wire.frames import Action as SettleAction
+from hms.wire.frames import Kind, Settlement, encode_settle
 from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head
 from tests.support.gated import GatedNode
 from tests.support.largest import pack, send
@@ -18,6 +19,8 @@ from tests.support.waiting import wait_until
 REPLACE = msgspec.structs.replace
 CONSUMERS = 1000
 XID = bytes([0, 0, 0, 1, 2, 1]) + b"gtb"
+OTHER = bytes([0, 0, 0, 1, 2, 1]) + b"gtc"
+RB_BASE = 100
 
 
 def without(held, role, permission):
@@ -119,6 +122,39 @@ def test_a_user_who_may_not_be_here_is_disconnected_and_its_prepared_branches_st
     assert envelope.kind is Kind.GOODBYE
     assert isinstance(wire.decode_error(data), hms.LoginExpired)
     assert XID in node.engine.state.branches.by_xid
+
+
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_a_branch_that_received_of_a_revoked_consumer_is_rolled_back(node, held, is_suspended):
+    """Its sends would take effect without its receipts; one that is prepared keeps what it has."""
+    held = REPLACE(held, version=2)
+    node.ask("p", wire.OpenProducer(1, 1, "queue", "orders"))
+    node.send("p", *send(1, 1, 4, pack(4)))
+    node.login("x", "u", 2)
+    for session, xid in ((1, XID), (2, OTHER)):
+        node.ask("x", wire.OpenSession(session, is_xa=True))
+        node.ask("x", wire.OpenProducer(session, session, "queue", "orders"))
+        node.ask("x", wire.OpenConsumer(session, session, "queue", "orders", 0))
+        node.ask("x", xa.XaStart(session, xid))
+        node.send("x", *send(session, 1, 1, pack(1)))
+    node.ask("x", xa.XaEnd(2, OTHER, 0x04000000))
+    assert node.ask("x", xa.XaPrepare(OTHER))["code"] == 0
+    epoch = node.engine.state.connection(2).consumers[1].epoch
+    credit = Settlement(SettleAction.CREDIT, 1, epoch, 2, ())
+    node.send("x", Kind.SETTLE, encode_settle([credit]))
+    line = node.engine.state.queues["orders"].line
+    assert line.out_count == 2
+    if is_suspended:
+        node.ask("x", xa.XaEnd(1, XID, 0x02000000))
+
+    node.change(without(held, "u", "consume queue:orders"))
+
+    assert (line.out_count, line.waiting_count) == (0, 4)
+    ended = node.ask("x", xa.XaEnd(1, XID, 0x04000000))
+    assert RB_BASE <= ended["code"] <= RB_BASE + 7
+    assert RB_BASE <= node.ask("x", xa.XaPrepare(XID))["code"] <= RB_BASE + 7
+    assert node.ask("x", xa.XaCommit(OTHER))["code"] == 0
+    assert line.waiting_count == 5
 
 
 def test_what_is_published_reaches_only_owners_who_may_have_it(node, held):
