@@ -82,6 +82,7 @@ main = LazyGroup(
             "hms.boot.cli.audit:audit",
             "Who ordered what: list, show, verify …",
         ),
+        "erase": ("hms.boot.cli.erasing:erase", "Remove a person's messages from every place."),
         "history": ("hms.history.command:history", "Read and replay what happened (Spark)."),
         "completion": (
             "hms.boot.cli.completion:completion",

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.erasing import forget
 from hms.boot.cli.security_target import (
     DRY_RUN,
     apply,
@@ -177,13 +178,23 @@ def logout(target: Target, name: str, dry_run: bool) -> None:
 @user.command()
 @target_options
 @click.argument("name")
+@click.option(
+    "--forget",
+    "is_forgotten",
+    is_flag=True,
+    help="End its durable subscriptions and schedules at the running node, too.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @DRY_RUN
-def delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+def delete(target: Target, name: str, is_forgotten: bool, yes: bool, dry_run: bool) -> None:
     """End a user; its durable subscriptions stay, and collect nothing more."""
     if not (yes or dry_run):
         click.confirm(f"Delete the user {name}?", abort=True, err=True)
     apply(target, lambda d: changes.delete_user(d, name), f"{name}: deleted", is_dry=dry_run)
+    if is_forgotten and not dry_run:
+        ended = forget(target, name)
+        said = f"{name}: forgotten; ended {', '.join(ended) or 'nothing more'}"
+        target.say(said, {"said": said, "ended": ended})
 
 
 @user.command()

@@ -1,0 +1,156 @@
+"""hms erase: remove what belongs to a person from all places where messages wait, and say of each
+place what is gone and what is not.
+
+It is made of the commands for messages, subscriptions and schedules, so each step needs its
+permission and is a record of the audit. What left a place is still in the segments of the log, and
+then in the history, until their retention ends: these are told as pending.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import click
+
+from hms.boot.cli.target import Target, show_table, target_options
+from hms.errors.catalogue import DurableNameInUse, InvalidArgument, ScheduleNotFound
+from hms.store.journal.reader import list_segments
+
+__all__ = ["erase", "forget"]
+
+RELEASE_S = 20.0
+PAUSE_S = 0.2
+
+
+class _Place(NamedTuple):
+    """What was found, and what of it is not gone yet."""
+
+    place: str
+    found: int
+    erased: int
+    pending: int
+
+
+@click.command()
+@target_options
+@click.option("--user", help="What a user's durable subscriptions hold, and its schedules.")
+@click.option("--selector", help="Messages that a selector chooses, in every place.")
+@click.option("--property", "pair", metavar="NAME=VALUE", help="Messages with that property.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Say what is there, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def erase(
+    target: Target,
+    user: str | None,
+    selector: str | None,
+    pair: str | None,
+    is_dry: bool,
+    yes: bool,
+) -> None:
+    """Remove a person's messages from queues, durable subscriptions, dead letters and what is
+    retained, and say of each place what is gone. The log and the history keep them until their
+    retention ends: pending."""
+    if (user is not None) + (selector is not None) + (pair is not None) != 1:
+        raise click.UsageError("give one of --user, --selector and --property")
+    if not (is_dry or yes):
+        click.confirm("Erase for good?", abort=True, err=True)
+    chosen = selector if pair is None else _equals(pair)
+    with target.connection() as connection:
+        made = _of_user if user is not None else _of_selector
+        rows = [row for row in made(connection, user or chosen or "", is_dry) if row.found]
+    erased = sum(row.erased for row in rows)
+    rows += _segments(target, erased, is_dry)
+    shown = [row._asdict() for row in rows]
+    show_table(target, shown, empty="Nothing is there.")
+
+
+def forget(target: Target, user: str) -> list[str]:
+    """End what a user owned, who is deleted: durable subscriptions, as soon as its connections are
+    closed, and schedules."""
+    done = []
+    with target.connection() as connection:
+        for row in _subscriptions(connection):
+            if row["owner"] == user:
+                _end(connection, {"name": row["name"], "topic": row["topic"]})
+                done.append(f"subscription:{row['name']}")
+        for name in _schedules(connection, user):
+            connection.cancel_schedule(name)
+            done.append(f"schedule:{name}")
+    return done
+
+
+def _end(connection: Any, asked: dict[str, Any]) -> None:
+    pause, until = threading.Event(), time.monotonic() + RELEASE_S
+    while True:
+        try:
+            connection.administer("subscription.delete", asked)
+        except DurableNameInUse:
+            if time.monotonic() >= until:
+                raise
+            pause.wait(PAUSE_S)
+        else:
+            return
+
+
+def _equals(pair: str) -> str:
+    name, equals, value = pair.partition("=")
+    if not equals or not name.isidentifier():
+        raise InvalidArgument(what="--property", detail=f"{pair!r} is not NAME=VALUE")
+    quoted = value.replace("'", "''")
+    return f"{name} = '{quoted}'"
+
+
+def _of_selector(connection: Any, selector: str, is_dry: bool) -> Iterator[_Place]:
+    places = [f"queue:{row['name']}" for row in connection.administer("queue.list")]
+    places += [f"subscription:{_named(row)}" for row in _subscriptions(connection)]
+    for place in [*places, "retained:#"]:
+        meant = connection.admin.messages(place).where(selector=selector)
+        yield _erased(place, meant, is_dry)
+
+
+def _of_user(connection: Any, user: str, is_dry: bool) -> Iterator[_Place]:
+    for row in _subscriptions(connection):
+        if row["owner"] == user:
+            place = f"subscription:{_named(row)}"
+            yield _erased(place, connection.admin.messages(place).everything(), is_dry)
+    for name in _schedules(connection, user):
+        if not is_dry:
+            with suppress(ScheduleNotFound):
+                connection.cancel_schedule(name)
+        yield _Place(f"schedule:{name}", 1, 0 if is_dry else 1, 0)
+
+
+def _erased(place: str, meant: Any, is_dry: bool) -> _Place:
+    """What was in flight stays with its consumer, and is told as pending."""
+    found = meant.dry_run().delete()
+    count = found.count + found.skipped_in_flight
+    if is_dry or not count:
+        return _Place(place, count, 0, 0)
+    done = meant.delete()
+    return _Place(place, count, done.count, count - done.count)
+
+
+def _subscriptions(connection: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = connection.administer("subscription.list")
+    return rows
+
+
+def _named(row: dict[str, Any]) -> str:
+    return f"{row['name']}@{row['topic']}"
+
+
+def _schedules(connection: Any, user: str) -> list[str]:
+    rows = connection.administer("schedule.list")
+    return [row["name"] for row in rows if row.get("owner") == user]
+
+
+def _segments(target: Target, erased: int, is_dry: bool) -> list[_Place]:
+    """The files that have what was erased just now; where the store is not here, it is not told."""
+    if is_dry or not erased or target.address is not None:
+        return []
+    node = target.config().node(target.node_name)
+    if node.database is not None:
+        return []
+    count = len(list_segments(node.store))
+    return [_Place("segments of log and history", count, 0, count)]

@@ -1,0 +1,96 @@
+"""hms erase: what belongs to a person leaves every place where it waits, and each place is told."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import hms
+from hms.boot.cli import main
+from hms.boot.security_file import load_security
+from tests.support.secured import PASSWORD, document, secured_node
+
+MAY = [
+    "produce queue:orders",
+    "publish topic:news",
+    "subscribe topic:news",
+    "subscribe-durable topic:news",
+    "schedule queue:orders",
+]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with secured_node(tmp_path_factory.mktemp("e"), document(u=MAY, w=MAY)) as made:
+        yield made
+
+
+@pytest.fixture
+def node(running, monkeypatch):
+    monkeypatch.setenv("HMS_CONFIG", str(running.config_file))
+    return running
+
+
+def fill(node, user):
+    """Messages of persons in a queue and a durable subscription, and a schedule."""
+    login = {"user": user, "password": PASSWORD, "client_id": "desk"}
+    with hms.connect(node.address, **login) as connection, connection.session() as session:
+        session.subscriber("news", durable=f"daily-{user}").close()
+        out = session.producer(hms.Queue("orders"))
+        for person in ("ann", "bob", "ann", "o'neil"):
+            out.send(hms.Message(b"x", properties={"person": f"{person} {user}"}))
+        published = hms.Message(b"y", properties={"person": f"ann {user}"})
+        session.producer(hms.Topic("news")).send(published)
+        out.schedule(f"beat-{user}", b"z", every_s=3600)
+
+
+def run(*words, code=0):
+    done = CliRunner().invoke(main, [*words], prog_name="hms")
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def erased(*words):
+    rows = json.loads(run("erase", *words, "--json"))
+    return {row["place"]: (row["found"], row["erased"], row["pending"]) for row in rows}
+
+
+def test_at_47_dry_run_run_and_a_second_run_that_finds_nothing(node, record_property):
+    """Each place is named; the log and the history are told as pending."""
+    fill(node, "u")
+    places = ["queue:orders", "subscription:daily-u@news"]
+    assert erased("--property", "person=ann u", "--dry-run") == {
+        places[0]: (2, 0, 0),
+        places[1]: (1, 0, 0),
+    }
+    first = erased("--property", "person=ann u", "--yes")
+    segments = first.pop("segments of log and history")
+    assert first == {places[0]: (2, 2, 0), places[1]: (1, 1, 0)}
+    assert segments[0] == segments[2] > 0
+
+    assert erased("--property", "person=ann u", "--yes") == {}
+    assert erased("--property", "person=o'neil u", "--dry-run") == {places[0]: (1, 0, 0)}
+    assert "records are whole" in run("audit", "verify")
+    record_property("figures", {"test": "AT-47", "erased": 3, "second_run": 0})
+
+
+def test_what_a_user_owns_is_erased_and_forgotten(node):
+    """Its subscription and its schedule; and then the account with them."""
+    fill(node, "w")
+    found = erased("--user", "w", "--yes")
+    held = found["subscription:daily-w@news"]
+    assert held[0] == held[1] > 0
+    assert found["schedule:beat-w"] == (1, 1, 0)
+    assert erased("--user", "w", "--dry-run") == {}
+
+    assert "ended subscription:daily-w" in run("user", "delete", "w", "--forget", "--yes")
+    assert "w" not in load_security(node.security).user
+    with hms.connect(node.address) as connection:
+        owners = [row["owner"] for row in connection.administer("subscription.list")]
+    assert "w" not in owners
+
+
+@pytest.mark.parametrize("words", [[], ["--user", "u", "--selector", "a = 1"], ["--property", "x"]])
+def test_what_is_to_be_erased_has_to_be_said(words):
+    """And nothing is changed otherwise."""
+    assert CliRunner().invoke(main, ["erase", *words, "--yes"], prog_name="hms").exit_code
