@@ -180,6 +180,25 @@ prepare_slapd() {
         "${wanted[@]}" >/dev/null
 }
 
+# The tests start an etcd of their own; Debian's package starts one for the machine unless it is told
+# not to.
+prepare_etcd() {
+    local policy=/usr/sbin/policy-rc.d is_ours=no
+    if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
+        fail "the tests need etcd (Debian, as root: apt-get install etcd-server)"
+    fi
+    say "installing the Debian package etcd-server, without a server of its own"
+    if [[ ! -e "$policy" ]]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        is_ours=yes
+    fi
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends etcd-server \
+        >/dev/null
+    if [[ "$is_ours" == yes ]]; then rm -f "$policy"; fi
+}
+
 # Programs that tests run: ip for network namespaces, strace to kill a node at its n-th sync, cc for a
 # clock and a disk that tests can set, promtool to check metrics and rules, a Prometheus to scrape them.
 # Without them those tests could only be skipped.
@@ -188,6 +207,7 @@ prepare_tools() {
     command -v ip >/dev/null || packages+=(iproute2)
     command -v strace >/dev/null || packages+=(strace)
     command -v cc >/dev/null || packages+=(gcc libc6-dev)
+    command -v etcd >/dev/null || prepare_etcd
     command -v promtool >/dev/null || packages+=(prometheus)
     command -v systemd-analyze >/dev/null || packages+=(systemd)
     if [[ ${#packages[@]} -eq 0 ]]; then return 0; fi

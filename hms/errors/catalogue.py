@@ -1336,6 +1336,59 @@ class SharedStoreUnsafe(TpSystem):
     )
 
 
+class ArbiterUnavailable(TpNotReady):
+    """HMS-5060: the arbiter {endpoint} does not say: {detail}."""
+
+    number: ClassVar[int] = 5060
+    text: ClassVar[str] = "the arbiter {endpoint} does not say: {detail}"
+    cure_text: ClassVar[str] = (
+        "What was asked may have happened; read before anything is concluded. Look whether "
+        "the arbiter runs and is reached."
+    )
+
+
+class ArbiterWentBack(TpSystem):
+    """HMS-5061: the arbiter {endpoint} has version {now}, and had {seen}."""
+
+    number: ClassVar[int] = 5061
+    text: ClassVar[str] = "the arbiter {endpoint} has version {now}, and had {seen}"
+    cure_text: ClassVar[str] = (
+        "It was restored from an older state, or a failover lost what it had committed. "
+        "Restore the newest one; nothing starts by itself."
+    )
+
+
+class ArbiterDamaged(TpSystem):
+    """HMS-5062: what the arbiter {endpoint} has is no configuration: {detail}."""
+
+    number: ClassVar[int] = 5062
+    text: ClassVar[str] = (
+        "what the arbiter {endpoint} has is no configuration: {detail}"
+    )
+    cure_text: ClassVar[str] = (
+        "Something else wrote under its prefix, or it is damaged. Restore it; nothing starts "
+        "by itself."
+    )
+
+
+class ArbiterUnsuitable(TpSystem):
+    """HMS-5063: {endpoint} cannot be an arbiter: {detail}."""
+
+    number: ClassVar[int] = 5063
+    text: ClassVar[str] = "{endpoint} cannot be an arbiter: {detail}"
+    cure_text: ClassVar[str] = (
+        "Use etcd 3.4, or 3.5.3 and later, or a PostgreSQL that keeps what it has committed."
+    )
+
+
+class ArbiterDriverMissing(TpSystem):
+    """HMS-5064: an arbiter of this kind needs {driver}."""
+
+    number: ClassVar[int] = 5064
+    text: ClassVar[str] = "an arbiter of this kind needs {driver}"
+    cure_text: ClassVar[str] = "pip install 'hybrid-messaging[{extra}]'"
+
+
 class StoreFenced(TpSystem):
     """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
 
@@ -2163,6 +2216,11 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5044: FileGap,
     5045: FileUnreadable,
     5046: SharedStoreUnsafe,
+    5060: ArbiterUnavailable,
+    5061: ArbiterWentBack,
+    5062: ArbiterDamaged,
+    5063: ArbiterUnsuitable,
+    5064: ArbiterDriverMissing,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -2236,6 +2294,11 @@ __all__ = [
     "BY_NUMBER",
     "AcknowledgeLost",
     "AddressUnusable",
+    "ArbiterDamaged",
+    "ArbiterDriverMissing",
+    "ArbiterUnavailable",
+    "ArbiterUnsuitable",
+    "ArbiterWentBack",
     "ArchiveBusy",
     "ArchiveError",
     "ArchiveGap",

@@ -1,0 +1,262 @@
+"""An arbiter in etcd 3.4 or later, over its JSON gateway (extra etcd).
+
+    PREFIX/DOMAIN/NODE/config      the configuration
+    PREFIX/DOMAIN/NODE/leader      who leads, bound to an etcd lease: it is gone when that ends
+    PREFIX/DOMAIN/NODE/preferred   who alone may campaign, for one lease
+
+Every change is a transaction that compares revisions. The locks of etcd are not used. 3.5.0 to
+3.5.2 are refused: they may lose data in a crash. A call goes to one endpoint; after a fault, which
+means that nobody knows, the next call goes to the next one.
+"""
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from hms.errors.catalogue import ArbiterDriverMissing, ArbiterUnavailable, ArbiterUnsuitable
+from hms.server.arbiter.interface import (
+    Configuration,
+    Leader,
+    Seen,
+    Standing,
+    decode_configuration,
+    encode,
+    led_by,
+    next_epoch,
+)
+from hms.server.arbiter.watching import Watch
+
+__all__ = ["EtcdArbiter", "Tls"]
+
+API: Final = "/v3/"
+Tls = tuple[str | None, str | None, str | None]
+"""Files: the authority's certificate, the client's own, its key."""
+NO_TLS: Final[Tls] = (None, None, None)
+_LEAST, _BAD = (3, 4, 0), ((3, 5, 0), (3, 5, 2))
+
+
+class EtcdArbiter:
+    """See hms.server.arbiter.Arbiter. endpoints: such as http://127.0.0.1:2379."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        domain: str,
+        node: str,
+        lease_s: float,
+        prefix: str = "hms",
+        tls: Tls = NO_TLS,
+    ) -> None:
+        self._given = (list(endpoints), domain, node, lease_s, prefix, tls)
+        self._endpoints = list(endpoints)
+        self._folder = f"{prefix}/{domain}/{node}"
+        self._lease_s, self._tls = lease_s, tls
+        self._client: Any = None
+        self._turn = 0
+        self._seen = Seen(self._endpoints[0])
+        self._granted: Leader | None = None
+        self._lease_id = ""
+
+    def read(self) -> Standing | None:
+        """See Arbiter."""
+        config, leader, preferred = self._look()
+        if config is None:
+            return None
+        now = self._seen.check(decode_configuration(_value(config), self._endpoint))
+        who = None
+        if leader is not None:
+            name, _, epoch = _value(leader).decode(errors="replace").rpartition(" ")
+            who = Leader(name, int(epoch) if epoch.isdigit() else 0)
+        return Standing(now, who, "" if preferred is None else _value(preferred).decode())
+
+    def begin(self, first: Configuration) -> bool:
+        """See Arbiter."""
+        return self._transaction([_absent(self._key("config"))], [self._put_config(first)])
+
+    def change(self, expected_version: int, new: Configuration) -> bool:
+        """See Arbiter."""
+        config, _, _ = self._look()
+        granted = 0 if self._granted is None else self._granted.epoch
+        if config is None:
+            return False
+        now = self._seen.check(decode_configuration(_value(config), self._endpoint))
+        if now.version != expected_version or not led_by(now, new, granted):
+            return False
+        return self._transaction([_unchanged(config)], [self._put_config(new)])
+
+    def campaign(self, expected_version: int, replica: str, start: int) -> Configuration | None:
+        """See Arbiter."""
+        config, leader, preferred = self._look()
+        if config is None or leader is not None:
+            return None
+        now = self._seen.check(decode_configuration(_value(config), self._endpoint))
+        if now.version != expected_version:
+            return None
+        if preferred is not None and _value(preferred).decode() != replica:
+            return None
+        won = next_epoch(now, replica, start)
+        granted = Leader(replica, won.epoch)
+        lease = self._new_lease()
+        conditions = [_unchanged(config), _absent(self._key("leader"))]
+        if preferred is None:
+            conditions.append(_absent(self._key("preferred")))
+        if not self._transaction(
+            conditions, [self._put_config(won), self._put_leader(granted, lease)]
+        ):
+            self._revoke(lease)
+            return None
+        self._granted, self._lease_id = granted, lease
+        return won
+
+    def renew(self) -> bool:
+        """See Arbiter."""
+        granted = self._granted
+        if granted is None:
+            return False
+        kept = self._ask("lease/keepalive", {"ID": self._lease_id}).get("result", {})
+        config, leader, _ = self._look()
+        if config is None or decode_configuration(_value(config), self._endpoint).epoch != (
+            granted.epoch
+        ):
+            return False
+        if int(kept.get("TTL", 0)) > 0 and leader is not None:
+            return str(leader.get("lease", "")) == self._lease_id
+        if leader is not None:
+            return False
+        lease = self._new_lease()
+        conditions = [_unchanged(config), _absent(self._key("leader"))]
+        if not self._transaction(conditions, [self._put_leader(granted, lease)]):
+            self._revoke(lease)
+            return False
+        self._lease_id = lease
+        return True
+
+    def resign(self, to: str = "") -> None:
+        """See Arbiter."""
+        granted, self._granted = self._granted, None
+        if granted is None:
+            return
+        if to:
+            put = {"key": self._key("preferred"), "value": _coded(to), "lease": self._new_lease()}
+            _, leader, _ = self._look()
+            if leader is not None:
+                self._transaction([_unchanged(leader)], [{"requestPut": put}])
+        self._revoke(self._lease_id)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """See Arbiter."""
+        own = EtcdArbiter(*self._given)
+        watch = Watch(own.read, callback, self._lease_s / 5)
+
+        def end() -> None:
+            watch.close()
+            own.close()
+
+        return end
+
+    def close(self) -> None:
+        """See Arbiter."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.session.close()
+
+    # what etcd is asked
+
+    @property
+    def _endpoint(self) -> str:
+        return self._endpoints[self._turn % len(self._endpoints)]
+
+    def _key(self, name: str) -> str:
+        return _coded(f"{self._folder}/{name}")
+
+    def _put_config(self, new: Configuration) -> dict[str, Any]:
+        value = base64.b64encode(encode(new)).decode()
+        return {"requestPut": {"key": self._key("config"), "value": value}}
+
+    def _put_leader(self, leader: Leader, lease: str) -> dict[str, Any]:
+        value = _coded(f"{leader.replica} {leader.epoch}")
+        return {"requestPut": {"key": self._key("leader"), "value": value, "lease": lease}}
+
+    def _look(self) -> tuple[Any, Any, Any]:
+        """Configuration, leader and preferred, as of one moment."""
+        names = ("config", "leader", "preferred")
+        asked = [{"requestRange": {"key": self._key(name)}} for name in names]
+        said = self._ask("kv/txn", {"compare": [], "success": asked, "failure": []})
+        found = [one["response_range"].get("kvs", [None])[0] for one in said["responses"]]
+        return found[0], found[1], found[2]
+
+    def _transaction(self, conditions: list[Any], then: list[Any]) -> bool:
+        said = self._ask("kv/txn", {"compare": conditions, "success": then, "failure": []})
+        return bool(said.get("succeeded"))
+
+    def _new_lease(self) -> str:
+        said = self._ask("lease/grant", {"TTL": math.ceil(self._lease_s)})
+        return str(said["ID"])
+
+    def _revoke(self, lease: str) -> None:
+        self._ask("kv/lease/revoke", {"ID": lease})
+
+    def _ask(self, path: str, said: dict[str, Any]) -> Any:
+        """Whatever fails, also an answer that is none: unknown."""
+        try:
+            client = self._connected()
+            return client.post(client.get_url(path), json=said)
+        except (ArbiterDriverMissing, ArbiterUnsuitable):
+            raise
+        except Exception as error:
+            endpoint = self._endpoint
+            self.close()
+            self._turn += 1
+            detail = str(error).strip()[:300] or type(error).__name__
+            raise ArbiterUnavailable(endpoint=endpoint, detail=detail) from error
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            made = self._made()
+            version = made.session.get(f"{made.base_url}/version", timeout=made.timeout).json()
+            self._check(str(version["etcdserver"]))
+            self._client = made
+        return self._client
+
+    def _made(self) -> Any:
+        try:
+            import etcd3gw  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ArbiterDriverMissing(driver="etcd3gw", extra="etcd") from error
+        where = urlsplit(self._endpoint)
+        authority, own, key = self._tls
+        return etcd3gw.Etcd3Client(
+            host=where.hostname or "127.0.0.1",
+            port=where.port or 2379,
+            protocol=where.scheme,
+            ca_cert=authority,
+            cert_cert=own,
+            cert_key=key,
+            timeout=max(self._lease_s / 3, 0.5),
+            api_path=API,
+        )
+
+    def _check(self, version: str) -> None:
+        found = tuple(int(part) for part in version.partition("-")[0].split("."))
+        if found < _LEAST or _BAD[0] <= found <= _BAD[1]:
+            detail = f"etcd {version} is refused: 3.4 or later is needed, and not 3.5.0 to 3.5.2"
+            raise ArbiterUnsuitable(endpoint=self._endpoint, detail=detail)
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _value(found: Any) -> bytes:
+    return base64.b64decode(found.get("value", ""))  # an empty one is left out
+
+
+def _absent(key: str) -> dict[str, Any]:
+    return {"key": key, "target": "VERSION", "result": "EQUAL", "version": "0"}
+
+
+def _unchanged(found: Any) -> dict[str, Any]:
+    revision = found["mod_revision"]
+    return {"key": found["key"], "target": "MOD", "result": "EQUAL", "mod_revision": revision}

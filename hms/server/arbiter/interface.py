@@ -1,0 +1,143 @@
+"""What an arbiter is to the rest: values, and the calls."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from hms.errors.catalogue import ArbiterDamaged, ArbiterWentBack
+
+__all__ = [
+    "Arbiter",
+    "Configuration",
+    "Leader",
+    "Member",
+    "Seen",
+    "Standing",
+    "decode_configuration",
+    "encode",
+    "led_by",
+    "next_epoch",
+]
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A copy that counts. copy_id: 32 hexadecimal digits, made with the copy; start: the highest
+    start of its process that is known."""
+
+    name: str
+    copy_id: str
+    start: int = 0
+
+
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """version: raised by each change; log: the node's, in hexadecimal; epoch, primary, start: who
+    was granted the last term; copies: how many must have synced before a confirmation;
+    copies_min: the fewest members; record_format: the highest that all members know."""
+
+    version: int
+    log: str
+    epoch: int = 0
+    primary: str = ""
+    start: int = 0
+    members: tuple[Member, ...] = ()
+    copies: int = 1
+    copies_min: int = 1
+    record_format: int = 2
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Whose lease lives now."""
+
+    replica: str
+    epoch: int
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What the arbiter says. preferred: who alone may campaign now, after a leader resigned."""
+
+    configuration: Configuration
+    leader: Leader | None = None
+    preferred: str = ""
+
+
+class Arbiter(Protocol):
+    """See the package. One object for one node and one replica process; ArbiterUnavailable from
+    every call means that nobody knows: read again."""
+
+    def read(self) -> Standing | None:
+        """None: there is no configuration. ArbiterDamaged, ArbiterWentBack."""
+
+    def begin(self, first: Configuration) -> bool:
+        """Put the first configuration there; False when there is one."""
+
+    def change(self, expected_version: int, new: Configuration) -> bool:
+        """Put another one there, of the next version and the same epoch; False when the version is
+        another by now, or the epoch was not granted here."""
+
+    def campaign(self, expected_version: int, replica: str, start: int) -> Configuration | None:
+        """The configuration with the next epoch and its lease; None when the version is another,
+        somebody leads, or another one is preferred."""
+
+    def renew(self) -> bool:
+        """The lease of the epoch that campaign() gave here lives on, made again when it had ended
+        and the epoch is still the last. False: it is not, or none was given."""
+
+    def resign(self, to: str = "") -> None:
+        """Give the lease back; for one lease only the replica `to` may campaign."""
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have it called when something may be new; returns how to end that."""
+
+    def close(self) -> None:
+        """Let go of connections; a lease ends by itself."""
+
+
+class Seen:
+    """The highest version and epoch that were seen: an arbiter that has less has lost something."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._version = self._epoch = 0
+
+    def check(self, found: Configuration) -> Configuration:
+        """ArbiterWentBack when it is older than one that was seen."""
+        if found.version < self._version or found.epoch < self._epoch:
+            raise ArbiterWentBack(endpoint=self._what, now=found.version, seen=self._version)
+        self._version, self._epoch = found.version, found.epoch
+        return found
+
+
+def encode(configuration: Configuration) -> bytes:
+    """As it stands in the arbiter: JSON, so that an operator can read it."""
+    return msgspec.json.encode(configuration)
+
+
+def decode_configuration(value: bytes, what: str) -> Configuration:
+    """ArbiterDamaged for what is none, or cannot be true."""
+    try:
+        found = msgspec.json.decode(value, type=Configuration)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ArbiterDamaged(endpoint=what, detail=str(error)[:200]) from error
+    names, ids = {one.name for one in found.members}, {one.copy_id for one in found.members}
+    count = len(found.members)
+    if len(names) < count or len(ids) < count:
+        raise ArbiterDamaged(endpoint=what, detail="two members are the same")
+    if not (1 <= found.copies <= max(count, 1)) or found.version < 1 or found.epoch < 0:
+        detail = f"{found.copies} copies of {count} members, version {found.version}"
+        raise ArbiterDamaged(endpoint=what, detail=detail)
+    return found
+
+
+def next_epoch(now: Configuration, replica: str, start: int) -> Configuration:
+    """The configuration that a won campaign makes."""
+    return msgspec.structs.replace(
+        now, version=now.version + 1, epoch=now.epoch + 1, primary=replica, start=start
+    )
+
+
+def led_by(now: Configuration, new: Configuration, granted: int) -> bool:
+    """Whether a change keeps the epoch that was granted to the one who asks for it."""
+    same = (now.epoch, now.primary, now.start, now.log)
+    is_next = new.version == now.version + 1
+    return granted == now.epoch and is_next and (new.epoch, new.primary, new.start, new.log) == same
