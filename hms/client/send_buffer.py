@@ -19,7 +19,12 @@ from hms.client.message import Message
 from hms.client.pending_sends import Encoded, PendingSend, SendOptions
 from hms.client.receipt import Run
 from hms.client.send_deadlines import Deadlines
-from hms.errors.catalogue import RequestTimeout, SendInDoubt, TransactionRolledBack
+from hms.errors.catalogue import (
+    ConfirmedLost,
+    RequestTimeout,
+    SendInDoubt,
+    TransactionRolledBack,
+)
 from hms.errors.tree import HmsError
 from hms.wire.frames import Kind, SendHead, decode_confirm, encode_send
 from hms.wire.packed_messages import message_parts
@@ -37,6 +42,10 @@ __all__ = [
 OTHER_LOG = "the connection was lost before they were confirmed, and only another log answers"
 TEMPORARY = "HMS.TEMP."
 """How the names of temporary queues begin, which the log knows nothing of."""
+RECEIPTS_KEPT = 1000
+"""So many confirmed frames of a producer are compared with the log when it comes back."""
+Kept = tuple[bytes | None, int, int, int]
+"""Log, first sequence number, first message id, and how many messages."""
 FRAME_MESSAGES_MAX = 256
 FRAME_BYTES_MAX = 256 * 1024
 
@@ -152,7 +161,7 @@ class SendFrame:
             offset += one.count
         sender.has_doubts = True
         is_logged = self.is_persistent and sender.is_logged
-        frame = offset, ticket.count, self._count, is_logged
+        frame = offset, ticket.count, self.count, is_logged
         link = sender.link
         return link.keys.token(self.log, link.hello.uid, sender.number, self.first_sequence, frame)
 
@@ -162,7 +171,8 @@ class SendFrame:
         return not all(ticket.is_given_up for ticket in self.tickets)
 
     @property
-    def _count(self) -> int:
+    def count(self) -> int:
+        """Its messages."""
         return sum(ticket.count for ticket in self.tickets)
 
 
@@ -191,6 +201,8 @@ class Sender:
         self.is_transacted = is_transacted
         self.unconfirmed = 0
         self.is_granted = True
+        self.kept: deque[Kept] = deque(maxlen=RECEIPTS_KEPT)
+        """What was confirmed last, as the log must have it when it comes back."""
         self.has_doubts = False
         """Whether somebody may ask later what became of something that it sent."""
         self.is_logged = destination.kind == "queue" and not destination.name.startswith(TEMPORARY)
@@ -300,6 +312,25 @@ class Sender:
             ticket.is_sent = True
         self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
 
+    def lost_of(self, log: bytes | None, last_sequence: int) -> ConfirmedLost | None:
+        """What its log had confirmed, and lacks now that its last number is this one; told once."""
+        kept, self.kept = self.kept, deque(maxlen=RECEIPTS_KEPT)
+        lost: list[int] = []
+        for one in kept:
+            owner, first_sequence, first_id, count = one
+            if owner != log or first_sequence + count - 1 <= last_sequence:
+                self.kept.append(one)
+                continue
+            there = max(last_sequence - first_sequence + 1, 0)
+            lost += range(first_id + there, first_id + count)
+        if not lost:
+            return None
+        what = f"messages to {self.destination}"
+        detail = f"{lost[0]:012x} to {lost[-1]:012x}"
+        error = ConfirmedLost(count=len(lost), what=what, detail=detail)
+        error.message_ids = tuple(f"{one:012x}" for one in lost)  # type: ignore[attr-defined]
+        return error
+
     def in_doubt(self, count: int, reason: str = OTHER_LOG, token: str = "") -> SendInDoubt:
         """So many may be stored, by default in the log of the node before."""
         name = str(self.destination)
@@ -395,6 +426,8 @@ class Sender:
         """The node has the messages of this frame."""
         first, timestamp_ms, _ = decode_confirm(payload)
         elapsed_s = self._clock() - frame.handed_over_at
+        if frame.is_persistent and self.is_logged and not self.is_transacted:
+            self.kept.append((frame.log, frame.first_sequence, first, frame.count))
         for ticket in frame.tickets:
             ticket.run = Run(first, ticket.count, elapsed_s)
             for place, message in ticket.messages:

@@ -140,6 +140,13 @@ class SessionState(Settling):
         if pending.error is not None:
             self.senders.pop(number)[0].granted(pending.error)
             self.link.report(pending.error)
+        elif pending.payload and number in self.senders:
+            said = pending.value()
+            sender, _ = self.senders[number]
+            if "last_sequence" in said and not said.get("forgotten"):
+                lost = sender.lost_of(self.link.log, int(said["last_sequence"]))
+                if lost is not None:
+                    self.link.report(lost)
 
     def lost(self, error: HmsError) -> None:  # noqa: ARG002 - whatever the reason
         """The connection took all with it that was not settled."""

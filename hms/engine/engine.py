@@ -420,14 +420,16 @@ class Engine:
         topic: str = "",
         fx: Effects | None = None,
         sent_before: int = 0,
-    ) -> tuple[int, str]:
-        """The highest sequence number taken from this producer so far, and the topic on which it
-        publishes (CT-06), if it does. sent_before: the last number that its client has used."""
+    ) -> tuple[int, str, bool]:
+        """The highest sequence number taken from this producer so far; the topic on which it
+        publishes (CT-06), if it does; whether what it sent before may be forgotten. sent_before:
+        the last number that its client has used."""
         owner, state = self.state.connection(connection), self.state
         where, fx = (kind, destination, topic), fx or Effects()
         with state.shares.acting_for(owner.owner):
             made = opening.open_producer(state, owner, handle, session, where, fx, sent_before)
-        return made.memory.last_sequence, made.topic
+        memory = made.memory
+        return memory.last_sequence, made.topic, 0 < sent_before <= memory.forgotten
 
     def create_temporary(self, connection: int, kind: str, fx: Effects) -> str:
         """A queue or topic for this connection alone (F-C6); its name."""

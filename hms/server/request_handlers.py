@@ -196,7 +196,7 @@ class RequestHandlers:
     def _open_producer(
         self, connection: int, correlation: int, request: wire.OpenProducer, _: int, fx: Effects
     ) -> None:
-        last, topic = self._engine.open_producer(
+        last, topic, is_forgotten = self._engine.open_producer(
             connection,
             request.producer,
             request.session,
@@ -207,6 +207,8 @@ class RequestHandlers:
             request.sent_before,
         )
         said: dict[str, Any] = {"topic": topic} if topic else {}
+        if is_forgotten:
+            said["forgotten"] = True
         batch = self._engine.batch_max(connection, request.producer)
         if batch is not None:
             said["batch"] = batch

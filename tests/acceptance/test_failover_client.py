@@ -5,6 +5,7 @@ the same log booted again, "m" another node. Frames and answers are lost on a wi
 """
 
 import os
+import shutil
 import zlib
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from failover_shells import SHELLS, WAIT_S
 
 import hms
 from hms.testing import node
+from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}, "small": {"max_messages": 1}, "other": {}}}}
 BRIEF_S = 1.5
@@ -336,3 +338,25 @@ def test_an_outcome_is_told_to_nobody_who_alters_a_token(log, node_m, opened):
         with pytest.raises((hms.TokenRefused, hms.OutcomeElsewhere)):
             asked.outcome(altered)
     assert asked.outcome(token).state is hms.OutcomeState.STORED
+
+
+def test_v43_v44_a_log_that_went_back_is_told_with_what_it_lacks(log, opened, tmp_path):
+    """An older copy of the store was put in its place: 30 confirmed messages are named."""
+    client = opened(log.address)
+    for number in range(5):
+        client.shell.do(lambda number=number: client.producer.send(b"%d" % number))
+    log.node.kill()
+    shutil.copytree(log.node.store, tmp_path / "copy")
+    log.node.boot()
+    sent = [client.sending(b"lost").result(WAIT_S).message_id for _ in range(30)]
+    log.node.kill()
+    shutil.rmtree(log.node.store)
+    shutil.copytree(tmp_path / "copy", log.node.store)
+    log.node.boot()
+    client.sending(b"goes on").result(WAIT_S)
+
+    client.shell.do(lambda: client.connection.administer("queue.list"))
+    wait_until(lambda: any(isinstance(one, hms.ConfirmedLost) for one in client.errors))
+    (lost,) = [one for one in client.errors if isinstance(one, hms.ConfirmedLost)]
+    assert (lost.count, list(lost.message_ids)) == (30, sent)
+    assert sorted(bodies(log.node)) == [b"0", b"1", b"2", b"3", b"4", b"goes on"]

@@ -143,7 +143,7 @@ class TopicRig:
         key = (topic, session, string)
         if key not in self.producers:
             self.handles += 1
-            _, self.resolved = self.engine.open_producer(
+            _, self.resolved, _ = self.engine.open_producer(
                 1, self.handles, session, "topic", topic, string
             )
             self.producers[key] = self.handles

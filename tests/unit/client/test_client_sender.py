@@ -271,3 +271,18 @@ def test_a_future_of_an_outage_is_in_doubt_only_when_it_had_left(timed, is_writt
     assert isinstance(future.exception(0), hms.SendInDoubt if is_written else hms.ConnectionLost)
     assert link.asked == {}
     assert len(told) == 1
+
+
+def test_what_was_confirmed_and_is_not_there_any_more_is_told_once(link):
+    """An older store answers: its last number is below what it had confirmed."""
+    sender = make_sender(link)
+    for number, first in enumerate((100, 200)):
+        add(sender)
+        sender.push()
+        confirm(link, number, first, 1)
+
+    assert sender.lost_of(b"another", 0) is None
+    assert sender.lost_of(link.log, 2) is None
+    lost = sender.lost_of(link.log, 1)
+    assert (lost.count, lost.message_ids) == (1, ("0000000000c8",))
+    assert sender.lost_of(link.log, 1) is None
