@@ -24,7 +24,7 @@ main = LazyGroup(
         "alert": ("hms.boot.cli.alerts:alert", "Alerts: what is wrong, and what was."),
         "log": ("hms.boot.cli.alerts:log", "The node's log: change its level."),
         "top": ("hms.boot.cli.top:top", "Rates and the busiest destinations, again and again."),
-        "web": ("hms.boot.cli.monitoring:web", "Health and metrics over HTTP."),
+        "web": ("hms.boot.cli.monitoring:web", "Health, metrics and a console over HTTP."),
         "config": ("hms.boot.cli.config:config", "Check, show or write hms.conf."),
         "store": (
             "hms.boot.cli.store:store",

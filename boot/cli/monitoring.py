@@ -104,14 +104,16 @@ def metrics(target: Target, names: tuple[str, ...], openmetrics: bool, series_ma
 def web(
     target: Target, listen: str, hosts: tuple[str, ...], names: tuple[str, ...], series_max: int
 ) -> None:
-    """Serve health and metrics over HTTP, in a process of its own, until it is interrupted.
+    """Serve health, metrics and a console over HTTP, in a process of its own, until interrupted.
 
-    /livez, /readyz, /healthz, /metrics and /metrics/destinations?name=PATTERN. What it may ask the
-    node is what its login may.
+    /livez, /readyz, /healthz, /metrics, /metrics/destinations?name=PATTERN, and the console at /.
+    What metrics show is what its login may see; of the console, what the login of its user may.
     """
     if target.address:
         raise click.UsageError("hms web reads the node's health on its machine, by --config")
     import hms  # noqa: PLC0415 - the help loads no messaging
+    from hms.boot.web.console import Console  # noqa: PLC0415
+    from hms.boot.web.console_sessions import Sessions  # noqa: PLC0415
     from hms.boot.web.http_server import WebServer  # noqa: PLC0415
     from hms.boot.web.node_link import NodeLink  # noqa: PLC0415
     from hms.boot.web.site import Site  # noqa: PLC0415
@@ -125,9 +127,11 @@ def web(
     config = target.config()
     node = config.node(target.node_name)
 
-    def connect() -> "hms.Connection":
+    def connect(user: str = "", password: str = "") -> "hms.Connection":
         return hms.connect(
             node.listen[0],
+            user=user,
+            password=password,
             client_name="hms web",
             reconnect=False,
             request_timeout_s=4,
@@ -135,7 +139,11 @@ def web(
         )
 
     link = NodeLink(connect)
-    site = Site(node.name, lambda: health_of(node), link, " ".join(names), series_max)
+    sessions = Sessions(connect, is_secured=node.security is not None)
+    console = Console(node.name, lambda: health_of(node), sessions)
+    site = Site(
+        node.name, lambda: health_of(node), link, " ".join(names), series_max, console.handle
+    )
     try:
         server = WebServer(host, int(port), site.handle, frozenset(hosts))
     except OSError as fault:
@@ -146,4 +154,5 @@ def web(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever(poll_interval=0.5)
+    sessions.close()
     link.close()

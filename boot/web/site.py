@@ -36,12 +36,14 @@ class Site:
         link: NodeLink,
         names: str = "",
         series_max: int = 20_000,
+        console: Callable[[Request], Answer | None] = lambda _: None,
     ) -> None:
         self._node = node
         self._health = health
         self._link = link
         self._names = names
         self._series_max = series_max
+        self._console = console
         self._routes: dict[str, Callable[[Request], Answer]] = {
             "/livez": self._live,
             "/readyz": self._ready,
@@ -54,6 +56,9 @@ class Site:
         """The answer to a request."""
         route = self._routes.get(request.path)
         if route is None:
+            page = self._console(request)
+            if page is not None:
+                return page
             return Answer(b"there is no such page\n", status=HTTPStatus.NOT_FOUND)
         if request.method != "GET":
             return Answer(b"only GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)

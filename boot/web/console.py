@@ -1,0 +1,382 @@
+"""The console: what a node has, and a few orders, as pages that need no script.
+
+Each order is asked twice: the first answer says what will happen, the second what has. A form has
+the session's token, and its Origin must be this server: another site can send neither.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from hms.boot.monitoring.health import Health
+from hms.boot.web.console_orders import ORDERS, Refused
+from hms.boot.web.console_sessions import ConsoleSession, Sessions
+from hms.boot.web.http_server import Answer, Request
+from hms.boot.web.markup import Html, button, field, form, join, link, page, shown, table, time_text
+from hms.boot.web.style import STYLE
+from hms.errors.catalogue import NotAuthorized
+from hms.errors.tree import HmsError
+from hms.wire.packed_messages import decode_head
+
+__all__ = ["Console"]
+
+HTML = "text/html; charset=utf-8"
+ROWS = 100
+BODY_BYTES = 4096
+LETTER = ("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount")
+Page = Callable[[Request, ConsoleSession], Answer]
+
+
+class Console:
+    """handle() in any thread."""
+
+    def __init__(self, node: str, health: Callable[[], Health], sessions: Sessions) -> None:
+        self._node = node
+        self._health = health
+        self._sessions = sessions
+        self._pages: dict[str, Page] = {
+            "/": self._overview,
+            "/destinations": self._destinations,
+            "/queue": self._queue,
+            "/messages": self._messages,
+            "/message": self._message,
+            "/letters": self._letters,
+            "/clients": self._clients,
+            "/client": self._client,
+        }
+
+    def handle(self, request: Request) -> Answer | None:
+        """The answer; None when it is no page of the console."""
+        if request.path == "/console.css":
+            return Answer(STYLE.encode(), "text/css; charset=utf-8")
+        if request.path in ("/login", "/logout", "/order"):
+            return self._posted(request)
+        if request.path not in self._pages:
+            return None
+        if request.method != "GET":
+            return Answer(b"only GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+        session, cookie = self._sessions.find(request.headers.get("cookie", "")), ""
+        if session is None:
+            if self._sessions.is_secured:
+                return self._login_page("")
+            session, cookie = self._sessions.begin()
+        try:
+            answer = self._pages[request.path](request, session)
+        except HmsError as error:
+            answer = self._fault("The node refuses", str(error), session)
+        headers = {"Set-Cookie": cookie} if cookie else {}
+        return Answer(answer.body, answer.content_type, answer.status, headers)
+
+    # what is sent
+
+    def _posted(self, request: Request) -> Answer:
+        if request.method != "POST":
+            return Answer(b"only POST\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+        origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
+        if origin != f"http://{host}":
+            return self._fault("Refused", "The form was not sent by this console.", None)
+        given = {name: values[-1] for name, values in request.form.items()}
+        if request.path == "/login":
+            return self._login(given)
+        session = self._sessions.find(request.headers.get("cookie", ""))
+        if session is None or not session.is_token(given.get("token", "")):
+            return self._fault("Refused", "The session is over: open the page anew.", None)
+        if request.path == "/logout":
+            self._sessions.end(session)
+            return _see("/")
+        return self._order(request, given, session)
+
+    def _login(self, given: dict[str, str]) -> Answer:
+        if not self._sessions.is_secured:
+            return _see("/")
+        try:
+            _, cookie = self._sessions.begin(given.get("user", ""), given.get("password", ""))
+        except HmsError:
+            return self._login_page("The node did not take user and password.")
+        answer = _see("/")
+        return Answer(
+            answer.body, status=answer.status, headers={**answer.headers, "Set-Cookie": cookie}
+        )
+
+    def _order(self, request: Request, given: dict[str, str], session: ConsoleSession) -> Answer:
+        order = ORDERS.get(given.get("action", ""))
+        if order is None:
+            return self._fault("Refused", "There is no such order.", session)
+        is_sure = given.get("sure") == "yes"
+        try:
+            with session.connection() as connection:
+                if is_sure:
+                    said = order.do(connection, request.form)
+                    back = order.back(request.form)
+                    return _see(f"{back}{'&' if '?' in back else '?'}{urlencode({'said': said})}")
+                meant = order.preview(connection, request.form)
+        except Refused as why:
+            return self._fault("Nothing was done", str(why), session)
+        except HmsError as error:
+            return self._fault("The node refuses", str(error), session)
+        kept = {name: values for name, values in request.form.items() if name != "sure"}
+        asked = form("/order", [button(order.said)], {**kept, "sure": "yes"})
+        back = link_back(order.back(request.form))
+        return self._page(f"{order.said}?", [Html(f"<p>{shown(meant)}</p>"), asked, back], session)
+
+    # pages
+
+    def _overview(self, request: Request, session: ConsoleSession) -> Answer:
+        health = self._health()
+        with session.connection() as connection:
+            said = connection.administer("status")
+            alerts = connection.administer("alert.list")["active"]
+        rows = [
+            {
+                "alert": one["alert"],
+                "destination": one["destination"],
+                "since": time_text(one["since_ms"]),
+                "why": one["text"],
+            }
+            for one in alerts
+        ]
+        kept = (
+            *("version", "uptime_s", "connections", "sessions", "queues", "topics", "waiting"),
+            *("in_flight", "waiting_bytes", "max_memory_bytes", "disk_free_bytes", "security"),
+        )
+        facts = [{"what": name, "value": said[name]} for name in kept if name in said]
+        state = Html(f'<p class="{"" if health.is_ready else "bad"}">{shown(health.text)}</p>')
+        parts = [state, table(rows, "Alerts", "No alerts."), table(facts, "Node", "")]
+        return self._page("Overview", parts, session, request)
+
+    def _destinations(self, request: Request, session: ConsoleSession) -> Answer:
+        with session.connection() as connection:
+            queues = connection.administer("queue.list")
+            topics = connection.administer("topic.list")
+        wanted = request.argument("name")
+        rows = [
+            {
+                "queue": link("/queue", one["name"], name=one["name"]),
+                "waiting": one["waiting"],
+                "in flight": one["in_flight"],
+                "delayed": one["delayed"],
+                "consumers": one["consumers"],
+                "producers": one["producers"],
+                "dead letters": one["dead_lettered"],
+                "paused": one["paused"],
+            }
+            for one in queues
+            if wanted in one["name"]
+        ][:ROWS]
+        more = [
+            {
+                "topic": one["name"],
+                "subscriptions": one["subscriptions"],
+                "producers": one["producers"],
+                "sent": one["sent"],
+                "paused": one["paused"],
+            }
+            for one in topics
+            if wanted in one["name"]
+        ][:ROWS]
+        find = form("/destinations", [field("name", "Name has", wanted), button("Find")], {}, "get")
+        parts = [find, table(rows, "Queues", "No queue."), table(more, "Topics", "No topic.")]
+        return self._page("Destinations", parts, session, request)
+
+    def _queue(self, request: Request, session: ConsoleSession) -> Answer:
+        name = request.argument("name")
+        with session.connection() as connection:
+            said = connection.administer("queue.show", {"name": name})
+            holders = _holders(connection, name)
+        facts = [
+            {"what": key, "value": value}
+            for key, value in said.items()
+            if not isinstance(value, list | dict)
+        ]
+        held = [
+            {
+                "client": link("/client", one["client"], id=one["client"]),
+                "in flight": one["in_flight"],
+                "oldest": one["oldest_in_flight"],
+                "selector": one["selector"],
+            }
+            for one in holders
+        ]
+        orders = [
+            form("/order", [button(said_, action)], {"name": name, "token": session.token})
+            for action, said_ in (("pause", "Pause"), ("resume", "Resume"), ("purge", "Purge"))
+        ]
+        waiting = link("/messages", "Messages", place=f"queue:{name}")
+        parts = [
+            Html(f"<p>{waiting}</p>"),
+            *orders,
+            table(held, "Consumers", "No consumer."),
+            table(facts, "Queue", ""),
+        ]
+        return self._page(f"Queue {name}", parts, session, request)
+
+    def _messages(self, request: Request, session: ConsoleSession) -> Answer:
+        place, selector = request.argument("place"), request.argument("selector")
+        with session.connection() as connection:
+            found = connection.admin.messages(place).where(selector=selector, limit=ROWS)
+            rows = (found if selector else found.everything()).list()
+        listed = [
+            {
+                "": _box(row["id"]),
+                "id": link("/message", row["id"], place=place, id=row["id"]),
+                "sent": time_text(row["time_ms"]),
+                "type": row["type"],
+                "priority": row["priority"],
+                "bytes": row["bytes"],
+                "state": row["state"],
+            }
+            for row in rows
+        ]
+        find = form(
+            "/messages",
+            [field("selector", "Selector", selector), button("Find")],
+            {"place": place},
+            "get",
+        )
+        orders = [
+            table(listed, f"The first {len(rows)}", "No such message waits."),
+            field("to", "Move to"),
+            button("Move", "move"),
+            button("Delete", "delete"),
+        ]
+        chosen = form("/order", orders, {"place": place, "token": session.token})
+        return self._page(f"Messages of {place}", [find, chosen], session, request)
+
+    def _message(self, request: Request, session: ConsoleSession) -> Answer:
+        place, message_id = request.argument("place"), request.argument("id")
+        with session.connection() as connection:
+            said = connection.admin.view(place, message_id, BODY_BYTES)
+        data, head = said.pop("body"), decode_head(said.pop("head"))
+        known = {**said, **dict(head.node), **dict(head.properties)}
+        facts = [{"what": name, "value": value} for name, value in known.items()]
+        text = "(in the log only)" if data is None else data.decode(errors="backslashreplace")
+        body = Html(f"<h2>Body</h2><pre>{shown(text)}</pre>")
+        back = link("/messages", "All messages", place=place)
+        return self._page(
+            f"Message {message_id}", [back, table(facts, "Head", ""), body], session, request
+        )
+
+    def _letters(self, request: Request, session: ConsoleSession) -> Answer:
+        parts: list[Any] = []
+        with session.connection() as connection:
+            for one in connection.administer("dlq.queues"):
+                place = f"queue:{one['name']}"
+                found = connection.admin.messages(place).where(
+                    selector="$DeadReason IS NOT NULL", limit=ROWS
+                )
+                rows = [_letter(place, row) for row in found.list(LETTER)]
+                listed = table(rows, one["name"], f"No dead letter in {one['name']}.")
+                orders = [listed, button("Return", "return"), button("Delete", "delete")]
+                hidden = {"place": place, "token": session.token, "back": "/letters"}
+                parts.append(form("/order", orders, hidden) if rows else listed)
+        return self._page("Dead letters", parts, session, request)
+
+    def _clients(self, request: Request, session: ConsoleSession) -> Answer:
+        with session.connection() as connection:
+            said = connection.administer("client.list", {})
+        rows = [
+            {
+                "client": link("/client", one["id"], id=one["id"]),
+                "user": one["user"],
+                "client id": one["client_id"],
+                "name": one["client_name"],
+                "from": one.get("address", ""),
+                "since": time_text(one["since_ms"]),
+                "consumers": one["consumers"],
+                "producers": one["producers"],
+                "in flight": one["in_flight"],
+            }
+            for one in said[:ROWS]
+        ]
+        parts = [table(rows, f"{len(rows)} of {len(said)}", "Nobody is connected.")]
+        return self._page("Connections", parts, session, request)
+
+    def _client(self, request: Request, session: ConsoleSession) -> Answer:
+        text = request.argument("id")
+        with session.connection() as connection:
+            said = connection.administer(
+                "client.show", {"number": int(text) if text.isdigit() else 0}
+            )
+        consumers, producers = said.pop("consumers_open"), said.pop("producers_open")
+        facts = [{"what": name, "value": value} for name, value in said.items()]
+        close = [field("reason", "Reason"), button("Close", "close")]
+        parts = [
+            form("/order", close, {"number": text, "token": session.token}),
+            table(consumers, "Consumers", "No consumer."),
+            table(producers, "Producers", "No producer."),
+            table(facts, "Client", ""),
+        ]
+        return self._page(f"Client {text}", parts, session, request)
+
+    # parts
+
+    def _page(
+        self,
+        title: str,
+        parts: list[Any],
+        session: ConsoleSession | None,
+        request: Request | None = None,
+    ) -> Answer:
+        told = request.argument("said") if request is not None else ""
+        said = [Html(f'<p class="said" role="status">{shown(told)}</p>')] if told else []
+        here = request.path if request is not None else ""
+        user: Html | str = ""
+        if session is not None and session.user:
+            user = form("/logout", [button(f"Log out {session.user}")], {"token": session.token})
+        return Answer(page(title, self._node, [*said, *parts], here, user), HTML)
+
+    def _login_page(self, said: str) -> Answer:
+        fault = [Html(f'<p class="bad" role="alert">{shown(said)}</p>')] if said else []
+        asked = Html(
+            '<form method="post" action="/login">'
+            '<label>User <input name="user" autocomplete="username" required></label>'
+            '<label>Password <input name="password" type="password" '
+            'autocomplete="current-password" required></label><button>Log in</button></form>'
+        )
+        made = page("Log in", self._node, [*fault, asked])
+        return Answer(made, HTML, HTTPStatus.UNAUTHORIZED)
+
+    def _fault(self, title: str, text: str, session: ConsoleSession | None) -> Answer:
+        said = Html(f'<p class="bad" role="alert">{shown(text)}</p>')
+        made = self._page(title, [said], session)
+        return Answer(made.body, HTML, HTTPStatus.BAD_REQUEST)
+
+
+def _holders(connection: Any, queue: str) -> list[dict[str, Any]]:
+    """Its consumers, as far as the user may see clients."""
+    try:
+        asked = {"destination": f"queue:{queue}"}
+        found: list[dict[str, Any]] = connection.administer("consumer.list", asked)
+    except NotAuthorized:
+        return []
+    return found
+
+
+def link_back(path: str) -> Html:
+    """Away from a question."""
+    return Html(f'<p><a href="{shown(path)}">Do nothing</a></p>')
+
+
+def _see(path: str) -> Answer:
+    return Answer(b"", status=HTTPStatus.SEE_OTHER, headers={"Location": path})
+
+
+def _box(message_id: str) -> Html:
+    return Html(
+        f'<input type="checkbox" name="id" value="{shown(message_id)}" '
+        f'aria-label="choose {shown(message_id)}">'
+    )
+
+
+def _letter(place: str, row: dict[str, Any]) -> dict[str, Any]:
+    said = row["properties"]
+    return {
+        "": _box(row["id"]),
+        "id": link("/message", row["id"], place=place, id=row["id"]),
+        "reason": said.get("$DeadReason", ""),
+        "origin": join([said.get("$DeadOrigin", ""), " ", said.get("$DeadSubscription") or ""]),
+        "at": time_text(said.get("$DeadTime", 0)),
+        "attempts": said.get("$DeadCount", ""),
+        "type": row["type"],
+    }
