@@ -12,7 +12,8 @@ __all__ = ["CONTENT_TYPE", "OPENMETRICS_TYPE", "down_text", "exposition"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-Labels = Mapping[str, str]
+Labels = Mapping[str, str] | str
+"""By name; or as they are written, for those that thousands of lines share."""
 Sample = tuple[str, Labels, float]
 """Suffix, labels, value."""
 Family = tuple[str, str, str, list[Sample]]
@@ -176,7 +177,16 @@ def _service_families(said: Mapping[str, Any]) -> Iterator[Family]:
 def _destination_families(said: Mapping[str, Any]) -> Iterator[Family]:
     at = {name: n for n, name in enumerate(said["columns"])}
     rows: Sequence[Sequence[Any]] = said["rows"]
-    labels = [{"destination": row[at["destination"]], "kind": row[at["kind"]]} for row in rows]
+    labels = [
+        _labels(
+            {
+                "node": said["node"],
+                "destination": row[at["destination"]],
+                "kind": row[at["kind"]],
+            }
+        )
+        for row in rows
+    ]
     every = list(zip(labels, rows, strict=True))
     for column, (name, _, text) in _PLACES.items():
         found: list[Sample] = [("", label, row[at[column]]) for label, row in every]
@@ -222,21 +232,25 @@ def _histogram(name: str, text: str, said: Mapping[str, Any]) -> Family:
 
 
 def _written(
-    name: str, kind: str, text: str, samples: list[Sample], node: Labels, *, is_open: bool
+    name: str,
+    kind: str,
+    text: str,
+    samples: list[Sample],
+    node: Mapping[str, str],
+    *,
+    is_open: bool,
 ) -> list[str]:
     """Prometheus' own text names a counter with its suffix, OpenMetrics without."""
     shown = name if is_open or kind != "counter" else f"{name}_total"
-    return [
-        f"# HELP {shown} {text}",
-        f"# TYPE {shown} {kind}",
-        *(
-            f"{name}{suffix}{{{_labels({**node, **labels})}}} {_number(value)}"
-            for suffix, labels, value in samples
-        ),
-    ]
+    lines = [f"# HELP {shown} {text}", f"# TYPE {shown} {kind}"]
+    for suffix, labels, value in samples:
+        said = labels if isinstance(labels, str) else _labels({**node, **labels})
+        number = value if value.__class__ is int else _number(value)
+        lines.append(f"{name}{suffix}{{{said}}} {number}")
+    return lines
 
 
-def _labels(labels: Labels) -> str:
+def _labels(labels: Mapping[str, str]) -> str:
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
 
 

@@ -5,6 +5,7 @@
 /metrics/destinations           a series for each destination whose name matches ?name=PATTERN
 """
 
+import gzip
 import json
 from collections.abc import Callable
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from hms.errors.tree import HmsError
 __all__ = ["Site"]
 
 NAMES_MAX = 1000
+GZIP_FROM = 1400
 LINES_OF_A_PLACE = 16
 GONE = ("down", "failed", "starting", "recovering")
 """It takes no connections; to find that out would take as long as a connection may."""
@@ -103,7 +105,11 @@ class Site:
         text = exposition(
             said, series_max=self._series_max, is_open=is_open, is_of_places=is_of_places
         )
-        return Answer(text.encode(), kind)
+        data, headers = text.encode(), {"Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("accept-encoding", "") and len(data) > GZIP_FROM:
+            data = gzip.compress(data, compresslevel=1)
+            headers["Content-Encoding"] = "gzip"
+        return Answer(data, kind, headers=headers)
 
 
 def _judged(is_good: bool, text: str) -> Answer:

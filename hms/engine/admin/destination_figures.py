@@ -8,6 +8,7 @@ that it began with.
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, field, fields
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from hms.engine.admin.counters import Counters
@@ -17,7 +18,9 @@ from hms.engine.state import State
 __all__ = ["COLUMNS", "COUNTED", "FiguresPass", "row_of"]
 
 FIGURED_AT_ONCE = 500
-"""Places: 2 ms."""
+"""Places that may get a row: 2 ms."""
+SUMMED_AT_ONCE = 2500
+"""Places that are only summed up: 2 ms."""
 COUNTED = (
     *("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered", "purged"),
     *("removed", "moved_in", "moved_out"),
@@ -68,10 +71,15 @@ class FiguresPass:
 
     def go_on(self) -> bool:
         """A slice; whether there is more."""
-        some = list(islice(self._rest, FIGURED_AT_ONCE))
-        for place in some:
-            self._add(place)
-        return len(some) == FIGURED_AT_ONCE
+        at_once = FIGURED_AT_ONCE if self._patterns else SUMMED_AT_ONCE
+        some = list(islice(self._rest, at_once))
+        for is_durable, sums in self._sums.items():
+            places = [p for p in some if p.is_durable is is_durable and p.kind not in _UNSEEN]
+            if places:
+                _sum(sums, places)
+            if places and is_durable and self._patterns:
+                self._list(places)
+        return len(some) == at_once
 
     def answer(self) -> dict[str, Any]:
         """What was found, when there is no more."""
@@ -83,23 +91,14 @@ class FiguresPass:
             "left_out": self._left_out,
         }
 
-    def _add(self, place: Queue | Subscription) -> None:
-        if place.kind == SCHEDULED or isinstance(place, Retained):
-            return
-        sums, line = self._sums[place.is_durable], place.line
-        sums.places += 1
-        sums.messages += line.waiting_count
-        sums.in_flight += line.out_count
-        sums.delayed += line.delayed_count
-        sums.bytes += line.size_bytes
-        sums.consumers += len(place.consumers)
-        _count(sums.counters, line.counters)
-        is_named = place.is_durable and not place.name.startswith(TEMPORARY)
-        if is_named and self._is_wanted(place.name):
-            if len(self._rows) < self._limit:
-                self._rows.append(row_of(self._state, place))
-            else:
-                self._left_out += 1
+    def _list(self, places: list[Queue | Subscription]) -> None:
+        """Rows of those that are wanted."""
+        for place in places:
+            if not place.name.startswith(TEMPORARY) and self._is_wanted(place.name):
+                if len(self._rows) < self._limit:
+                    self._rows.append(row_of(self._state, place))
+                else:
+                    self._left_out += 1
 
     def _topics(self) -> list[list[Any]]:
         """Topics have no messages of their own, but producers and what was sent."""
@@ -131,9 +130,26 @@ def matches(pieces: list[str], name: str) -> bool:
     return len(name) - at >= len(last) and name.endswith(last)
 
 
+def _sum(sums: _Sums, places: list[Queue | Subscription]) -> None:
+    """Column by column, which the interpreter does at ten times the speed of place by place."""
+    lines = [place.line for place in places]
+    sums.places += len(places)
+    sums.messages += sum(line.waiting_count for line in lines)
+    sums.in_flight += sum(line.out_count for line in lines)
+    sums.delayed += sum(line.delayed_count for line in lines)
+    sums.bytes += sum(line.size_bytes for line in lines)
+    sums.consumers += sum(len(place.consumers) for place in places)
+    columns = zip(*map(_counts, (line.counters for line in lines)), strict=True)
+    sums.counters = [a + sum(column) for a, column in zip(sums.counters, columns, strict=True)]
+
+
+_counts = attrgetter(*COUNTED)
+_UNSEEN = (SCHEDULED, Retained.kind)
+
+
 def _count(sums: list[int], counters: Counters) -> None:
-    for at, name in enumerate(COUNTED):
-        sums[at] += getattr(counters, name)
+    for at, count in enumerate(_counts(counters)):
+        sums[at] += count
 
 
 def row_of(state: State, place: Queue | Subscription) -> list[Any]:
@@ -154,7 +170,7 @@ def row_of(state: State, place: Queue | Subscription) -> list[Any]:
         producers,
         blocked,
         place.control.paused,
-        *(getattr(line.counters, name) for name in COUNTED),
+        *_counts(line.counters),
     ]
 
 

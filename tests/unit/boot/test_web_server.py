@@ -1,6 +1,7 @@
 """The HTTP server: what strangers send, keep open or do not read has an end."""
 
 import contextlib
+import gzip
 import json
 import socket
 import threading
@@ -182,6 +183,15 @@ def test_names_are_escaped_and_histograms_are_sums(serve, site):
     assert 'hms_log_commit_seconds_bucket{node="N1",le="+Inf"} 6' in body
     assert 'hms_alert_active{node="N1",alert="memory_high",destination=""} 1' in body
     assert "hms_metrics_truncated" in body
+
+
+def test_a_scrape_that_takes_it_is_compressed(serve, site):
+    """Ten thousand queues are 14 MB of text."""
+    server = serve(site[3].handle)
+    plain = _get(server, "/metrics")[1]
+    _, body, headers = _get(server, "/metrics", **{"Accept-Encoding": "gzip"})
+    assert (headers["Content-Encoding"], gzip.decompress(body)) == ("gzip", plain)
+    assert len(body) * 3 < len(plain)
 
 
 def test_series_have_a_limit_and_what_is_missing_is_told(serve, site):
