@@ -111,7 +111,15 @@ def _path(target: Target, path: Path | None) -> Path:
         raise click.UsageError("a store is read from its directory, not by --connect")
     if path is not None:
         return path
-    return target.config().node(target.node_name).store
+    node = target.config().node(target.node_name)
+    if node.database is not None:
+        from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - not for --help
+
+        raise NotSupported(
+            feature=f"hms store on {node.name}, which keeps its messages in a database,",
+            instead="Check and back up that database with its own tools; a boot reads it whole.",
+        )
+    return node.store
 
 
 def _tell(target: Target, done: "Salvaged") -> None:

@@ -179,7 +179,13 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
         """A consumer; options: the further fields of OpenConsumer."""
         check_number("prefetch", prefetch, 0, _PREFETCH_MAX)
         if bool(options["listener"]) is not self.is_asynchronous:
-            detail = "a listener service belongs to an asynchronous session, and only to one"
+            detail = "a listener service needs session(asynchronous=True)"
+            if self.is_asynchronous:
+                detail = (
+                    "an asynchronous session gives its messages to a service: name it, as in "
+                    'consumer(queue, listener="SERVICE"), or open the session without '
+                    "asynchronous=True for receive() and listen()"
+                )
             raise IllegalState(what="consumer()", detail=detail)
         link = self.connection.link
         with self.connection.lock:

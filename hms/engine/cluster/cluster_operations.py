@@ -6,7 +6,7 @@ from typing import Any
 from hms.engine.cluster.cluster import Cluster
 from hms.engine.cluster.demand import figures_of
 from hms.engine.state import State
-from hms.errors.catalogue import IllegalState
+from hms.errors.catalogue import NotInCluster
 from hms.wire import operations as ops
 
 PREFIX = "cluster."
@@ -15,8 +15,7 @@ PREFIX = "cluster."
 def operate(state: State, cluster: Cluster | None, verb: str, asked: ops.Operation) -> Any:
     """The answer to an operation, as plain data."""
     if cluster is None:
-        detail = "the node is in no cluster: its server group has no HMSPORT"
-        raise IllegalState(what=verb.replace(".", " "), detail=detail)
+        raise NotInCluster(what=verb.replace(".", " "))
     return _OPERATIONS[verb](state, cluster, asked)
 
 

@@ -63,7 +63,7 @@ def _why_not(state: State, said: Offer) -> HmsError | None:
     is_relay = said.queue == relay_name(state.settings.node_index)
     queue = state.queues.get(said.queue)
     if not is_relay and (queue is None or not state.is_global(said.queue)):
-        return DestinationNotFound(kind="global queue", destination=said.queue)
+        return DestinationNotFound(kind="queue", destination=said.queue)
     if state.moves.is_closed and not is_relay:
         return NodeStopping()
     limit = state.settings.message_bytes_max

@@ -198,3 +198,14 @@ def test_the_store_of_the_configuration_is_taken_without_a_path(hms, tmp_path):
     assert said.exit_code == 1
     assert str(tmp_path) in said.output
     assert hms("verify", "--connect", "tcp://127.0.0.1:1").exit_code == 2
+
+
+def test_a_store_in_a_database_is_not_looked_for_in_a_folder(hms, tmp_path):
+    """It said that there is no store, of a node whose messages are safe in PostgreSQL."""
+    config = tmp_path / "hms.conf"
+    config.write_text('[node.n1]\nlisten = ["tcp://127.0.0.1:7700"]\ndatabase = "sqlite:m.db"\n')
+
+    said = hms("verify", "--config", config)
+
+    assert said.exit_code == 1
+    assert "database" in said.output

@@ -160,3 +160,15 @@ def test_a_family_stands_for_one_code(name):
         TOML["family"][name]["symbol"],
     )
     assert family.code not in others
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_a_missing_destination_names_its_own_kind_and_a_key_that_toml_reads(kind):
+    """[hms.queue.orders.late] makes a queue "orders" with an unknown key; and a topic is in no
+    list of queues."""
+    said = str(catalogue.DestinationNotFound(kind=kind, destination="orders.late"))
+
+    assert f"hms {kind} create 'orders.late'" in said
+    assert f"hms {kind} list" in said
+    head = re.search(r"\[hms[^\]]*\]", said)[0]
+    assert tomllib.loads(head) == {"hms": {kind: {"orders.late": {}}}}
