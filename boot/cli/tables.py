@@ -158,7 +158,8 @@ def print_table(
     """The rows as the options ask. columns: what is shown without --wide and --columns; times: the
     columns that hold times, in ms since 1970 UTC."""
     context = click.get_current_context(silent=True)
-    view: TableView = context.meta.get(_VIEW, TableView()) if context else TableView()
+    whole = TableView(is_wide=True)  # of a command without the options, nothing is hidden
+    view: TableView = context.meta.get(_VIEW, whole) if context else whole
     found = view.select(rows)
     if is_json:
         chosen = [{name: row.get(name) for name in view.columns or row} for row in found]
