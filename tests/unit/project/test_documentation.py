@@ -10,6 +10,8 @@ import importlib
 import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -223,3 +225,11 @@ def test_every_python_block_compiles_and_its_names_exist(block):
     ]
 
     assert missing == []
+
+
+def test_the_picture_of_the_first_page_is_made_by_its_script():
+    """A drawing that nobody can make again is never changed again."""
+    words = [sys.executable, str(ROOT / "scripts" / "generate-picture"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
