@@ -51,7 +51,7 @@ class _Shown(Sink):
         self._progress = progress
 
     def take(self, body: object, receiver: int = 0) -> None:
-        """One message; every message counts, whoever sent it."""
+        """One message; every message counts, whichever client sent it."""
         before = self.others
         super().take(body, receiver)
         if self.others > before:

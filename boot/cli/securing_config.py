@@ -1,4 +1,4 @@
-"""hms config secure and open: from a node that trusts whoever reaches it to one that asks, and
+"""hms config secure and open: from a node that trusts anyone who reaches it to one that asks, and
 back."""
 
 import getpass
@@ -128,7 +128,7 @@ def _open_network(
 @target_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def open_(target: Target, yes: bool) -> None:
-    """Have the node trust whoever reaches it, again; the security file stays."""
+    """Have the node trust anyone who reaches it, again; the security file stays."""
     config = target.config()
     node = config.node(target.node_name)
     if node.security is None:

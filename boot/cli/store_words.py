@@ -68,11 +68,11 @@ def _meaning(damage: "Damage") -> str:
     if "missing" in damage.detail:
         return (
             "A file of the log was removed, or not restored. Confirmed messages were in it. The "
-            "node does not boot without it, so that nothing is lost in silence."
+            "node does not boot without it, so that nothing is lost silently."
         )
     return (
         "The disk does not give back what was written. Messages that were confirmed may stand "
-        "there. The node does not boot with this file, so that nothing is lost in silence."
+        "there. The node does not boot with this file, so that nothing is lost silently."
     )
 
 

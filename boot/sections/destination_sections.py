@@ -89,7 +89,7 @@ class Queue(_Destination, frozen=True, kw_only=True):
     max_active_consumers: Annotated[int, Meta(ge=0, le=1 << 20), key(engine="active_max")] = 0
     """So many consumers get messages at once; 0 sets no limit."""
     max_backup_consumers: Annotated[int, Meta(ge=0, le=1 << 20), key(engine="backups_max")] = 0
-    """So many more wait to take over when an active one leaves; one more is refused."""
+    """Maximum number of standby consumers, which take over when an active one leaves."""
     sort_key: SortKey = ""
     sort_type: SortedBy = SortType.STRING
     sort_direction: SortDirection = "ASCENDING"

@@ -87,7 +87,7 @@ class Node(Named, frozen=True, kw_only=True):
     security: Annotated[
         Path | None,
         key(
-            otherwise="none: the node is open and trusts whoever reaches it",
+            otherwise="none: the node is open and trusts anyone who reaches it",
             example="security.toml",
         ),
     ] = None

@@ -475,7 +475,7 @@ class ClosedByOperator(TpConnectionClosed):
     number: ClassVar[int] = 1044
     text: ClassVar[str] = "an operator of the node closed this connection: {reason}"
     cure_text: ClassVar[str] = (
-        "Ask whoever operates the node; the library connects again unless reconnect is off."
+        "Ask the operator of the node; the library connects again unless reconnect is off."
     )
 
 
@@ -486,7 +486,7 @@ class ClientBanned(TpSecurity):
     text: ClassVar[str] = (
         "an operator of the node has banned {what} until {until}: {reason}"
     )
-    cure_text: ClassVar[str] = "Ask whoever operates the node; hms client unban ends it."
+    cure_text: ClassVar[str] = "Ask the operator of the node; hms client unban ends it."
 
 
 class TooManyConnections(TpLimit):

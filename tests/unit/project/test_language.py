@@ -1,0 +1,79 @@
+"""Pages, help texts, errors and the sample configuration are written in plain English.
+
+Each idiom has stood in them, and each has a plain word: a noun as the subject, an active verb.
+"""
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from hms.boot.cli import main
+from hms.boot.config import sample
+from hms.errors.catalogue import BY_NUMBER
+from tests.support.project import ROOT
+
+_ARTICLE = r"\ba (?=O\b)|\ba (?=[AEIO][a-z])(?!One|Eu|Uni)"
+"""As in "a O"; the capital says that a word was filled in."""
+IDIOMS = {
+    r"\bwhoever\b": "the client, consumer, peer … that",
+    r"\b(is|are|was|were) told of\b": "is notified of",
+    r"\ball the same\b": "nevertheless",
+    r"\bin silence\b": "silently",
+    r"\basked back\b": "reclaimed",
+    r"\bso many more\b": "maximum number of",
+    r"\ba producer too many\b": "enforce max_producers",
+    r"\bis connected to again\b": "is reconnected",
+    r"\b1 nodes\b|\b1 messages\b": "the singular",
+    _ARTICLE: "an",
+    r"(?<!\.)\.\.(?![./])(?=\s|$)": "one full stop",
+}
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts),
+]
+"""A decision is a record of its day and is left as it was written."""
+_CODE = re.compile(r"```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+
+
+def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+    context = click.Context(command, info_name=path)
+    yield path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _helps(inner, f"{path} {name}")
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        yield str(page.relative_to(ROOT)), _CODE.sub("", page.read_text(encoding="utf-8"))
+    yield from _helps(main, "hms")
+    for number, kind in BY_NUMBER.items():
+        yield f"HMS-{number}", f"{kind.text}. {kind.cure_text}"
+    yield "hms.conf", sample()
+
+
+def _found(text: str) -> list[str]:
+    text = " ".join(text.split())
+    return [
+        f"{text[max(0, hit.start() - 30) : hit.end() + 20]!r}: {plain}"
+        for idiom, plain in IDIOMS.items()
+        for hit in re.finditer(idiom, text, 0 if idiom is _ARTICLE else re.IGNORECASE)
+    ]
+
+
+def test_no_text_has_an_idiom_of_our_own():
+    """A reader of another language takes each word as it stands in a dictionary."""
+    assert [f"{where}: {fault}" for where, text in _texts() for fault in _found(text)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Whoever asks is told", "it is kept all the same", "what was\nasked back", "has space.. See"],
+)
+def test_the_check_itself_finds_them(text):
+    """A check that never failed is not trusted."""
+    assert _found(text)
