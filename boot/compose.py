@@ -172,5 +172,6 @@ def identity(config: Config, node: Node) -> Identity:
         min(node.prefetch_bytes, node.prefetch_bytes_max),
         node.prefetch_bytes_max,
         transaction_idle_s=node.transaction_idle_s,
+        takes_why=True,
     )
     return Identity(node.name, node_uid(config, node), limits, hms_version())

@@ -22,6 +22,7 @@ def check_destinations(every: list[Found], homes: Homes, report: Report) -> None
     for place in (*queues.values(), *topics.values()):
         for key in ("dead_letter", "expired_to"):
             _check_target(place, key, queues, homes, report)
+    _check_defaults(every, queues, homes, report)
     for queue in queues.values():
         if queue.values["listener"] and queue.values["message_group"] == "GATHER":
             text = f"{queue.title} listener: a service is called for each message, not for a list"
@@ -61,6 +62,32 @@ def _check_target(
         report.add(path, f"{place.title} {key}: there is no queue {wanted!r}{hint}")
     elif wanted != DEAD_LETTER_QUEUE and (missing := _missing(place, queues[wanted], homes)):
         report.add(path, f"{place.title} {key}: queue {wanted!r} does not live on node {missing}")
+
+
+def _check_defaults(
+    every: list[Found], queues: dict[str, Found], homes: Homes, report: Report
+) -> None:
+    for node in every:
+        if node.section is NODE:
+            for key in ("dead_letter", "expired_to"):
+                _check_default(node, key, queues, homes, report)
+
+
+def _check_default(
+    node: Found, key: str, queues: dict[str, Found], homes: Homes, report: Report
+) -> None:
+    """What a node says for its destinations is a queue that lives on it."""
+    wanted, path = node.values[key], (*node.path, key)
+    if not wanted or wanted == DEAD_LETTER_QUEUE or not node.is_good(key):
+        return
+    if wanted not in queues:
+        hint = did_you_mean(wanted, (*queues, DEAD_LETTER_QUEUE))
+        report.add(path, f"{node.title} {key}: there is no queue {wanted!r}{hint}")
+        return
+    there = homes(queues[wanted])
+    if there is not None and node.name not in there:
+        text = f"queue {wanted!r} does not live on node {node.name}"
+        report.add(path, f"{node.title} {key}: {text}")
 
 
 def _check_topic(

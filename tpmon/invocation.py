@@ -192,7 +192,12 @@ def _judged(head: InvokeHead, verdict: Reject | Retry) -> Outcome:
     delay_ms = 0 if is_reject else round(verdict.delay_s * 1000)
     judged = REJECTED if is_reject else RETRY
     return failed._replace(
-        head=msgspec.structs.replace(failed.head, verdict=judged, delay_ms=delay_ms)
+        head=msgspec.structs.replace(
+            failed.head,
+            verdict=judged,
+            delay_ms=delay_ms,
+            reason=getattr(verdict, "dead_reason", ""),
+        )
     )
 
 

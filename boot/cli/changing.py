@@ -60,13 +60,17 @@ def _delete(kind: str) -> click.Command:
     @target_options
     @click.argument("name")
     @click.option("--yes", is_flag=True, help="Do not ask.")
-    @click.option("--force", is_flag=True, help="Discard what waits; counted, in the history.")
-    def delete(target: Target, name: str, yes: bool, force: bool) -> None:
+    @click.option("--force", is_flag=True, help="What waits becomes dead letters.")
+    @click.option("--discard", is_flag=True, help="With --force: what waits is discarded.")
+    def delete(target: Target, name: str, yes: bool, force: bool, discard: bool) -> None:
         if not yes:
-            click.confirm(_asked(target, kind, name, is_forced=force), abort=True, err=True)
-        count = target.administer(f"{kind}.delete", name=name, force=force)
-        said = {kind: name, "discarded": count}
-        target.say(f"{name}: deleted, {count} messages discarded", said)
+            asked = _asked(target, kind, name, is_forced=force)
+            click.confirm(asked, abort=True, err=True)
+        count = target.administer(f"{kind}.delete", name=name, force=force, discard=discard)
+        done = "discarded" if discard or kind == "topic" else "dead_lettered"
+        target.say(
+            f"{name}: deleted, {count} messages {done.replace('_', '-')}", {kind: name, done: count}
+        )
 
     return delete
 

@@ -1,5 +1,6 @@
 """hms dlq: dead letters, over every queue that keeps dead or expired messages of others."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +18,11 @@ __all__ = ["dlq"]
 dlq = click.Group("dlq", help="Dead letters: list, show, count, return or purge them.")
 
 IS_LETTER = "$DeadReason IS NOT NULL"
-SHOWN = ("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount")
-MORE = ("$ReturnCount",)
-COLUMNS = ("id", "queue", "reason", "origin", "at", "attempts")
+SHOWN = ("$DeadReason", "$DeadText", "$DeadOrigin", "$DeadSubscription")
+MORE = ("$DeadTime", "$DeadCount", "$ReturnCount")
+COLUMNS = ("id", "queue", "reason", "origin", "at", "text")
 _ALL_AT_ONCE = 1 << 30
+CHUNKS_A_SECOND = 4
 _HOUR = len("2026-01-01T00")
 
 _LETTERS = (
@@ -77,6 +79,7 @@ def _row(queue: str, row: dict[str, Any]) -> dict[str, Any]:
         "id": row["id"],
         "queue": queue,
         "reason": said.get("$DeadReason"),
+        "text": said.get("$DeadText", ""),
         "origin": f"{origin} ({subscription})" if subscription else origin,
         "at": message_time(said.get("$DeadTime", 0)),
         "attempts": said.get("$DeadCount"),
@@ -132,11 +135,14 @@ def count(target: Target, queue: str, by: str, **chosen: Any) -> None:
 @click.option("--to", default="", help="To this queue instead of where they came from.")
 @click.option("--max-returns", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--ttl", "ttl_s", type=click.FloatRange(0), default=0, help="Seconds to live.")
+@click.option("--rate", type=click.IntRange(1), help="So many a second at most.")
 @_changing
-def return_(target: Target, to: str, max_returns: int, ttl_s: float, **rest: Any) -> None:
+def return_(
+    target: Target, to: str, max_returns: int, ttl_s: float, rate: int | None, **rest: Any
+) -> None:
     """Send dead letters back to the queue or the one subscription that gave them up."""
     more = {"to": to, "returns_max": max_returns, "ttl_s": ttl_s}
-    _change(target, "returned", "send_back", rest, more)
+    _change(target, "returned", "send_back", rest, more, rate)
 
 
 @dlq.command()
@@ -148,7 +154,12 @@ def purge(target: Target, **rest: Any) -> None:
 
 
 def _change(
-    target: Target, done: str, verb: str, rest: dict[str, Any], more: dict[str, Any]
+    target: Target,
+    done: str,
+    verb: str,
+    rest: dict[str, Any],
+    more: dict[str, Any],
+    rate: int | None = None,
 ) -> None:
     is_all, is_dry, is_sure = rest.pop("is_all"), rest.pop("is_dry"), rest.pop("yes")
     queue = rest.pop("queue")
@@ -164,8 +175,9 @@ def _change(
                 outcome = dry()
             else:
                 confirm(f"{name}: {verb.replace('_', ' ')}", dry, is_sure=is_sure)
+                meant = found.by(max(1, rate // CHUNKS_A_SECOND)) if rate else found
                 with _telling(name, done) as told:
-                    outcome = getattr(found, verb)(**more, told=told)
+                    outcome = getattr(meant, verb)(**more, told=_Pace(rate, told))
             total += outcome.count
             left += Counter(outcome.left)
             skipped += outcome.skipped_in_flight
@@ -174,6 +186,20 @@ def _change(
     text += "".join(f", {number} stay ({why.replace('_', ' ')})" for why, number in left.items())
     said = {word.replace(" ", "_"): total, "skipped_in_flight": skipped, "left": dict(left)}
     target.say(text, said)
+
+
+class _Pace:
+    """Between two chunks: waits as long as the rate wants it."""
+
+    def __init__(self, rate: int | None, told: Callable[[Any], None]) -> None:
+        self._rate, self._told, self._count = rate, told, 0
+
+    def __call__(self, outcome: Any) -> None:
+        """After a chunk."""
+        self._told(outcome)
+        done, self._count = outcome.count - self._count, outcome.count
+        if self._rate and done:
+            time.sleep(done / self._rate)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from hms.boot.cli.receiving import OF_A_LETTER
+from hms.client.properties import OF_A_LETTER
 from hms.errors.catalogue import MessageFormatError
 from hms.wire.packed_messages import (
     HEAD_BYTES_MAX,

@@ -16,12 +16,6 @@ __all__ = ["browse", "plain", "receive", "subscribe"]
 
 PREFETCH_MAX = 1000
 
-OF_A_LETTER = (
-    *("$DeadReason", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount"),
-    *("$ReturnCount", "$OriginalMessageID"),
-)
-"""What the node adds to a dead letter; it is no property of the application's."""
-
 _TAKING_OPTIONS = (
     click.option("--count", type=click.IntRange(1), default=1, help="The most messages to take."),
     click.option(
@@ -214,10 +208,10 @@ def describe(message: Any) -> dict[str, Any]:
         "type": message.type,
         "is_in_flight": message.is_in_flight or None,
     }
-    header |= dict(message.readable().node)  # what nodes added, such as why it is a dead letter
     known = {name: value for name, value in header.items() if value is not None}
     properties = {name: plain(value) for name, value in message.properties.items()}
-    return {**known, "properties": properties, **_described_body(message.body)}
+    of_letter = {name: properties.pop(name) for name in message.properties if name[0] == "$"}
+    return {**known, **of_letter, "properties": properties, **_described_body(message.body)}
 
 
 def _described_body(body: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The sections of hms.conf that describe destinations: queues, topics and subscriptions."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from hms.engine.topic import Delivery, Scheme
 __all__ = ["QUEUE", "SUBSCRIPTION", "TOPIC", "Queue", "Subscription", "Topic"]
 
 QueueName = Annotated[str, reads(kinds.destination_or_none)]
+_T = TypeVar("_T")
 ServiceName = Annotated[str, reads(kinds.service)]
 Selector = Annotated[str, reads(kinds.selector)]
 Text = Annotated[str, reads(kinds_topics.text)]
@@ -49,12 +50,20 @@ class _Destination(Named, frozen=True, kw_only=True):
     ] = None
     """So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never."""
     redelivery_delay_s: Annotated[
-        float, Meta(ge=0, le=86_400), key(engine="redelivery_delay_ms")
-    ] = 0
+        float | None,
+        Meta(ge=0, le=86_400),
+        key(otherwise="redelivery_delay_s of the node", example=5, engine="redelivery_delay_ms"),
+    ] = None
     """Pause before a failed message is tried again; those behind it do not wait for it."""
-    dead_letter: Annotated[QueueName, key(engine="dead_letter")] = "HMS.DLQ"
+    dead_letter: Annotated[
+        QueueName | None,
+        key(otherwise="dead_letter of the node", example="HMS.DLQ", engine="dead_letter"),
+    ] = None
     """The queue that gets a message whose redelivery_limit is reached; "" discards it."""
-    expired_to: Annotated[QueueName, key(engine="expired_to")] = ""
+    expired_to: Annotated[
+        QueueName | None,
+        key(otherwise="expired_to of the node", example="HMS.DLQ", engine="expired_to"),
+    ] = None
     """The queue that gets what expires here; "" discards it."""
     max_messages: Annotated[int, Meta(ge=0, le=1 << 40), key(engine="messages_max")] = 0
     """The most messages that wait; 0 sets no limit but the node's memory."""
@@ -75,12 +84,18 @@ class _Destination(Named, frozen=True, kw_only=True):
         """The same with what the node decides filled in."""
         if node is None:
             return self
-        limit = self.redelivery_limit
         return replace(
             self,
             boot=self.boot or node.boot,
-            redelivery_limit=node.redelivery_limit if limit is None else limit,
+            redelivery_limit=_or(self.redelivery_limit, node.redelivery_limit),
+            redelivery_delay_s=_or(self.redelivery_delay_s, node.redelivery_delay_s),
+            dead_letter=_or(self.dead_letter, node.dead_letter),
+            expired_to=_or(self.expired_to, node.expired_to),
         )
+
+
+def _or(own: _T | None, of_node: _T) -> _T:
+    return of_node if own is None else own
 
 
 class Queue(_Destination, frozen=True, kw_only=True):

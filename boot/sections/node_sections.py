@@ -13,6 +13,7 @@ __all__ = ["DOMAIN", "NODE", "SVRGROUP", "Domain", "Group", "Name", "Node", "War
 Name = Annotated[str, reads(kinds.name)]
 Addresses = Annotated[tuple[str, ...], reads(kinds.addresses)]
 Rights = Annotated[str, reads(kinds.mode)]
+QueueName = Annotated[str, reads(kinds.destination_or_none)]
 Database = Annotated[str, reads(database_kinds.database)]
 Secret = Annotated[str, reads(database_kinds.secret)]
 TablePrefix = Annotated[str, reads(database_kinds.table_prefix)]
@@ -233,6 +234,14 @@ class Node(Named, frozen=True, kw_only=True):
     """The most consumers with selectors of a queue: what is sent there asks each of them."""
     redelivery_limit: Annotated[int, Meta(ge=-1, le=10_000), key(engine="redelivery_limit")] = 3
     """So many failed deliveries make a message a dead letter: 3 tries it 3 times; -1 never."""
+    redelivery_delay_s: Annotated[
+        float, Meta(ge=0, le=86_400), key(engine="redelivery_delay_ms")
+    ] = 0
+    """Pause before a failed message is tried again, where its destination does not say it."""
+    dead_letter: Annotated[QueueName, key(engine="dead_letter")] = "HMS.DLQ"
+    """The queue for dead letters of destinations that do not say it; "" discards them."""
+    expired_to: Annotated[QueueName, key(engine="expired_to")] = ""
+    """The queue for what expires at destinations that do not say it; "" discards it."""
     recovery_interval_s: Annotated[float, Meta(ge=0.1, le=3600)] = 10
     """How often branches in doubt are looked for; each ends within two of these intervals."""
     watchdog_s: Annotated[float, Meta(ge=1, le=3600)] = 30

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 from hms.client.core.arguments import check_function, check_number, check_patience
 from hms.client.core.link import State
 from hms.client.core.listener_outcomes import Reject, Retry
+from hms.client.core.listener_reasons import reason_of
 from hms.client.core.operations import FOREVER, Outside, Steps, Wait
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.client.destinations import Destination
@@ -493,7 +494,7 @@ class ConsumerSteps:
         if is_current and isinstance(fault, Reject | Retry):
             state.judge(self._inbox, message_id, fault)
         if not state.is_closed:
-            yield from self._session.rolling_back()
+            yield from self._session.rolling_back(reason_of(fault)[1])
 
     def _fail(self, stamp: Stamp, message_id: int) -> None:
         if self._state.is_transacted:

@@ -63,13 +63,15 @@ class Outcome:
 def operation_steps(
     connection: Asking, verb: str, asked: Mapping[str, Any], told: Told | None = None
 ) -> Steps[Outcome]:
-    """A command on the messages that are meant, chunk by chunk."""
-    outcome, limit = Outcome(), asked.get("limit", 0)
+    """A command on the messages that are meant, chunk by chunk. at_once: so many at most in one."""
+    outcome, limit, at_once = Outcome(), asked.get("limit", 0), asked.get("at_once", 0)
+    asked = {name: value for name, value in asked.items() if name != "at_once"}
     for ids in _batches(asked):
         at: dict[str, int] = {}
         has_more = True
         while has_more and (not limit or outcome.count < limit):
-            left = {"limit": limit - outcome.count} if limit else {}
+            wanted = min(limit - outcome.count if limit else at_once, at_once or limit)
+            left = {"limit": wanted} if wanted else {}
             arguments = {**asked, **ids, **left, **at}
             said = yield from connection.administering(verb, arguments, f"{verb}()")
             outcome = outcome.and_then(said)
@@ -165,6 +167,12 @@ class _Selection:
     def everything(self) -> Self:
         """All of them: without where() a command that changes needs this said."""
         return replace(self, chosen={**self.chosen, "is_all": True})
+
+    def by(self, at_once: int) -> Self:
+        """The command that follows does so many in a chunk, fewer than it would; told is called
+        between two."""
+        check_number("at_once", at_once, 1, (1 << 31) - 1)
+        return replace(self, chosen={**self.chosen, "at_once": at_once})
 
     def dry_run(self) -> Self:
         """The command that follows counts, and changes nothing."""

@@ -194,21 +194,23 @@ class PrefetchBuffer:
         """Tell, before it closes, what the application has: that is no failed attempt."""
         return self._items(Action.SEEN, self.seen)
 
-    def fail(self, message_id: int) -> list[Settlement]:
-        """Give one message back as a failed attempt."""
+    def fail(self, message_id: int, why: tuple[str, str] = ("", "")) -> list[Settlement]:
+        """Give one message back as a failed attempt. why: code and text."""
         self.seen.pop(message_id, None)
-        return self._items(Action.FAIL, (message_id,))
+        return [self._item(Action.FAIL, ranges=[(message_id, message_id)], why=why)]
 
-    def judge(self, message_id: int, verdict: Reject | Retry) -> list[Settlement]:
+    def judge(
+        self, message_id: int, verdict: Reject | Retry, why: tuple[str, str] = ("", "")
+    ) -> list[Settlement]:
         """Give one message back for ever, or to be tried again after its own delay."""
         self.seen.pop(message_id, None)
         if message_id in self.acknowledged:  # of a transaction, which is about to be rolled back
             self.acknowledged.remove(message_id)
         ranges = [(message_id, message_id)]
         if isinstance(verdict, Reject):
-            return [self._item(Action.REJECT, ranges=ranges)]
+            return [self._item(Action.REJECT, ranges=ranges, why=why)]
         delay_ms = min(round(verdict.delay_s * 1000), DELAY_MS_MAX)
-        return [self._item(Action.RETRY, credit=delay_ms, ranges=ranges)]
+        return [self._item(Action.RETRY, credit=delay_ms, ranges=ranges, why=why)]
 
     def next_epoch(self) -> None:
         """Recover or Rollback: the node takes everything back and sets the credit anew."""
@@ -251,6 +253,11 @@ class PrefetchBuffer:
         ]
 
     def _item(
-        self, action: Action, *, credit: int = 0, ranges: list[tuple[int, int]] | None = None
+        self,
+        action: Action,
+        *,
+        credit: int = 0,
+        ranges: list[tuple[int, int]] | None = None,
+        why: tuple[str, str] = ("", ""),
     ) -> Settlement:
-        return Settlement(action, self.number, self.stamp.epoch, credit, ranges or [])
+        return Settlement(action, self.number, self.stamp.epoch, credit, ranges or [], *why)

@@ -2,8 +2,9 @@
 
 Some names are reserved: those that begin with $ or JMS (except JMSXGroupID, JMSXGroupSeq and those
 of a message group) and the names of the HMS constants. They tell the header and what the node
-added; they are read, never set, and do not appear in iteration. Names that begin with JMS_HMS_ are
-for the sender to set: they tell the node how to treat the message, such as JMS_HMS_RedeliveryLimit.
+added; they are read, never set, and do not appear in iteration, but for those that tell why a
+message is a dead letter. Names that begin with JMS_HMS_ are for the sender to set: they tell the
+node how to treat the message, such as JMS_HMS_RedeliveryLimit.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -64,6 +65,11 @@ COMPACTION_PROPERTY = "JMS_HMS_Compaction"
 _RESERVED_NAMES = frozenset(
     name for name in constants.__all__ if name.startswith("HMS") and not name.startswith("HMS_")
 )
+OF_A_LETTER = (
+    *("$DeadReason", "$DeadText", "$DeadOrigin", "$DeadSubscription", "$DeadTime", "$DeadCount"),
+    *("$ReturnCount", "$OriginalMessageID"),
+)
+"""What the node says of a dead letter: it stands among its properties, behind the sender's."""
 _NAMES_REMEMBERED = 4096
 
 
@@ -180,7 +186,11 @@ def checked_properties(properties: Mapping[Any, Any]) -> dict[str, FieldValue]:
     if isinstance(properties, FieldBuffer):
         properties = _single_fields(properties)
     check_mapping("properties", properties)
-    return {checked_name(name): check_value(value, name) for name, value in properties.items()}
+    return {
+        checked_name(name): check_value(value, name)
+        for name, value in properties.items()
+        if name not in OF_A_LETTER  # a copy of a dead letter's is none
+    }
 
 
 def _single_fields(fields: FieldBuffer) -> dict[str, FieldValue]:
@@ -265,10 +275,13 @@ class Properties(MutableMapping[str, Any]):
         return isinstance(name, str) and self.get(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._message.readable().values)
+        content = self._message.readable()
+        if not content.node:
+            return iter(content.values)
+        return iter([*content.values, *(name for name in OF_A_LETTER if name in content.node)])
 
     def __len__(self) -> int:
-        return len(self._message.readable().values)
+        return len(list(iter(self)))
 
     def __repr__(self) -> str:
-        return repr(self._message.readable().values)
+        return repr(dict(self))

@@ -269,8 +269,8 @@ class SessionState(Settling):
         if self.is_transacted and self.failed_send is None:
             self.failed_send = error
 
-    def rollback(self) -> Pending | None:
-        """Ask for the rollback; None when the lost connection has already brought it about."""
+    def rollback(self, why: str = "") -> Pending | None:
+        """Ask for the rollback, and say why; None when the lost connection has brought it about."""
         self.is_doomed = self.has_work = False
         if self.link.state is not State.UP:
             self._withdraw_sends()
@@ -278,7 +278,7 @@ class SessionState(Settling):
             return None
         self.failed_send = None
         self.settle()
-        return self._restart(Rollback(self.number))
+        return self._restart(Rollback(self.number, why))
 
     def recover(self) -> Pending | None:
         """Ask for what was not acknowledged to be delivered again; None when it will be anyway, or

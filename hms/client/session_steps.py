@@ -109,15 +109,16 @@ class SessionSteps:
             return f"no answer within {self.connection.request_timeout_s:g} s"
         return f"its answer was lost ({reason_of(late)})"
 
-    def rolling_back(self) -> Steps[None]:
-        """Drop the transaction's sends and give back what it received; always completes."""
+    def rolling_back(self, why: str = "") -> Steps[None]:
+        """Drop the transaction's sends and give back what it received; always completes. why: what
+        its listener raised."""
         self.check_open()
         self.state.must_be_transacted("rollback()")
-        yield from self._roll_back()
+        yield from self._roll_back(why)
 
-    def _roll_back(self) -> Steps[None]:
+    def _roll_back(self, why: str = "") -> Steps[None]:
         yield from self.sends_settled(is_enough=lambda: not self.connection.is_connected)
-        pending = None if self.state.is_closed else self.state.rollback()
+        pending = None if self.state.is_closed else self.state.rollback(why)
         if pending is not None:
             yield from self.connection.answer_to(pending)
 

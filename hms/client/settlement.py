@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from hms.client.core.link import Link, State
 from hms.client.core.link_participants import Participant
 from hms.client.core.listener_outcomes import Reject, Retry
+from hms.client.core.listener_reasons import reason_of
 from hms.client.core.pending_requests import OnLoss, Pending
 from hms.client.prefetch_buffer import PrefetchBuffer
 from hms.constants import AckMode
@@ -203,11 +204,15 @@ class Settling(Participant):
         if isinstance(fault, Reject | Retry):
             self.judge(inbox, message_id, fault)
         else:
-            self.say(inbox.fail(message_id))
+            self.say(inbox.fail(message_id, self._why(fault)))
 
     def judge(self, inbox: PrefetchBuffer, message_id: int, verdict: Reject | Retry) -> None:
         """The listener says what is to become of the message."""
-        self.say(inbox.judge(message_id, verdict))
+        self.say(inbox.judge(message_id, verdict, self._why(verdict)))
+
+    def _why(self, fault: Exception | None) -> tuple[str, str]:
+        """Where the node takes it: what the listener raised, for whoever finds a dead letter."""
+        return reason_of(fault) if self.link.limits.takes_why else ("", "")
 
     def interrupted(self, error: ListenerInterrupted) -> None:
         """The session calls no listener any more: the exception listener is told, or else whoever

@@ -40,7 +40,7 @@ from hms.engine.queue.dispatch import (
 )
 from hms.engine.queue.file_rules import drop_overdue, drop_unnamed
 from hms.engine.queue.in_flight_view import in_flight
-from hms.engine.queue.settlement import Return
+from hms.engine.queue.settlement import NOTHING, Return, Said
 from hms.engine.schedule import schedule_changes
 from hms.engine.schedule.due_schedules import send_due
 from hms.engine.schedule.schedule_plans import Plan
@@ -83,7 +83,7 @@ SLOWED_MS_MIN = 20
 SEEN_PER_EFFORT = 16
 """So many ids are noted in the time in which one message is settled."""
 
-__all__ = ["ConsumerRequest", "Engine", "Return"]
+__all__ = ["ConsumerRequest", "Engine", "Return", "Said"]
 
 SECRET_BYTES = 32
 """Of what tokens are signed with."""
@@ -592,9 +592,10 @@ class Engine:
         now_ms: int,
         fx: Effects,
         delay_ms: int | None = None,
+        said: Said = NOTHING,
     ) -> int:
         """Give ranges of message ids back as FAILED, REJECTED or RELEASED; how many of them were
-        out. delay_ms None: as consumer and destination have it."""
+        out. delay_ms None: as consumer and destination have it; said: why."""
         consumer = self.state.connection(connection).consumers.get(handle)
         if consumer is None or consumer.epoch != epoch:
             return 0
@@ -606,7 +607,7 @@ class Engine:
             delay_ms = settlement.early_ms(self.state, consumer.place, messages)
         elif delay_ms is None:
             delay_ms = consumer.redelivery_delay_ms or consumer.place.redelivery_delay_ms
-        settlement.give_back(self.state, consumer.place, messages, how, fx, delay_ms)
+        settlement.give_back(self.state, consumer.place, messages, how, fx, delay_ms, said)
         dispatch(self.state, consumer.place, fx)
         self.state.outgoing.effort += len(messages)
         forget_if_done(consumer)
@@ -682,11 +683,12 @@ class Engine:
         delay_ms: int | None,
         now_ms: int,
         fx: Effects,
+        said: Said = NOTHING,
     ) -> None:
         """A listener's service returned (None: acknowledge), or gives its message back; delay_ms
-        None: as consumer and destination have it."""
+        None: as consumer and destination have it; said: why."""
         self.state.at(now_ms)
-        service_listeners.done(self.state, connection, handle, messages, how, delay_ms, fx)
+        service_listeners.done(self.state, connection, handle, messages, how, delay_ms, fx, said)
 
     def listener_credit(
         self, connection: int, handle: int, credit: int, now_ms: int, fx: Effects
@@ -707,12 +709,18 @@ class Engine:
         transactions.commit(self.state, session, correlation, number, fx)
 
     def rollback(
-        self, connection: int, handle: int, correlation: int, now_ms: int, fx: Effects
+        self,
+        connection: int,
+        handle: int,
+        correlation: int,
+        now_ms: int,
+        fx: Effects,
+        said: Said = NOTHING,
     ) -> None:
-        """Drop a session's sends, give its receipts back."""
+        """Drop a session's sends, give its receipts back; said: why."""
         self.state.at(now_ms)
         session = self.state.session(self.state.connection(connection), handle)
-        transactions.rollback(self.state, session, correlation, fx)
+        transactions.rollback(self.state, session, correlation, fx, said)
 
     def recover(
         self, connection: int, handle: int, correlation: int, now_ms: int, fx: Effects

@@ -20,10 +20,11 @@ class DestinationSettings:
     name: str
     is_warm: bool | None = None
     redelivery_limit: int | None = None
-    dead_letter: str = DEAD_LETTER_QUEUE
+    dead_letter: str | None = None
+    """The queue that gets what fails here; "" discards it. These three None: as the node has it."""
     messages_max: int = 0
-    redelivery_delay_ms: int = 0
-    expired_to: str = ""
+    redelivery_delay_ms: int | None = None
+    expired_to: str | None = None
     """The queue that gets what expires here; "" discards it (F-C10)."""
     topic_string: str = ""
     """Of a topic; "" is its name."""
@@ -69,6 +70,10 @@ class EngineSettings:
     node_index: int = 1
     is_warm: bool = True
     redelivery_limit: int = 3
+    redelivery_delay_ms: int = 0
+    dead_letter: str = DEAD_LETTER_QUEUE
+    expired_to: str = ""
+    """What holds for destinations that do not say it."""
     memory_bytes_max: int = 1 << 30
     paging_share: float = 0.75
     """From this share of the memory on, bodies are left in the log (F-C12)."""

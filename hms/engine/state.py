@@ -56,6 +56,7 @@ class AwaitingPageIn(NamedTuple):
     message: StoredMessage
     attempts: int
     reason: str
+    text: str = ""
     relocation: "Relocation | None" = None
 
 
@@ -410,7 +411,7 @@ class State:
         configured = self.configured.get((target.kind, target.name))
         is_last = target.kind == "queue" and target.name == DEAD_LETTER_QUEUE  # the end of the way
         limit = -1 if is_last else self._limit(configured)
-        configure(target, configured, definition, limit)
+        configure(target, configured, definition, limit, self.settings)
 
     def _limit(self, configured: DestinationSettings | None) -> int:
         if configured is None or configured.redelivery_limit is None:

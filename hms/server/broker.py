@@ -18,9 +18,10 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from hms.engine.effects import Deliver, Effects, Refusal, Reply
-from hms.engine.engine import Engine, Return
+from hms.engine.engine import Engine, Return, Said
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.settlement import NOTHING
 from hms.engine.state import AwaitingPageIn
 from hms.errors.catalogue import NotAuthorized, StoreFull
 from hms.errors.tree import HmsError
@@ -517,7 +518,8 @@ class Broker:
         if action is Action.ACKNOWLEDGE:
             return engine.acknowledge(number, consumer, epoch, spans, now_ms, fx)
         how, delay_ms = _RETURNS[action], item.credit if action is Action.RETRY else None
-        return engine.give_back(number, consumer, epoch, spans, how, now_ms, fx, delay_ms)
+        said = Said(item.code, item.text) if item.code or item.text else NOTHING
+        return engine.give_back(number, consumer, epoch, spans, how, now_ms, fx, delay_ms, said)
 
     def _lose(self, peer: Hashable) -> bool:
         """False: a slice of it is done; see _apply_one()."""

@@ -5,7 +5,7 @@ from functools import partial
 
 from hms.engine.effects import Deliver, Effects
 from hms.engine.engine import Engine
-from hms.engine.queue.settlement import Return
+from hms.engine.queue.settlement import Return, Said
 from hms.server.doors.door import Words
 from hms.server.effect_encoding import delivered_rows
 from hms.server.effect_release import ToConnection
@@ -110,6 +110,7 @@ def _settle(engine: Engine, answer: Answer, now_ms: int, fx: Effects) -> None:
     elif head.rval == TPSUCCESS and not head.error_number:
         how = None
     delay_ms = min(head.delay_ms, DELAY_MS_MAX) if head.verdict == Verdict.RETRY else None
+    said = Said(head.reason, str(head.error_fields.get("detail", "")) if how else "")
     engine.listener_done(
-        deliver.connection, deliver.consumer, deliver.messages, how, delay_ms, now_ms, fx
+        deliver.connection, deliver.consumer, deliver.messages, how, delay_ms, now_ms, fx, said
     )

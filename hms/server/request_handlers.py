@@ -6,7 +6,7 @@ from typing import Any
 
 from hms.engine.admin.operation_slices import SLICED
 from hms.engine.effects import Effects, Reply
-from hms.engine.engine import ConsumerRequest, Engine
+from hms.engine.engine import ConsumerRequest, Engine, Said
 from hms.engine.queue.destinations import Queue
 from hms.engine.schedule.schedule_plans import Plan
 from hms.errors.catalogue import InvalidArgument, NotSupported
@@ -307,7 +307,8 @@ class RequestHandlers:
     def _rollback(
         self, connection: int, correlation: int, request: wire.Rollback, now_ms: int, fx: Effects
     ) -> None:
-        self._engine.rollback(connection, request.session, correlation, now_ms, fx)
+        why = Said(text=request.why)
+        self._engine.rollback(connection, request.session, correlation, now_ms, fx, why)
 
     def _recover(
         self, connection: int, correlation: int, request: wire.Recover, now_ms: int, fx: Effects

@@ -42,6 +42,8 @@ DELIVER_FURTHER_MAX = 65_535
 RANGES_MAX = 65_536
 RETRY_MS_MAX = 1 << 40
 SETTLE_ITEMS_MAX = 4_096
+WHY_CHARACTERS_MAX = 1000
+WHY_BYTES_MAX = 4 * WHY_CHARACTERS_MAX + 64
 
 
 class Kind(enum.IntEnum):
@@ -84,6 +86,7 @@ class Action(enum.IntEnum):
     REJECT = 6  # the application will never take it: a dead letter at once
     RETRY = 7  # back to the queue after a delay of its own; counts as an attempt
     SEEN = 8  # the application has it; said before its consumer, or its session, closes
+    WHY = 9  # n bytes that tell why the item that follows gives messages back
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
@@ -97,13 +100,16 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
     """One item of a SETTLE frame; credit is 0 unless the action is CREDIT or CREDIT_BYTES, or
-    RETRY, where it is the delay in milliseconds."""
+    RETRY, where it is the delay in milliseconds. code, text: why messages are given back, which
+    stands in a WHY before the item; code: a reason of dead letters."""
 
     action: Action
     consumer: int
     epoch: int
     credit: int
     ranges: Sequence[tuple[int, int]]
+    code: str = ""
+    text: str = ""
 
 
 CREDITS = (Action.CREDIT, Action.CREDIT_BYTES)
@@ -222,6 +228,9 @@ def encode_settle(items: Iterable[Settlement]) -> bytes:
     parts: list[bytes] = []
     for item in items:
         ranges = item.ranges
+        if item.code or item.text:
+            why = f"{item.code}\n{item.text[:WHY_CHARACTERS_MAX]}".encode(errors="replace")
+            parts += (SETTLE_ITEM.pack(Action.WHY, item.consumer, item.epoch, len(why)), why)
         if item.action is Action.RETRY:  # the delay stands where a range would
             ranges = [(0, item.credit), *ranges]
         n = item.credit if item.action in CREDITS else len(ranges)
@@ -234,6 +243,7 @@ def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
     """The items of a SETTLE."""
     items: list[Settlement] = []
     at, end, ranges_left = 0, len(payload), RANGES_MAX
+    why: tuple[str, str] = ("", "")
     while at < end:
         if at + SETTLE_ITEM.size > end or len(items) == SETTLE_ITEMS_MAX:
             raise ProtocolError(detail="a SETTLE is cut off or has too many items")
@@ -245,6 +255,9 @@ def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
         if action in CREDITS:
             items.append(Settlement(action, consumer, epoch, n, ()))
             continue
+        if action is Action.WHY:
+            at, why = at + n, _why(payload, at, n)
+            continue
         stop = at + n * RANGE.size
         if n > ranges_left or stop > end:
             raise ProtocolError(detail=f"a settlement announces {n} ranges that are not there")
@@ -254,11 +267,25 @@ def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
             raise ProtocolError(detail="a range of message ids runs backwards")
         at, delay_ms = stop, 0
         if action is Action.RETRY:
-            if not ranges:
-                raise ProtocolError(detail="a RETRY without its delay")
-            delay_ms = min(ranges.pop(0)[1], RETRY_MS_MAX)
-        items.append(Settlement(action, consumer, epoch, delay_ms, ranges))
+            delay_ms = _delay_ms(ranges)
+        items.append(Settlement(action, consumer, epoch, delay_ms, ranges, *why))
+        why = ("", "")
     return items
+
+
+def _why(payload: bytes | memoryview, at: int, size: int) -> tuple[str, str]:
+    """The code and text of a WHY."""
+    if size > min(WHY_BYTES_MAX, len(payload) - at):
+        raise ProtocolError(detail=f"a reason of {size} bytes")
+    code, _, text = str(payload[at : at + size], "utf-8", "replace").partition("\n")
+    return code, text
+
+
+def _delay_ms(ranges: list[tuple[int, int]]) -> int:
+    """The delay of a RETRY, which stands where a range would."""
+    if not ranges:
+        raise ProtocolError(detail="a RETRY without its delay")
+    return min(ranges.pop(0)[1], RETRY_MS_MAX)
 
 
 def as_ranges(message_ids: Iterable[int]) -> list[tuple[int, int]]:

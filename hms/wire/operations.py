@@ -83,10 +83,11 @@ class AlterDestination(Operation, frozen=True):
 
 
 class DeleteDestination(Operation, frozen=True):
-    """force: also when messages wait, which are discarded."""
+    """force: also when messages wait, which become dead letters; discard: or are discarded."""
 
     name: Text
     force: bool = False
+    discard: bool = False
 
 
 class PauseDestination(Operation, frozen=True):

@@ -6,7 +6,7 @@ through as RecursionError or UnicodeDecodeError.
 
 import struct
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -37,7 +37,8 @@ class Limits(_Wire, frozen=True):
     window unless it wants another, prefetch_bytes_max at most; 0: the node counts messages alone.
     bytes_in_flight_max: of SENDs that are not answered, or one SEND; 0: not said.
     transaction_idle_s: after so long without work a local transaction is rolled back, 0 never; a
-    client then says what it received in one within a second.
+    client then says what it received in one within a second. takes_why: a SETTLE may say why it
+    gives messages back.
     """
 
     message_bytes_max: int
@@ -49,6 +50,7 @@ class Limits(_Wire, frozen=True):
     prefetch_bytes_max: int = 0
     bytes_in_flight_max: int = 0
     transaction_idle_s: float = 0
+    takes_why: bool = False
 
 
 class Hello(_Wire, frozen=True):
@@ -252,9 +254,10 @@ class Commit(_Request, frozen=True):
 
 
 class Rollback(_Request, frozen=True):
-    """End the transaction without effect."""
+    """End the transaction without effect. why: what its listener raised, for dead letters."""
 
     session: U32
+    why: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
 
 class Recover(_Request, frozen=True):
@@ -459,6 +462,8 @@ class ResultHead(_Wire, frozen=True):
     delay_ms: U64 = 0
     branches: tuple[bytes, ...] = ()
     """What the services left prepared in the caller's transaction, packed by tpmon.xa.decisions."""
+    reason: Name = ""
+    """Of a message that was rejected: a reason of dead letters."""
 
 
 class TalkHead(_Wire, frozen=True):

@@ -5,19 +5,22 @@ from hms.errors.catalogue import ServiceFailed
 __all__ = ["Reject", "Retry"]
 
 REASON_CHARACTERS_MAX = 1000
+CODE_CHARACTERS_MAX = 64
 
 
 class Reject(ServiceFailed):
     """The message will never be taken: it goes to the dead letter queue at once.
 
-    Of a call, which has no message, it is a failure like any other.
+    Of a call, which has no message, it is a failure like any other. dead_reason: the $DeadReason of
+    the letter, such as DECODE_ERROR, where it is not REJECTED; the reason is its $DeadText.
     """
 
-    def __init__(self, reason: str = "rejected") -> None:
+    def __init__(self, reason: str = "rejected", dead_reason: str = "") -> None:
         super().__init__(detail=str(reason)[:REASON_CHARACTERS_MAX])
+        self.dead_reason = str(dead_reason)[:CODE_CHARACTERS_MAX]
 
-    def __reduce__(self) -> tuple[type["Reject"], tuple[str]]:
-        return type(self), (str(self.fields["detail"]),)
+    def __reduce__(self) -> tuple[type["Reject"], tuple[str, str]]:
+        return type(self), (str(self.fields["detail"]), self.dead_reason)
 
 
 class Retry(ServiceFailed):

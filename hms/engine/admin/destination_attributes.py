@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hms.engine.flow.destination_control import Control, Life, LimitBehavior, Limits, Value
 from hms.engine.queue.destinations import Queue, Topic
-from hms.engine.settings import DestinationSettings
+from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.errors.catalogue import InvalidArgument, UndefinedLimitBehavior
 from hms.records import Definition
 
@@ -94,6 +94,7 @@ def configure(
     configured: DestinationSettings | None,
     definition: Definition,
     redelivery_limit: int,
+    settings: EngineSettings,
 ) -> None:
     """What holds for a destination: hms.conf first, then what was set since."""
     control, altered = target.control, dict(definition.altered)
@@ -108,21 +109,21 @@ def configure(
     sending, receiving = PAUSES[definition.paused]
     control.pause(sending=sending, receiving=receiving)
     target.redelivery_limit = int(altered.get("redelivery_limit", redelivery_limit))
-    delay_ms = configured.redelivery_delay_ms if configured is not None else 0
+    delay_ms = int(_of({}, "redelivery_delay_ms", configured, settings.redelivery_delay_ms))
     delay_s = altered.get("redelivery_delay_s")
     target.redelivery_delay_ms = delay_ms if delay_s is None else round(float(delay_s) * 1000)
-    target.dead_letter = str(_of(altered, "dead_letter", configured, target.dead_letter))
-    target.expired_to = str(_of(altered, "expired_to", configured, ""))
+    target.dead_letter = str(_of(altered, "dead_letter", configured, settings.dead_letter))
+    target.expired_to = str(_of(altered, "expired_to", configured, settings.expired_to))
 
 
 def _of(
-    altered: Mapping[str, Value], name: str, configured: DestinationSettings | None, default: str
+    altered: Mapping[str, Value], name: str, configured: DestinationSettings | None, default: Value
 ) -> Value:
     own = altered.get(name)
     if own is not None:
         return own
-    value: Value = default if configured is None else getattr(configured, name)
-    return value
+    value: Value | None = None if configured is None else getattr(configured, name)
+    return default if value is None else value
 
 
 def _limits_of(configured: DestinationSettings) -> dict[str, Any]:

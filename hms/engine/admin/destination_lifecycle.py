@@ -4,10 +4,12 @@ What hms.conf has stays as long as it stands there. What an operator creates sta
 deleted, over restarts too. What a client creates with create_queue() is gone when the node has
 stopped; what its first use creates goes when it was empty and unused for a while; a temporary one
 belongs to a connection. Deleting needs that nobody receives and that nothing is being worked on;
-what waits is discarded, counted and recorded. Who still has it open for sending is told then.
+what waits becomes dead letters, or is discarded, counted and recorded. Who still has it open for
+sending is told then.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -16,6 +18,8 @@ from hms.engine.effects import Effects
 from hms.engine.flow.destination_control import Life
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.log.state_records import write
+from hms.engine.messages import sizes_of
+from hms.engine.queue.dead_letters import DeadReason, Death, keep, target_of
 from hms.engine.queue.destinations import Queue, Subscription, Topic, place_bytes
 from hms.engine.queue.dispatch import discard, dispatch
 from hms.engine.queue.purge_slices import end_later
@@ -222,13 +226,33 @@ def _redefine(
 # ending
 
 
-def delete(state: State, target: Destination, fx: Effects) -> int:
-    """End a destination; how many messages waited for nobody then. DestinationInUse."""
+def delete(state: State, target: Destination, fx: Effects, *, is_discarded: bool = False) -> int:
+    """End a destination; how many messages waited for nobody then: they become dead letters, unless
+    they are discarded. DestinationInUse."""
     said = {"kind": target.kind, "destination": target.name}
     reason = reason_to_stay(state, target)
     if reason:
         raise DestinationInUse(**said, detail=reason)
-    return remove(state, target, Cause.DELETED, fx)
+    buried = 0
+    if isinstance(target, Queue) and not is_discarded:
+        buried = bury_deleted(state, target, fx)
+    return buried + remove(state, target, Cause.DELETED, fx)
+
+
+def bury_deleted(state: State, queue: Queue, fx: Effects, count_max: int = 1 << 62) -> int:
+    """What waits in a queue that is about to be deleted becomes a dead letter; how many did."""
+    target = target_of(state, queue, DeadReason.DESTINATION_DELETED)
+    if target is None:
+        return 0
+    going = list(islice(queue.line.everything(), count_max))
+    for message in going:
+        queue.line.remove(message)
+    queue.line.counters.dead_lettered += len(going)
+    state.waiting_bytes -= sizes_of(going)
+    dead = [(message, queue.line.attempts(message)) for message in going]
+    keep(state, queue, target, dead, Death(DeadReason.DESTINATION_DELETED), fx)
+    dispatch(state, target, fx)
+    return len(going)
 
 
 def reason_to_stay(state: State, target: Destination) -> str:

@@ -39,11 +39,25 @@ def _alter(kind: str, state: State, asked: ops.AlterDestination, fx: Effects) ->
 
 def _delete(kind: str, state: State, asked: ops.DeleteDestination, fx: Effects) -> int:
     target = destination_lifecycle.destination_of(state, kind, _named(asked.name))
-    waiting = target.line.stays_count if isinstance(target, Queue) else 0
-    if waiting and not asked.force and not destination_lifecycle.reason_to_stay(state, target):
-        detail = f"{waiting} messages wait in it; receive or move them, or delete it with --force"
-        raise DestinationInUse(kind=kind, destination=target.name, detail=detail)
-    return destination_lifecycle.delete(state, target, fx)
+    is_discarded = asked.force and asked.discard
+    if not destination_lifecycle.reason_to_stay(state, target):
+        detail = _what_waits(target, asked)
+        if detail:
+            raise DestinationInUse(kind=kind, destination=target.name, detail=detail)
+    return destination_lifecycle.delete(state, target, fx, is_discarded=is_discarded)
+
+
+def _what_waits(target: Queue | Topic, asked: ops.DeleteDestination) -> str:
+    """Why what waits in it does not let it go; "" when nothing does."""
+    if not isinstance(target, Queue) or (asked.force and asked.discard):
+        return ""
+    waiting = target.line.stays_count
+    if waiting and not asked.force:
+        return f"{waiting} messages wait in it; receive or move them, or use --force"
+    paged = sum(message.is_paged for message in target.line.everything()) if waiting else 0
+    if paged and target.dead_letter:
+        return f"the log alone has the bodies of {paged} messages; move them, or use --discard"
+    return ""
 
 
 def _pause(kind: str, state: State, asked: ops.PauseDestination, fx: Effects) -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from hms.engine.admin.destination_figures import FiguresPass
-from hms.engine.admin.destination_lifecycle import reason_to_stay
+from hms.engine.admin.destination_lifecycle import bury_deleted, reason_to_stay
 from hms.engine.admin.topic_operations import (
     LISTED_MAX,
     describe_node,
@@ -41,12 +41,24 @@ SLICED = (
 )
 WALKED_AT_ONCE = 1000
 """Topics: 5 ms."""
+BURIED_AT_ONCE = 500
+"""Messages that become dead letters: 10 ms."""
 
 
 class Progress:
     """Of one operation: what was discarded, and what is to be shown."""
 
-    __slots__ = ("_connection", "_ends", "_figures", "_purged", "_rows", "_walk", "asked", "count")
+    __slots__ = (
+        "_buries",
+        "_connection",
+        "_ends",
+        "_figures",
+        "_purged",
+        "_rows",
+        "_walk",
+        "asked",
+        "count",
+    )
 
     def __init__(self, state: State, asked: Order, connection: int) -> None:
         self.asked = asked
@@ -57,6 +69,7 @@ class Progress:
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
         self._purged: list[Queue | Subscription] = []
         self._figures: FiguresPass | None = None
+        self._buries = False
         arguments, verb = asked.arguments, asked.command.name
         if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
@@ -68,7 +81,9 @@ class Progress:
         elif isinstance(arguments, ops.DeleteDestination) and verb == "queue.delete":
             queue = state.destination("queue", arguments.name)
             if isinstance(queue, Queue) and arguments.force and not reason_to_stay(state, queue):
-                self._purged, self._ends = [queue], True
+                self._buries = not arguments.discard
+                self._ends = arguments.discard or not _is_paged(queue)
+                self._purged = [queue] if self._ends else []
         elif isinstance(arguments, ops.DeleteSubscription):
             self._purged, self._ends = [unused_subscription(state, arguments)], True
 
@@ -79,7 +94,7 @@ class Progress:
         if self._figures is not None:
             return self._figures.go_on()
         for place in self._purged:
-            count = purge_some(state, place, self._cause, fx, state.now_ms)
+            count = self._discard_some(state, place, fx)
             self.count += count
             if count and self._ends:
                 begin_ending(state, self._connection, place)
@@ -88,6 +103,14 @@ class Progress:
         if self._ends:
             lift_ending(state, self._connection)
         return False
+
+    def _discard_some(self, state: State, place: Queue | Subscription, fx: Effects) -> int:
+        if not self._buries or not isinstance(place, Queue):
+            return purge_some(state, place, self._cause, fx, state.now_ms)
+        if place.line.waiting_count <= BURIED_AT_ONCE:
+            return 0
+        count = bury_deleted(state, place, fx, BURIED_AT_ONCE)
+        return count or purge_some(state, place, self._cause, fx, state.now_ms)
 
     @property
     def _cause(self) -> Cause:
@@ -116,3 +139,8 @@ class Progress:
             topics = [node.topic for node in nodes if node.retained is not None]
             self.count += take_away(state, topics, Cause.CLEARED, fx)
         return len(visited) == WALKED_AT_ONCE and len(self._rows) < LISTED_MAX
+
+
+def _is_paged(queue: Queue) -> bool:
+    """The log alone has bodies of what waits, so that it cannot become dead letters at once."""
+    return any(message.is_paged for message in queue.line.everything())

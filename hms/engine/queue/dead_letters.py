@@ -7,6 +7,7 @@ record, so after a crash the message is in exactly one place.
 
 import enum
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,8 @@ RETURN_COUNT = "$ReturnCount"
 """How often a message was a dead letter and was sent back."""
 ORIGIN_SHORT = 250
 """So many characters are said of an origin for which there is no room."""
+TEXT_MAX = 500
+"""So many characters of what a consumer said are kept."""
 GROUP_BYTES = 64 << 10
 """Letters are recorded together up to about so many bytes."""
 
@@ -35,20 +38,37 @@ Dead = tuple[StoredMessage, int, bytes]
 
 
 class DeadReason(enum.StrEnum):
-    """Why a message became a dead letter."""
+    """Why a message became a dead letter. The last ones are for applications too: a consumer that
+    rejects a message may say which of them it is."""
 
     REDELIVERY_LIMIT = "REDELIVERY_LIMIT"
     REJECTED = "REJECTED"
     EXPIRED = "EXPIRED"
     GROUP_INCOMPLETE = "GROUP_INCOMPLETE"
+    DESTINATION_DELETED = "DESTINATION_DELETED"
+    DESTINATION_UNKNOWN = "DESTINATION_UNKNOWN"
+    MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+    QUEUE_FULL = "QUEUE_FULL"
+    PUT_INHIBITED = "PUT_INHIBITED"
+    NOT_AUTHORIZED = "NOT_AUTHORIZED"
+    DECODE_ERROR = "DECODE_ERROR"
 
 
-_CAUSES = {
-    DeadReason.REDELIVERY_LIMIT: Cause.DEAD_LETTERED,
-    DeadReason.REJECTED: Cause.DEAD_LETTERED,
-    DeadReason.EXPIRED: Cause.EXPIRED,
-    DeadReason.GROUP_INCOMPLETE: Cause.DEAD_LETTERED,
-}
+class Death(NamedTuple):
+    """A reason, and in words what its consumer said."""
+
+    reason: DeadReason
+    text: str = ""
+
+
+_CAUSES = {DeadReason.EXPIRED: Cause.EXPIRED, DeadReason.DESTINATION_DELETED: Cause.DELETED}
+
+
+def rejected(code: str, text: str) -> Death:
+    """What a consumer says of a message that it will never take; a code that is not known here is
+    none."""
+    known = code in DeadReason.__members__
+    return Death(DeadReason(code) if known else DeadReason.REJECTED, text)
 
 
 def target_of(state: State, place: Queue | Subscription, reason: DeadReason) -> Queue | None:
@@ -64,7 +84,7 @@ def keep(
     place: Queue | Subscription,
     target: Queue,
     messages: Sequence[tuple[StoredMessage, int]],
-    reason: DeadReason,
+    death: Death,
     fx: Effects,
 ) -> None:
     """Put messages, which have left their line, into the target; each with its attempts so far.
@@ -72,10 +92,10 @@ def keep(
     resident = []
     for message, attempts in messages:
         if message.is_paged:
-            _wait_for_body(state, place, message, attempts, reason)
+            _wait_for_body(state, place, message, attempts, death)
         else:
             resident.append((message, attempts, message.payload))
-    _keep(state, place, target, resident, reason, fx)
+    _keep(state, place, target, resident, death, fx)
 
 
 def _wait_for_body(
@@ -83,21 +103,21 @@ def _wait_for_body(
     place: Queue | Subscription,
     message: StoredMessage,
     attempts: int,
-    reason: DeadReason,
+    death: Death,
 ) -> None:
     assert message.block is not None
     message.block.keep(message, place.number)
-    state.limbo.append(AwaitingPageIn(place, message, attempts, reason.value))
+    state.limbo.append(AwaitingPageIn(place, message, attempts, *death))
 
 
 def body_came(state: State, waiting: AwaitingPageIn, payload: bytes, fx: Effects) -> Queue:
     """A message in limbo becomes a dead letter; the queue that keeps it, to be dispatched."""
-    place, message, attempts, name = waiting[:4]
+    place, message, attempts = waiting.place, waiting.message, waiting.attempts
     assert message.block is not None
     message.block.left(message, place.number)
-    reason = DeadReason(name)
-    target = target_of(state, place, reason) or state.queues[DEAD_LETTER_QUEUE]
-    _keep(state, place, target, [(message, attempts, payload)], reason, fx)
+    death = Death(DeadReason(waiting.reason), waiting.text)
+    target = target_of(state, place, death.reason) or state.queues[DEAD_LETTER_QUEUE]
+    _keep(state, place, target, [(message, attempts, payload)], death, fx)
     return target
 
 
@@ -106,11 +126,11 @@ def _keep(
     place: Queue | Subscription,
     target: Queue,
     messages: Sequence[Dead],
-    reason: DeadReason,
+    death: Death,
     fx: Effects,
 ) -> None:
     for chunk in _chunks(messages):
-        letters = [_letter(state, place, target, dead, reason, fx) for dead in chunk]
+        letters = [_letter(state, place, target, dead, death, fx) for dead in chunk]
         before = target.line.size_bytes
         target.line.add(letters)
         target.offer(letters)
@@ -121,7 +141,8 @@ def _keep(
             if letter.is_persistent
         ]
         if moved:
-            fx.records.append(_record(state, place, target, moved, _CAUSES[reason]))
+            cause = _CAUSES.get(death.reason, Cause.DEAD_LETTERED)
+            fx.records.append(_record(state, place, target, moved, cause))
             page_out_new(state, [letter for _, letter in moved], [target])
 
 
@@ -143,18 +164,21 @@ def _letter(
     place: Queue | Subscription,
     target: Queue,
     dead: Dead,
-    reason: DeadReason,
+    death: Death,
     fx: Effects,
 ) -> StoredMessage:
     message, attempts, payload = dead
     head = message.head()
-    node = dict(head.node) | _story(state, place, reason, attempts)
+    node = dict(head.node)
+    if death.reason is not DeadReason.DESTINATION_DELETED or "$DeadReason" not in node:
+        node |= _story(state, place, death, attempts)  # else it is a letter, and says why
     id_ = message.id
     if may_have(target, id_):
         node["$OriginalMessageID"] = message_id_text(id_)
         id_ = state.take_ids(1, fx)  # another subscription's copy is there already
     encoded = encode_head(msgspec.structs.replace(head, node=node))
     if len(encoded) > HEAD_BYTES_READ_MAX:  # a long topic; the letter must stay readable
+        node.pop("$DeadText", None)
         node["$DeadOrigin"] = node["$DeadOrigin"][:ORIGIN_SHORT] + "…"
         encoded = encode_head(msgspec.structs.replace(head, node=node))
     letter = StoredMessage.of(
@@ -183,19 +207,25 @@ def may_have(target: Queue, message_id: int) -> bool:
 
 
 def _story(
-    state: State, place: Queue | Subscription, reason: DeadReason, attempts: int
+    state: State, place: Queue | Subscription, death: Death, attempts: int
 ) -> dict[str, str | int]:
     is_queue = isinstance(place, Queue)
     origin = (
         f"topic:{place.said_topic}" if isinstance(place, Subscription) else f"queue:{place.name}"
     )
+    story = told_of(death, origin, state.now_ms, attempts)
+    return story if is_queue else story | {"$DeadSubscription": place.name}
+
+
+def told_of(death: Death, origin: str, now_ms: int, attempts: int) -> dict[str, str | int]:
+    """What a letter says in its head; origin: queue:NAME or topic:STRING."""
     story: dict[str, str | int] = {
-        "$DeadReason": reason.value,
+        "$DeadReason": death.reason.value,
         "$DeadOrigin": origin,
-        "$DeadTime": state.now_ms,
+        "$DeadTime": now_ms,
         "$DeadCount": attempts,
     }
-    return story if is_queue else story | {"$DeadSubscription": place.name}
+    return story | ({"$DeadText": death.text[:TEXT_MAX]} if death.text else {})
 
 
 def _record(

@@ -15,7 +15,7 @@ from hms.engine.effects import Deliver, Effects
 from hms.engine.groups.group_dispatch import HandOut
 from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_of
 from hms.engine.queue.consumer_view import ConsumerView
-from hms.engine.queue.dead_letters import DeadReason, keep, target_of
+from hms.engine.queue.dead_letters import DeadReason, Death, keep, target_of
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
 from hms.engine.queue.pending_list import RANGES_PER_RECORD, ids_of
 from hms.engine.state import State
@@ -316,7 +316,8 @@ def discard(
         counters.expired += len(messages)
         target = target_of(state, place, DeadReason.EXPIRED)
         if target is not None:
-            keep(state, place, target, [(m, 0) for m in messages], DeadReason.EXPIRED, fx)
+            dead = [(m, 0) for m in messages]
+            keep(state, place, target, dead, Death(DeadReason.EXPIRED), fx)
             dispatch(state, target, fx)
             messages = [m for m in messages if not (m.is_persistent and place.is_durable)]
     write_ranges(state, place, RecordType.DISCARDED, messages, fx, cause)

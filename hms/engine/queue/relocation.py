@@ -41,7 +41,7 @@ def relocate(
             line = place.line
             attempts = line.attempts(message)
             line.take_one(message)
-            state.limbo.append(AwaitingPageIn(place, message, attempts, "", how))
+            state.limbo.append(AwaitingPageIn(place, message, attempts, "", relocation=how))
     _relocate(state, place, [_Going(m, m.payload) for m in resident], how, fx)
     if len(resident) < len(messages):
         fx.must_wait = True

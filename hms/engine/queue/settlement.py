@@ -11,11 +11,12 @@ LOST           nobody knows, the consumer is gone: redelivered is set, no attemp
 import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from hms.engine.effects import Effects
 from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.messages import StoredMessage
-from hms.engine.queue.dead_letters import DeadReason, keep, target_of
+from hms.engine.queue.dead_letters import DeadReason, Death, keep, rejected, target_of
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import acknowledge, dispatch, write_ranges
 from hms.engine.queue.pending_list import runs_of
@@ -42,6 +43,25 @@ class Return(enum.Enum):
     REJECTED = enum.auto()
     RELEASED = enum.auto()
     LOST = enum.auto()
+
+
+class Said(NamedTuple):
+    """What a consumer says of messages that it gives back. code: a reason of dead letters."""
+
+    code: str = ""
+    text: str = ""
+
+
+NOTHING = Said()
+
+
+class _Back(NamedTuple):
+    """How messages come back. doomed: those that become dead letters with others of their list."""
+
+    how: Return
+    delay_ms: int
+    said: Said
+    doomed: Mapping[int, Death]
 
 
 def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[StoredMessage]:
@@ -200,14 +220,19 @@ def give_back(
     how: Return,
     fx: Effects,
     delay_ms: int = 0,
+    said: Said = NOTHING,
 ) -> None:
     """Messages that were out wait again, or are dead; the caller dispatches. delay_ms: before they
-    are tried again (F-C9); not for those that nobody tried, as their client is lost."""
+    are tried again (F-C9); not for those that nobody tried, as their client is lost. said: why, in
+    its consumer's words."""
     if place.is_removed if isinstance(place, Subscription) else place.control.is_gone:
         _drop(state, place, messages)
         return
-    doomed = _doomed_lists(state, place, messages, how, fx)
-    again = [m for m in messages if _put_back(state, place, m, how, delay_ms, doomed, fx)]
+    if not messages:
+        return
+    doomed = _doomed_lists(state, place, messages, how, said, fx)
+    back = _Back(how, delay_ms, said, doomed)
+    again = [m for m in messages if _put_back(state, place, m, back, fx)]
     if how is not Return.LOST:
         kind = RecordType.RELEASED if how is Return.RELEASED else RecordType.FAILED
         write_ranges(state, place, kind, again, fx)
@@ -219,13 +244,11 @@ def _put_back(
     state: State,
     place: Queue | Subscription,
     message: StoredMessage,
-    how: Return,
-    delay_ms: int,
-    doomed: Mapping[int, DeadReason],
+    back: "_Back",
     fx: Effects,
 ) -> bool:
-    """One message comes back; False when it has become a dead letter. doomed: those that become one
-    with others of their list."""
+    """One message comes back; False when it has become a dead letter."""
+    how, delay_ms = back.how, back.delay_ms
     deliveries, attempts = place.line.history.get(message.id, (0, 0))
     counters = place.line.counters
     if how is not Return.RELEASED:
@@ -234,9 +257,9 @@ def _put_back(
         counters.redelivered = max(0, counters.redelivered - 1)
     if how in (Return.FAILED, Return.REJECTED):
         attempts += 1
-        reason = doomed.get(message.id) or _death(place, message, attempts, how)
-        if reason is not None:
-            _to_dead_letters(state, place, message, attempts, reason, fx)
+        death = back.doomed.get(message.id) or _death(place, message, attempts, how, back.said)
+        if death is not None:
+            _to_dead_letters(state, place, message, attempts, death, fx)
             return False
     if delay_ms and how is not Return.LOST:
         due_ms = state.now_ms + delay_ms
@@ -252,30 +275,32 @@ def _doomed_lists(
     place: Queue | Subscription,
     messages: list[StoredMessage],
     how: Return,
+    said: Said,
     fx: Effects,
-) -> dict[int, DeadReason]:
+) -> dict[int, Death]:
     """The messages of lists of which one is not tried again: they are whole, or dead letters. That
     they failed is recorded at once, so that a crash in between leaves none of them behind."""
     tracks = place.line.tracks
     if tracks is None or tracks.gathering is None or how not in (Return.FAILED, Return.REJECTED):
         return {}
-    doomed: dict[int, DeadReason] = {}
+    doomed: dict[int, Death] = {}
     for message in messages:
-        reason = _death(place, message, place.line.attempts(message) + 1, how)
-        if reason is not None:
-            doomed |= dict.fromkeys(tracks.whole(message), reason)
+        death = _death(place, message, place.line.attempts(message) + 1, how, said)
+        if death is not None:
+            doomed |= dict.fromkeys(tracks.whole(message), death)
     write_ranges(state, place, RecordType.FAILED, [m for m in messages if m.id in doomed], fx)
     return doomed
 
 
 def _death(
-    place: Queue | Subscription, message: StoredMessage, attempts: int, how: Return
-) -> DeadReason | None:
+    place: Queue | Subscription, message: StoredMessage, attempts: int, how: Return, said: Said
+) -> Death | None:
     """Why the message is not tried again; the dead letter queue itself keeps what is rejected."""
     is_last = isinstance(place, Queue) and place.name == DEAD_LETTER_QUEUE
     if how is Return.REJECTED and not is_last:
-        return DeadReason.REJECTED
-    return DeadReason.REDELIVERY_LIMIT if 0 <= _limit(place, message) <= attempts else None
+        return rejected(*said)
+    is_over = 0 <= _limit(place, message) <= attempts
+    return Death(DeadReason.REDELIVERY_LIMIT, said.text) if is_over else None
 
 
 def _limit(place: Queue | Subscription, message: StoredMessage) -> int:
@@ -299,14 +324,14 @@ def _to_dead_letters(
     place: Queue | Subscription,
     message: StoredMessage,
     attempts: int,
-    reason: DeadReason,
+    death: Death,
     fx: Effects,
 ) -> None:
     """A message that was out failed once too often, or for good."""
     if message.is_paged:  # until its body is read the log knows at least how often it failed
         write_ranges(state, place, RecordType.FAILED, [message], fx)
     place.line.settle(message)
-    _bury(state, place, message, attempts, reason, fx)
+    _bury(state, place, message, attempts, death, fx)
 
 
 def bury_overdue(state: State, place: Queue | Subscription, fx: Effects) -> None:
@@ -316,10 +341,10 @@ def bury_overdue(state: State, place: Queue | Subscription, fx: Effects) -> None
         return
     for message in line.everything():
         attempts = line.attempts(message)
-        reason = _death(place, message, attempts, Return.FAILED) if attempts else None
-        if reason is not None:
+        death = _death(place, message, attempts, Return.FAILED, NOTHING) if attempts else None
+        if death is not None:
             line.remove(message)
-            _bury(state, place, message, attempts, reason, fx)
+            _bury(state, place, message, attempts, death, fx)
 
 
 def bury_incomplete(state: State, place: Queue | Subscription, fx: Effects) -> None:
@@ -333,7 +358,7 @@ def bury_incomplete(state: State, place: Queue | Subscription, fx: Effects) -> N
         for message in waiting:
             place.line.remove(message)
         for message, attempts in dead:
-            _bury(state, place, message, attempts, DeadReason.GROUP_INCOMPLETE, fx)
+            _bury(state, place, message, attempts, Death(DeadReason.GROUP_INCOMPLETE), fx)
 
 
 def _bury(
@@ -341,14 +366,14 @@ def _bury(
     place: Queue | Subscription,
     message: StoredMessage,
     attempts: int,
-    reason: DeadReason,
+    death: Death,
     fx: Effects,
 ) -> None:
-    target = target_of(state, place, reason)
+    target = target_of(state, place, death.reason)
     place.line.counters.dead_lettered += 1
     state.waiting_bytes -= message.size_bytes
     if target is None:
         write_ranges(state, place, RecordType.DISCARDED, [message], fx, Cause.DEAD_LETTERED)
         return
-    keep(state, place, target, [(message, attempts)], reason, fx)
+    keep(state, place, target, [(message, attempts)], death, fx)
     dispatch(state, target, fx)

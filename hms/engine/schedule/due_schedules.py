@@ -5,9 +5,10 @@ from itertools import islice
 import msgspec
 
 from hms.engine.effects import Effects
-from hms.engine.flow.limits import obstacle_to
+from hms.engine.flow.limits import check_rows, obstacle_to
 from hms.engine.flow.overflow_policy import make_room
 from hms.engine.log.paging import check_memory, page_out_new
+from hms.engine.queue.dead_letters import DeadReason, Death, told_of
 from hms.engine.queue.destinations import Queue
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.incoming import accepted
@@ -17,10 +18,11 @@ from hms.engine.schedule.schedule_records import left, told_again
 from hms.engine.schedule.schedules import Schedule, Schedules, sent_count
 from hms.engine.session.deduplication import ProducerMemory
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Session
+from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 from hms.engine.topic.audience import check_publication
 from hms.engine.topic.publication import Stored
-from hms.errors.catalogue import NotAuthorized, StoreFull
+from hms.errors.catalogue import DestinationNotFound, MessageTooLarge, NotAuthorized, StoreFull
 from hms.errors.tree import HmsError
 from hms.records import Cause, group
 from hms.wire.packed_messages import ROW, Row, encode_head
@@ -43,6 +45,8 @@ def send_due(state: State, refused: str | None, fx: Effects) -> None:
             _send_one(state, schedules, schedule, fx)
         except NotAuthorized as error:
             _skip_one(state, schedules, schedule, str(error), fx)
+        except (DestinationNotFound, MessageTooLarge) as error:
+            _bury_one(state, schedules, schedule, error, fx)
         except HmsError as error:
             schedules.retry(schedule, state.now_ms, str(error))
 
@@ -70,14 +74,36 @@ def _skip_one(
     schedules.push(schedule)
 
 
-def _send_one(state: State, schedules: Schedules, schedule: Schedule, fx: Effects) -> None:
+def _bury_one(
+    state: State, schedules: Schedules, schedule: Schedule, error: HmsError, fx: Effects
+) -> None:
+    """Where it is to go there is nothing, or nothing that takes it: it is a dead letter."""
+    is_large = isinstance(error, MessageTooLarge)
+    reason = DeadReason.MESSAGE_TOO_LARGE if is_large else DeadReason.DESTINATION_UNKNOWN
+    try:
+        _send_one(state, schedules, schedule, fx, Death(reason, str(error)))
+    except HmsError as fault:
+        schedules.retry(schedule, state.now_ms, str(fault))
+    else:
+        schedule.error = str(error)
+
+
+def _send_one(
+    state: State,
+    schedules: Schedules,
+    schedule: Schedule,
+    fx: Effects,
+    death: Death | None = None,
+) -> None:
+    """The occurrence goes where the schedule sends; with a death to the dead letters."""
     plan, due_ms = schedule.plan, schedule.due_ms
     number = sent_count(schedules, schedule) + 1
     next_ms = plan.follows(due_ms, schedules.booted_ms, number, state.settings.calendar)
-    producer = _producer(state, plan)
+    producer = _producer(state, plan) if death is None else _of_letters(state)
     try:
-        _check_owner(state, producer, plan)
-        stored = _store(state, producer, schedule, number, fx)
+        if death is None:
+            _check_owner(state, producer, plan)
+        stored = _store(state, producer, schedule, number, fx, death)
     finally:
         if producer.node is not None:
             state.space.closed(producer.node, state.now_ms)
@@ -99,16 +125,24 @@ def _send_one(state: State, schedules: Schedules, schedule: Schedule, fx: Effect
 
 
 def _store(
-    state: State, producer: Producer, schedule: Schedule, number: int, fx: Effects
+    state: State,
+    producer: Producer,
+    schedule: Schedule,
+    number: int,
+    fx: Effects,
+    death: Death | None,
 ) -> Stored:
     """The occurrence, as if its sender had sent it just now."""
     plan, message = schedule.plan, schedule.message
     head = message.head()
     said = {NODE_NAME: plan.name, NODE_TIME: schedule.due_ms, NODE_COUNT: number}
+    if death is not None:
+        origin = f"{plan.kind}:{plan.topic or plan.destination}"
+        said |= told_of(death, origin, state.now_ms, 0)
     encoded = encode_head(msgspec.structs.replace(head, node=said))
     body = message.payload[message.head_bytes :]
     sizes, kind = (len(encoded), len(body)), (message.priority, message.kind)
-    row = Row(*sizes, plan.ttl_ms, 0, *kind, plan.flags)
+    row = Row(*sizes, 0 if death else plan.ttl_ms, 0, *kind, plan.flags)
     pack = memoryview(b"".join((ROW.pack(*row), encoded, body)))
     _check_room(state, producer, row, pack, is_persistent=plan.is_persistent)
     first_id = state.take_ids(1, fx)
@@ -120,6 +154,7 @@ def _check_room(
     state: State, producer: Producer, row: Row, pack: memoryview, *, is_persistent: bool
 ) -> None:
     """As a send is checked that does not wait."""
+    check_rows(producer, [row])
     obstacle = obstacle_to(state, producer, [row]) if state.is_guarded else None
     if obstacle is not None:
         raise obstacle.refusal
@@ -130,10 +165,20 @@ def _check_room(
         check_publication(state, producer, [row], pack, is_persistent)
 
 
-def _producer(state: State, plan: Plan) -> Producer:
+def _session() -> Session:
     """The node's own, for one occurrence: a transaction, so that what is in memory only is seen by
     nobody before the log knows that it was sent."""
-    session = Session(Connection(0, 0), 0, 0, "transacted")
+    return Session(Connection(0, 0), 0, 0, "transacted")
+
+
+def _of_letters(state: State) -> Producer:
+    name = state.settings.dead_letter
+    queue = state.queues.get(name) or state.queues[DEAD_LETTER_QUEUE]
+    return Producer(_session(), 0, queue, ProducerMemory())
+
+
+def _producer(state: State, plan: Plan) -> Producer:
+    session = _session()
     if plan.kind == "topic":
         topic, string = state.space.publication(plan.destination, plan.topic)
         producer = Producer(session, 0, topic, ProducerMemory())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.dispatch import acknowledge, dispatch
-from hms.engine.queue.settlement import Return, give_back, take_out
+from hms.engine.queue.settlement import NOTHING, Return, Said, give_back, take_out
 from hms.engine.session.session_objects import Consumer
 from hms.engine.state import State
 
@@ -35,6 +35,7 @@ def done(
     how: Return | None,
     delay_ms: int | None,
     fx: Effects,
+    said: Said = NOTHING,
 ) -> None:
     """Settle what was out to a listener; what is not out any more was given back before."""
     consumer = _find(state, connection, handle)
@@ -48,7 +49,7 @@ def done(
         if delay_ms is None:
             delay_ms = consumer.redelivery_delay_ms or place.redelivery_delay_ms
         is_tried = how is not Return.RELEASED
-        give_back(state, place, found, how, fx, delay_ms if is_tried else 0)
+        give_back(state, place, found, how, fx, delay_ms if is_tried else 0, said)
         dispatch(state, place, fx)
 
 

@@ -17,7 +17,7 @@ from hms.engine.queue.dispatch import dispatch, wake
 from hms.engine.queue.incoming import accepted
 from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES, store_batch, transaction_bytes
 from hms.engine.queue.settled_rest import FORGOTTEN_AT_ONCE
-from hms.engine.queue.settlement import SLICE, Return, give_back, give_back_all
+from hms.engine.queue.settlement import NOTHING, SLICE, Return, Said, give_back, give_back_all
 from hms.engine.session.receipts import Receipts, Received
 from hms.engine.session.session_objects import Session, Work
 from hms.engine.state import State
@@ -223,12 +223,14 @@ def _skip(state: State, session: Session, last: int, number: int, fx: Effects) -
         fx.records.append(memory(Memory(producers=list(memories.producers_taken([key])))))
 
 
-def rollback(state: State, session: Session, correlation: int, fx: Effects) -> None:
+def rollback(
+    state: State, session: Session, correlation: int, fx: Effects, said: Said = NOTHING
+) -> None:
     """Drop the sends, give the receipts back; what was acknowledged in it counts as an attempt."""
     require_transacted(session, "rollback")
     state.blocked.drop(TransactionRolledBack(reason="rollback() was called"), fx, session)
     how = Return.LOST if session.work.rolled_back else Return.FAILED
-    places = undo(state, session.work, how, fx)
+    places = undo(state, session.work, how, fx, said)
     session.work.rolled_back = ""
     places += restart(state, session, fx)
     for place in dict.fromkeys(places):
@@ -236,8 +238,10 @@ def rollback(state: State, session: Session, correlation: int, fx: Effects) -> N
     fx.out.append(Reply(session.connection.number, correlation))
 
 
-def undo(state: State, work: Work, how: Return, fx: Effects) -> list[Queue | Subscription]:
-    """End an open transaction without effect; the places that want a dispatch."""
+def undo(
+    state: State, work: Work, how: Return, fx: Effects, said: Said = NOTHING
+) -> list[Queue | Subscription]:
+    """End an open transaction without effect; the places that want a dispatch. said: why."""
     taken, delays_ms = by_place(work), work.delays_ms
     work.clear()
     for place, messages in taken:
@@ -248,7 +252,7 @@ def undo(state: State, work: Work, how: Return, fx: Effects) -> list[Queue | Sub
             by_delay.setdefault(delay_ms, []).append(message)
         for delay_ms, some in by_delay.items():
             is_tried = how is not Return.RELEASED
-            give_back(state, place, some, how, fx, delay_ms if is_tried else 0)
+            give_back(state, place, some, how, fx, delay_ms if is_tried else 0, said)
     return [place for place, _ in taken]
 
 

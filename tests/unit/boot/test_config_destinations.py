@@ -78,10 +78,50 @@ def test_without_a_word_expired_messages_are_discarded_and_failed_ones_kept(writ
     """The defaults that the page promises."""
     config = load(write(f"{NODE}[hms.{kind}.A]\n"))
 
-    every = compose.engine_settings(config, config.node()).destinations
-    settings = next(one for one in every if one.name == "A")
-    assert (settings.dead_letter, settings.expired_to) == ("HMS.DLQ", "")
-    assert settings.redelivery_delay_ms == 0
+    (place,) = _places(config)
+    assert (place.dead_letter, place.expired_to, place.redelivery_delay_ms) == ("HMS.DLQ", "", 0)
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_what_a_node_says_holds_for_destinations_that_do_not_say_it(write, kind):
+    """One line for a node, instead of three for each destination; also for those made later."""
+    text = f"""
+[node.N1]
+dead_letter = "graves"
+expired_to = "late"
+redelivery_delay_s = 2
+[hms.queue.graves]
+[hms.queue.late]
+[hms.{kind}.A]
+[hms.{kind}.B]
+dead_letter = "HMS.DLQ"
+expired_to = ""
+redelivery_delay_s = 0
+"""
+    config = load(write(text))
+
+    found = [(p.dead_letter, p.expired_to, p.redelivery_delay_ms) for p in _places(config)]
+    assert found == [("graves", "late", 2000), ("HMS.DLQ", "", 0)]
+
+
+def _places(config):
+    """The destinations called A and B, of a new engine."""
+    engine = Engine(compose.engine_settings(config, config.node()))
+    engine.boot(1, is_warm=True, version="test", fx=Effects())
+    state = engine.state
+    every = {**state.queues, **state.topics}
+    return [every[name] for name in ("A", "B") if name in every]
+
+
+@pytest.mark.parametrize("key", ["dead_letter", "expired_to"])
+def test_a_node_names_queues_that_live_on_it(faults, key):
+    """Else its letters would have nowhere to go."""
+    text = TWO_NODES.replace("[node.N1]\n", f"[node.N1]\n{key} = 'second'\n")
+
+    assert faults(f"[node.N1]\n{key} = 'latte'\n[hms.queue.late]\n") == [
+        f"[node.N1] {key}: there is no queue 'latte' (did you mean 'late'?)"
+    ]
+    assert faults(text) == [f"[node.N1] {key}: queue 'second' does not live on node N1"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hms.engine.engine import Return
+from hms.engine.engine import Return, Said
 from hms.engine.settings import DestinationSettings
 from hms.errors.catalogue import DestinationNotFound, InvalidArgument
 from tests.support.engine_rig import EngineRig
@@ -78,6 +78,43 @@ def test_a_letter_of_a_topic_goes_to_the_one_subscription_that_gave_it_up(rig):
     assert send_back(rig)["count"] == 1
     assert len(places["audit"].everything()) == 1
     assert len(places["copy"].everything()) == before == 1
+
+
+def test_a_letter_says_what_its_consumer_said(rig):
+    """Who finds it need not look for the log of the day: rejected, or failed for the last time."""
+    rig.send(count=2)
+    first, second = rig.consume(1, "orders")
+    give_back = rig.engine.give_back
+    for message, how, said in (
+        (first, Return.REJECTED, Said("DECODE_ERROR", "no JSON at byte 3")),
+        (second, Return.FAILED, Said("", "KeyError: 'Table'")),
+    ):
+        spans = [(message.id, message.id)]
+        rig.run(
+            lambda fx, s=spans, h=how, w=said: give_back(1, 1, 0, s, h, rig.now_ms, fx, None, w)
+        )
+
+    for _ in range(2):
+        said = [letter.head().node for letter in line(rig, "HMS.DLQ").everything()]
+        assert [(one["$DeadReason"], one["$DeadText"]) for one in said] == [
+            ("DECODE_ERROR", "no JSON at byte 3"),
+            ("REDELIVERY_LIMIT", "KeyError: 'Table'"),
+        ]
+        rig.start(AUDIT)
+
+
+def test_a_reason_that_there_is_not_counts_as_rejected(rig):
+    """A client may say anything; a long text is cut."""
+    rig.send()
+    (message,) = rig.consume(1, "orders")
+    spans, said = [(message.id, message.id)], Said("BAD_MOOD", "x" * 5000)
+    give_back = rig.engine.give_back
+    how = Return.REJECTED
+    rig.run(lambda fx: give_back(1, 1, 0, spans, how, rig.now_ms, fx, None, said))
+
+    (letter,) = line(rig, "HMS.DLQ").everything()
+    story = letter.head().node
+    assert (story["$DeadReason"], len(story["$DeadText"])) == ("REJECTED", 500)
 
 
 def test_a_loop_is_counted_and_ends(rig):

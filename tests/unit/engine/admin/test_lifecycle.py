@@ -3,6 +3,7 @@
 import pytest
 
 from hms.engine.effects import Confirm, Refusal
+from hms.engine.engine import Return, Said
 from hms.errors.catalogue import (
     DestinationExists,
     DestinationInUse,
@@ -96,7 +97,7 @@ def test_a_deleted_queue_takes_what_waits_with_it_counted_and_told_in_the_log(ri
 
     with pytest.raises(DestinationInUse, match="3 messages wait"):
         order(rig, "queue.delete", name="new")
-    assert order(rig, "queue.delete", name="new", force=True) == 3
+    assert order(rig, "queue.delete", name="new", force=True, discard=True) == 3
 
     causes = [decode_ranges(p).cause for kind, p in rig.log if kind == RecordType.DISCARDED]
     assert causes == [Cause.DELETED]
@@ -105,6 +106,43 @@ def test_a_deleted_queue_takes_what_waits_with_it_counted_and_told_in_the_log(ri
     rig.start()
     assert "new" not in rig.engine.state.queues
     assert rig.engine.state.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("count", [3, 1200])
+def test_what_waits_in_a_deleted_queue_becomes_dead_letters_with_the_reason(rig, count):
+    """An operator's slip loses nothing; a long queue goes in slices, and a crash keeps it so."""
+    order(rig, "queue.create", name="new")
+    open_producer(rig, 20, "new")
+    for _ in range(count // 3):
+        rig.send(producer=20, count=3)
+
+    assert order(rig, "queue.delete", name="new", force=True) == count
+
+    for _ in range(2):
+        letters = rig.engine.state.queues["HMS.DLQ"].line.everything()
+        assert len(letters) == count
+        story = letters[0].head().node
+        assert (story["$DeadReason"], story["$DeadOrigin"]) == ("DESTINATION_DELETED", "queue:new")
+        assert "new" not in rig.engine.state.queues
+        rig.start()
+
+
+def test_letters_in_a_deleted_queue_keep_what_they_say(rig):
+    """Why they died, not that they were moved."""
+    order(rig, "queue.create", name="graves")
+    order(rig, "queue.alter", name="orders", dead_letter="graves")
+    rig.send()
+    (message,) = rig.consume(30)
+    back = ([(message.id, message.id)], Return.REJECTED, rig.now_ms)
+    rig.run(lambda fx: rig.engine.give_back(1, 30, 0, *back, fx, said=Said("", "no table")))
+    order(rig, "queue.alter", name="orders", dead_letter=None)
+
+    assert order(rig, "queue.delete", name="graves", force=True) == 1
+
+    (letter,) = rig.engine.state.queues["HMS.DLQ"].line.everything()
+    story = letter.head().node
+    assert (story["$DeadReason"], story["$DeadText"]) == ("REJECTED", "no table")
+    assert story["$DeadOrigin"] == "queue:orders"
 
 
 def test_a_queue_of_the_same_name_begins_anew(rig):

@@ -303,6 +303,38 @@ def test_an_occurrence_for_which_there_is_no_room_is_sent_when_there_is():
     assert rig.shown()["beat"]["error"] == ""
 
 
+@pytest.mark.parametrize(
+    ("reason", "attributes"),
+    [("DESTINATION_UNKNOWN", {}), ("MESSAGE_TOO_LARGE", {"max_message_bytes": 5})],
+)
+def test_an_occurrence_that_nothing_takes_is_a_dead_letter(reason, attributes):
+    """It is not lost, and its schedule goes on; it can be sent to where it was to go."""
+    rig = _Rig()
+    ask = rig.engine.administer
+    rig.run(lambda fx: ask("queue.create", {"name": "brief"}, rig.now_ms, fx))
+    rig.engine.open_producer(1, 50, 1, "queue", "brief")
+    plan = msgspec.structs.replace(_plan(), destination="brief")
+    head = encode_head(Head({}))
+    pack = memoryview(ROW.pack(len(head), 9, 0, 0, 4, 0, 0, 0) + head + b"wonderful")
+    schedule = rig.engine.schedule
+    rig.run(lambda fx: schedule(1, 5, 50, plan, pack, rig.now_ms, fx, may_replace=False))
+    rig.engine.close_producer(1, 50)
+    verb = "queue.alter" if attributes else "queue.delete"
+    rig.run(lambda fx: ask(verb, {"name": "brief", **attributes}, rig.now_ms, fx))
+
+    rig.at(2000)
+    rig.at(3000)
+
+    for _ in range(2):
+        letters = rig.engine.state.queues["HMS.DLQ"].line.everything()
+        said = [letter.head().node for letter in letters]
+        assert [one["$DeadReason"] for one in said] == [reason] * 2
+        assert [one["$DeadOrigin"] for one in said] == ["queue:brief"] * 2
+        assert all("brief" in one["$DeadText"] or "limit" in one["$DeadText"] for one in said)
+        assert letters[0].payload.endswith(b"wonderful")
+        rig.start()
+
+
 def test_nothing_is_sent_while_the_disk_is_full():
     """P10: acknowledgements need the room that is left."""
     rig = _Rig()
