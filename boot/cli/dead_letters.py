@@ -9,13 +9,16 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.letter_rules import check, handle, simulate
 from hms.boot.cli.messages import asked_for, confirm, message_time, selection_options
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
 __all__ = ["dlq"]
 
-dlq = click.Group("dlq", help="Dead letters: list, show, count, return or purge them.")
+dlq = click.Group("dlq", help="Dead letters: list, show, count, return, purge, or handle them.")
+for _command in (check, handle, simulate):
+    dlq.add_command(_command)
 
 IS_LETTER = "$DeadReason IS NOT NULL"
 SHOWN = ("$DeadReason", "$DeadText", "$DeadOrigin", "$DeadSubscription")

@@ -1922,6 +1922,26 @@ class DemoDataMissing(TpNoEntry):
     )
 
 
+class RulesTableFaulty(TpInvalid):
+    """HMS-8095: {report}."""
+
+    number: ClassVar[int] = 8095
+    text: ClassVar[str] = "{report}"
+    cure_text: ClassVar[str] = (
+        "Correct the rules table; hms dlq check reports every fault at once."
+    )
+
+
+class BackupRefused(TpInvalid):
+    """HMS-8096: {what}: {detail}."""
+
+    number: ClassVar[int] = 8096
+    text: ClassVar[str] = "{what}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Nothing was changed or written; hms backup --help tells what each command takes."
+    )
+
+
 class ResourceUnknown(TpNoEntry):
     """HMS-8065: there is no resource manager {resource}."""
 
@@ -2272,6 +2292,8 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     8006: ClockUnusable,
     8007: AddressUnusable,
     8090: DemoDataMissing,
+    8095: RulesTableFaulty,
+    8096: BackupRefused,
     8065: ResourceUnknown,
     8066: ResourceUnavailable,
     8067: ResourceDriverMissing,
@@ -2303,6 +2325,7 @@ __all__ = [
     "ArchiveError",
     "ArchiveGap",
     "ArchiveMismatch",
+    "BackupRefused",
     "BatchTooLarge",
     "BodyKindError",
     "BootFailed",
@@ -2410,6 +2433,7 @@ __all__ = [
     "ResourceDriverMissing",
     "ResourceUnavailable",
     "ResourceUnknown",
+    "RulesTableFaulty",
     "ScheduleExists",
     "ScheduleLimit",
     "ScheduleNotFound",

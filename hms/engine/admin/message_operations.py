@@ -75,7 +75,9 @@ def _row(place: Place, chunk: Chunk, message: StoredMessage, names: list[str]) -
         "persistent": message.is_persistent,
     }
     if names:
-        known = dict(head.node) | dict(head.properties)
+        own = {"JMSReplyTo": head.reply_to, "JMSCorrelationID": head.correlation_id}
+        given = {name: value for name, value in own.items() if value is not None}
+        known = dict(head.node) | dict(head.properties) | given
         row["properties"] = {name: _short(known[name]) for name in names if name in known}
     return row
 

@@ -1,0 +1,73 @@
+"""hms dlq simulate over the history against what the live handler did, rule by rule."""
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import hms
+import hms.testing
+from hms.boot.cli import main
+from hms.client.letter_rules.rules_handler import RulesHandler
+from hms.client.letter_rules.rules_table import read_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+CONFIG = {"hms": {"queue": {"orders": {}, "bills": {}, "late": {}}}}
+REASONS = ("QUEUE_FULL", "DECODE_ERROR", "NOT_AUTHORIZED", "REJECTED")
+RULES = """WAIT(NO)
+REASON(QUEUE_FULL) DESTQ('ord*') ACTION(RETRY)
+REASON(DECODE_ERROR) FORMAT(TEXT) ACTION(FWD) FWDQ('late')
+MSGTYPE(REQUEST) ACTION(FWD) FWDQ('late') HEADER(NO)
+DESTQM('*') REASON(QUEUE_FULL) ACTION(DISCARD)
+REASON(REJECTED) ACTION(IGNORE)
+"""
+
+
+def _letters(connection, queue, count):
+    """Give up messages of every kind for every reason."""
+    with connection.session() as session:
+        for n in range(count):
+            reply_to = "queue:bills" if n % 3 == 0 else None
+            given = {"Reason": REASONS[n % len(REASONS)]}
+            text = hms.Message.text(f"{n}", given, reply_to=reply_to)
+            body = hms.Message(b"%d" % n, given, reply_to=reply_to)
+            session.producer(queue).send(text if n % 2 else body)
+
+        def listener(message):
+            raise hms.Reject("no", message.properties["Reason"])
+
+        session.consumer(queue).listen(listener)
+        queue_view = connection.admin.messages(f"queue:{queue}")
+        deadline = time.monotonic() + 60
+        while queue_view.count().count:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_the_past_and_the_handler_agree_rule_by_rule(tmp_path):
+    """Who tries a table on yesterday's letters knows what it will do tonight."""
+    rules = tmp_path / "table.rules"
+    rules.write_text(RULES)
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        with hms.connect(node.address) as connection:
+            _letters(connection, "orders", 48)
+            _letters(connection, "bills", 24)
+            clock = {"now_s": time.monotonic, "time_ms": lambda: 0, "sleep": time.sleep}
+            handler = RulesHandler(connection, read_table(RULES), **clock)
+            handler.run()
+            name = connection.node_name
+        node.stop()
+        line = ["dlq", "simulate", str(rules), "--store", str(tmp_path / "store"), "--json"]
+        done = CliRunner().invoke(main, [*line, "--node", name])
+
+    assert done.exit_code == 0, f"{done.output} {done.exception}"
+    said = json.loads(done.stdout)
+    matched = handler.walk.counts.matched
+    assert [one["matched"] for one in said["rules"]] == [
+        matched[at] for at in range(len(said["rules"]))
+    ]
+    assert [one["matched"] for one in said["rules"]] == [12, 9, 18, 4, 10]
+    unmatched = len(handler.walk.left) - handler.walk.counts.done[4]
+    assert (said["unmatched"], said["again"]) == (unmatched, 0)
