@@ -32,6 +32,10 @@ main = LazyGroup(
         ),
         "doctor": ("hms.boot.cli.doctor:doctor", "Whether this machine is fit for the node."),
         "capacity": ("hms.boot.cli.doctor:capacity", "What a load takes of a machine."),
+        "backup": (
+            "hms.boot.cli.backups:backup",
+            "Backups: create, list, verify and restore them.",
+        ),
         "cluster": (
             "hms.boot.cli.cluster:cluster",
             "The nodes that act as one; drain one of them.",

@@ -177,10 +177,9 @@ def _text(rules: Path) -> str:
 @click.option("--json", "is_json", is_flag=True, help="Answer in JSON.")
 def simulate(rules: Path, config_file: Path, store: Path | None, queue: str, **rest: Any) -> None:
     """What a rules table would have done with the dead letters of the past (Spark)."""
-    from hms.history.rules_simulation import simulated  # noqa: PLC0415 - the same
-
     from hms.boot.cli.target import address_and_store  # noqa: PLC0415 - not for --help
     from hms.client.letter_rules.rules_table import read_table  # noqa: PLC0415 - the same
+    from hms.history.rules_simulation import simulated  # noqa: PLC0415 - the same
 
     table = read_table(_text(rules), str(rules))
     place = store or address_and_store(config_file)[1]

@@ -16,7 +16,7 @@ from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOpera
 from hms.server.listener_services import tell_running
 from hms.server.node_operations import NODE_OPERATIONS, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
-from hms.server.segment_roll import SEAL
+from hms.server.segment_roll import BACKUP, SEAL
 from hms.server.service_monitor import Listener, ServiceMonitor
 from hms.server.service_operations import SERVICE_OPERATIONS, operate
 from hms.server.supervision import Supervisor
@@ -415,7 +415,7 @@ class RequestHandlers:
         value: Any
         if verb in SERVICE_OPERATIONS:
             value = operate(self._monitor, self._servers(), verb, arguments)
-        elif verb == SEAL and self.seal is not None:
+        elif verb in (SEAL, BACKUP) and self.seal is not None:
             value = self.seal(fx)
         elif verb in CLIENT_OPERATIONS and self.clients is not None:
             value = self.clients.operate(connection, verb, arguments, now_ms, fx)

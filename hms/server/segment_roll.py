@@ -1,6 +1,6 @@
 """Sealing: an operator has the log begin a new segment, so that an archive can take this one.
 
-log.seal    -> {"offset": the first one that does not lie in a sealed segment}
+log.seal, backup.create    -> {"offset": the first one that does not lie in a sealed segment}
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from hms.engine.engine import Engine
 from hms.errors.catalogue import StoreFull
 from hms.store.interface import Store
 
-__all__ = ["SEAL", "sealing"]
+__all__ = ["BACKUP", "SEAL", "sealing"]
 
-SEAL = "log.seal"
+SEAL, BACKUP = "log.seal", "backup.create"
 _NOT_READY = "no further segment is prepared yet; ask again in a moment"
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "BanClient",
     "ClearRetained",
     "CloseClient",
+    "CreateBackup",
     "CreateDestination",
     "CreateSubscription",
     "DeleteDestination",
@@ -166,6 +167,13 @@ class DrainNode(Operation, frozen=True):
     """is_on: whether the node is to be emptied, or no longer."""
 
     is_on: bool = True
+
+
+class CreateBackup(Operation, frozen=True):
+    """to: where an operator puts it, for the audit; the node seals its log for it."""
+
+    to: Text = ""
+    base: Text = ""
 
 
 class ScaleServer(Operation, frozen=True):

@@ -1,0 +1,154 @@
+"""hms backup: a copy of a node's store while it works, and a new store from one."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hms.boot.cli.target import Target, show_table, show_values, target_options
+
+if TYPE_CHECKING:
+    from hms.history.backups.backup_creation import Subject
+
+__all__ = ["backup"]
+
+backup = click.Group("backup", help="Backups: create, list, verify and restore them.")
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+LATEST = "latest"
+SEALED_WITHIN_S, SEAL_AGAIN_S = 30.0, 0.05
+
+
+@backup.command()
+@target_options
+@click.option("--to", type=_FOLDER, required=True, help="The folder of the backups.")
+@click.option("--since", default="", help="What came after this backup only; latest: the last.")
+@click.option("--rate", type=click.IntRange(1), help="So many MiB a second at most.")
+def create(target: Target, to: Path, since: str, rate: int | None) -> None:
+    """Copy the store of a node that works, and verify the copy.
+
+    The files of messages are part of it, and hms.conf; keys and passwords are not.
+    """
+    from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
+    from hms.history.backups.backup_creation import create as make  # noqa: PLC0415 - the same
+
+    if since == LATEST:
+        known = backups_in(to)
+        since = known[-1].name if known else ""
+    with target.connection() as connection:
+        subject = _subject(target, connection, to, since)
+        began_s = time.monotonic()
+        path, manifest = make(subject, to, base=since, bytes_a_second=(rate or 0) << 20)
+    size = sum(one.bytes for one in manifest.files)
+    waiting = sum(manifest.counts.values())
+    text = f"{path}: {size} bytes, up to {manifest.until_lsn - 1}, {waiting} messages wait"
+    said = {"backup": str(path), "bytes": size, "lsn": manifest.until_lsn - 1}
+    said |= {"waiting": waiting, "base": since, "verified": True}
+    target.say(text, said | {"seconds": round(time.monotonic() - began_s, 3)})
+
+
+def _subject(target: Target, connection: Any, to: Path, since: str) -> "Subject":
+    from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
+    from hms.boot.compose import hms_version  # noqa: PLC0415 - the same
+    from hms.errors.catalogue import NotSupported, StoreFull  # noqa: PLC0415 - the same
+    from hms.history.backups.backup_creation import Subject  # noqa: PLC0415 - the same
+
+    config = target.config()
+    node = config.node(target.node_name)
+    if node.database is not None:
+        raise NotSupported(
+            feature="hms backup of a database store",
+            instead="Use the database's own tools, and copy store/files with it.",
+        )
+
+    def seal() -> int:
+        asked, until_s = {"to": str(to), "base": since}, time.monotonic() + SEALED_WITHIN_S
+        while True:
+            try:
+                return int(connection.administer("backup.create", asked)["offset"])
+            except StoreFull:  # the next segment is not prepared yet, or cannot be
+                if time.monotonic() > until_s:
+                    raise
+            time.sleep(SEAL_AGAIN_S)
+
+    return Subject(node.store, node.name, seal, CronCalendar(), hms_version(), (config.path,))
+
+
+@backup.command("list")
+@target_options
+@click.argument("folder", type=_FOLDER)
+def list_(target: Target, folder: Path) -> None:
+    """The backups in FOLDER, oldest first."""
+    from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
+    from hms.history.backups.backup_manifest import read_manifest  # noqa: PLC0415 - the same
+
+    rows = []
+    for path in backups_in(folder):
+        one = read_manifest(path)
+        rows.append(
+            {
+                "name": path.name,
+                "node": one.node,
+                "at": _time(one.created_ms),
+                "lsn": one.until_lsn - 1,
+                "bytes": sum(file.bytes for file in one.files),
+                "waiting": sum(one.counts.values()),
+                "base": one.base,
+            }
+        )
+    show_table(target, rows, empty=f"there is no backup in {folder}")
+
+
+@backup.command()
+@target_options
+@click.argument("path", type=_FOLDER)
+def verify(target: Target, path: Path) -> None:
+    """Check every file of the backup PATH and those it follows, and recover its log."""
+    from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
+    from hms.history.backups.backup_chain import verify as check  # noqa: PLC0415 - the same
+
+    manifest = check(path, CronCalendar())
+    waiting = sum(manifest.counts.values())
+    text = f"{path}: good, up to {manifest.until_lsn - 1}, {waiting} messages wait"
+    target.say(text, {"backup": str(path), "lsn": manifest.until_lsn - 1, "waiting": waiting})
+
+
+@backup.command()
+@target_options
+@click.argument("path", type=_FOLDER)
+@click.option("--to", type=_FOLDER, required=True, help="The new store; not there, or empty.")
+@click.option("--until", help="The last moment: a time such as 2026-05-01T08:00, or a number.")
+def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
+    """Make a new store of the backup PATH and those it follows, up to a moment.
+
+    What was acknowledged after that moment comes again, flagged as redelivered; what was sent after
+    it is gone. Both are told as far as the backup knows. No message id is given twice.
+    """
+    from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
+    from hms.history.backups.backup_restoration import restore as make  # noqa: PLC0415 - the same
+
+    lsn = int(until) if until and until.isdigit() else 0
+    until_ms = _moment(until) if until and not lsn else 0
+    done = make(path, to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
+    said = done._asdict() | {"at": _time(done.at_ms)}
+    if target.is_json:
+        target.say("", said)
+        return
+    shown = {key: value for key, value in said.items() if key != "at_ms"}
+    shown["first_id"] = f"{done.first_id:012x}"
+    show_values(target, shown)
+    click.echo(f'To go on: set store = "{to}" for the node in hms.conf, then hms boot --warm.')
+
+
+def _moment(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as fault:
+        raise click.UsageError(f"--until: {text!r} is neither a time nor a number") from fault
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,318 @@
+"""Making a backup of a node that works.
+
+The node seals its log: all before that place is the backup. What is copied is checked, record by
+record: a segment that the node let go, or used again, meanwhile is noticed, and the backup begins
+anew with another seal. Files of messages are taken before the seal and after it.
+"""
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from hms.engine.schedule.schedule_plans import Calendar
+from hms.errors.catalogue import BackupRefused, StoreCorrupt
+from hms.history.backups.backup_chain import (
+    chain_of,
+    count_places,
+    files_named,
+    linked,
+    recovered,
+)
+from hms.history.backups.backup_manifest import (
+    FILES,
+    Manifest,
+    StoredFile,
+    digest_of,
+    read_manifest,
+    sync_folder,
+    write_manifest,
+)
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.format import RECORD_HEADER_BYTES
+from hms.store.journal.format import VERSION as STORE_VERSION
+from hms.store.journal.recovery import all_records
+from hms.store.journal.segment_walk import (
+    LOG_SUFFIX,
+    PINNED_SUFFIX,
+    SegmentInfo,
+    Walk,
+    all_files,
+    opened,
+    read_info,
+    segment_file,
+    survey_all,
+)
+
+__all__ = ["Subject", "create", "no_space"]
+
+ATTEMPTS = 5
+SEALED_WITHIN_S = 30.0
+COPY_BYTES = 1 << 20
+SPARE_BYTES = 4 << 20
+"""So much more than its files a backup wants free."""
+
+
+class Subject(NamedTuple):
+    """What is backed up. seal: has the node seal its log, and tells the first offset behind it."""
+
+    store: Path
+    node: str
+    seal: Callable[[], int]
+    calendar: Calendar
+    hms_version: str = ""
+    extras: tuple[Path, ...] = ()
+    """Further files, such as hms.conf."""
+
+
+class _Moved(Exception):  # noqa: N818 - it is no error: the backup begins anew
+    """The node let go of a segment while it was copied."""
+
+
+def create(
+    subject: Subject, to: Path, *, base: str = "", bytes_a_second: int = 0
+) -> tuple[Path, Manifest]:
+    """A new backup in the folder `to`; base: the one that it follows. BackupRefused, and nothing is
+    left behind."""
+    if base:
+        chain_of(to / base)
+    with _cleaned_up(to) as part:
+        for _ in range(ATTEMPTS):
+            with suppress(_Moved):
+                manifest = _attempt(subject, to, part, base, _Pace(bytes_a_second))
+                break
+            shutil.rmtree(part)
+        else:
+            detail = f"the node let go of segments while they were copied, {ATTEMPTS} times"
+            raise BackupRefused(what=str(to), detail=f"{detail}; keep a history, or copy faster")
+        write_manifest(part, manifest)
+        path = to / manifest.name
+        part.rename(path)
+        sync_folder(to)
+    return path, manifest
+
+
+@contextmanager
+def _cleaned_up(to: Path) -> Iterator[Path]:
+    """A folder beside, for what is not whole yet; it does not outlive the block."""
+    part = to / f".part-{os.getpid()}"
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        yield part
+    except OSError as fault:
+        raise no_space(to, fault) from fault
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def no_space(where: Path, fault: OSError) -> BackupRefused:
+    """What the system said, in our words; nothing is left behind."""
+    full = fault.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    detail = "the disk is full; nothing was left behind" if full else str(fault.strerror or fault)
+    name = f" ({fault.filename})" if fault.filename and not full else ""
+    return BackupRefused(what=str(where), detail=f"{detail}{name}")
+
+
+class _Pace:
+    """Waits so long that not more bytes a second are copied."""
+
+    def __init__(self, bytes_a_second: int) -> None:
+        self._rate, self._began_s, self._done = bytes_a_second, time.monotonic(), 0
+
+    def copied(self, size: int) -> None:
+        """So many more."""
+        self._done += size
+        if self._rate:
+            ahead_s = self._done / self._rate - (time.monotonic() - self._began_s)
+            if ahead_s > 0:
+                time.sleep(ahead_s)
+
+
+def _attempt(subject: Subject, to: Path, part: Path, base: str, pace: _Pace) -> Manifest:
+    part.mkdir(mode=0o700)
+    _take_files(subject, part, pace)
+    until_lsn = subject.seal()
+    last = _sealed_before(subject.store, until_lsn)
+    before = read_manifest(to / base) if base else None
+    first = last.oldest if before is None else before.last_segment + 1
+    infos = _segments(subject.store, first, last.number, base)
+    _check_space(subject, to, infos)
+    for info, following in zip(infos, [*infos[1:], None], strict=True):
+        next_lsn = until_lsn if following is None else following.first_lsn
+        _take_segment(info, part, next_lsn, pace, is_last=following is None)
+    _take_files(subject, part, pace)
+    for extra in subject.extras:
+        shutil.copy2(extra, part / extra.name)
+    created_ms = int(time.time() * 1000)
+    moment = datetime.fromtimestamp(created_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
+    manifest = Manifest(
+        f"{moment}-{until_lsn}",
+        subject.node,
+        last.node_uid,
+        "",
+        until_lsn,
+        first,
+        last.number,
+        last.oldest,
+        last.size,
+        0,
+        created_ms,
+        base,
+        {},
+        [],
+        subject.hms_version,
+        STORE_VERSION,
+    )
+    return _counted(subject, to, part, manifest)
+
+
+def _counted(subject: Subject, to: Path, part: Path, manifest: Manifest) -> Manifest:
+    """With what its log says, after a recovery of it, and the digests of its files."""
+    from msgspec.structs import replace  # noqa: PLC0415 - a short name for one place
+
+    before = chain_of(to / manifest.base) if manifest.base else []
+    try:
+        with linked([*before, (part, manifest)]) as folder:
+            fetch = partial(_fetch_pinned, subject.store, part, folder)
+            engine = recovered(folder, manifest.node_uid, subject.calendar, fetch)
+    except StoreCorrupt as fault:
+        raise BackupRefused(what=str(part), detail=str(fault)) from fault
+    state = engine.state
+    files = [_digest(part, path) for path in sorted(part.rglob("*")) if path.is_file()]
+    known = {one.name for one in files} | {f.name for _, m in before for f in m.files}
+    if any(f"{FILES}/{name}" not in known for name in files_named(engine)):
+        raise _Moved  # one came, and was done with, between the two looks
+    for path in part.rglob("*"):
+        _sync(path)
+    return replace(
+        manifest,
+        store=state.identity.store.hex(),
+        next_id=state.ids.reserved_below,
+        counts=count_places(engine),
+        files=files,
+    )
+
+
+def _digest(part: Path, path: Path) -> StoredFile:
+    found = digest_of(path)
+    return StoredFile(str(path.relative_to(part)), found.bytes, found.sha256)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# the log
+
+
+def _sealed_before(store: Path, until_lsn: int) -> SegmentInfo:
+    """The segment that ends at the seal; waits until the next one is there."""
+    deadline_s = time.monotonic() + SEALED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        infos = survey_all(REAL_DISK, store)
+        for info, following in pairwise(infos):
+            if following.first_lsn == until_lsn:
+                return info
+        time.sleep(0.01)
+    detail = f"no segment of it begins with {until_lsn}: is it the store of this node?"
+    raise BackupRefused(what=str(store), detail=detail)
+
+
+def _segments(store: Path, first: int, last: int, base: str) -> list[SegmentInfo]:
+    found = {info.number: info for info in survey_all(REAL_DISK, store)}
+    wanted = range(first, last + 1)
+    missing = [number for number in wanted if number not in found]
+    if missing and base:
+        detail = f"segment {missing[0]}, which follows {base}, is not in the log any more"
+        raise BackupRefused(what=str(store), detail=f"{detail}; make a full backup")
+    if missing:
+        raise _Moved
+    return [found[number] for number in wanted]
+
+
+def _check_space(subject: Subject, to: Path, infos: list[SegmentInfo]) -> None:
+    wanted = sum(info.size for info in infos) + SPARE_BYTES
+    folder = subject.store / FILES
+    wanted += sum(p.stat().st_size for p in folder.glob("*") if p.exists())
+    free = shutil.disk_usage(to).free
+    if free < wanted:
+        detail = f"it takes {wanted} bytes, and {free} are free; nothing was left behind"
+        raise BackupRefused(what=str(to), detail=detail)
+
+
+def _take_segment(
+    info: SegmentInfo, part: Path, next_lsn: int, pace: _Pace, *, is_last: bool
+) -> None:
+    """Copy a segment, and check that it is that one, whole, up to the next."""
+    target = segment_file(part, info.number, LOG_SUFFIX)
+    try:
+        _copy(info.file, target, pace)
+        copied = read_info(REAL_DISK, target, info.number, is_last=False)
+        following = copied._replace(first_lsn=next_lsn)
+        with opened(REAL_DISK, target) as fd:
+            walk = Walk(REAL_DISK, fd, copied)
+            for _ in all_records(walk, copied, following):
+                pass
+        if is_last:  # without its seal, which says that another segment follows
+            os.truncate(target, walk.at)
+            os.truncate(target, walk.at + RECORD_HEADER_BYTES)
+    except (FileNotFoundError, StoreCorrupt) as fault:
+        raise _Moved from fault
+    if copied.first_lsn != info.first_lsn:
+        raise _Moved
+
+
+def _fetch_pinned(store: Path, part: Path, log: Path, number: int) -> None:
+    """Copy a segment behind the log in which messages lie that wait; into the log that is read
+    too."""
+    seen = [segment_file(log, number, suffix) for suffix in (LOG_SUFFIX, PINNED_SUFFIX)]
+    if any(file.exists() for file in seen):
+        return
+    source = all_files(REAL_DISK, store).get(number)
+    target = segment_file(part, number, PINNED_SUFFIX)
+    try:
+        if source is None:
+            raise _Moved
+        _copy(source, target, _Pace(0))
+        read_info(REAL_DISK, target, number, is_last=False)
+    except (FileNotFoundError, StoreCorrupt) as fault:
+        raise _Moved from fault
+    segment_file(log, number).symlink_to(target.absolute())  # where it is looked for at last
+
+
+def _copy(source: Path, target: Path, pace: _Pace) -> None:
+    with source.open("rb") as reading, target.open("wb") as writing:
+        while data := reading.read(COPY_BYTES):
+            writing.write(data)
+            pace.copied(len(data))
+    target.chmod(0o600)
+
+
+# files of messages
+
+
+def _take_files(subject: Subject, part: Path, pace: _Pace) -> None:
+    """Those that are there in full; they never change, so a link will do where there can be one."""
+    folder = part / FILES
+    for path in sorted((subject.store / FILES).glob("*")):
+        if path.suffix == ".part" or (folder / path.name).exists():
+            continue
+        folder.mkdir(exist_ok=True)
+        try:
+            os.link(path, folder / path.name)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            with suppress(FileNotFoundError):
+                _copy(path, folder / path.name, pace)

@@ -1,0 +1,293 @@
+"""Backups of a node under load, and stores restored from them at random moments.
+
+A long form restores as often as the environment says:
+
+    HMS_RESTORES=20 scripts/test tests/acceptance/operations/test_backups.py
+"""
+
+import errno
+import json
+import os
+import random
+import shutil
+import threading
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import hms
+import hms.testing
+from hms.boot.calendar import CronCalendar
+from hms.boot.cli import main
+from hms.errors.catalogue import BackupRefused
+from hms.history.backups import backup_creation
+from hms.history.backups.backup_chain import backups_in, recovered, verify
+from hms.history.backups.backup_manifest import read_manifest
+from hms.history.backups.backup_restoration import restore
+from hms.history.scan import plan, read_part
+from hms.history.scope import Scope
+
+RESTORES = int(os.environ.get("HMS_RESTORES", "2"))
+SEED = int(os.environ.get("HMS_SEED", str(random.randrange(1 << 32))))
+NODE = {
+    "segment_bytes": 1 << 20,
+    "max_transaction_bytes": 1 << 18,
+    "max_message_bytes": 1 << 17,
+}
+CONFIG = {"node": {"N1": NODE}, "hms": {"queue": {"orders": {}, "late": {"redelivery_limit": 1}}}}
+NODE_UID_COLUMNS = ("offset", "event", "message_id", "destination")
+COMES = ("sent", "forwarded")
+GOES = ("acknowledged", "expired", "dead_lettered", "purged", "moved", "discarded")
+
+
+class _Traffic:
+    """Sends and receives until it is stopped; ids of all that was sent."""
+
+    def __init__(self, address):
+        self.ids, self.faults, self._is_over = [], [], threading.Event()
+        self._address = address
+        self._threads = [threading.Thread(target=one) for one in (self._send, self._receive)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(60)
+        assert self.faults == []
+
+    def _guarded(self, work):
+        try:
+            with hms.connect(self._address) as connection, connection.session() as session:
+                while not self._is_over.is_set():
+                    work(session)
+        except Exception as fault:  # noqa: BLE001 - told by the test
+            self.faults.append(fault)
+
+    def _send(self):
+        def work(session):
+            for queue in ("orders", "late"):
+                producer = session.producer(queue)
+                receipts = producer.send_many([hms.Message(os.urandom(6000)) for _ in range(20)])
+                self.ids += [one.message_id for one in receipts]
+                producer.close()
+
+        self._guarded(work)
+
+    def _receive(self):
+        def work(session):
+            consumer = session.consumer("orders", prefetch=5)
+            for _ in range(15):
+                consumer.receive(timeout_s=0.5)
+            consumer.close()
+
+        self._guarded(work)
+
+    def more(self, count):
+        """Wait until so many more were sent."""
+        wanted, deadline_s = len(self.ids) + count, time.monotonic() + 60
+        while len(self.ids) < wanted:
+            assert not self.faults, self.faults
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+
+
+def command(node, *words, code=0):
+    """What hms backup prints, as data."""
+    line = ["backup", *map(str, words), "--config", str(node.config_file), "--json"]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == code, f"{done.output} {done.exception}"
+    return json.loads(done.stdout) if not code else f"{done.output} {done.exception}"
+
+
+def books_at(store, lsn):
+    """The ids that wait at each queue, as the log of the node itself tells up to a number."""
+    waiting = {"orders": set(), "late": set()}
+    for part in plan(store, Scope()):
+        for batch in read_part(part, Scope(), NODE_UID_COLUMNS):
+            for event in batch:
+                if event.offset > lsn or event.destination not in waiting:
+                    continue
+                if event.event in COMES:
+                    waiting[event.destination].add(event.message_id)
+                elif event.event in GOES:
+                    waiting[event.destination].discard(event.message_id)
+    return waiting
+
+
+def books_of(folder, node_uid):
+    """The same of a store, recovered."""
+    state = recovered(folder, node_uid, CronCalendar()).state
+    return {
+        name: {f"{m.id:012x}" for m in state.queues[name].line.everything()}
+        for name in ("orders", "late")
+    }
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A node that worked while three backups of it were made: a full one and two that follow."""
+    folder = tmp_path_factory.mktemp("backups")
+    with hms.testing.node(store=folder / "store", config=CONFIG) as node:
+        with _Traffic(node.address) as traffic:
+            traffic.more(300)
+            first = command(node, "create", "--to", folder / "kept")
+            traffic.more(300)
+            command(node, "create", "--to", folder / "kept", "--since", "latest")
+            traffic.more(300)
+            command(node, "create", "--to", folder / "kept", "--since", "latest")
+            traffic.more(200)
+        node.stop()
+        yield node, folder, traffic, first
+
+
+def test_segments_behind_the_log_are_part_of_a_backup(made):
+    """What waits for long lies in segments that are pinned, and not written again."""
+    _, folder, _, _ = made
+
+    assert list((folder / "store").glob("*.pinned"))
+    assert list((folder / "kept").rglob("*.pinned"))
+
+
+def test_backups_are_listed_and_verified(made):
+    """Each with the one that it follows; the counts are those of its log."""
+    node, folder, _, first = made
+
+    rows = command(node, "list", folder / "kept")
+    full, *others = backups_in(folder / "kept")
+
+    assert [one["base"] for one in rows] == ["", full.name, others[0].name]
+    assert first["backup"] == str(full)
+    for path, row in zip(backups_in(folder / "kept"), rows, strict=True):
+        assert command(node, "verify", path)["waiting"] == row["waiting"]
+        manifest = read_manifest(path)
+        books = books_at(folder / "store", manifest.until_lsn - 1)
+        counts = {name: manifest.counts[f"queue:{name}"] for name in books}
+        assert counts == {name: len(ids) for name, ids in books.items()}
+
+
+def test_a_store_restored_at_any_moment_has_what_the_log_says(made, tmp_path):
+    """At random sequence numbers; no id that was given is given again."""
+    _, folder, traffic, _ = made
+    full, *_, last = backups_in(folder / "kept")
+    first_lsn, end_lsn = read_manifest(full).until_lsn - 1, read_manifest(last).until_lsn - 1
+    chosen = random.Random(SEED)
+    moments = [first_lsn, end_lsn, *(chosen.randint(first_lsn, end_lsn) for _ in range(RESTORES))]
+    for at, lsn in enumerate(moments):
+        done = restore(last, tmp_path / f"new{at}", CronCalendar(), until_lsn=lsn)
+
+        uid = read_manifest(last).node_uid
+        assert books_of(tmp_path / f"new{at}", uid) == books_at(folder / "store", done.lsn), SEED
+        assert lsn - 1024 < done.lsn <= lsn
+        assert done.first_id > int(max(traffic.ids), 16) + (1 << 31)
+
+
+def test_a_node_goes_on_with_a_restored_store_and_says_what_comes_again(made, tmp_path):
+    """Redelivered, under its id; a new message has an id of its own."""
+    node, folder, traffic, first = made
+    last = backups_in(folder / "kept")[-1]
+    done = command(node, "restore", last, "--to", tmp_path / "new", "--until", first["lsn"])
+    books = books_at(folder / "store", done["lsn"])
+    until_lsn = read_manifest(last).until_lsn - 1
+    later = books_at(folder / "store", until_lsn)
+
+    assert done["counts"]["queue:orders"] == len(books["orders"])
+    gone = {n for n in later["late"] if n not in books["late"]}
+    assert done["gone"]["queue:late"] == len(gone)
+    assert done["come_again"]["queue:orders"] >= len(books["orders"] - later["orders"])
+    with (
+        hms.testing.node(store=tmp_path / "new", config=CONFIG) as restored,
+        hms.connect(restored.address) as connection,
+        connection.session() as session,
+    ):
+        receipt = session.producer("orders").send(b"new")
+        came = session.consumer("late").receive(timeout_s=10)
+        with session.browser("orders", oldest_first=True) as browser:
+            found = {message.message_id for message in browser}
+    assert receipt.message_id not in traffic.ids
+    assert int(receipt.message_id, 16) >= done["first_id"]
+    assert came.redelivered
+    assert came.message_id in books["late"]
+    assert found == books["orders"] | {receipt.message_id}
+
+
+def test_a_time_is_a_moment_too(made, tmp_path):
+    """What was sent later is not there."""
+    _, folder, _, _ = made
+    full, *_, last = backups_in(folder / "kept")
+    until_ms = read_manifest(full).created_ms
+
+    done = restore(last, tmp_path / "new", CronCalendar(), until_ms=until_ms)
+
+    assert done.at_ms <= until_ms
+    assert read_manifest(full).until_lsn - 1 <= done.lsn < read_manifest(last).until_lsn
+
+
+def test_a_flipped_bit_in_any_file_is_named(made, tmp_path):
+    """Of the manifest too; and a file more or less."""
+    _, folder, _, _ = made
+    shutil.copytree(folder / "kept", tmp_path / "kept")
+    last = backups_in(tmp_path / "kept")[-1]
+    files = [p for p in sorted((tmp_path / "kept").rglob("*")) if p.is_file()]
+    assert len(files) >= 9
+    for path in files:
+        data = bytearray(path.read_bytes())
+        at = random.Random(SEED + len(data)).randrange(len(data))
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(BackupRefused) as caught:
+            verify(last, CronCalendar())
+        assert str(path) in str(caught.value), SEED
+        path.write_bytes(data)
+    (last / "more").write_bytes(b"x")
+    with pytest.raises(BackupRefused, match="more"):
+        verify(last, CronCalendar())
+    (last / "more").unlink()
+    assert verify(last, CronCalendar())
+    next(path for path in files if path.suffix == ".log").unlink()
+    with pytest.raises(BackupRefused, match="the file is missing"):
+        restore(last, tmp_path / "new", CronCalendar())
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_cannot_be_restored_writes_nothing(made, tmp_path, monkeypatch):
+    """A directory in use, a moment before the first backup, too little space."""
+    node, folder, _, _ = made
+    full, *_, last = backups_in(folder / "kept")
+    before = sorted(p.name for p in (folder / "store").iterdir())
+
+    with pytest.raises(BackupRefused, match="store of a node"):
+        restore(last, folder / "store", CronCalendar())
+    said = command(node, "restore", last, "--to", tmp_path / "new", "--until", "5", code=1)
+    assert f"is not between {read_manifest(full).until_lsn - 1}" in said
+    with pytest.raises(BackupRefused, match="before the full backup"):
+        restore(last, tmp_path / "new", CronCalendar(), until_ms=1)
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(BackupRefused, match="1000 are free"):
+        restore(last, tmp_path / "new", CronCalendar())
+
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(p.name for p in (folder / "store").iterdir()) == before
+
+
+def test_a_full_disk_ends_a_backup_and_leaves_nothing(tmp_path, monkeypatch):
+    """The node goes on, and the next backup is made."""
+    copy = backup_creation._copy
+    with hms.testing.node(store=tmp_path / "store", config=CONFIG) as node:
+        with hms.connect(node.address) as connection, connection.session() as session:
+            session.producer("orders").send(b"one")
+
+        def full(source, target, pace):
+            target.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(backup_creation, "_copy", full)
+        said = command(node, "create", "--to", tmp_path / "kept", code=1)
+        assert "the disk is full" in said
+        assert list((tmp_path / "kept").iterdir()) == []
+        monkeypatch.setattr(backup_creation, "_copy", copy)
+        assert command(node, "create", "--to", tmp_path / "kept")["waiting"] == 1
