@@ -104,10 +104,11 @@ def list_(target: Target, folder: Path) -> None:
 @target_options
 @click.argument("path", type=_FOLDER)
 def verify(target: Target, path: Path) -> None:
-    """Check every file of the backup PATH and those it follows, and recover its log."""
+    """Check every file of the backup PATH, or the last in it, and of those it follows."""
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_chain import verify as check  # noqa: PLC0415 - the same
 
+    path = _chosen(path)
     manifest = check(path, CronCalendar())
     waiting = sum(manifest.counts.values())
     text = f"{path}: good, up to {manifest.until_lsn - 1}, {waiting} messages wait"
@@ -120,7 +121,7 @@ def verify(target: Target, path: Path) -> None:
 @click.option("--to", type=_FOLDER, required=True, help="The new store; not there, or empty.")
 @click.option("--until", help="The last moment: a time such as 2026-05-01T08:00, or a number.")
 def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
-    """Make a new store of the backup PATH and those it follows, up to a moment.
+    """Make a new store of the backup PATH, or the last in it, up to a moment.
 
     What was acknowledged after that moment comes again, flagged as redelivered; what was sent after
     it is gone. Both are told as far as the backup knows. No message id is given twice.
@@ -130,7 +131,7 @@ def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
 
     lsn = int(until) if until and until.isdigit() else 0
     until_ms = _moment(until) if until and not lsn else 0
-    done = make(path, to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
+    done = make(_chosen(path), to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
     said = done._asdict() | {"at": _time(done.at_ms)}
     if target.is_json:
         target.say("", said)
@@ -139,6 +140,14 @@ def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
     shown["first_id"] = f"{done.first_id:012x}"
     show_values(target, shown)
     click.echo(f'To go on: set store = "{to}" for the node in hms.conf, then hms boot --warm.')
+
+
+def _chosen(path: Path) -> Path:
+    """A backup, or the last one in a folder of them."""
+    from hms.history.backups.backup_chain import backups_in  # noqa: PLC0415 - not for --help
+
+    known = backups_in(path)
+    return known[-1] if known else path
 
 
 def _moment(text: str) -> int:

@@ -50,6 +50,24 @@ def verify(target: Target, path: Path | None) -> None:
 @store.command()
 @target_options
 @click.argument("path", required=False, type=click.Path(path_type=Path))
+def version(target: Target, path: Path | None) -> None:
+    """The format of the store at PATH, else that of the node, and what this version reads."""
+    from hms.store.journal.format_versions import READ, WRITTEN, versions_in  # noqa: PLC0415 - same
+
+    place = _path(target, path)
+    found = versions_in(place)
+    words = ", ".join(f"{count} segments of version {one}" for one, count in found.items())
+    readable = " and ".join(map(str, READ))
+    text = f"{place}: {words or 'no segments'}. This version reads {readable}, and writes {WRITTEN}"
+    said = {"path": str(place), "segments": found, "reads": list(READ), "writes": WRITTEN}
+    target.say(text, said)
+    if any(one not in READ for one in found):
+        click.get_current_context().exit(1)
+
+
+@store.command()
+@target_options
+@click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--to",
     "new",
