@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import hms
 from hms.engine.engine import Return
 from hms.engine.groups.group_marks import mark_of
+from hms.engine.groups.message_sort import entry_bytes
 from tests.support.order_rig import CLIENT, TRANSACTED, OrderRig, sorted_queue
 
 QUEUES = ("plain", "lists", "late", "rising")
@@ -203,7 +204,9 @@ class OrderMachine(RuleBasedStateMachine):
         state = self.rig.engine.state
         assert state.waiting_bytes == sum(q.line.size_bytes for q in state.queues.values())
         tracks = [q.line.tracks for q in state.queues.values() if q.line.tracks is not None]
-        assert state.shares.quota_bytes == sum(t.memory_bytes for t in tracks)
+        sorted_lines = [q.line for q in state.queues.values() if q.line.sort is not None]
+        keys = sum(entry_bytes(e) for line in sorted_lines for e in line._standing._heap)
+        assert state.shares.quota_bytes == keys + sum(t.memory_bytes for t in tracks)
 
     @invariant()
     def a_group_is_at_one_consumer(self):
