@@ -4,6 +4,7 @@ import ast
 import importlib
 import os
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,13 +78,20 @@ def _is_ours(folder: str) -> bool:
 
 def test_every_module_says_what_it_is_for():
     """A reader decides by the first line whether this is the right file."""
-    silent = [
-        _name(path)
-        for path in _python_files()
-        if not ast.get_docstring(ast.parse(path.read_text()))
-    ]
+    silent = [_name(path) for path in _python_files() if not _begins_with_text(path)]
 
     assert silent == []
+
+
+def _begins_with_text(path: Path) -> bool:
+    """Read as far as the first word: to parse 1,300 files took 8 s."""
+    before = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENCODING)
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type not in before:
+                is_text = token.type == tokenize.STRING
+                return is_text and bool(str(ast.literal_eval(token.string)).strip())
+    return False
 
 
 def _defines_something(path: Path) -> bool:
