@@ -6,7 +6,7 @@ import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.engine import ConsumerRequest, Engine
-from hms.server.broker import Broker, Identity
+from hms.server.broker import INTERNAL, TICK, Broker, Identity
 from hms.server.log_append import append_records
 from hms.store.journal import Journal
 from hms.wire.frames import Envelope, Kind
@@ -66,6 +66,13 @@ class JournalNode:
             if self.jobs:
                 self.jobs.pop(0)()
         raise AssertionError("the storage workers' work does not end")
+
+    def tick(self):
+        """What the scheduler brings each second."""
+        self.broker.handle(INTERNAL, [TICK])
+        if self.store.needs_maintenance:
+            self.submit(self.broker.maintain)
+        self.step()
 
     def send(self, peer, kind, payload, correlation=1, count=1):
         """A frame arrives; what the peer got in answer."""

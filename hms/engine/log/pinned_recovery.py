@@ -29,8 +29,11 @@ PinnedReader = Callable[[int], Iterable[tuple[int, int, int, memoryview, int]]]
 """The records of a segment behind the log, as a store gives them; LookupError when there is no such
 segment."""
 Watch = Callable[[StoredMessage], StoredMessage]
-Found = dict[int, tuple[int, StoredMessage]]
-"""By the offset that the log tells: where a message really lies in its segment, and itself."""
+Key = tuple[int, int]
+"""The offset that the log tells, and the message's id: an empty one takes no byte, so the next one
+of its batch lies at the same offset."""
+Found = dict[Key, tuple[int, StoredMessage]]
+"""Where a message really lies in its segment, and itself."""
 _OFFSET_MASK = (1 << SEGMENT_SHIFT) - 1
 
 
@@ -60,12 +63,12 @@ def resolve(
     """Put messages in the place of stubs that are still there, and tell of each segment, and by
     their offsets, what was found in it; watch: takes those that name files. StoreCorrupt when one
     is missing."""
-    wanted: dict[int, dict[int, PinnedStub]] = {}
+    wanted: dict[int, dict[Key, PinnedStub]] = {}
     holding = [table for place in places for table in _tables(place)]
     for _, table in holding:
         for message in table.values():
             if isinstance(message, PinnedStub):
-                wanted.setdefault(message.segment, {})[message.offset] = message
+                wanted.setdefault(message.segment, {})[message.offset, message.id] = message
     found = {segment: _read(segment, stubs, read) for segment, stubs in sorted(wanted.items())}
     for messages in found.values():
         for told, (offset, message) in messages.items():
@@ -83,7 +86,7 @@ def _tables(place: LoggedPlace) -> list[tuple[int, dict[int, StoredMessage]]]:
 def _replace(number: int, table: dict[int, StoredMessage], found: dict[int, Found]) -> None:
     for id_, stub in list(table.items()):
         if isinstance(stub, PinnedStub):
-            here = found[stub.segment].get(stub.offset)
+            here = found[stub.segment].get((stub.offset, stub.id))
             if here is None:
                 del table[id_]  # lost when the store was salvaged, and named then
             else:
@@ -91,7 +94,7 @@ def _replace(number: int, table: dict[int, StoredMessage], found: dict[int, Foun
                 hold([here[1]], number)
 
 
-def _read(segment: int, stubs: dict[int, PinnedStub], read: PinnedReader) -> Found:
+def _read(segment: int, stubs: dict[Key, PinnedStub], read: PinnedReader) -> Found:
     found: Found = {}
     wanted = sorted(stubs)
     is_salvaged = False
@@ -100,27 +103,26 @@ def _read(segment: int, stubs: dict[int, PinnedStub], read: PinnedReader) -> Fou
             if kind == RecordType.DICTIONARY and (count or events > 1):
                 is_salvaged = True  # it stands where others were lost
             at = position & _OFFSET_MASK
-            first = bisect_left(wanted, at)
-            if first < len(wanted) and wanted[first] < at + len(payload):
+            first = bisect_left(wanted, (at, 0))
+            if first < len(wanted) and wanted[first][0] <= at + len(payload):
                 for offset, message in pinned_messages(kind, payload, at):
-                    stub = stubs.get(offset)
-                    if stub is not None and stub.id == message.id:
-                        found[offset] = offset, message
+                    if (offset, message.id) in stubs:
+                        found[offset, message.id] = offset, message
         if len(found) < len(wanted) and is_salvaged:
             _find_by_id(segment, stubs, read, found)
     except LookupError:
-        raise _missing(segment, wanted[0], "the segment is missing") from None
+        raise _missing(segment, wanted[0][0], "the segment is missing") from None
     if len(found) < len(wanted) and not is_salvaged:
-        lost = next(offset for offset in wanted if offset not in found)
+        lost = next(offset for offset, id_ in wanted if (offset, id_) not in found)
         raise _missing(segment, lost, "no message lies where the log says")
     return found
 
 
 def _find_by_id(
-    segment: int, stubs: dict[int, PinnedStub], read: PinnedReader, found: Found
+    segment: int, stubs: dict[Key, PinnedStub], read: PinnedReader, found: Found
 ) -> None:
     """Behind what was lost records lie elsewhere in a segment that was salvaged."""
-    lacking = {stub.id: offset for offset, stub in stubs.items() if offset not in found}
+    lacking = {stub.id: key for key, stub in stubs.items() if key not in found}
     for _, kind, _, payload, position in read(segment):
         for offset, message in pinned_messages(kind, payload, position & _OFFSET_MASK):
             told = lacking.get(message.id)

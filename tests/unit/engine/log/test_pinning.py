@@ -170,6 +170,24 @@ def test_what_is_known_of_a_message_is_told_with_it(tmp_path):
         again.close()
 
 
+@pytest.mark.parametrize("empty", [["last"], ["last", "two"], ["all"]])
+def test_empty_messages_are_found_where_they_take_no_byte(tmp_path, empty):
+    """A node did not boot whose pinned batch ended with one, and of two it had one doubled."""
+    node = life(tmp_path)
+    standing(node)
+    bodies = [b"" if "all" in empty else b"%d" % n for n in range(6)] + [b""] * len(empty)
+    node.publish(STANDING + 1, bodies)
+    standing(node, 100, first=STANDING + 20)
+    churn(node, 10 * TURN)
+    before = node.waiting()
+    node.close()
+
+    again = life(tmp_path)
+    assert again.store.describe()["pinned_segments"] >= 5
+    assert again.waiting() == before
+    again.close()
+
+
 def test_a_segment_with_little_in_it_is_moved_and_costs_at_most_a_third(tmp_path):
     """Otherwise a message of each segment would keep all of them for ever."""
     node = life(tmp_path, limits=NO_HISTORY)
