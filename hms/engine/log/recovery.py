@@ -40,6 +40,7 @@ from hms.records import (
     Ranges,
     RecordType,
     Sent,
+    Stay,
     bits,
     decode_arrived,
     decode_offer_ended,
@@ -207,12 +208,21 @@ class Recovery(StateTables):
         if not told.part:
             self.state.blocks.pinned[told.segment] = position >> SEGMENT_SHIFT
         for run in told.runs:
-            stays = [stay for stay in run.stays if stay.number in self.state.places]
-            for message_id, offset in run.each():
-                stub = PinnedStub.at(message_id, told.segment, offset)
-                for stay in stays:
-                    self._place(stay.number).stay(stub, stay)
-                    self.offers.stays(stay, message_id)
+            stubs = [PinnedStub.at(id_, told.segment, offset) for id_, offset in run.each()]
+            for stay in run.stays:
+                if stay.number in self.state.places:
+                    self._stay(stubs, stay)
+
+    def _stay(self, stubs: Sequence[PinnedStub], stay: Stay) -> None:
+        """Messages are at a place in the same way; most only wait there."""
+        place = self._place(stay.number)
+        if stay == Stay(stay.number) and not self.offers.undecided:
+            place.leave([stub.id for stub in stubs])
+            place.hold(stubs, {})
+            return
+        for stub in stubs:
+            place.stay(stub, stay)
+            self.offers.stays(stay, stub.id)
 
     def _resolve(self) -> None:
         """Pinned messages that are still there are read."""
