@@ -67,20 +67,20 @@ def generation(*nodes):
 
 
 class Sender(threading.Thread):
-    """Sends numbers one after the other, and keeps those that were confirmed."""
+    """Sends numbers one after the other, as many as it is let, and keeps those confirmed."""
 
     def __init__(self, nodes):
         super().__init__(daemon=True)
         self.confirmed, self.faults = [], []
         self._nodes, self._changed = nodes, threading.Condition()
-        self.is_over = False
+        self._allowed, self.is_over = 0, False
         self.start()
 
     def run(self):
         try:
             with connect(*self._nodes) as connection, connection.session() as session:
                 producer, number = session.producer("orders"), 0
-                while not self.is_over:
+                while self._may_send(number):
                     producer.send(b"%d" % number)
                     with self._changed:
                         self.confirmed.append(b"%d" % number)
@@ -90,14 +90,25 @@ class Sender(threading.Thread):
             self.faults.append(fault)
             raise
 
+    def _may_send(self, number):
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: self.is_over or number < self._allowed, 2 * WAIT_S
+            )
+            return not self.is_over
+
     def wait_for(self, more):
-        """Until so many further ones are confirmed."""
+        """Until so many further ones are confirmed; as many again are on their way then."""
         with self._changed:
             wanted = len(self.confirmed) + more
+            self._allowed = max(self._allowed, wanted + more)
+            self._changed.notify_all()
             assert self._changed.wait_for(lambda: len(self.confirmed) >= wanted, WAIT_S)
 
     def end(self):
-        self.is_over = True
+        with self._changed:
+            self.is_over = True
+            self._changed.notify_all()
         self.join(WAIT_S)
         assert not self.is_alive()
         assert not self.faults
