@@ -5,7 +5,6 @@ been silent for lease_s; a database store when the claim of the other node has e
 "standby" to whoever started it, and a file beside the pid file says what it waits for.
 """
 
-import json
 import logging
 import os
 import threading
@@ -17,14 +16,16 @@ from typing import Any
 import msgspec
 
 from hms.boot.entries import Config, Node
+from hms.boot.monitoring.notify import Notifier
 from hms.boot.ready import tell_standby
+from hms.boot.roles import forget_role, tell_role
 from hms.boot.stores import open_store
 from hms.errors.catalogue import StoreLocked
 from hms.errors.tree import HmsError
 from hms.store.interface import Store
 from hms.store.shared import Generations, Heartbeat, check_mount, fenced, generation_of
 
-__all__ = ["Taken", "role_file", "role_of", "take_store"]
+__all__ = ["Taken", "take_store"]
 
 log = logging.getLogger("hms.standby")
 
@@ -52,20 +53,6 @@ class Taken(msgspec.Struct, frozen=True):
         return {"generation": number} if number else {}
 
 
-def role_file(node: Node) -> Path:
-    """Where a standby says what it waits for."""
-    return node.runtime / f"{node.name}.standby"
-
-
-def role_of(node: Node, pid: int) -> dict[str, Any] | None:
-    """What a standby with that process id waits for; None when it is none."""
-    try:
-        said = json.loads(role_file(node).read_text())
-    except (OSError, ValueError):
-        return None
-    return said if isinstance(said, dict) and said.pop("pid", 0) == pid else None
-
-
 def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool) -> Taken:
     """Open the store of a node; waits: until it is to be had, else StoreLocked says who has it."""
     told = _Told(node, ready_fd)
@@ -80,7 +67,7 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
                 if not waits:
                     raise
                 told.waits_for(f"process {held.fields['pid']}")
-                _pause()
+                told.pause()
     finally:
         told.forget()
 
@@ -103,7 +90,7 @@ def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:
         else:
             if waits:
                 told.waits_for(f"process {generations.holder(seen)}, generation {seen.generation}")
-            _pause()
+            told.pause()
         now = generations.look()
         if now != seen:
             seen, since = now, time.monotonic()
@@ -126,15 +113,12 @@ def _settled(config: Config, node: Node, generations: Generations, folder: Path)
         return None
 
 
-def _pause() -> None:
-    threading.Event().wait(LOOK_S)
-
-
 class _Told:
     """Who waits, told once."""
 
     def __init__(self, node: Node, ready_fd: int | None) -> None:
         self._node, self._ready_fd = node, ready_fd
+        self._notifier = Notifier(os.environ)
         self._said = ""
         self.has_waited = False
 
@@ -145,11 +129,8 @@ class _Told:
         self._said = what
         node = self._node
         where = str(node.store) if node.database is None else node.database
-        said = {"pid": os.getpid(), "role": "standby", "waits_for": what, "store": where}
-        node.runtime.mkdir(mode=0o750, parents=True, exist_ok=True)
-        half = role_file(node).with_name(f"{role_file(node).name}.new")
-        half.write_text(json.dumps({**said, "since_ms": time.time_ns() // 1_000_000}))
-        half.replace(role_file(node))
+        tell_role(node, what, where)
+        self._notifier.say("READY=1", f"STATUS=stands by: {what} has the store")
         log.info("node %s stands by: %s has %s", node.name, what, where)
         fd, self._ready_fd = self._ready_fd, None
         self.has_waited = True
@@ -158,5 +139,11 @@ class _Told:
 
     def forget(self) -> None:
         """It waits no longer."""
+        self._notifier.close()
         with suppress(OSError):
-            role_file(self._node).unlink(missing_ok=True)
+            forget_role(self._node)
+
+    def pause(self) -> None:
+        """Until the next look; a supervisor that watches is told that this goes on."""
+        self._notifier.say("WATCHDOG=1")
+        threading.Event().wait(LOOK_S)

@@ -9,7 +9,7 @@ import click
 
 from hms.boot.cli.target import Target, show_values, target_options
 from hms.boot.entries import Config, Node
-from hms.boot.standby import role_of
+from hms.boot.roles import role_of
 from hms.boot.stores import log_folder
 from hms.boot.supervise import boot_node, end_node, find, run_in_foreground
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from hms.boot.entries import Node
 from hms.boot.monitoring.state_file import read_state, state_file_of
+from hms.boot.roles import role_of
 from hms.boot.supervise import Process, find
 
 __all__ = ["IN_ALARM", "Health", "health_of"]
@@ -74,11 +75,15 @@ def health_of(node: Node, now_s: float | None = None) -> Health:
     is_running = said is not None and _process_of(said).is_alive
     if said is not None and is_running:
         return _judge(node.name, said, now)
-    if find(node) is None:
+    process = find(node)
+    if process is None:
         is_failed = said is not None and said["state"] == "failed"
         reason = f"failed: {said['reason']}" if said is not None and is_failed else "not running"
         state = "failed" if is_failed else "down"
         return Health(node.name, state, is_live=False, is_ready=False, text=reason)
+    if standby := role_of(node, process.pid):
+        text = f"stands by: {standby['waits_for']} has the store"
+        return Health(node.name, "standby", is_live=True, is_ready=False, text=text)
     return Health(node.name, "starting", is_live=True, is_ready=False, text="starting")
 
 

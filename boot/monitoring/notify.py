@@ -34,3 +34,9 @@ class Notifier:
                 kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
                 self._socket = socket.socket(socket.AF_UNIX, kind)
             self._socket.sendto("\n".join(words).encode(), self._address)
+
+    def close(self) -> None:
+        """Let go of the socket; the next word opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -197,6 +197,7 @@ def test_the_commands_of_the_page_boot_two_machines(tmp_path):
             code, said = hms_command(b, "boot", "--standby")
             assert (code, "stands by" in said, "generation 1" in said) == (0, True, True), said
             assert '"role": "standby"' in hms_command(b, "status", "--json")[1]
+            assert '"state": "standby"' in hms_command(b, "health", "--json")[1]
             assert hms_command(a, "down")[0] == 0
             assert generation(b) == 2
             assert '"role": "active"' in hms_command(b, "status", "--json")[1]
