@@ -66,7 +66,10 @@ def operation_steps(
     """A command on the messages that are meant, chunk by chunk. at_once: so many at most in one."""
     outcome, limit, at_once = Outcome(), asked.get("limit", 0), asked.get("at_once", 0)
     asked = {name: value for name, value in asked.items() if name != "at_once"}
-    for ids in _batches(asked):
+    batches = _batches(asked)
+    if asked.get("is_atomic") and len(batches) > 1:
+        raise InvalidArgument(what="ids", detail=f"more than {IDS_AT_ONCE} are not done as one")
+    for ids in batches:
         at: dict[str, int] = {}
         has_more = True
         while has_more and (not limit or outcome.count < limit):
@@ -167,6 +170,11 @@ class _Selection:
     def everything(self) -> Self:
         """All of them: without where() a command that changes needs this said."""
         return replace(self, chosen={**self.chosen, "is_all": True})
+
+    def atomic(self) -> Self:
+        """The command that follows does all of it as one record, or raises and does nothing:
+        TransactionTooLarge, InvalidArgument."""
+        return replace(self, chosen={**self.chosen, "is_atomic": True})
 
     def by(self, at_once: int) -> Self:
         """The command that follows does so many in a chunk, fewer than it would; told is called

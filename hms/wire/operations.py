@@ -194,8 +194,9 @@ class SelectMessages(Operation, frozen=True):
 
     ids: with blanks between; from_ms, until_ms: when they were sent; state: waiting, delayed or
     in_flight; limit: so many at most; is_all: without it something has to be chosen; is_dry: count
-    and change nothing. One request does a chunk: after and end are what the last answer said.
-    properties: whose values a list shows, with blanks between.
+    and change nothing; is_atomic: all of it in one request and one record, or nothing. One request
+    does a chunk: after and end are what the last answer said. properties: whose values a list
+    shows, with blanks between.
     """
 
     place: Text
@@ -214,6 +215,7 @@ class SelectMessages(Operation, frozen=True):
     is_all: bool = False
     is_dry: bool = False
     properties: Text = ""
+    is_atomic: bool = False
 
 
 class MoveMessages(SelectMessages, frozen=True):

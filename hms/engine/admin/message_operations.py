@@ -189,10 +189,17 @@ def _relocated(
     ordered = len(chunk.messages) - len(going)
     if target is not None and going:
         count = fitting(state, target, [m.length for m in going])
+        if count < len(going) and asked.is_atomic:
+            detail = f"{target.name} has room for {count} of {len(going)} messages"
+            raise InvalidArgument(what="is_atomic", detail=detail)
         if count < len(going):  # the next request hears why
             going = going[:count]
             chunk.position, chunk.has_more = going[-1].seq, True
             ordered = 0
+    paged = sum(m.is_paged for m in going) if asked.is_atomic else 0
+    if paged:
+        detail = f"the log alone has the bodies of {paged} messages, which would follow"
+        raise InvalidArgument(what="is_atomic", detail=detail)
     if how.is_copy:
         heads = sum(m.head_bytes for m in going)
         check_memory(state, heads, sum(m.length for m in going), len(going), can_page=True)

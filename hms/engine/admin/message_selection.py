@@ -18,7 +18,8 @@ from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import checked_selector, selector_view
 from hms.engine.state import State
 from hms.engine.topic import NO_LIMITS, Pattern, Scheme
-from hms.errors.catalogue import InvalidArgument, SubscriptionNotFound
+from hms.errors.catalogue import InvalidArgument, SubscriptionNotFound, TransactionTooLarge
+from hms.errors.tree import HmsError
 from hms.wire.operations import MESSAGES_AT_ONCE, SelectMessages
 from hms.wire.packed_messages import NODE_TOPIC
 
@@ -31,6 +32,11 @@ CHUNK_BYTES = 1 << 20
 LOOKED_AT_ONCE = 5000
 """Messages, where looking at one costs least: 5 ms."""
 _STEP = LOOK_STEPS // LOOKED_AT_ONCE
+ATOMIC_LOOKS = 10
+"""What is done as one may look at so many times as many, and be so many:"""
+ATOMIC_MAX = 20_000
+RECORD_BYTES = 128
+"""What a message costs in a record beside its head and body, at most."""
 WAITING, DELAYED, IN_FLIGHT = "waiting", "delayed", "in_flight"
 Test = Callable[[StoredMessage], bool]
 _STATES = ("", WAITING, DELAYED, IN_FLIGHT)
@@ -119,11 +125,12 @@ def find(
         chunk.out = out
     elif is_first and not asked.state:
         chunk.skipped_out = _count(out, matches, price)
-    count_max = min(asked.limit or MESSAGES_AT_ONCE, MESSAGES_AT_ONCE)
-    steps, room = LOOK_STEPS, min(CHUNK_BYTES, state.settings.transaction_bytes_max // 2)
+    count_max, steps, room = _bounds(state, asked)
     for message in _walk(place, asked, chunk, out if shows_out else {}):
         if steps <= 0 or len(chunk.messages) == count_max or room <= 0:
-            chunk.has_more = True
+            if asked.is_atomic and not (asked.limit and len(chunk.messages) == count_max):
+                raise _too_much(state, chunk, steps)
+            chunk.has_more = not asked.is_atomic
             break
         steps -= price(message)
         chunk.position = message.seq
@@ -131,8 +138,28 @@ def find(
             continue
         if matches(message):
             chunk.messages.append(message)
-            room -= message.length if sizes else 0
+            room -= message.length + (RECORD_BYTES if asked.is_atomic else 0) if sizes else 0
     return chunk
+
+
+def _bounds(state: State, asked: SelectMessages) -> tuple[int, int, int]:
+    """How many messages a chunk has at most, what looking for them may cost, and their bytes."""
+    whole = state.settings.transaction_bytes_max
+    if asked.is_atomic:
+        return asked.limit or ATOMIC_MAX, ATOMIC_LOOKS * LOOK_STEPS, whole
+    count_max = min(asked.limit or MESSAGES_AT_ONCE, MESSAGES_AT_ONCE)
+    return count_max, LOOK_STEPS, min(CHUNK_BYTES, whole // 2)
+
+
+def _too_much(state: State, chunk: Chunk, steps: int) -> HmsError:
+    """Why all of it is not done at once."""
+    limit = state.settings.transaction_bytes_max
+    if steps <= 0 or len(chunk.messages) >= ATOMIC_MAX:
+        most = ATOMIC_LOOKS * LOOKED_AT_ONCE
+        detail = f"more than {min(most, ATOMIC_MAX)} messages; choose fewer, or do it in chunks"
+        return InvalidArgument(what="is_atomic", detail=detail)
+    size = sum(message.length for message in chunk.messages)
+    return TransactionTooLarge(size=size, limit=limit)
 
 
 def _walk(

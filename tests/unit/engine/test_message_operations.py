@@ -14,6 +14,7 @@ from hms.errors.catalogue import (
     QueueFull,
     SelectorSyntaxError,
     SubscriptionNotFound,
+    TransactionTooLarge,
 )
 from hms.history.runs import RunDecoder
 from hms.wire.packed_messages import FLAG_RETAIN, ROW, Head, encode_head, pack_messages
@@ -452,3 +453,43 @@ def test_the_history_tells_what_an_operator_did_to_a_message(rig):
         ("purged", "orders", ids[1]),
         ("expired", "orders", ids[2]),
     ]
+
+
+def test_what_is_done_as_one_is_one_record(rig):
+    """More than a chunk: a crash leaves all of it, or none."""
+    for n in range(600):
+        send(rig, b"%d" % n, N=n)
+
+    before = len(rig.log)
+    answer = operate(rig, "move", to="other", is_all=True, is_atomic=True)
+
+    assert (answer["count"], answer["has_more"]) == (600, False)
+    assert len(rig.log) == before + 1
+    restart(rig)
+    assert (len(waiting(rig, "orders")), len(waiting(rig, "other"))) == (0, 600)
+    assert operate(rig, "delete", "queue:other", selector="N < 300", is_atomic=True)["count"] == 300
+    assert operate(rig, "copy", "queue:other", to="late", limit=7, is_atomic=True)["count"] == 7
+
+
+def test_what_cannot_be_done_as_one_is_not_begun(rig, monkeypatch):
+    """Too many bytes, too many messages, a target without room: nothing has changed."""
+    for n in range(30):
+        send(rig, b"x" * 1000, N=n)
+    rig.run(
+        lambda fx: rig.engine.administer("queue.alter", {"name": "late", "max_messages": 9}, 1, fx)
+    )
+    before = len(rig.log)
+
+    with pytest.raises(InvalidArgument, match="room for 9 of 30"):
+        operate(rig, "move", to="late", is_all=True, is_atomic=True)
+    settings = rig.engine.state.settings
+    object.__setattr__(settings, "transaction_bytes_max", 20_000)
+    with pytest.raises(TransactionTooLarge):
+        operate(rig, "move", to="other", is_all=True, is_atomic=True)
+    object.__setattr__(settings, "transaction_bytes_max", 32 << 20)
+    monkeypatch.setattr(message_selection, "ATOMIC_MAX", 10)
+    with pytest.raises(InvalidArgument, match="more than 10 messages"):
+        operate(rig, "delete", is_all=True, is_atomic=True)
+
+    assert len(rig.log) == before
+    assert len(waiting(rig, "orders")) == 30
