@@ -140,17 +140,27 @@ def made(tmp_path_factory):
             command(node, "create", "--to", folder / "kept", "--since", "latest")
             traffic.more(300)
             command(node, "create", "--to", folder / "kept", "--since", "latest")
-            traffic.more(200)
+            while not list((folder / "store").glob("*.pinned")):
+                traffic.more(100)
+            command(node, "create", "--to", folder / "whole")
         node.stop()
         yield node, folder, traffic, first
 
 
-def test_segments_behind_the_log_are_part_of_a_backup(made):
+def test_segments_behind_the_log_are_part_of_a_backup(made, tmp_path):
     """What waits for long lies in segments that are pinned, and not written again."""
     _, folder, _, _ = made
+    (whole,) = backups_in(folder / "whole")
+    assert list(whole.glob("*.pinned"))
 
-    assert list((folder / "store").glob("*.pinned"))
-    assert list((folder / "kept").rglob("*.pinned"))
+    done = restore(whole, tmp_path / "new", CronCalendar())
+
+    uid = read_manifest(whole).node_uid
+    assert books_of(tmp_path / "new", uid) == books_at(folder / "store", done.lsn)
+    for pinned in whole.glob("*.pinned"):
+        pinned.unlink()
+    with pytest.raises(BackupRefused, match="the file is missing"):
+        verify(whole, CronCalendar())
 
 
 def test_backups_are_listed_and_verified(made):
