@@ -141,3 +141,7 @@ __all__ = [
     "infer_type",
     "make_typed",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__"]

@@ -1,0 +1,30 @@
+"""What an editor and a type checker see of the library."""
+
+import subprocess
+import sys
+
+import pytest
+
+import field_buffer
+import hms
+import hms.aio
+import tpmon
+from tests.support.project import ROOT
+
+
+@pytest.mark.timeout(300)
+def test_an_application_is_clean_under_the_strictest_checks():
+    """An untyped corner of the library makes every line that touches it unchecked."""
+    words = [sys.executable, "-m", "mypy", "--strict", "examples/typed_application.py"]
+
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", [hms, hms.aio, tpmon, field_buffer])
+def test_completion_offers_public_names_only(module):
+    """Modules and helpers in the list hide what is meant to be used; "@" is of pytest itself."""
+    offered = {name for name in dir(module) if not name.startswith(("__", "@"))}
+
+    assert offered <= set(module.__all__)
