@@ -169,6 +169,23 @@ def test_what_the_log_says_has_left_is_never_told_again(node, peer):
     assert [line_of(again, queue).waiting_count for queue in ("work", "other")] == [0, 0]
 
 
+def test_what_the_log_says_has_left_is_never_pinned(node, peer):
+    """A pinned segment that named such a message would bring it back, too."""
+    receive(node, peer)
+    state = node.engine.state
+    peer.request(wire.Commit(9, 1))
+    node.broker.handle(INTERNAL, [TICK])
+    assert state.settled_rest
+    before = len(node.store.records)
+
+    for segment in range(1, before + 1):
+        blocks = node.engine.blocks_in(segment)
+        if blocks:
+            node.broker.command(lambda fx, _, s=segment, b=blocks: node.engine.pin(s, 0, b, fx))
+
+    assert RecordType.PINNED not in [kind for kind, _, _ in node.store.records[before:]]
+
+
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_a_crash_between_two_slices_leaves_all_or_nothing(node, peer, is_committed):
     """Before the record nothing was received, behind it everything."""
