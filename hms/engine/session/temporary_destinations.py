@@ -89,7 +89,7 @@ def delete_temporary(
     target = state.destination(kind, name)
     if target.control.owner != connection.uid:
         raise TemporaryDestination(kind=kind, destination=name, what="delete it")
-    delete(state, target, fx)
+    delete(state, target, fx, is_discarded=True)  # as when its connection ends
 
 
 def owner_came(state: State, uid: int) -> None:

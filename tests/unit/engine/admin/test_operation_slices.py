@@ -177,7 +177,7 @@ WAITING = 220
 def _queue(peer):
     peer.request(wire.Administer("queue.create", {"name": "mine"}))
     largest.fill(peer, "mine", WAITING)
-    return wire.Administer("queue.delete", {"name": "mine", "force": True})
+    return wire.Administer("queue.delete", {"name": "mine", "force": True, "discard": True})
 
 
 def _subscription(peer):
