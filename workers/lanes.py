@@ -86,16 +86,13 @@ class LanePool:
     def put_late(self, key: Hashable, items: Sequence[Any]) -> bool:
         """As put_many(), of what is not urgent: a lane in which nothing else waits has its turn
         behind others."""
-        return self._put(key, items, is_late=True)
+        return self.put_many(key, items, is_late=True)
 
-    def put_many(self, key: Hashable, items: Sequence[Any]) -> bool:
+    def put_many(self, key: Hashable, items: Sequence[Any], *, is_late: bool = False) -> bool:
         """Add items to the end of a lane.
 
         False, with nothing added, when it would hold more than lane_max or the pool is closing.
         """
-        return self._put(key, items, is_late=False)
-
-    def _put(self, key: Hashable, items: Sequence[Any], *, is_late: bool) -> bool:
         count = len(items)
         with self._lock:
             lane = self._lanes.get(key)
@@ -110,7 +107,7 @@ class LanePool:
                 self._lanes[key] = deque(items)
                 if is_late:
                     self._is_late.add(key)
-                self._stand(key)
+                (self._late if is_late else self._ready).append(key)
                 chosen = self._sleepers.choose()
         if chosen:
             self._sleepers.wake(chosen)
@@ -192,7 +189,11 @@ class LanePool:
                         self._end(done)
                     done, rest = _NO_LANE, []
                 while ready or self._late:
-                    key = self._next()
+                    if self._late:
+                        key = self._next()
+                    else:
+                        self._early_count += 1
+                        key = ready.popleft()
                     self._emptied.discard(key)
                     if lane := lanes[key]:
                         if len(lane) <= self._batch_max:

@@ -74,7 +74,8 @@ def send(
     is_transacted = session.is_transacted
     if not is_transacted and first_sequence <= memory.forgotten:
         raise SendInDoubt(destination=target.name, count=count, reason=FORGOTTEN)
-    known = None if is_transacted else memory.recent.get(first_sequence)
+    is_new = is_transacted or first_sequence > memory.last_sequence
+    known = None if is_new else memory.recent.get(first_sequence)
     if known is not None:
         fx.must_wait = True  # what it repeats may not be synced yet
         if known.first_message_id == WITHDRAWN:

@@ -114,20 +114,21 @@ class RecentBatches:
         """The lowest number, of which there is one."""
         return self._firsts[0]
 
-    def put(self, first_sequence: int, taken: Taken) -> None:
-        """Note how it was confirmed."""
+    def put(self, first_sequence: int, taken: Taken) -> int:
+        """Note how it was confirmed; how many are known then."""
         firsts, rest = self._firsts, self._rest
         row = array("Q", (taken.first_message_id, taken.timestamp_ms, taken.message_count))
         if not firsts or first_sequence > firsts[-1]:  # as almost all
             firsts.append(first_sequence)
             rest.extend(row)
-            return
+            return len(firsts)
         at = bisect_left(firsts, first_sequence)
         if firsts[at] == first_sequence:
             rest[3 * at : 3 * at + 3] = row
-            return
+            return len(firsts)
         firsts.insert(at, first_sequence)
         rest[3 * at : 3 * at] = row
+        return len(firsts)
 
     def pop_first(self) -> int:
         """Forget the lowest, of which there is one; its number."""
@@ -163,11 +164,12 @@ class ProducerMemory:
     def remember(self, first_sequence: int, taken: Taken, batches_max: int) -> None:
         """A batch was taken."""
         recent = self.recent
-        recent.put(first_sequence, taken)
+        count = recent.put(first_sequence, taken)
         last = min(first_sequence + taken.message_count - 1, SEQUENCE_MAX)
         self.last_sequence = max(self.last_sequence, last)
-        while len(recent) > batches_max:
+        while count > batches_max:
             self.forgotten = max(self.forgotten, recent.pop_first())
+            count -= 1
 
 
 class DeduplicationState:
