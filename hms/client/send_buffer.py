@@ -424,10 +424,10 @@ class Sender:
 
     def confirmed(self, frame: SendFrame, payload: bytes) -> None:
         """The node has the messages of this frame."""
-        first, timestamp_ms, _ = decode_confirm(payload)
+        first, timestamp_ms, count = decode_confirm(payload)
         elapsed_s = self._clock() - frame.handed_over_at
         if frame.is_persistent and self.is_logged and not self.is_transacted:
-            self.kept.append((frame.log, frame.first_sequence, first, frame.count))
+            self.kept.append((frame.log, frame.first_sequence, first, count))
         for ticket in frame.tickets:
             ticket.run = Run(first, ticket.count, elapsed_s)
             for place, message in ticket.messages:
