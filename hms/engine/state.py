@@ -4,7 +4,6 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
-from weakref import WeakSet
 
 from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
@@ -129,7 +128,7 @@ class State:
         self.is_guarded = self.has_own_limits = settings.limits != NO_LIMITS
         """Whether sends have to look for limits and pauses: the node has limits of its own, or some
         destination has one."""
-        self._guarded = WeakSet[Queue | Topic]()
+        self._guarded, self._has_gone = set[Queue | Topic](), False
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
         self.limbo: list[AwaitingPageIn] = []
@@ -295,12 +294,15 @@ class State:
 
     def guard(self, target: Queue | Topic) -> None:
         """A destination has a limit or a pause now, or is gone; or has none any more. One that is
-        gone counts as long as somebody has it open, or sends to it in a transaction."""
-        if target.control.is_guarded:
+        gone counts for ever: somebody may have it open, or send to it in a transaction."""
+        self._has_gone = self._has_gone or target.control.is_gone
+        if target.control.is_guarded and not target.control.is_gone:
             self._guarded.add(target)
         else:
             self._guarded.discard(target)
-        self.is_guarded = bool(self.has_own_limits or self._guarded or self.blocked.lines)
+        self.is_guarded = (
+            self.has_own_limits or self._has_gone or bool(self._guarded or self.blocked.lines)
+        )
 
     def scheduled_place(self, fx: Effects) -> Scheduled:
         """Where recurring messages wait for their next time; new when there was none before."""
