@@ -134,7 +134,7 @@ def follow(target: Target, user: str | None, limit: int, count: int) -> None:
 
 def _stamp(target: Target) -> tuple[object, ...]:
     """Other when something was written."""
-    found = list_segments(target.config().node(target.node_name).store)[-1:]
+    found = list_segments(log_folder(target.config().node(target.node_name)))[-1:]
     return tuple((str(one.file), one.file.stat().st_mtime_ns) for one in found)
 
 

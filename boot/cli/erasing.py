@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 from hms.boot.cli.target import Target, show_table, target_options
+from hms.boot.stores import log_folder
 from hms.errors.catalogue import DurableNameInUse, InvalidArgument, ScheduleNotFound
 from hms.store.journal.reader import list_segments
 
@@ -152,5 +153,5 @@ def _segments(target: Target, erased: int, is_dry: bool) -> list[_Place]:
     node = target.config().node(target.node_name)
     if node.database is not None:
         return []
-    count = len(list_segments(node.store))
+    count = len(list_segments(log_folder(node)))
     return [_Place("segments of log and history", count, 0, count)]
