@@ -1,0 +1,124 @@
+"""What security costs: `python -m bench.secure` measures, in turn, an open node beside a secured
+one at a local socket, and TCP without beside TCP with encryption."""
+
+import argparse
+import getpass
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hms
+from hms.boot.bench.hms_driver import HmsDriver
+from hms.boot.bench.load import Load
+from hms.boot.bench.pairs import compare, rows_text
+from hms.boot.bench.systems import HmsSystem, Needs, Running
+from hms.boot.bench.workloads import WORKLOADS
+from hms.boot.security_file import save_security
+from hms.server.links.keys import make_key_file
+from hms.server.logins.security_document import SecurityDocument, UserEntry
+from hms.testing import node
+from hms.testing.ports import free_port
+
+__all__ = ["CurveDriver", "main"]
+
+LOCAL = ("W1", "W2", "W3", "W5", "W6", "W8")
+NETWORK = ("W1", "W2")
+
+
+class CurveDriver(HmsDriver):
+    """Over an encrypted connection. Options: server_key, key_file."""
+
+    def __init__(self, address: str, options: dict[str, str]) -> None:
+        super().__init__(address, options)
+        self._keys = {"server_keys": [options["server_key"]], "key_file": options["key_file"]}
+
+    def _session(self, load: Load) -> Any:
+        self._load = load
+        connection = self._stack.enter_context(
+            hms.connect(self._address, client_name="hms bench", reconnect=False, **self._keys)
+        )
+        ack = hms.AckMode.CLIENT if load.ack_every else hms.AckMode.AUTO
+        self._opened = self._stack.enter_context(connection.session(ack=ack))
+        return self._opened
+
+
+class _Node(HmsSystem):
+    """is_local: at a local socket, and not over TCP; is_secured: with logins, and over TCP
+    encrypted."""
+
+    def __init__(self, name: str, *, is_local: bool, is_secured: bool) -> None:
+        self.name = name
+        self._is_local, self._is_secured = is_local, is_secured
+        if is_secured and not is_local:
+            self.driver = "bench.secure:CurveDriver"
+
+    @contextmanager
+    def run(self, folder: Path, needs: Needs) -> Iterator[Running]:
+        """Boot a node; it is killed at the end, as its store goes too."""
+        serve = ["hms.boot.bench.echo"] if needs.has_service else []
+        config, options = self.config(needs), {}
+        own = config["node"]["node1"]
+        with tempfile.TemporaryDirectory(prefix="hms-secure-") as place:
+            if self._is_local or self._is_secured:
+                own["listen"] = [f"ipc://{place}/s"]
+            address = ""
+            if self._is_secured:
+                own["security"] = f"{place}/security.toml"
+                keys = self._keys(config, Path(place)) if not self._is_local else {}
+                options, address = keys, config.get("listener", {}).get("c", {}).get("address", "")
+                save_security(Path(own["security"]), _document(keys))
+            with node(store=folder / "store", config=config, serve=serve) as running:
+                known = {word: options[word] for word in ("server_key", "key_file") if options}
+                yield Running(address or running.address, (running.pid,), known)
+
+    @staticmethod
+    def _keys(config: dict[str, Any], place: Path) -> dict[str, str]:
+        server, public = make_key_file(place / "server.key"), make_key_file(place / "c.key")
+        address = f"tcp://127.0.0.1:{free_port()}"
+        config["listener"] = {
+            "c": {"address": address, "server_key_file": str(place / "server.key")}
+        }
+        config["node"]["node1"]["listen"].append("c")
+        return {"server_key": server, "key_file": str(place / "c.key"), "public": public}
+
+
+def _document(keys: dict[str, str]) -> SecurityDocument:
+    """Whoever runs this is the administrator, by its process or its key."""
+    own = tuple(one for one in [keys.get("public", "")] if one)
+    user = UserEntry(os_users=(getpass.getuser(),), keys=own, roles=("admin", "security"))
+    return SecurityDocument(user={"bench": user})
+
+
+PAIRS = {
+    "local": (LOCAL, "secured ipc", "open ipc", True),
+    "tcp": (NETWORK, "curve tcp", "plain tcp", False),
+}
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="python -m bench.secure", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="pairs, in turn")
+    parser.add_argument("--count", type=int, default=0, help="messages, instead of the usual")
+    parser.add_argument("--only", default="", help="these workloads, such as W1,W2")
+    given = parser.parse_args(words)
+    wanted = given.only.split(",") if given.only else [*LOCAL, *NETWORK]
+    with tempfile.TemporaryDirectory(prefix="hms-bench-") as folder:
+        for names, first, second, is_local in PAIRS.values():
+            pair = [
+                _Node(first, is_local=is_local, is_secured=True),
+                _Node(second, is_local=is_local, is_secured=False),
+            ]
+            for name in names:
+                if name in wanted:
+                    workload = WORKLOADS[name]
+                    workload = workload.shortened(given.count) if given.count else workload
+                    print(rows_text(compare(pair, workload, Path(folder), given.runs)))
+                    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
