@@ -234,7 +234,8 @@ def delete(state: State, target: Destination, fx: Effects, *, is_discarded: bool
     if reason:
         raise DestinationInUse(**said, detail=reason)
     buried = 0
-    if isinstance(target, Queue) and not is_discarded:
+    is_temporary = target.control.life is Life.TEMPORARY  # what waits there is for nobody else
+    if isinstance(target, Queue) and not (is_discarded or is_temporary):
         buried = bury_deleted(state, target, fx)
     return buried + remove(state, target, Cause.DELETED, fx)
 

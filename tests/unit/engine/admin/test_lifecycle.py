@@ -127,6 +127,19 @@ def test_what_waits_in_a_deleted_queue_becomes_dead_letters_with_the_reason(rig,
         rig.start()
 
 
+def test_what_waits_in_a_temporary_queue_is_no_dead_letter(rig):
+    """It was for its client, which lets go of it."""
+    fx = rig.run(lambda fx: rig.engine.create_temporary(1, "queue", fx))
+    name = next(iter(rig.engine.state.temporaries))
+    open_producer(rig, 20, name)
+    rig.send(producer=20, count=3)
+    rig.run(lambda fx: rig.engine.close_producer(1, 20, fx))
+    rig.run(lambda fx: rig.engine.delete_temporary(1, "queue", name, fx))
+
+    assert fx is not None
+    assert rig.engine.state.queues["HMS.DLQ"].line.everything() == []
+
+
 def test_letters_in_a_deleted_queue_keep_what_they_say(rig):
     """Why they died, not that they were moved."""
     order(rig, "queue.create", name="graves")
