@@ -210,8 +210,11 @@ def describe(message: Any) -> dict[str, Any]:
     }
     known = {name: value for name, value in header.items() if value is not None}
     properties = {name: plain(value) for name, value in message.properties.items()}
-    of_letter = {name: properties.pop(name) for name in message.properties if name[0] == "$"}
-    return {**known, **of_letter, "properties": properties, **_described_body(message.body)}
+    from hms.client.properties import OF_A_LETTER  # noqa: PLC0415 - not for --help
+
+    known |= {name: v for name in OF_A_LETTER if (v := message.reserved(name)) is not None}
+    properties = {name: v for name, v in properties.items() if name not in OF_A_LETTER}
+    return {**known, "properties": properties, **_described_body(message.body)}
 
 
 def _described_body(body: Any) -> dict[str, Any]:

@@ -276,7 +276,7 @@ class Properties(MutableMapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         content = self._message.readable()
-        if not content.node:
+        if "$DeadReason" not in content.node:
             return iter(content.values)
         return iter([*content.values, *(name for name in OF_A_LETTER if name in content.node)])
 
