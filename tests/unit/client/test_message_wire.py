@@ -155,7 +155,7 @@ def test_reserved_properties_are_readable_but_not_among_the_others():
         assert name in message.properties
     assert message.get_int("$Priority") == 7
     assert message.properties.get("$Nothing", "none") == "none"
-    assert list(message.properties) == ["a"]
+    assert list(message.properties) == ["a", "$DeadReason"], "why it is a dead letter"
 
 
 def test_a_sender_cannot_forge_what_the_node_says():

@@ -224,7 +224,7 @@ def test_a_store_in_a_database_has_an_identity_too(tmp_path):
         node = StoreNode(place)
         found = identity_of(f"{place.address}#{place.prefix}")
         assert len(found.boots) == first
-        assert found == node.engine.state.identity
+        assert found == node.engine.state.identity.public
         node.store.close()
 
 

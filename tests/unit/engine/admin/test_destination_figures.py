@@ -54,7 +54,7 @@ def test_sums_do_not_fall_when_a_queue_goes():
     rig.engine.close_producer(1, 9, Effects())
     before = _sent(rig)
     assert before["durable"]["counters"]["sent"] == 2
-    delete = order("queue.delete", {"name": "gone", "force": True})
+    delete = order("queue.delete", {"name": "gone", "force": True, "discard": True})
     rig.run(lambda fx: rig.engine.operate(delete, 1, fx))
     after = _sent(rig, "*")
     assert after["durable"]["counters"]["sent"] == 2
