@@ -187,7 +187,7 @@ def given_back_before_the_move_is_safe(patch: pytest.MonkeyPatch) -> None:
         for number in gone:
             if number in self._ring._emptied:
                 self._ring._emptied[number] = 0
-        self._ring.let_go(self._durable_lsn)
+        self._ring.let_go(self.durable_lsn)
 
     patch.setattr(Journal, "emptied", hasty)
 

@@ -15,10 +15,10 @@ LIKELY = {
     "expiry_without_record": 7_002,
     "no_sync": 7_008,
     "older_epoch_accepted": 7_010,
-    "receipts_of_branches_forgotten": 20_333,
+    "receipts_of_branches_forgotten": 20_239,
     "returned_to_the_end": 7_112,
     "transaction_split": 7_012,
-    "vote_not_recorded": 7_003,
+    "vote_not_recorded": 20_016,
 }
 """Seeds that found a rare one when this was written: they are tried first, to save time."""
 
