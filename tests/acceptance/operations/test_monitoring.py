@@ -88,7 +88,8 @@ def test_metrics_are_what_happened_and_prometheus_takes_them(node, command):
         consumer.close()
         connection.administer("queue.create", {"name": "gone"})
         session.producer("gone").send(b"x")
-        connection.administer("queue.delete", {"name": "gone", "force": True})
+        gone = {"name": "gone", "force": True, "discard": True}
+        connection.administer("queue.delete", gone)
         status, text = ask("/metrics/destinations?name=o*")
         assert status == 200
         assert 'destination="gone"' not in text
