@@ -179,7 +179,7 @@ def round_trip(connection, rounds=20):
 
 # the network
 
-ENDLESS_PARTS = 4096
+ENDLESS_PARTS = 32_768
 PART = bytes(64 << 10)
 CUT_BELOW = ENDLESS_PARTS * len(PART) // 2
 """It is cut before it is whole; by how much hangs on how fast it comes, and is told."""
@@ -218,7 +218,7 @@ def is_over(monitor):
 
 @pytest.mark.parametrize("case", ["unknown key", "before login", "after login", "open node"])
 def test_at_01_an_endless_message_is_cut_alone(place, told, case):
-    """256 MiB of one message; the honest client beside it is served."""
+    """2 GiB of one message, of which half never comes; the honest client beside it is served."""
     with ExitStack() as stack:
         running = place.node
         if case == "open node":
@@ -238,9 +238,10 @@ def test_at_01_an_endless_message_is_cut_alone(place, told, case):
             assert wild.poll(10_000)
             envelope = frames.decode_envelope(wild.recv_multipart(), 1 << 20)
             assert envelope.kind is Kind.WELCOME
-        for _ in range(ENDLESS_PARTS):
-            wild.send(PART, zmq.SNDMORE, copy=False)
-        wild.send(PART)
+        with suppress(zmq.Again):  # whoever was refused meanwhile has nobody to send to
+            for _ in range(ENDLESS_PARTS):
+                wild.send(PART, zmq.SNDMORE | zmq.NOBLOCK, copy=False)
+            wild.send(PART, zmq.NOBLOCK)
         round_trip(honest)
         wait_until(lambda: is_over(monitor))
         round_trip(honest)
