@@ -5,7 +5,7 @@ import time
 import zmq
 
 from hms.engine.cluster.members import Incarnation
-from hms.errors.catalogue import InvalidArgument
+from hms.errors.catalogue import AddressUnusable
 from hms.server.links.link_settings import LinkPeer, LinkSettings
 from hms.server.links.links import Links
 from hms.testing.ports import free_port
@@ -93,7 +93,7 @@ class Rig:
                 settings = self.settings(index, **changed)
                 node = LinkNode(self._context(), settings, self.clock, life)
                 break
-            except InvalidArgument:  # libzmq gives a port back a little later
+            except AddressUnusable:  # libzmq gives a port back a little later
                 assert time.monotonic() < deadline
         self.nodes[index] = node
         return node
