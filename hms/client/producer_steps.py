@@ -149,10 +149,11 @@ class ProducerSteps(MoreSends):
         return ticket.receipts[0]
 
     def sending_in_transaction(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
-        """Send without waiting; raises what an earlier send of the transaction failed with."""
-        failed = self._session.state.failed_send
-        if isinstance(failed, HmsError):
-            raise own_copy(failed)
+        """Send without waiting; raises what an earlier send of the transaction failed with. A lost
+        connection is told by commit(), as it is when all had been confirmed before."""
+        state = self._session.state
+        if isinstance(state.failed_send, HmsError) and not state.is_doomed:
+            raise own_copy(state.failed_send)
         yield from self.adding(encoded, ticket)
 
     def adding(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
