@@ -44,6 +44,8 @@ class Caller:
     has_peer: bool = False
     idle_at: float | None = None
     greeted_at: float | None = None
+    is_ending: bool = False
+    """It was cut to make room, and the monitor has not told yet that it is closed."""
     peer: int = 0
     """The key of the last peer that it had."""
     probes: int = 0
@@ -146,6 +148,8 @@ class Callers:
         everywhere.append(self)
         self._login_s = login_s
         self._callers: dict[int, Caller] = {}
+        self.ending = 0
+        """So many of them were cut to make room and are not closed yet."""
         self.gone: list[Caller] = []
         """Those that had a peer and were closed, by the other side or by the system; whoever looks
         at them takes them away."""
@@ -164,7 +168,7 @@ class Callers:
     def take_events(self) -> None:
         """Note who came and who went; cut the oldest without a peer when there are too many."""
         self._take_some()
-        over = sum(map(len, self._everywhere)) - self._max
+        over = sum(len(callers) - callers.ending for callers in self._everywhere) - self._max
         if over > 0:
             self._cut_idle(over)
 
@@ -216,17 +220,21 @@ class Callers:
         self.monitor.close(0)
 
     def _note(self, event: int, descriptor: int) -> None:
+        before = self._callers.pop(descriptor, None)
+        if before is not None:
+            self.ending -= before.is_ending
+            if before.has_peer:
+                self.gone.append(before)
         if event != zmq.EVENT_ACCEPTED:
-            caller = self._callers.pop(descriptor, None)
-            if caller is not None and caller.has_peer:
-                self.gone.append(caller)
             return
         with contextlib.suppress(OSError):  # it may have gone already
             self._callers[descriptor] = Caller(descriptor, os.fstat(descriptor).st_ino)
 
     def _cut_idle(self, count: int) -> None:
-        idle = [caller for caller in self._callers.values() if not caller.has_peer]
+        idle = [one for one in self._callers.values() if not (one.has_peer or one.is_ending)]
         for caller in idle[:count]:
+            caller.is_ending = True
+            self.ending += 1
             caller.cut()
 
 

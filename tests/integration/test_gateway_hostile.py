@@ -348,6 +348,29 @@ def test_the_limit_of_connections_holds_for_all_addresses_together(tmp_path):
             until(lambda: len(first) + len(second) == 34)
 
 
+def test_what_is_cut_to_make_room_counts_as_gone_for_the_other_addresses():
+    """Each address cut as many, while libzmq had not closed the first ones yet."""
+    with ExitStack() as stack:
+        context = stack.enter_context(zmq.Context())
+        everywhere = []
+        for _ in range(2):
+            listening = stack.enter_context(context.socket(zmq.ROUTER))
+            port = listening.bind_to_random_port("tcp://127.0.0.1")
+            callers = Callers(context, listening, 34, login_s=12, everywhere=everywhere)
+            stack.callback(callers.close)
+            for _ in range(30):
+                stack.enter_context(zmtp.connect(f"tcp://127.0.0.1:{port}"))
+            until(lambda: callers._take_some() or len(callers) == 30)  # noqa: B023 - called at once
+
+        for _ in range(3):
+            for callers in everywhere:
+                callers.take_events()
+
+        until(lambda: [one.take_events() for one in everywhere] and sum(map(len, everywhere)) == 34)
+        assert [len(callers) for callers in everywhere] == [4, 30]
+        assert sum(callers.ending for callers in everywhere) == 0
+
+
 def test_whoever_says_hello_behind_a_flood_of_connections_is_known_and_not_cut(monkeypatch):
     """Its connection was taken for one without a peer, as the monitor had not yet told of it."""
     with ExitStack() as stack:
