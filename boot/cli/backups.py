@@ -17,7 +17,6 @@ __all__ = ["backup"]
 backup = click.Group("backup", help="Backups: create, list, verify and restore them.")
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 LATEST = "latest"
-SEALED_WITHIN_S, SEAL_AGAIN_S = 30.0, 0.05
 
 
 @backup.command()
@@ -51,8 +50,9 @@ def create(target: Target, to: Path, since: str, rate: int | None) -> None:
 def _subject(target: Target, connection: Any, to: Path, since: str) -> "Subject":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.boot.compose import hms_version  # noqa: PLC0415 - the same
-    from hms.errors.catalogue import NotSupported, StoreFull  # noqa: PLC0415 - the same
+    from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the same
     from hms.history.backups.backup_creation import Subject  # noqa: PLC0415 - the same
+    from hms.history.seals import seal  # noqa: PLC0415 - the same
 
     config = target.config()
     node = config.node(target.node_name)
@@ -62,17 +62,10 @@ def _subject(target: Target, connection: Any, to: Path, since: str) -> "Subject"
             instead="Use the database's own tools, and copy store/files with it.",
         )
 
-    def seal() -> int:
-        asked, until_s = {"to": str(to), "base": since}, time.monotonic() + SEALED_WITHIN_S
-        while True:
-            try:
-                return int(connection.administer("backup.create", asked)["offset"])
-            except StoreFull:  # the next segment is not prepared yet, or cannot be
-                if time.monotonic() > until_s:
-                    raise
-            time.sleep(SEAL_AGAIN_S)
+    def begin() -> int:
+        return seal(connection, "backup.create", to=str(to), base=since)
 
-    return Subject(node.store, node.name, seal, CronCalendar(), hms_version(), (config.path,))
+    return Subject(node.store, node.name, begin, CronCalendar(), hms_version(), (config.path,))
 
 
 @backup.command("list")

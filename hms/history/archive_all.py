@@ -4,11 +4,11 @@ A node is asked to begin a new segment, so that the present one is finished. Of 
 has the newest segment is finished as it stands: the next boot begins another one.
 """
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hms.errors.catalogue import StoreFull, StoreLocked
+from hms.errors.catalogue import StoreLocked
+from hms.history import seals
 from hms.history.archive import ArchiveReport, Tell, archive
 from hms.history.segments import PathName, Segment, unwritten
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["archive_all", "seal"]
-
-PATIENCE_S = 15.0
-ASK_AGAIN_S = 0.5
 
 
 def archive_all(
@@ -53,12 +50,5 @@ def seal(address: str) -> int:
     room for one."""
     import hms  # noqa: PLC0415 - loads the client
 
-    until_s = time.monotonic() + PATIENCE_S
     with hms.connect(address, client_name="hms history seal") as connection:
-        while True:
-            try:
-                return int(connection.administer("log.seal")["offset"])
-            except StoreFull:
-                if time.monotonic() >= until_s:
-                    raise
-            time.sleep(ASK_AGAIN_S)  # the node prepares the next segment beside its work
+        return seals.seal(connection)

@@ -25,10 +25,7 @@ class WallClock:
 
     def __init__(self, folder):
         library, self._file = folder / "set_clock.so", folder / "offset"
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("a C compiler is needed to build the clock that can be set")
-        command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)]
+        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)]
         subprocess.run(command, check=True, timeout=60)
         self._file.write_bytes(bytes(8))
         self.prefix = ["env", f"CLOCK_OFFSET_FILE={self._file}", f"LD_PRELOAD={library}"]

@@ -1,13 +1,8 @@
 """The benches of schedules and of file messages at a size that a test has time for."""
 
-import shutil
-
-import pytest
-
 from bench import file_message, schedules
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="the clock that can be set needs cc")
 def test_schedules_are_sent_once_and_none_early_while_the_clock_is_set():
     """Two kills, and the clock set by an hour each way: every message once, none early."""
     outcome = schedules.run(count=500, schedules=10, window_s=6.0)

@@ -3,7 +3,6 @@ or the taker, it boots again, and every confirmed message comes exactly once.
 """
 
 import os
-import shutil
 import threading
 import time
 
@@ -44,8 +43,6 @@ def killed_at(sync):
 @pytest.fixture
 def pair(tmp_path):
     """A giver and a taker that run already, as they are without faults."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed; scripts/test installs it")
     giver = TestNode(tmp_path, tmp_path / "store", CONFIG, (), (), (), 2)
     try:
         for one in giver.nodes:

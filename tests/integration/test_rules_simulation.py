@@ -11,6 +11,7 @@ import hms.testing
 from hms.boot.cli import main
 from hms.client.letter_rules.rules_handler import RulesHandler
 from hms.client.letter_rules.rules_table import read_table
+from tests.support.store_place import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -40,10 +41,7 @@ def _letters(connection, queue, count):
 
         session.consumer(queue).listen(listener)
         queue_view = connection.admin.messages(f"queue:{queue}")
-        deadline = time.monotonic() + 60
-        while queue_view.count().count:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: not queue_view.count().count, 60)
 
 
 def test_the_past_and_the_handler_agree_rule_by_rule(tmp_path):

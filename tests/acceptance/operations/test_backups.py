@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 import threading
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -27,6 +26,7 @@ from hms.history.backups.backup_manifest import read_manifest
 from hms.history.backups.backup_restoration import restore
 from hms.history.scan import plan, read_part
 from hms.history.scope import Scope
+from tests.support.store_place import until
 
 RESTORES = int(os.environ.get("HMS_RESTORES", "2"))
 SEED = int(os.environ.get("HMS_SEED", str(random.randrange(1 << 32))))
@@ -89,11 +89,9 @@ class _Traffic:
 
     def more(self, count):
         """Wait until so many more were sent."""
-        wanted, deadline_s = len(self.ids) + count, time.monotonic() + 60
-        while len(self.ids) < wanted:
-            assert not self.faults, self.faults
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        wanted = len(self.ids) + count
+        until(lambda: self.faults or len(self.ids) >= wanted, 60)
+        assert not self.faults
 
 
 def command(node, *words, code=0):
