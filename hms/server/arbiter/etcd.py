@@ -26,7 +26,7 @@ from hms.server.arbiter.interface import (
     led_by,
     next_epoch,
 )
-from hms.server.arbiter.watching import Watch
+from hms.server.arbiter.watching import watch_with
 
 __all__ = ["EtcdArbiter", "Tls"]
 
@@ -55,7 +55,7 @@ class EtcdArbiter:
         self._lease_s, self._tls = lease_s, tls
         self._client: Any = None
         self._turn = 0
-        self._seen = Seen(self._endpoints[0])
+        self._seen = Seen()
         self._granted: Leader | None = None
         self._lease_id = ""
 
@@ -64,7 +64,7 @@ class EtcdArbiter:
         config, leader, preferred = self._look()
         if config is None:
             return None
-        now = self._seen.check(decode_configuration(_value(config), self._endpoint))
+        now = self._seen.decode(_value(config), self._endpoint)
         who = None
         if leader is not None:
             name, _, epoch = _value(leader).decode(errors="replace").rpartition(" ")
@@ -78,11 +78,10 @@ class EtcdArbiter:
     def change(self, expected_version: int, new: Configuration) -> bool:
         """See Arbiter."""
         config, _, _ = self._look()
-        granted = 0 if self._granted is None else self._granted.epoch
         if config is None:
             return False
-        now = self._seen.check(decode_configuration(_value(config), self._endpoint))
-        if now.version != expected_version or not led_by(now, new, granted):
+        now = self._seen.decode(_value(config), self._endpoint)
+        if now.version != expected_version or not led_by(now, new, self._granted):
             return False
         return self._transaction([_unchanged(config)], [self._put_config(new)])
 
@@ -91,7 +90,7 @@ class EtcdArbiter:
         config, leader, preferred = self._look()
         if config is None or leader is not None:
             return None
-        now = self._seen.check(decode_configuration(_value(config), self._endpoint))
+        now = self._seen.decode(_value(config), self._endpoint)
         if now.version != expected_version:
             return None
         if preferred is not None and _value(preferred).decode() != replica:
@@ -148,13 +147,7 @@ class EtcdArbiter:
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """See Arbiter."""
         own = EtcdArbiter(*self._given)
-        watch = Watch(own.read, callback, self._lease_s / 5)
-
-        def end() -> None:
-            watch.close()
-            own.close()
-
-        return end
+        return watch_with(own, callback, self._lease_s / 5)
 
     def close(self) -> None:
         """See Arbiter."""

@@ -96,14 +96,15 @@ class Arbiter(Protocol):
 class Seen:
     """The highest version and epoch that were seen: an arbiter that has less has lost something."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self) -> None:
         self._version = self._epoch = 0
 
-    def check(self, found: Configuration) -> Configuration:
-        """ArbiterWentBack when it is older than one that was seen."""
+    def decode(self, value: bytes, endpoint: str) -> Configuration:
+        """What stands in the arbiter; ArbiterDamaged, or ArbiterWentBack when it is older than a
+        configuration that was seen."""
+        found = decode_configuration(value, endpoint)
         if found.version < self._version or found.epoch < self._epoch:
-            raise ArbiterWentBack(endpoint=self._what, now=found.version, seen=self._version)
+            raise ArbiterWentBack(endpoint=endpoint, now=found.version, seen=self._version)
         self._version, self._epoch = found.version, found.epoch
         return found
 
@@ -136,8 +137,9 @@ def next_epoch(now: Configuration, replica: str, start: int) -> Configuration:
     )
 
 
-def led_by(now: Configuration, new: Configuration, granted: int) -> bool:
+def led_by(now: Configuration, new: Configuration, granted: Leader | None) -> bool:
     """Whether a change keeps the epoch that was granted to the one who asks for it."""
     same = (now.epoch, now.primary, now.start, now.log)
     is_next = new.version == now.version + 1
-    return granted == now.epoch and is_next and (new.epoch, new.primary, new.start, new.log) == same
+    is_granted = now.epoch == (0 if granted is None else granted.epoch)
+    return is_granted and is_next and (new.epoch, new.primary, new.start, new.log) == same

@@ -50,7 +50,7 @@ class MemoryArbiter:
 
     def __init__(self, engine: MemoryEngine, me: str) -> None:
         self._engine, self._me = engine, me
-        self._seen = Seen("memory")
+        self._seen = Seen()
         self._granted: Leader | None = None
 
     def read(self) -> Standing | None:
@@ -59,7 +59,7 @@ class MemoryArbiter:
         if engine.value is None:
             found = None
         else:
-            now = self._seen.check(decode_configuration(engine.value, "memory"))
+            now = self._seen.decode(engine.value, "memory")
             found = Standing(now, engine.standing_leader(), engine.standing_preferred())
         self._answer()
         return found
@@ -77,9 +77,8 @@ class MemoryArbiter:
     def change(self, expected_version: int, new: Configuration) -> bool:
         """See Arbiter."""
         engine = self._reach()
-        granted = 0 if self._granted is None else self._granted.epoch
         now = self._now(engine)
-        is_done = now.version == expected_version and led_by(now, new, granted)
+        is_done = now.version == expected_version and led_by(now, new, self._granted)
         if is_done:
             engine.value = encode(new)
             engine.changed()

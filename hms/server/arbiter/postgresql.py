@@ -14,12 +14,11 @@ from hms.server.arbiter.interface import (
     Leader,
     Seen,
     Standing,
-    decode_configuration,
     encode,
     led_by,
     next_epoch,
 )
-from hms.server.arbiter.watching import Watch
+from hms.server.arbiter.watching import watch_with
 
 __all__ = ["PostgresqlArbiter"]
 
@@ -61,7 +60,7 @@ class PostgresqlArbiter:
         self._connection: Any = None
         self._lock = threading.Lock()
         self._shown = address.partition("@")[2] or address
-        self._seen = Seen(self._shown)
+        self._seen = Seen()
         self._granted: Leader | None = None
 
     def read(self) -> Standing | None:
@@ -70,7 +69,7 @@ class PostgresqlArbiter:
         if row is None:
             return None
         value, leader, epoch, preferred = row
-        now = self._seen.check(decode_configuration(bytes(value), self._shown))
+        now = self._seen.decode(bytes(value), self._shown)
         return Standing(now, None if leader is None else Leader(leader, epoch), preferred or "")
 
     def begin(self, first: Configuration) -> bool:
@@ -79,10 +78,10 @@ class PostgresqlArbiter:
 
     def change(self, expected_version: int, new: Configuration) -> bool:
         """See Arbiter."""
-        standing, granted = self.read(), 0 if self._granted is None else self._granted.epoch
+        standing = self.read()
         if standing is None or standing.configuration.version != expected_version:
             return False
-        if not led_by(standing.configuration, new, granted):
+        if not led_by(standing.configuration, new, self._granted):
             return False
         said = (new.version, encode(new), *self._key, expected_version)
         return self._one(_CHANGE, said) is not None
@@ -117,13 +116,7 @@ class PostgresqlArbiter:
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """See Arbiter."""
         own = PostgresqlArbiter(self._address, *self._key, self._lease_s, self._password)
-        watch = Watch(own.read, callback, self._lease_s / 5)
-
-        def end() -> None:
-            watch.close()
-            own.close()
-
-        return end
+        return watch_with(own, callback, self._lease_s / 5)
 
     def close(self) -> None:
         """See Arbiter."""

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from hms.errors.catalogue import ArbiterUnavailable
 from hms.errors.tree import HmsError
-from hms.server.arbiter.interface import Standing
+from hms.server.arbiter.interface import Arbiter, Standing
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "watch_with"]
 
 JOIN_S = 10.0
 
@@ -44,3 +44,14 @@ class Watch:
         self._over.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)
+
+
+def watch_with(own: Arbiter, callback: Callable[[], None], pause_s: float) -> Callable[[], None]:
+    """Watch through an arbiter that nothing else uses; it is closed when the watch ends."""
+    watch = Watch(own.read, callback, pause_s)
+
+    def end() -> None:
+        watch.close()
+        own.close()
+
+    return end
