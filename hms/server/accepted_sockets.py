@@ -5,27 +5,42 @@ that never says HELLO, or that was given up and stays, would keep a descriptor f
 them, and the log cannot open its next segment. The socket's monitor names the descriptor of each
 connection as it is accepted, every frame carries it too (ZMQ_SRCFD), and shutdown(2) ends exactly
 that one. libzmq then closes it.
+
+libzmq assembles a frame of many parts before anybody sees it, however much it is. So the kernel is
+asked how many bytes libzmq has read of a connection, every few milliseconds while something comes
+and no frame is complete: Arrivals tells of which. An idle connection, and one whose frames keep
+coming, cost no such question.
 """
 
 import contextlib
 import errno
+import fcntl
 import os
+import select
 import socket
 import struct
+import termios
 from dataclasses import dataclass
 from typing import Any
 
 import zmq
 
-__all__ = ["BYTES_BEFORE_LOGIN", "Caller", "Callers", "descriptor_of"]
+__all__ = ["BYTES_BEFORE_LOGIN", "NEVER", "Arrivals", "Caller", "Callers", "descriptor_of"]
 
 _EVENT = struct.Struct("=HI")
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 _EVENTS_PER_TURN = 1024
+_INT = struct.Struct("=i")
 _TCP_INFO_BYTES = 136
 _TCP_BYTES = struct.Struct("=QQ")
 _TCP_BYTES_AT = 120
 """tcpi_bytes_acked and tcpi_bytes_received of struct tcp_info, linux/tcp.h."""
+_PEEK_OFF = 42
+_PEEK_OFF_MAX = 0x7FFF_FFFF
+_PEEK_OFF_LOW = 1 << 30
+"""SO_PEEK_OFF of asm-generic/socket.h: on a local socket the kernel lowers it by what is read, and
+nobody here reads ahead, so it counts."""
+_ARRIVAL = select.EPOLLIN | select.EPOLLONESHOT
 BYTES_BEFORE_LOGIN = 16 << 10
 """A HELLO is shorter: five names of 255 characters at most."""
 BYTES_OF_HANDSHAKE = 4096
@@ -52,49 +67,106 @@ class Caller:
     """How often it was asked whether it is gone, since the system closed it."""
     taken_bytes: int = 0
     """Of the frames that were taken out of libzmq, as they crossed the wire."""
+    unheard_bytes: int = 0
+    """What has come since it was last heard, as the last look found."""
+    suspicions: int = 0
+    """How many looks in turn found more than one frame can be."""
     _heard_at: float = NEVER
-    _received: int = 0
+    _heard_bytes: int = 0
+    """When that was, and how much had come by the first look since then; -1: none yet."""
+    _seen_bytes: int = 0
+    _local_bytes: int = -1
+    """What was read of a local socket before its counter was set; -1: this is none."""
 
-    def is_endless(self, heard_at: float, bytes_max: int) -> bool:
-        """Whether more than bytes_max have come since it was last heard: of one frame, or of none.
+    def count_reads(self) -> None:
+        """Have the kernel count what is read of it, where it does not do so by itself."""
+        connection = self._socket()
+        if connection is None:
+            return
+        try:
+            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX:
+                connection.setsockopt(socket.SOL_SOCKET, _PEEK_OFF, _PEEK_OFF_MAX)
+                self._local_bytes = 0
+        except OSError:
+            pass  # it has gone already
+        finally:
+            connection.detach()
 
-        libzmq assembles a frame of many parts before anybody sees it, however much it is.
+    def look(self, heard_at: float) -> bool:
+        """Find how much has come since it was last heard: of one frame, or of none. False when
+        nothing has come since the last look.
+
+        One that was heard since then is not asked for: its next frame counts from the next look.
         """
         if heard_at != self._heard_at:
-            self._heard_at, self._received = heard_at, -1
+            self._heard_at, self._heard_bytes, self.unheard_bytes = heard_at, -1, 0
+            return True
+        came = self.read_bytes()
+        if came is None:
             return False
-        known = self.tcp_bytes()
-        if known is None:
-            return False
-        if self._received < 0:
-            self._received = known[1]
-        return known[1] - self._received > bytes_max
+        if self._heard_bytes < 0:
+            self._heard_bytes = self._seen_bytes = came
+            return True
+        has_grown, self._seen_bytes = came != self._seen_bytes, came
+        self.unheard_bytes = came - self._heard_bytes
+        return has_grown
 
     def unfinished_bytes(self, age_s: float, ping_s: float) -> int:
         """How much has come and not been taken out, as its frame is not complete; what libzmq says
         to libzmq is taken off."""
-        known = self.tcp_bytes()
-        if known is None:
+        came = self.read_bytes()
+        if came is None:
             return 0
         own = BYTES_OF_HANDSHAKE + int(BYTES_OF_PING * age_s / ping_s)
-        return max(0, known[1] - self.taken_bytes - own)
+        return max(0, came - self.taken_bytes - own)
 
-    def tcp_bytes(self) -> tuple[int, int] | None:
-        """Bytes that the other side has acknowledged, and bytes that came; None where TCP is not
-        spoken, or when the connection is gone."""
-        try:
-            if os.fstat(self.descriptor).st_ino != self.inode:
-                return None
-            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self.descriptor)
-        except OSError:
+    def read_bytes(self) -> int | None:
+        """How many bytes libzmq has read of it; None when it is gone."""
+        connection = self._socket()
+        if connection is None:
             return None
         try:
+            if self._local_bytes >= 0:
+                return self._read_of_local(connection)
             info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-            return _TCP_BYTES.unpack_from(info, _TCP_BYTES_AT)
+            # What came is asked first: what comes meanwhile makes it less, never more.
+            waiting = fcntl.ioctl(connection, termios.FIONREAD, bytes(4))
+            return int(_TCP_BYTES.unpack_from(info, _TCP_BYTES_AT)[1] - _INT.unpack(waiting)[0])
         except (OSError, struct.error):
             return None
         finally:
             connection.detach()  # the descriptor is libzmq's
+
+    def _read_of_local(self, connection: socket.socket) -> int:
+        left = connection.getsockopt(socket.SOL_SOCKET, _PEEK_OFF)
+        if left < _PEEK_OFF_LOW:
+            connection.setsockopt(socket.SOL_SOCKET, _PEEK_OFF, _PEEK_OFF_MAX)
+            self._local_bytes += _PEEK_OFF_MAX - left
+            return self._local_bytes
+        return self._local_bytes + _PEEK_OFF_MAX - left
+
+    def acknowledged_bytes(self) -> int | None:
+        """Bytes that the other side has acknowledged; None where TCP is not spoken, or when the
+        connection is gone."""
+        connection = self._socket() if self._local_bytes < 0 else None
+        if connection is None:
+            return None
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            return int(_TCP_BYTES.unpack_from(info, _TCP_BYTES_AT)[0])
+        except (OSError, struct.error):
+            return None
+        finally:
+            connection.detach()
+
+    def _socket(self) -> socket.socket | None:
+        """Its descriptor to ask the kernel with, to be detached; None when it is another's now."""
+        try:
+            if os.fstat(self.descriptor).st_ino == self.inode:
+                return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self.descriptor)
+        except OSError:
+            pass
+        return None
 
     def cut(self) -> None:
         """End the connection, unless its descriptor is another's by now.
@@ -125,7 +197,52 @@ class Caller:
 
     def left(self) -> None:
         """Its peer is known no more; the connection may say HELLO again, or has to go."""
-        self.has_peer, self._received = False, -1
+        self.has_peer, self._heard_bytes = False, -1
+
+
+class Arrivals:
+    """Which connections bring something; of all listening sockets of a gateway.
+
+    The kernel tells once of each: then it is active, until a look finds that nothing more came.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self.at = self._epoll.fileno()
+        """Readable when one became active; to be waited for."""
+        self._quiet: dict[int, Caller] = {}
+        self.active: dict[int, Caller] = {}
+
+    def add(self, caller: Caller) -> None:
+        """A new connection."""
+        self.active.pop(caller.descriptor, None)
+        self._quiet[caller.descriptor] = caller
+        with contextlib.suppress(OSError):  # it may have gone already
+            self._epoll.register(caller.descriptor, _ARRIVAL)
+
+    def remove(self, caller: Caller) -> None:
+        """It was closed; the kernel knows."""
+        for where in (self._quiet, self.active):
+            if where.get(caller.descriptor) is caller:
+                del where[caller.descriptor]
+
+    def take_events(self) -> None:
+        """Note who became active."""
+        for descriptor, _ in self._epoll.poll(0):
+            caller = self._quiet.pop(descriptor, None)
+            if caller is not None:
+                self.active[descriptor] = caller
+
+    def rest(self, caller: Caller) -> None:
+        """Nothing came of late: be told again when something does."""
+        if self.active.pop(caller.descriptor, None) is not None:
+            self._quiet[caller.descriptor] = caller
+            with contextlib.suppress(OSError):
+                self._epoll.modify(caller.descriptor, _ARRIVAL)
+
+    def close(self) -> None:
+        """Be told of nobody any more."""
+        self._epoll.close()
 
 
 class Callers:
@@ -143,8 +260,9 @@ class Callers:
         callers_max: int,
         login_s: float,
         everywhere: "list[Callers]",
+        arrivals: Arrivals,
     ) -> None:
-        self._max, self._everywhere = callers_max, everywhere
+        self._max, self._everywhere, self._arrivals = callers_max, everywhere, arrivals
         everywhere.append(self)
         self._login_s = login_s
         self._callers: dict[int, Caller] = {}
@@ -207,12 +325,6 @@ class Callers:
             elif now - caller.idle_at > self._login_s:
                 caller.cut()
 
-    def look(self) -> None:
-        """Cut those that send much and have never said HELLO."""
-        for caller in list(self._callers.values()):
-            if not caller.has_peer and caller.is_endless(NEVER, BYTES_BEFORE_LOGIN):
-                caller.cut()
-
     def close(self) -> None:
         """End the monitor."""
         with contextlib.suppress(zmq.ZMQError):
@@ -223,12 +335,16 @@ class Callers:
         before = self._callers.pop(descriptor, None)
         if before is not None:
             self.ending -= before.is_ending
+            self._arrivals.remove(before)
             if before.has_peer:
                 self.gone.append(before)
         if event != zmq.EVENT_ACCEPTED:
             return
         with contextlib.suppress(OSError):  # it may have gone already
-            self._callers[descriptor] = Caller(descriptor, os.fstat(descriptor).st_ino)
+            caller = Caller(descriptor, os.fstat(descriptor).st_ino)
+            caller.count_reads()
+            self._callers[descriptor] = caller
+            self._arrivals.add(caller)
 
     def _cut_idle(self, count: int) -> None:
         idle = [one for one in self._callers.values() if not (one.has_peer or one.is_ending)]

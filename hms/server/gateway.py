@@ -23,7 +23,7 @@ import zmq
 
 from hms.errors.catalogue import ProtocolError, TooManyRequests
 from hms.errors.tree import HmsError
-from hms.server.accepted_sockets import Callers
+from hms.server.accepted_sockets import Arrivals, Callers
 from hms.server.byte_ledger import FRAME_BYTES, Ledger
 from hms.server.listening_sockets import (
     LINGER_MS,
@@ -37,7 +37,7 @@ from hms.server.listening_sockets import (
 from hms.server.logins.callers import Caller
 from hms.server.logins.client_guard import ClientGuard
 from hms.server.memory_pressure import Pressure
-from hms.server.peers import OnLost, Peer, PeerKey, PeerTable
+from hms.server.peers import LOOK_S, OnLost, Peer, PeerKey, PeerTable
 from hms.wire.frames import CLIENT_KINDS, Envelope, Kind, decode_envelope
 from hms.workers.outbox import Doorbell, Outbox
 
@@ -53,6 +53,7 @@ LONG_HEADERS = 2 + 16 + 9
 """What ZeroMQ sends with a payload, the envelope included; 9 instead of 2 from PART_BYTES on."""
 PROBE_MS = 5
 """How soon a peer is looked at again whose connection was closed."""
+LOOK_MS = 1 + int(LOOK_S * 1000)
 SLEEP_MS_MAX = 1000  # a signal that came just before the poll is noticed after it
 
 
@@ -101,7 +102,8 @@ class Gateway:
         self._deaf_poller = zmq.Poller()
         self._finders: dict[Listener, Callable[[bytes], Peer | None]] = {}
         self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
-        self._peers = PeerTable(limits, on_lost)
+        self._arrivals = Arrivals()
+        self._peers = PeerTable(limits, on_lost, self._arrivals)
         self.ledger = ledger or Ledger(limits.frame_bytes_max)
         self._pressure = Pressure(self._peers, self.ledger, on_dropped, limits.ping_s, clock)
         self._due_at = 0.0
@@ -115,6 +117,7 @@ class Gateway:
         """Listen at all addresses and tell the real ones; InvalidArgument when one is not free."""
         check_zeromq()
         self._context = zmq.Context()
+        self._poller.register(self._arrivals.at, zmq.POLLIN)  # first, so that it is told first
         for poller in (self._poller, self._deaf_poller):
             poller.register(self._doorbell.fileno(), zmq.POLLIN)
         everywhere: list[Callers] = []
@@ -125,7 +128,9 @@ class Gateway:
                 for poller in (self._poller, self._deaf_poller):
                     poller.register(self._guard.socket, zmq.POLLIN)
             for address in self._addresses:
-                listener = Listener(self._context, address, self._limits, everywhere)
+                listener = Listener(
+                    self._context, address, self._limits, everywhere, self._arrivals
+                )
                 self._listeners[listener.socket] = listener
                 self._poller.register(listener.socket, zmq.POLLIN)
                 self._monitors[listener.callers.monitor] = listener.callers.take_events
@@ -199,7 +204,13 @@ class Gateway:
 
     def _take_turn(self) -> None:
         poller = self._poller if self._is_reading else self._deaf_poller
-        ready = zmq.zmq_poll(poller.sockets, self._sleep_ms())
+        sleep_ms = self._sleep_ms()
+        ready = zmq.zmq_poll(poller.sockets, sleep_ms)
+        if ready and ready[0][0] == self._arrivals.at:
+            # Mostly libzmq has the frame in a moment: that is waited for, for one call and no turn.
+            self._arrivals.take_events()
+            self._due_at = min(self._due_at, self._clock() + LOOK_S)
+            ready = zmq.zmq_poll(poller.sockets, min(sleep_ms, LOOK_MS))
         if not self.outbox.is_awake:
             self.outbox.rouse()
         now = self._clock()
@@ -211,7 +222,7 @@ class Gateway:
             listener = self._listeners.get(source)
             if listener is not None:
                 self._read(listener, now)
-            elif source not in self._monitors:
+            elif source not in self._monitors and source != self._arrivals.at:
                 self._doorbell.silence()
         if self.outbox.batches:
             self._send_outbox(now, SENDS_PER_TURN)
@@ -356,6 +367,7 @@ class Gateway:
     def _close(self) -> None:
         for listener in self._listeners.values():
             listener.close()
+        self._arrivals.close()
         if self._guard is not None:
             self._guard.close()
         if self._context is not None:

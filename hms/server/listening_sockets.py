@@ -16,7 +16,7 @@ import zmq.backend
 
 from hms.errors.catalogue import NotSupported
 from hms.errors.tree import HmsError
-from hms.server.accepted_sockets import Callers, descriptor_of
+from hms.server.accepted_sockets import Arrivals, Callers, descriptor_of
 from hms.server.address_faults import unusable
 from hms.server.logins.callers import Caller, caller_at
 from hms.wire.frames import Kind, frame
@@ -111,6 +111,7 @@ class Listener:
         at: ListenAt,
         limits: GatewayLimits,
         everywhere: list[Callers],
+        arrivals: Arrivals,
     ) -> None:
         self._file: tuple[Path, int] | None = None
         address = at.address
@@ -124,7 +125,7 @@ class Listener:
         self._send = _plain_send(self.socket)
         self._head: zmq.Frame | None = None
         self.callers = Callers(
-            context, self.socket, limits.callers_max, limits.heartbeat_s, everywhere
+            context, self.socket, limits.callers_max, limits.heartbeat_s, everywhere, arrivals
         )
         try:
             _configure(self.socket, limits)

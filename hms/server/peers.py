@@ -8,29 +8,35 @@ forgotten cannot reach whoever says HELLO next through the same pipe.
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count
 from typing import NewType
 
 import zmq
 
 from hms.errors.catalogue import TooManyConnections
-from hms.server.accepted_sockets import BYTES_BEFORE_LOGIN, Caller
+from hms.server.accepted_sockets import BYTES_BEFORE_LOGIN, NEVER, Arrivals, Caller
 from hms.server.listening_sockets import FrameParts, GatewayLimits, Listener, expect_unreachable
 from hms.server.logins.callers import Caller as Who
 from hms.wire.frames import Envelope, Kind, frame
 
-__all__ = ["OnLost", "Peer", "PeerKey", "PeerTable"]
+__all__ = ["LOOK_S", "OnLost", "Peer", "PeerKey", "PeerTable"]
 
 PeerKey = NewType("PeerKey", int)
 OnLost = Callable[[PeerKey, str], None]
 
 HEARTBEATS_PER_PERIOD = 3
 SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
-LOOK_S = 0.1
-"""An encrypted frame without end brings 50 MB in this time; a look takes 0.2 ms at most."""
+LOOK_S, LOOK_S_MIN = 0.005, 0.002
+"""How soon those are looked at again that bring something, and whose frame grows."""
+LOOK_S_PER_CALLER = 0.0003
+"""To ask the kernel for one takes 6 microseconds: one part in 50 of the time at most."""
+SUSPICIONS_MIN = 8
+"""So many looks in turn a frame may seem too large while others may stand before it, and as many
+as there are peers: each of them is read once before any is read twice."""
+AUTH_BYTES = 48 << 10
+"""What may come of a frame beyond a HELLO, before the login is done."""
 PROBES_MAX = 20
 """So often a peer is probed whose connection was closed; then the next heartbeat finds it."""
-PEERS_PER_LOOK = 64  # 3 microseconds each
 RETRY_S_MIN, RETRY_S_MAX = 0.001, 0.05
 
 _HEARTBEAT = frame(Kind.HEARTBEAT, count=0)
@@ -78,11 +84,11 @@ class Peer:
         libzmq counts frames, up to 1,000 of whatever size. TCP knows the bytes; what it carries
         besides our frames is taken off whenever more was read than we sent.
         """
-        known = self.caller.tcp_bytes()
-        if known is None:
+        acknowledged = self.caller.acknowledged_bytes()
+        if acknowledged is None:
             self._read_bytes = self._sent_bytes
             return True
-        read = known[0] - self._uncounted_bytes
+        read = acknowledged - self._uncounted_bytes
         if read > self._sent_bytes:
             self._uncounted_bytes += read - self._sent_bytes
             read = self._sent_bytes
@@ -114,8 +120,9 @@ class Peer:
 class PeerTable:
     """The peers by key and by pipe; on_lost(key, reason) is called for each that is given up."""
 
-    def __init__(self, limits: GatewayLimits, on_lost: OnLost) -> None:
+    def __init__(self, limits: GatewayLimits, on_lost: OnLost, arrivals: Arrivals) -> None:
         self._limits = limits
+        self._arrivals = arrivals
         self._on_lost = on_lost
         self.on_gone: Callable[[PeerKey], None] = lambda _key: None
         """Told of every peer that is known no more."""
@@ -130,7 +137,6 @@ class PeerTable:
         self._retry_at = 0.0
         self._scan_at = 0.0
         self._look_at = 0.0
-        self._looking: Iterator[PeerKey] = iter(())
         self.is_probing = False
         """A connection was closed whose peer is not lost yet: the next turn is soon."""
 
@@ -216,10 +222,7 @@ class PeerTable:
     def due_at(self) -> float:
         """When tend() has something to do next."""
         due_at = min(self._scan_at, self._retry_at) if self.congested else self._scan_at
-        for listener in self._by_pipe:
-            if len(listener.callers):
-                return min(due_at, self._look_at)
-        return due_at
+        return min(due_at, self._look_at) if self._arrivals.active else due_at
 
     def tend(self, now: float, is_reading: bool) -> None:
         """Do what is due: try the congested again, keep up the heartbeats."""
@@ -227,10 +230,8 @@ class PeerTable:
             self.retry(now)
         if now >= self._scan_at:
             self._scan(now, is_reading)
-        if now >= self._look_at:
-            self._look_at = now + LOOK_S
-            if is_reading:
-                self._look()
+        if now >= self._look_at and self._arrivals.active:
+            self._look_at = now + (self._look() if is_reading else LOOK_S)
         self.is_probing = False
         for listener in self._by_pipe if is_reading else ():
             if listener.callers.gone:
@@ -266,19 +267,38 @@ class PeerTable:
             return True
         return False
 
-    def _look(self) -> None:
-        """Cut connections that send a frame without end, of the peers a bounded number a time."""
-        for listener in self._by_pipe:
-            listener.callers.look()
-        bytes_max = self._limits.frame_bytes_max + BYTES_BEFORE_LOGIN
-        keys = list(islice(self._looking, PEERS_PER_LOOK))
-        if len(keys) < PEERS_PER_LOOK:
-            self._looking = iter(list(self._by_key))
-        for key in keys:
-            peer = self._by_key.get(key)
-            if peer is not None and peer.caller.is_endless(peer.heard_at, bytes_max):
-                peer.caller.cut()
-                self.lose(peer, f"it sent more than {bytes_max} bytes without completing a frame")
+    def _look(self) -> float:
+        """Look who sends a frame without end, and tell how soon to look again."""
+        asked, is_growing = 0, False
+        for caller in list(self._arrivals.active.values()):
+            peer = self._by_key.get(PeerKey(caller.peer)) if caller.has_peer else None
+            before = caller.unheard_bytes
+            if not caller.look(NEVER if peer is None else peer.heard_at):
+                self._arrivals.rest(caller)
+            asked += caller.unheard_bytes != 0
+            is_growing = is_growing or caller.unheard_bytes > before
+            self._judge(caller, peer)
+        return max(LOOK_S_MIN if is_growing else LOOK_S, LOOK_S_PER_CALLER * asked)
+
+    def _judge(self, caller: Caller, peer: Peer | None) -> None:
+        """Cut one that has sent more than the largest frame since it was last heard.
+
+        Unless frames of it may wait behind those of others: then the next look judges.
+        """
+        bytes_max = BYTES_BEFORE_LOGIN
+        if peer is not None:
+            bytes_max += self._limits.frame_bytes_max if peer.is_accepted else AUTH_BYTES
+        if caller.unheard_bytes <= bytes_max:
+            caller.suspicions = 0
+            return
+        caller.suspicions += 1
+        if peer is None:
+            caller.cut()
+        elif not peer.listener.has_input() or caller.suspicions > max(
+            SUSPICIONS_MIN, len(self._by_key)
+        ):
+            caller.cut()
+            self.lose(peer, f"it sent more than {bytes_max} bytes without completing a frame")
 
     def retry(self, now: float) -> bool:
         """Try to send what is kept, less often while nobody has room; tell whether some is left."""

@@ -16,7 +16,8 @@ from hms.errors.catalogue import (
     VersionMismatch,
 )
 from hms.server import accepted_sockets
-from hms.server.accepted_sockets import Callers, descriptor_of
+from hms.server.accepted_sockets import Arrivals, Caller, Callers, descriptor_of
+from hms.server.peers import SUSPICIONS_MIN
 from hms.wire.frames import ENVELOPE, Kind, frame
 from tests.support import zmtp
 from tests.support.store_place import until
@@ -376,7 +377,11 @@ def test_whoever_says_hello_behind_a_flood_of_connections_is_known_and_not_cut(m
     with ExitStack() as stack:
         context = stack.enter_context(zmq.Context())
         listening = stack.enter_context(context.socket(zmq.ROUTER))
-        callers = Callers(context, listening, callers_max=100, login_s=12, everywhere=[])
+        arrivals = Arrivals()
+        stack.callback(arrivals.close)
+        callers = Callers(
+            context, listening, callers_max=100, login_s=12, everywhere=[], arrivals=arrivals
+        )
         stack.callback(callers.close)
         port = listening.bind_to_random_port("tcp://127.0.0.1")
         monkeypatch.setattr(accepted_sockets, "_EVENTS_PER_TURN", 2)
@@ -414,36 +419,92 @@ def _is_cut(raw):
     return False
 
 
+def _greeted(rig, raw):
+    """The peer of a raw connection, let in."""
+    envelope, payload = frame(Kind.HELLO, b"who", 1)
+    raw.sendall(zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True))
+    key = rig.next_frame()[0]
+    rig.gateway.accept(key)
+    peer = rig.gateway._peers.find(key)
+    until(lambda: peer.is_accepted)
+    return peer
+
+
+@pytest.fixture(params=["tcp", "ipc"])
+def address(request, tmp_path):
+    """Of either kind: the kernel counts what comes in two ways."""
+    return "tcp://127.0.0.1:*" if request.param == "tcp" else f"ipc://{tmp_path}/gate"
+
+
 @pytest.mark.parametrize("has_said_hello", [False, True])
-def test_a_frame_without_end_is_cut_and_not_kept(has_said_hello):
+def test_a_frame_without_end_is_cut_and_not_kept(address, has_said_hello):
     """The parts of a message are gathered before anybody sees them: 1.5 GB stayed in memory."""
-    with running(frame_bytes_max=1 << 18) as rig, client_of(rig.endpoints[0]) as good:
+    with (
+        running(addresses=[address], frame_bytes_max=1 << 18) as rig,
+        client_of(rig.endpoints[0]) as good,
+    ):
         key = rig.login(good)
         with zmtp.connect(rig.endpoints[0]) as raw:
             if has_said_hello:
-                envelope, payload = frame(Kind.HELLO, b"who", 1)
-                raw.sendall(zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True))
-                rig.next_frame()
+                _greeted(rig, raw)
             until(lambda: _is_cut(raw), pause_s=0.001)
         good.send_multipart(frame(Kind.SEND, b"still here", 4))
         assert rig.next_frame()[0] == key
 
 
-def test_a_large_frame_that_comes_slowly_is_not_taken_for_one_without_end():
+def test_a_large_frame_that_comes_slowly_is_not_taken_for_one_without_end(address):
     """A client behind a slow line is honest."""
-    with running(frame_bytes_max=1 << 20) as rig, zmtp.connect(rig.endpoints[0]) as raw:
-        envelope, payload = frame(Kind.HELLO, b"who", 1)
-        raw.sendall(zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True))
-        key = rig.next_frame()[0]
-        peer = rig.gateway._peers.find(key)
+    with (
+        running(addresses=[address], frame_bytes_max=1 << 20) as rig,
+        zmtp.connect(rig.endpoints[0]) as raw,
+    ):
+        peer = _greeted(rig, raw)
+        before, active = peer.caller.read_bytes(), rig.gateway._arrivals.active
         envelope, payload = frame(Kind.SEND, bytes(1 << 20), 2)
         whole = zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True)
         for at in range(0, len(whole), 1 << 18):
             raw.sendall(whole[at : at + (1 << 18)])
-            looked = rig.gateway._peers._look_at
-            until(lambda looked=looked: rig.gateway._peers._look_at > looked)
+            come = before + min(len(whole), at + (1 << 18))
+            until(lambda come=come: peer.caller.read_bytes() == come and not active)
         assert len(rig.next_frame()[2]) == 1 << 20
-        assert rig.gateway._peers.find(key) is peer
+        assert rig.gateway._peers.find(peer.key) is peer
+
+
+def test_frames_that_wait_behind_others_are_not_taken_for_one_without_end(monkeypatch):
+    """A client that is faster than the node is honest, too."""
+    with running(frame_bytes_max=1 << 16) as rig, zmtp.connect(rig.endpoints[0]) as raw:
+        peer, peers = _greeted(rig, raw), rig.gateway._peers
+        monkeypatch.setattr(peer.listener, "has_input", lambda: [1])
+        caller = Caller(-1, -1, unheard_bytes=1 << 20)
+        for _ in range(SUSPICIONS_MIN):
+            peers._judge(caller, peer)
+        assert peers.find(peer.key) is peer
+        caller.unheard_bytes = 0
+        peers._judge(caller, peer)
+        assert not caller.suspicions
+
+
+def test_what_is_read_of_a_local_socket_is_counted_for_ever(monkeypatch):
+    """The kernel counts down from 2 GiB, and stays at 0."""
+    monkeypatch.setattr(accepted_sockets, "_PEEK_OFF_LOW", accepted_sockets._PEEK_OFF_MAX)
+    far, near = socket.socketpair()
+    with far, near:
+        caller = Caller(near.fileno(), os.fstat(near.fileno()).st_ino)
+        caller.count_reads()
+        far.sendall(bytes(1000))
+        for come in range(100, 1001, 100):
+            near.recv(100)
+            assert caller.read_bytes() == come
+
+
+def test_a_connection_that_says_nothing_is_not_looked_at():
+    """The kernel tells when something comes."""
+    with running() as rig, client_of(rig.endpoints[0]) as good:
+        rig.login(good)
+        until(lambda: not rig.gateway._arrivals.active)
+        good.send_multipart(frame(Kind.SEND, b"once", 4))
+        rig.next_frame()
+        until(lambda: not rig.gateway._arrivals.active)
 
 
 def test_what_libzmq_holds_for_a_peer_that_does_not_read_is_bounded_in_bytes():

@@ -12,9 +12,12 @@ HANDSHAKE = _GREETING + b"\x04" + bytes([len(_READY)]) + _READY
 
 
 def connect(endpoint: str, timeout_s: float = 30) -> socket.socket:
-    """A connection to a tcp endpoint, past its handshake."""
-    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
-    raw = socket.create_connection((host, int(port)), timeout=timeout_s)
+    """A connection to an endpoint, past its handshake."""
+    scheme, _, where = endpoint.partition("://")
+    raw = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
+    raw.settimeout(timeout_s)
+    host, _, port = where.rpartition(":")
+    raw.connect(where if scheme == "ipc" else (host, int(port)))
     raw.sendall(_GREETING)
     _read(raw, len(_GREETING))
     raw.sendall(b"\x04" + bytes([len(_READY)]) + _READY)
