@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-__all__ = ["CONTENT_TYPE", "OPENMETRICS_TYPE", "down_text", "exposition"]
+__all__ = ["CONTENT_TYPE", "OPENMETRICS_TYPE", "SERIES_OF_A_PLACE", "down_text", "exposition"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -39,6 +39,8 @@ _PLACES = {
     "producers": ("destination_producers", 1, "Producers."),
     "blocked_sends": ("destination_blocked_sends", 1, "Sends that wait for room."),
 }
+SERIES_OF_A_PLACE = len(_PLACES) + len(_COUNTED) + 2
+"""And its age and whether it is paused."""
 
 
 def exposition(

@@ -6,7 +6,6 @@ Of the destinations 500 are looked at in a second, under the engine's lock for a
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
 
 from hms.boot.descriptors import open_share
 from hms.boot.sections import Alerts as Limits
@@ -26,6 +25,7 @@ HOLDERS_MAX = 50
 MINUTE_S = 60
 DELIVERIES_MIN = 50
 """Fewer deliveries in a minute are no storm."""
+RATED = ("dead_lettered", "delivered", "redelivered")
 Place = Queue | Subscription
 
 
@@ -51,8 +51,6 @@ class Watch:
         """By destination, of each consumer the first message that it has in flight."""
         self._minute: deque[tuple[int, ...]] = deque(maxlen=MINUTE_S)
         self._syncs: deque[list[int]] = deque(maxlen=MINUTE_S)
-        self._sums = [0, 0, 0]
-        self._sums_next = [0, 0, 0]
 
     def look(self) -> None:
         """One look."""
@@ -96,11 +94,13 @@ class Watch:
         put("producers_blocked", blocked, f"{blocked} sends wait", limits.producers_blocked_s)
         in_doubt = len(state.branches.in_doubt())
         put("in_doubt", in_doubt, f"{in_doubt} branches are in doubt", limits.in_doubt_s)
-        self._look_at_rates(self._broker.refusals())
+        self._look_at_rates(engine)
 
-    def _look_at_rates(self, refusals: tuple[int, int]) -> None:
+    def _look_at_rates(self, engine: Engine) -> None:
         limits, put = self._limits, self._alerts.put
-        now = *self._sums, *refusals
+        both = engine.state.space.totals.values()
+        sums = (sum(getattr(totals, what) for totals in both) for what in RATED)
+        now = *sums, *self._broker.refusals()
         before = self._minute[0] if self._minute else now
         self._minute.append(now)
         letters, delivered, again, logins, denials = (
@@ -130,23 +130,13 @@ class Watch:
         for known in (self._acknowledged, self._held):
             for name in [name for name in known if name not in self._names]:
                 del known[name]
-        for counters in engine.state.space.departed.values():
-            self._sum(counters)
-        self._sums, self._sums_next = self._sums_next, [0, 0, 0]
         self._names = set()
         self._rest = iter(engine.state.every_place())
-
-    def _sum(self, counters: Any) -> None:
-        sums = self._sums_next
-        sums[0] += counters.dead_lettered
-        sums[1] += counters.delivered
-        sums[2] += counters.redelivered
 
     def _look_at(self, place: Place, now_ms: int) -> None:
         limits, line = self._limits, place.line
         name = f"{place.kind}:{place.name}"
         self._names.add(name)
-        self._sum(line.counters)
         done = line.counters.acknowledged
         comes_on = self._acknowledged.get(name) != done
         self._acknowledged[name] = done

@@ -11,7 +11,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from hms.boot.monitoring.families import CONTENT_TYPE, OPENMETRICS_TYPE, down_text, exposition
+from hms.boot.monitoring.families import (
+    CONTENT_TYPE,
+    OPENMETRICS_TYPE,
+    SERIES_OF_A_PLACE,
+    down_text,
+    exposition,
+)
 from hms.boot.monitoring.health import Health
 from hms.boot.web.http_server import Answer, Request
 from hms.boot.web.node_link import NodeLink
@@ -21,7 +27,6 @@ __all__ = ["Site"]
 
 NAMES_MAX = 1000
 GZIP_FROM = 1400
-LINES_OF_A_PLACE = 16
 GONE = ("down", "failed", "starting", "recovering")
 """It takes no connections; to find that out would take as long as a connection may."""
 JSON_TYPE = "application/json"
@@ -95,7 +100,7 @@ class Site:
     def _exposed(self, request: Request, names: str, *, is_of_places: bool = False) -> Answer:
         is_open = "application/openmetrics-text" in request.headers.get("accept", "")
         kind = OPENMETRICS_TYPE if is_open else CONTENT_TYPE
-        limit = self._series_max // LINES_OF_A_PLACE
+        limit = self._series_max // SERIES_OF_A_PLACE
         if self._health().state in GONE:
             return Answer(down_text(self._node, is_open=is_open).encode(), kind)
         try:

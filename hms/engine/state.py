@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hms.engine.admin.counters import Totals
 from hms.engine.admin.destination_attributes import configure
 from hms.engine.cluster.moves import Moves
 from hms.engine.effects import Effects
@@ -270,6 +271,7 @@ class State:
         if definition.kind == "queue":
             made = self._make_queue(definition)
             self.queues[made.name] = made
+            made.count_in(self.space.totals[made.is_durable])
             if made.number:
                 self.places[made.number] = made
             self.guard(made)
@@ -336,7 +338,7 @@ class State:
         if isinstance(target, Topic):
             self.space.undefine(target, self.now_ms)
         else:
-            self.space.departed[target.is_durable].add(target.line.counters)
+            target.count_in(Totals())
             if self.queues.get(target.name) is target:  # the log may tell of its heir before
                 del self.queues[target.name]
             self.places.pop(target.number, None)

@@ -7,9 +7,11 @@ every step of the engine: each message is in exactly one place, and all counts a
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
+from hms.engine.admin.counters import COUNTED
 from hms.engine.messages import StoredMessage
-from hms.engine.queue.destinations import Queue, Subscription
+from hms.engine.queue.destinations import SCHEDULED, Queue, Retained, Subscription
 from hms.engine.session.transactions import open_works
+from hms.engine.state import State
 from hms.server.doors.door import Frame
 from hms.wire.branch_requests import XaCommit, XaPrepare
 from hms.wire.frames import (
@@ -209,6 +211,7 @@ class Invariants:
             yield f"waiting_bytes is {state.waiting_bytes}, the places have {total}"
         if state.sessions_open != len(sessions):
             yield f"sessions_open is {state.sessions_open}, there are {len(sessions)}"
+        yield from _totals(state)
         for key, place in places.items():
             if is_thorough or self._is_changed(key, place):
                 yield from _place(place, held.get(key, []))
@@ -219,6 +222,29 @@ class Invariants:
         now = line.waiting_count, line.out_count, line.size_bytes, len(line.history)
         was, self._seen[key] = self._seen.get(key), now
         return was != now
+
+
+def _totals(state: State) -> Iterator[str]:
+    """What is kept without a walk is what a walk finds."""
+    for is_durable, totals in state.space.totals.items():
+        of_kind = [p for p in state.every_place() if p.is_durable is is_durable]
+        places = [p for p in of_kind if p.kind not in (SCHEDULED, Retained.kind)]
+        lines = [p.line for p in places]
+        found = (
+            len(places),
+            sum(line.waiting_count for line in lines),
+            sum(line.out_count for line in lines),
+            sum(line.delayed_count for line in lines),
+            sum(line.size_bytes for line in lines),
+            sum(len(p.consumers) for p in places),
+        )
+        said = (totals.places, totals.messages, totals.in_flight, totals.delayed)
+        said += (totals.bytes, totals.consumers)
+        if said != found:
+            yield f"totals of {'durable' if is_durable else 'other'} places: {said}, are {found}"
+        for what in COUNTED:
+            if getattr(totals, what) < sum(getattr(line.counters, what) for line in lines):
+                yield f"the totals count fewer {what} than their places"
 
 
 def _place(place: Queue | Subscription, held: list[int]) -> Iterator[str]:

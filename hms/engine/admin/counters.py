@@ -1,6 +1,18 @@
-"""Counters: what happened at a line."""
+"""Counters: what happened at a line, and the totals over all lines of a node.
+
+Lines tell their totals of each change, so that nobody has to walk over them: a look at the figures
+of a node costs the same whether it has ten queues or a hundred thousand.
+"""
 
 from dataclasses import dataclass
+
+__all__ = ["COUNTED", "Counters", "Totals"]
+
+COUNTED = (
+    *("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered", "purged"),
+    *("removed", "moved_in", "moved_out"),
+)
+"""What a line and its totals count alike."""
 
 
 @dataclass(slots=True)
@@ -21,15 +33,25 @@ class Counters:
     """The most that were here at once since then."""
     bytes_high: int = 0
 
-    def add(self, other: "Counters") -> None:
-        """What happened at another line, too; its highest marks say nothing of this one."""
-        self.sent += other.sent
-        self.delivered += other.delivered
-        self.acknowledged += other.acknowledged
-        self.expired += other.expired
-        self.dead_lettered += other.dead_lettered
-        self.purged += other.purged
-        self.redelivered += other.redelivered
-        self.moved_in += other.moved_in
-        self.moved_out += other.moved_out
-        self.removed += other.removed
+
+@dataclass(slots=True)
+class Totals:
+    """Over all lines of one durability: what there is, and what happened. What a line counted
+    before it ended stays, so that counters never fall."""
+
+    places: int = 0
+    messages: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    bytes: int = 0
+    consumers: int = 0
+    sent: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+    redelivered: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    purged: int = 0
+    removed: int = 0
+    moved_in: int = 0
+    moved_out: int = 0

@@ -1,31 +1,22 @@
 """Figures of destinations for metrics: sums over all of them, and a row for each that is asked for.
 
-A pass looks at so many places under one hold of the lock (operation_slices.py). What a place
-counted before it ended stays in the sums, so that they never fall: a pass takes it from the places
-that it began with.
+The sums are kept (counters.py). A pass for the rows looks at so many places under one hold of the
+lock (operation_slices.py).
 """
 
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import asdict
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from hms.engine.admin.counters import Counters
+from hms.engine.admin.counters import COUNTED, Totals
 from hms.engine.queue.destinations import SCHEDULED, Queue, Retained, Subscription, Topic
 from hms.engine.state import State
 
-__all__ = ["COLUMNS", "COUNTED", "FiguresPass", "row_of"]
+__all__ = ["COLUMNS", "FiguresPass", "row_of"]
 
 FIGURED_AT_ONCE = 500
 """Places that may get a row: 2 ms."""
-SUMMED_AT_ONCE = 2500
-"""Places that are only summed up: 2 ms."""
-COUNTED = (
-    *("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered", "purged"),
-    *("removed", "moved_in", "moved_out"),
-)
-"""Of Counters."""
 COLUMNS = (
     *("destination", "kind", "messages", "in_flight", "delayed", "bytes", "oldest_ms"),
     *("consumers", "producers", "blocked_sends", "paused", *COUNTED),
@@ -36,56 +27,32 @@ PATTERNS_MAX = 100
 TEMPORARY = "HMS.TEMP."
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Over all places of one durability."""
-
-    places: int = 0
-    messages: int = 0
-    in_flight: int = 0
-    delayed: int = 0
-    bytes: int = 0
-    consumers: int = 0
-    counters: list[int] = field(default_factory=lambda: [0] * len(COUNTED))
-
-    def plain(self) -> dict[str, Any]:
-        """By name."""
-        values = dict(zip((f.name for f in fields(self)), astuple(self), strict=True))
-        return values | {"counters": dict(zip(COUNTED, self.counters, strict=True))}
-
-
 class FiguresPass:
-    """One walk over all places. names: patterns of the destinations that get a row of their own,
-    with blanks between; limit: so many rows."""
+    """Totals, and a walk over the durable places if rows are asked for. names: patterns of the
+    destinations that get a row of their own, with blanks between; limit: so many rows."""
 
     def __init__(self, state: State, names: str = "", limit: int = 0) -> None:
         self._state = state
         self._patterns = [pattern.split("*") for pattern in names.split()[:PATTERNS_MAX]]
         self._limit = limit
-        self._rest: Iterator[Queue | Subscription] = iter(state.every_place())
-        self._sums = {True: _Sums(), False: _Sums()}
+        self._rest = iter([*state.places.values()] if self._patterns else ())
+        self.walked = 0
+        """So many places were looked at."""
         self._rows: list[list[Any]] = []
         self._left_out = 0
-        for is_durable, counters in state.space.departed.items():
-            _count(self._sums[is_durable].counters, counters)
 
     def go_on(self) -> bool:
         """A slice; whether there is more."""
-        at_once = FIGURED_AT_ONCE if self._patterns else SUMMED_AT_ONCE
-        some = list(islice(self._rest, at_once))
-        for is_durable, sums in self._sums.items():
-            places = [p for p in some if p.is_durable is is_durable and p.kind not in _UNSEEN]
-            if places:
-                _sum(sums, places)
-            if places and is_durable and self._patterns:
-                self._list(places)
-        return len(some) == at_once
+        some = list(islice(self._rest, FIGURED_AT_ONCE))
+        self.walked += len(some)
+        self._list([place for place in some if place.kind not in _UNSEEN])
+        return len(some) == FIGURED_AT_ONCE
 
     def answer(self) -> dict[str, Any]:
         """What was found, when there is no more."""
         return {
-            "durable": self._sums[True].plain(),
-            "passing": self._sums[False].plain(),
+            "durable": _plain(self._state.space.totals[True]),
+            "passing": _plain(self._state.space.totals[False]),
             "columns": list(COLUMNS),
             "rows": self._rows + self._topics(),
             "left_out": self._left_out,
@@ -113,6 +80,11 @@ class FiguresPass:
         return any(matches(pieces, name) for pieces in self._patterns)
 
 
+def _plain(totals: Totals) -> dict[str, Any]:
+    said = asdict(totals)
+    return said | {"counters": {name: said.pop(name) for name in COUNTED}}
+
+
 def matches(pieces: list[str], name: str) -> bool:
     """Whether a name is made of the pieces of a pattern with anything between them. Each is taken
     where it is found first, so that no pattern costs more than the name is long."""
@@ -130,26 +102,8 @@ def matches(pieces: list[str], name: str) -> bool:
     return len(name) - at >= len(last) and name.endswith(last)
 
 
-def _sum(sums: _Sums, places: list[Queue | Subscription]) -> None:
-    """Column by column, which the interpreter does at ten times the speed of place by place."""
-    lines = [place.line for place in places]
-    sums.places += len(places)
-    sums.messages += sum(line.waiting_count for line in lines)
-    sums.in_flight += sum(line.out_count for line in lines)
-    sums.delayed += sum(line.delayed_count for line in lines)
-    sums.bytes += sum(line.size_bytes for line in lines)
-    sums.consumers += sum(len(place.consumers) for place in places)
-    columns = zip(*map(_counts, (line.counters for line in lines)), strict=True)
-    sums.counters = [a + sum(column) for a, column in zip(sums.counters, columns, strict=True)]
-
-
 _counts = attrgetter(*COUNTED)
 _UNSEEN = (SCHEDULED, Retained.kind)
-
-
-def _count(sums: list[int], counters: Counters) -> None:
-    for at, count in enumerate(_counts(counters)):
-        sums[at] += count
 
 
 def row_of(state: State, place: Queue | Subscription) -> list[Any]:

@@ -248,7 +248,7 @@ def bury_deleted(state: State, queue: Queue, fx: Effects, count_max: int = 1 << 
     going = list(islice(queue.line.everything(), count_max))
     for message in going:
         queue.line.remove(message)
-    queue.line.counters.dead_lettered += len(going)
+    queue.line.count("dead_lettered", len(going))
     state.waiting_bytes -= sizes_of(going)
     dead = [(message, queue.line.attempts(message)) for message in going]
     keep(state, queue, target, dead, Death(DeadReason.DESTINATION_DELETED), fx)

@@ -61,7 +61,7 @@ def accepted(state: State, made: Offer, fx: Effects) -> None:
     line = made.place.line
     line.settle_all(made.messages)
     state.waiting_bytes -= sum(m.size_bytes for m in made.messages)
-    line.counters.moved_out += len(made.messages)
+    line.count("moved_out", len(made.messages))
     left = Effects()
     write_ranges(state, made.place, RecordType.DISCARDED, made.messages, left, Cause.MOVED)
     ended = _ended(state, made, is_accepted=True)
@@ -86,7 +86,7 @@ def dropped(state: State, made: Offer, cause: Cause, fx: Effects) -> None:
     line = made.place.line
     line.settle_all(made.messages)
     state.waiting_bytes -= sum(m.size_bytes for m in made.messages)
-    line.counters.purged += len(made.messages)
+    line.count("purged", len(made.messages))
     write_ranges(state, made.place, RecordType.DISCARDED, made.messages, fx, cause)
     fx.records.append(_ended(state, made, is_accepted=False))
 

@@ -141,8 +141,8 @@ def _put(
     queue.line.add(messages)
     queue.line.history.update({id_: (n, failed) for id_, n, failed in returned})
     state.waiting_bytes += queue.line.size_bytes - before
-    queue.line.counters.sent -= len(messages)
-    queue.line.counters.moved_in += len(messages)
+    queue.line.count("sent", -len(messages))
+    queue.line.count("moved_in", len(messages))
     queue.offer(messages)
 
 

@@ -13,7 +13,6 @@ of which the later counts.
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from hms.engine.admin.counters import Counters
 from hms.engine.cluster.move_recovery import OffersFound
 from hms.engine.log.live_index import SEGMENT_SHIFT, offsets_of
 from hms.engine.log.logged_place import LoggedPlace
@@ -108,7 +107,7 @@ class Recovery(StateTables):
         messages.sort(key=lambda m: m.seq)
         line.add(messages)
         line.history.update(logged.history)
-        line.counters = Counters()
+        line.count_anew()
         if line.tracks is not None:
             self.state.order_clock = max(self.state.order_clock, line.tracks.clock)
         self.state.waiting_bytes += line.size_bytes

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
+from hms.engine.admin.counters import Totals
 from hms.engine.effects import Effects
 from hms.engine.flow.destination_control import Control, Limits
 from hms.engine.flow.shares import NO_OWNER, Owner
@@ -68,6 +69,13 @@ class Place:
         """Its persistent messages, deliveries and acknowledgements are in the log."""
         return self.number > 0
 
+    def count_in(self, totals: Totals) -> None:
+        """It is one of the places of a node, and counts there and no longer where it did."""
+        for sums, sign in ((self.line.totals, -1), (totals, 1)):
+            sums.places += sign
+            sums.consumers += sign * len(self.consumers)
+        self.line.count_in(totals)
+
     @property
     def holders(self) -> list[ConsumerView]:
         """Who may have messages that are not settled, besides open transactions."""
@@ -89,6 +97,7 @@ class Place:
 
     def _came(self, consumer: ConsumerView) -> None:
         self.consumers.append(consumer)
+        self.line.totals.consumers += 1
         self._count_priority(consumer.priority, 1)
 
     def _count_priority(self, priority: int, change: int) -> None:
@@ -99,6 +108,7 @@ class Place:
 
     def _gone(self, consumer: ConsumerView) -> None:
         self.consumers.remove(consumer)
+        self.line.totals.consumers -= 1
         self._count_priority(consumer.priority, -1)
         if self.line.tracks is not None:
             self.line.tracks.consumer_left(consumer)

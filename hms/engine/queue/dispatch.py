@@ -245,8 +245,9 @@ def _deliver(
     counts = None
     if line.history:
         counts = [line.deliveries(m) + 1 for m in messages]
-        line.counters.redelivered += sum(1 for n in counts if n > 1)
+        line.count("redelivered", sum(1 for n in counts if n > 1))
     line.counters.delivered += len(messages)
+    line.totals.delivered += len(messages)
     first = messages[0]  # mostly they are all of one kind
     if first.is_persistent or any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
         fx.must_wait = True
@@ -292,6 +293,7 @@ def acknowledge(
     place.line.settle_all(messages)
     state.waiting_bytes -= sizes_of(messages)
     place.line.counters.acknowledged += len(messages)
+    place.line.totals.acknowledged += len(messages)
     write_ranges(state, place, RecordType.ACKNOWLEDGED, messages, fx)
     wake(state, place, fx)
 
@@ -306,14 +308,14 @@ def discard(
     """Count and record messages that have left the line for another cause (P9)."""
     if not messages:
         return
-    counters = place.line.counters
+    line = place.line
     state.waiting_bytes -= sizes_of(messages)
     if cause is Cause.LIMIT:
-        counters.removed += len(messages)
+        line.count("removed", len(messages))
     elif cause is not Cause.EXPIRED:
-        counters.purged += len(messages)
+        line.count("purged", len(messages))
     else:
-        counters.expired += len(messages)
+        line.count("expired", len(messages))
         target = target_of(state, place, DeadReason.EXPIRED)
         if target is not None:
             dead = [(m, 0) for m in messages]

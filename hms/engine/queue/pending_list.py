@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
-from hms.engine.admin.counters import Counters
+from hms.engine.admin.counters import COUNTED, Counters, Totals
 from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.groups.scan_order import ScanOrder
@@ -38,6 +38,8 @@ class PendingList:
         self.has_files = False
         """Messages that name files came here: they are told when they leave."""
         self.counters = Counters()
+        self.totals = Totals()
+        """Its own until it counts in those of a node."""
         self.history: dict[int, tuple[int, int]] = {}
         """(deliveries, failed attempts) of messages that came back, by id."""
         self._standing = ReadyQueue()
@@ -54,10 +56,14 @@ class PendingList:
         """New messages, younger than all that ever came. size_bytes: what they count in quotas;
         uses: the features of incoming.py that some of them use; -1: nobody knows."""
         count = len(messages)
+        size_bytes = size_bytes if size_bytes >= 0 else sizes_of(messages)
         self.waiting_count += count
-        self.size_bytes += size_bytes if size_bytes >= 0 else sizes_of(messages)
-        counters = self.counters
+        self.size_bytes += size_bytes
+        counters, totals = self.counters, self.totals
         counters.sent += count
+        totals.sent += count
+        totals.messages += count
+        totals.bytes += size_bytes
         counters.count_high = max(counters.count_high, self.waiting_count + self.out_count)
         counters.bytes_high = max(counters.bytes_high, self.size_bytes)
         rest = messages
@@ -80,8 +86,8 @@ class PendingList:
 
     def put_back(self, message: StoredMessage, deliveries: int, attempts: int) -> None:
         """A message that was out waits again, in its old place."""
-        self.out_count -= 1
-        self.waiting_count += 1
+        self._move_out(-1)
+        self._move_waiting(1)
         if deliveries:
             self.history[message.id] = (deliveries, attempts)
         if self.tracks is None or not self.tracks.came_back(message):
@@ -97,9 +103,10 @@ class PendingList:
         self, message: StoredMessage, deliveries: int, attempts: int, due_ms: int
     ) -> None:
         """A message that was out waits again from due_ms on, then in its old place."""
-        self.out_count -= 1
+        self._move_out(-1)
         self.history[message.id] = (deliveries, attempts)
         self._delayed.add(message, due_ms)
+        self.totals.delayed += 1
         if self.tracks is not None:
             self.tracks.comes_later(message)
 
@@ -110,12 +117,14 @@ class PendingList:
             self._skip(message)
         self._forget_waiting(message)
         self._delayed.add(message, due_ms)
+        self.totals.delayed += 1
 
     def release_due(self, now_ms: int, count_max: int) -> list[StoredMessage]:
         """Delayed messages whose time has come wait now, so many at once."""
         due = self._delayed.pop_due(now_ms, count_max)
+        self.totals.delayed -= len(due)
         for message in due:
-            self.out_count += 1
+            self._move_out(1)
             self.put_back(message, *self.history.get(message.id, (0, 0)))
         return due
 
@@ -169,7 +178,7 @@ class PendingList:
             self._skip(message)
         for each in goes:
             self._forget_waiting(each)
-        self.out_count += len(goes)
+        self._move_out(len(goes))
         return goes
 
     # taking
@@ -203,15 +212,19 @@ class PendingList:
             else:
                 taken.append(message)
                 room -= message.length
-        self.out_count += len(taken)
+        self._move_out(len(taken))
         return taken
 
     def _take_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
         if bytes_max <= 0 or self.waiting_count <= self.held_count:
             return []
         taken = self._standing.pop_run(count, bytes_max)
-        self.waiting_count -= len(taken)
-        self.out_count += len(taken)
+        count = len(taken)
+        self.waiting_count -= count
+        self.out_count += count
+        totals = self.totals  # as _move_waiting() and _move_out() do, without two calls
+        totals.messages -= count
+        totals.in_flight += count
         return taken
 
     def take_one(self, message: StoredMessage) -> None:
@@ -219,12 +232,13 @@ class PendingList:
         if self.tracks is None or not self.tracks.picked(message):
             self._skip(message)
         self._forget_waiting(message)
-        self.out_count += 1
+        self._move_out(1)
 
     def remove(self, message: StoredMessage) -> None:
         """A waiting or delayed message leaves for good."""
         is_tracked = self.tracks is not None and self.tracks.left(message)
         if self._delayed.remove(message.id):
+            self.totals.delayed -= 1
             self._leave(message)
             return
         if not is_tracked:
@@ -242,8 +256,10 @@ class PendingList:
             if not self.waiting_count:
                 self._standing.clear()  # of what is only noted as gone
             return messages
-        self.waiting_count -= len(messages)
-        self.size_bytes -= sizes_of(messages)
+        self._move_waiting(-len(messages))
+        size_bytes = sizes_of(messages)
+        self.size_bytes -= size_bytes
+        self.totals.bytes -= size_bytes
         self._standing.clear()
         self._mortal = ExpiryIndex()
         if self._index is not None:
@@ -263,7 +279,7 @@ class PendingList:
 
     def settle(self, message: StoredMessage) -> None:
         """A message that was out leaves for good."""
-        self.out_count -= 1
+        self._move_out(-1)
         if self.tracks is not None:
             self.tracks.left(message)
         self._leave(message)
@@ -277,6 +293,8 @@ class PendingList:
         """So many messages that were out count no more; forget_settled() follows."""
         self.out_count -= count
         self.size_bytes -= size_bytes
+        self.totals.in_flight -= count
+        self.totals.bytes -= size_bytes
 
     def forget_settled(self, messages: list[StoredMessage]) -> None:
         """What is known of messages that count no more."""
@@ -374,13 +392,44 @@ class PendingList:
         """Neither the order nor the index is needed any more."""
         self._index = self._scan = None
 
+    # what is counted
+
+    def count(self, what: str, count: int) -> None:
+        """Something happened so often: one of COUNTED."""
+        for sums in (self.counters, self.totals):
+            setattr(sums, what, getattr(sums, what) + count)
+
+    def count_in(self, totals: Totals) -> None:
+        """What is here counts there from now on, and not where it did. What happened stays."""
+        for sums, sign in ((self.totals, -1), (totals, 1)):
+            sums.messages += sign * self.waiting_count
+            sums.in_flight += sign * self.out_count
+            sums.delayed += sign * len(self._delayed)
+            sums.bytes += sign * self.size_bytes
+        self.totals = totals
+
+    def count_anew(self) -> None:
+        """What happened until now is not counted."""
+        for what in COUNTED:
+            self.count(what, -getattr(self.counters, what))
+        self.counters = Counters()
+
     # inside
+
+    def _move_waiting(self, count: int) -> None:
+        self.waiting_count += count
+        self.totals.messages += count
+
+    def _move_out(self, count: int) -> None:
+        self.out_count += count
+        self.totals.in_flight += count
 
     def _skip(self, message: StoredMessage) -> None:
         self._standing.skip(message, self.waiting_count)
 
     def _forget_waiting(self, message: StoredMessage) -> None:
         self.waiting_count -= 1
+        self.totals.messages -= 1
         if message.expires_at_ms:
             self._mortal.remove(message)
         if self._index is not None:
@@ -390,6 +439,7 @@ class PendingList:
 
     def _leave(self, message: StoredMessage) -> None:
         self.size_bytes -= message.size_bytes
+        self.totals.bytes -= message.size_bytes
         if message.block is not None and self.number:
             message.block.left(message, self.number)
         if self.history:

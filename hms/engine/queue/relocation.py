@@ -96,9 +96,9 @@ def _relocate(
     fx.records += records
     fx.must_wait = True
     if target is not place and not how.is_copy:
-        line.counters.moved_out += len(left)
+        line.count("moved_out", len(left))
     if target is not place:
-        target.line.counters.moved_in += len(left)
+        target.line.count("moved_in", len(left))
     page_out_new(state, [one.message for one in came], [target])
     wake(state, place, fx)
     dispatch(state, target, fx)
@@ -108,7 +108,7 @@ def _arrive(state: State, target: Place, came: Sequence[_Came]) -> None:
     line = target.line
     before = line.size_bytes
     line.add([one.message for one in came])
-    line.counters.sent -= len(came)
+    line.count("sent", -len(came))
     state.waiting_bytes += line.size_bytes - before
     awake = []
     for one in came:

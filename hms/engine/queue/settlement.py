@@ -250,11 +250,10 @@ def _put_back(
     """One message comes back; False when it has become a dead letter."""
     how, delay_ms = back.how, back.delay_ms
     deliveries, attempts = place.line.history.get(message.id, (0, 0))
-    counters = place.line.counters
     if how is not Return.RELEASED:
         deliveries += 1
     elif deliveries:  # nobody saw it a second time; it is counted when somebody does
-        counters.redelivered = max(0, counters.redelivered - 1)
+        place.line.count("redelivered", -min(1, place.line.counters.redelivered))
     if how in (Return.FAILED, Return.REJECTED):
         attempts += 1
         death = back.doomed.get(message.id) or _death(place, message, attempts, how, back.said)
@@ -370,7 +369,7 @@ def _bury(
     fx: Effects,
 ) -> None:
     target = target_of(state, place, death.reason)
-    place.line.counters.dead_lettered += 1
+    place.line.count("dead_lettered", 1)
     state.waiting_bytes -= message.size_bytes
     if target is None:
         write_ranges(state, place, RecordType.DISCARDED, [message], fx, Cause.DEAD_LETTERED)

@@ -199,6 +199,7 @@ def _settled(state: State, received: Received, *, is_much: bool) -> list[Record]
     line.count_settled(len(messages), received.size_bytes)
     state.waiting_bytes -= received.size_bytes
     line.counters.acknowledged += len(messages)
+    line.totals.acknowledged += len(messages)
     if is_much:
         state.settled_rest.add(received.place, messages)
     else:

@@ -36,7 +36,7 @@ def retain(
     if replaced is None:
         return place, []
     place.line.remove(replaced)
-    place.line.counters.purged += 1
+    place.line.count("purged", 1)
     state.waiting_bytes -= replaced.size_bytes
     if not replaced.is_persistent:
         return place, []

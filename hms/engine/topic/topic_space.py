@@ -6,7 +6,7 @@ has to stand at a topic or above it, so that a slip of the pen is refused and no
 that nobody ever reads.
 """
 
-from hms.engine.admin.counters import Counters
+from hms.engine.admin.counters import Totals
 from hms.engine.flow.shares import NO_OWNER, Shares
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Retained, Subscription, Topic
@@ -76,8 +76,8 @@ class TopicSpace:
         """Who may have what, of a node that checks logins; None: everybody may have everything."""
         self.version = 0
         """Grows when a subscription changes."""
-        self.departed = {True: Counters(), False: Counters()}
-        """What places counted that are gone, the durable ones and the others."""
+        self.totals = {True: Totals(), False: Totals()}
+        """Of all queues and subscriptions, the durable ones and the others."""
 
     # topic objects
 
@@ -222,6 +222,7 @@ class TopicSpace:
         subscription.order = self._orders
         self.subscriptions[subscription.order] = subscription
         self.index.add(pattern, subscription.order, subscription)
+        subscription.count_in(self.totals[subscription.is_durable])
         self.changed()
         if subscription.ends_at_ms:
             self.mortal[subscription.order] = subscription
@@ -234,7 +235,7 @@ class TopicSpace:
     def remove(self, subscription: Subscription, now_ms: int) -> None:
         """It gets nothing more."""
         pattern = subscription.pattern
-        self.departed[subscription.is_durable].add(subscription.line.counters)
+        subscription.count_in(Totals())
         del self.subscriptions[subscription.order]
         self._take(subscription, -1)
         self.mortal.pop(subscription.order, None)

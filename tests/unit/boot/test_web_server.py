@@ -9,6 +9,7 @@ from http.client import HTTPConnection
 
 import pytest
 
+from hms.boot.monitoring.families import SERIES_OF_A_PLACE
 from hms.boot.monitoring.health import Health
 from hms.boot.web.http_server import Answer, WebServer
 from hms.boot.web.node_link import NodeLink
@@ -205,6 +206,21 @@ def test_series_have_a_limit_and_what_is_missing_is_told(serve, site):
     lines = [line for line in body.splitlines() if not line.startswith("#")]
     assert len(lines) == 200
     assert lines[-1] == 'hms_metrics_truncated{node="N1"} 1'
+
+
+def test_a_thousand_destinations_are_a_tenth_of_what_a_scrape_may_take(serve, site):
+    """Of ten thousand at most 8 MB on the wire, and none of those asked for is left out."""
+    node, link, _, _ = site
+    row = node.answer["rows"][0]
+    node.answer["rows"] = [[f"orders.{n:06}", *row[1:]] for n in range(1000)]
+    ready = Health("N1", "ready", is_live=True, is_ready=True, text="ready")
+    pages = Site("N1", lambda: ready, link, series_max=1000 * SERIES_OF_A_PLACE + 1)
+    path, takes = "/metrics/destinations?name=*", {"Accept-Encoding": "gzip"}
+    body = _get(serve(pages.handle), path, **takes)[1]
+    lines = gzip.decompress(body).decode().splitlines()
+    assert 'hms_metrics_truncated{node="N1"} 0' in lines
+    assert len([line for line in lines if not line.startswith("#")]) == 1 + 1000 * SERIES_OF_A_PLACE
+    assert len(body) < 800_000
 
 
 def test_a_node_that_does_not_answer_is_down_and_asked_anew(serve, site):

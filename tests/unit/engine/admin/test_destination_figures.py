@@ -62,6 +62,20 @@ def test_sums_do_not_fall_when_a_queue_goes():
     assert "gone" not in [row[0] for row in after["rows"]]
 
 
+def test_totals_are_there_without_a_look_at_any_place():
+    """A scrape of a hundred thousand queues costs what one of ten does."""
+    many = tuple(DestinationSettings("queue", f"q{n:04}") for n in range(FIGURED_AT_ONCE + 10))
+    rig = EngineRig(destinations=(*DESTINATIONS, *many))
+    rig.engine.open_producer(1, 9, 1, "queue", "q0007")
+    rig.send(9, count=3)
+    figures = FiguresPass(rig.engine.state)
+    assert not figures.go_on()
+    assert figures.walked == 0
+    durable = figures.answer()["durable"]
+    assert (durable["messages"], durable["counters"]["sent"]) == (3, 3)
+    assert durable["places"] == len(rig.engine.state.places)
+
+
 def test_a_pass_goes_on_slice_after_slice_and_leaves_out_what_is_too_much():
     """Ten thousand queues under one hold of the lock would stop everybody for 20 ms."""
     many = tuple(DestinationSettings("queue", f"q{n:04}") for n in range(FIGURED_AT_ONCE + 10))
