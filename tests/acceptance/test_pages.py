@@ -22,7 +22,7 @@ from hms.testing.ports import free_port
 from tests.support.project import ROOT
 
 HOW_TO = ROOT / "docs" / "how-to"
-RUN = [ROOT / "README.md", HOW_TO / "first-queue.md", HOW_TO / "services.md"]
+RUN = [ROOT / "README.md", ROOT / "docs" / "tutorial" / "first-queue.md", HOW_TO / "services.md"]
 EVERY = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = "tcp://127.0.0.1:7700"
 STEP_S = 90

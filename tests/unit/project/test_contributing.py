@@ -72,4 +72,4 @@ def test_the_list_of_pages_leads_there(page):
     """A page that nothing leads to is not read."""
     where = page.relative_to(ROOT / "docs")
 
-    assert f"({where})" in (ROOT / "docs" / "README.md").read_text()
+    assert f"({where})" in (ROOT / "docs" / "index.md").read_text()

@@ -41,8 +41,8 @@ def test_every_relative_link_leads_somewhere(page):
 
 
 def test_every_page_can_be_reached_from_the_index():
-    """A reader starts at docs/README.md and must get everywhere from there."""
-    seen, ahead = set(), [ROOT / "docs" / "README.md"]
+    """A reader starts at docs/index.md and must get everywhere from there."""
+    seen, ahead = set(), [ROOT / "docs" / "index.md"]
     while ahead:
         page = ahead.pop()
         if page in seen or page.suffix != ".md" or not page.exists():

@@ -1,0 +1,36 @@
+"""How Sphinx makes the site of these pages; scripts/docs runs it."""
+
+import re
+
+from sphinx.application import Sphinx
+
+project = "HMS"
+author = "the authors of HMS"
+copyright = "the authors of HMS, Apache-2.0"  # noqa: A001 - Sphinx's name
+extensions = ["myst_parser"]
+root_doc = "index"
+myst_heading_anchors = 4
+html_theme = "furo"
+html_title = "HMS"
+html_show_copyright = False
+html_copy_source = False
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+_PAGE = re.compile(r"^(?:-|\d+\.) \[[^\]]+\]\((?P<page>[^)#:]+)\.md\)", re.MULTILINE)
+
+
+def add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Make the lists of an index its table of contents too, so that each stands once."""
+    if not page.endswith("index"):
+        return
+    for part in source[0].split("\n## "):
+        caption, _, text = part.partition("\n")
+        named = "" if caption.startswith("# ") else f":caption: {caption}\n"
+        if pages := "\n".join(_PAGE.findall(text)):
+            source[0] += f"\n```{{toctree}}\n:hidden:\n{named}\n{pages}\n```\n"
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls."""
+    app.connect("source-read", add_contents)
