@@ -352,12 +352,12 @@ def test_the_limit_of_connections_holds_for_all_addresses_together(tmp_path):
 def test_what_is_cut_to_make_room_counts_as_gone_for_the_other_addresses():
     """Each address cut as many, while libzmq had not closed the first ones yet."""
     with ExitStack() as stack:
-        context = stack.enter_context(zmq.Context())
-        everywhere = []
+        context, everywhere, arrivals = stack.enter_context(zmq.Context()), [], Arrivals()
+        stack.callback(arrivals.close)
         for _ in range(2):
             listening = stack.enter_context(context.socket(zmq.ROUTER))
             port = listening.bind_to_random_port("tcp://127.0.0.1")
-            callers = Callers(context, listening, 34, login_s=12, everywhere=everywhere)
+            callers = Callers(context, listening, 34, 12, everywhere, arrivals)
             stack.callback(callers.close)
             for _ in range(30):
                 stack.enter_context(zmtp.connect(f"tcp://127.0.0.1:{port}"))
