@@ -39,7 +39,9 @@ class _Progress:
 def recover(engine: Engine, store: Store, tell: Tell) -> int:
     """Feed the engine all that the store holds; the number of records."""
     progress = _Progress(store, tell)
-    recovery = engine.recovery(lambda segment: progress.read(store.pinned_records(segment)))
+    recovery = engine.recovery(
+        lambda segment: progress.read(store.pinned_records(segment)), store.read
+    )
     gc.disable()  # nothing of what is read is garbage, and looking for some takes longer each time
     try:
         for _, kind, _, payload, position in progress.read(store.recover()):

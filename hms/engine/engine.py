@@ -22,6 +22,7 @@ from hms.engine.flow.user_rate import UserRate
 from hms.engine.groups.scan_slices import LOOK_STEPS
 from hms.engine.log import boot, compaction, paging, recovery
 from hms.engine.log.live_index import SETTLING_BYTES, Block
+from hms.engine.log.packed_block import BodyReader
 from hms.engine.log.pinned_recovery import PinnedReader, no_pinned
 from hms.engine.log.state_records import write
 from hms.engine.messages import StoredMessage
@@ -109,10 +110,12 @@ class Engine:
 
     # boot
 
-    def recovery(self, pinned: PinnedReader = no_pinned) -> recovery.Recovery:
+    def recovery(
+        self, pinned: PinnedReader = no_pinned, read: BodyReader | None = None
+    ) -> recovery.Recovery:
         """Takes the log's records, in order, before boot(); pinned: the records of a segment that
-        lies behind the log."""
-        return recovery.Recovery(self.state, pinned)
+        lies behind the log; read: bytes of the log, so that batches can wait as they lie there."""
+        return recovery.Recovery(self.state, pinned, read)
 
     def boot(
         self,

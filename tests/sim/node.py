@@ -87,7 +87,7 @@ class Node:
         self._boot(clock_ms, uid)
 
     def _boot(self, clock_ms: Callable[[], int], uid: int) -> None:
-        recovery = self.engine.recovery(self.journal.pinned_records)
+        recovery = self.engine.recovery(self.journal.pinned_records, self.journal.read)
         for _, kind, _, payload, position in self.journal.recover():
             recovery.apply(kind, payload, position)
         recovery.finish()

@@ -183,7 +183,7 @@ class Node:
         self._meet()
 
     def _boot(self, is_warm: bool | None) -> None:
-        recovery = self.engine.recovery(self.journal.pinned_records)
+        recovery = self.engine.recovery(self.journal.pinned_records, self.journal.read)
         for _, kind, _, payload, position in self.journal.recover():
             recovery.apply(kind, payload, position)
         recovery.finish()

@@ -114,6 +114,7 @@ def _place(
         for m in offer.messages
         if m.is_persistent
     }
+    logged.open_all()
     told = logged.waiting | logged.out
     if (waiting.keys() | out.keys()) - limbo != told.keys() - limbo:
         yield f"{name}: {sorted(waiting)} and out {sorted(out)}, the log has {sorted(told)}"

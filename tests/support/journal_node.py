@@ -34,7 +34,7 @@ class JournalNode:
         self.broker.storage = self
 
     def _recover(self):
-        recovery = self.engine.recovery(self.store.pinned_records)
+        recovery = self.engine.recovery(self.store.pinned_records, self.store.read)
         self.records_read = 0
         for _, kind, _, payload, position in self.store.recover():
             recovery.apply(kind, payload, position)

@@ -29,6 +29,11 @@ class Mark(NamedTuple):
     is_end: bool = False
 
 
+def may_be_marked(pack: bytes) -> bool:
+    """Whether a message of a pack may belong to a group or an order, where no place gathers."""
+    return _CLOCK_BYTES in pack or _ID_BYTES in pack
+
+
 def mark_of(message: StoredMessage, *, gathers: bool) -> Mark | None:
     """What a message belongs to; gathers: whether its place gathers groups."""
     payload, end = message.payload, message.head_bytes

@@ -156,6 +156,19 @@ class Block:
         """The log has to keep the message here."""
         return self.messages[message.slot] is message
 
+    def lying(self) -> Sequence[StoredMessage | None]:
+        """The messages in its slots; None where one has left."""
+        return self.messages
+
+    def waiting_as_told(self) -> tuple[int, list[int], list[int]] | None:
+        """Of a block whose messages all wait, as their record said: the place, their ids and their
+        positions. None when each message has to be asked."""
+        return None
+
+    def clear(self) -> None:
+        """Let go of all messages."""
+        self.messages.clear()
+
 
 class _Landing(msgspec.Struct, frozen=True, gc=False):
     """Messages of one record in one block, whose place is not known before it is appended."""
@@ -232,6 +245,20 @@ class LiveIndex:
         self.held_count += count + further
         return _Landing(block, first, messages)
 
+    def add_whole(self, block: Block, position: int) -> None:
+        """A block whose messages one place holds, all of them; the first one's bytes lie there."""
+        self.live_bytes += block.live_bytes
+        self.held_count += block.live
+        block.base = position
+        block.landed(position >> SEGMENT_SHIFT)
+
+    def leave_whole(self, block: Block) -> None:
+        """Nobody needs any message of a block of which none has left."""
+        self.live_bytes -= block.live_bytes
+        self.held_count -= block.live
+        block.live = block.live_bytes = 0
+        self.forget(block)
+
     def move(self, messages: Sequence[StoredMessage], offsets: Sequence[int]) -> Landing | None:
         """The same for messages that the log knew already and is told again."""
         for message in messages:
@@ -262,7 +289,7 @@ class LiveIndex:
         older = [n for n in self._by_segment if n < segment and n not in pinned]
         for number in [*sorted(older), segment]:
             for block in self._by_segment.get(number, ()):
-                for message in block.messages:
+                for message in block.lying():
                     if message is not None:
                         yield message
 
@@ -294,8 +321,8 @@ class LiveIndex:
         does not see what a message refers to (see StoredMessage), so it would keep them all."""
         for blocks in self._by_segment.values():
             for block in blocks:
-                block.messages.clear()
-        self._open.messages.clear()
+                block.clear()
+        self._open.clear()
 
 
 def left_by(messages: Iterable[StoredMessage], number: int) -> None:

@@ -1,14 +1,19 @@
 """A place as the log has it: what waits there, what is out, and how often it was delivered."""
 
+from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 
-from hms.engine.log.live_index import hold, left_by
+from hms.engine.log.live_index import LiveIndex, hold, left_by
+from hms.engine.log.packed_block import PackedBlock
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.pending_list import told_counts
 from hms.records import Stay
 from hms.records.message_states import Step, Steps
 
-__all__ = ["LoggedPlace"]
+__all__ = ["LoggedPlace", "Ranges"]
+
+Ranges = Sequence[tuple[int, int]]
+"""First and last ids, both included."""
 
 
 class LoggedPlace:
@@ -16,13 +21,18 @@ class LoggedPlace:
 
     It has no order, no groups and no limits: those are of today's configuration, and the log may
     have been written under another one. waiting and out: by id; history: (deliveries, failed
-    attempts) of messages that came back; due: when those are due that wait for a time.
+    attempts) of messages that came back; due: when those are due that wait for a time. Batches of
+    which every message waits may stand beside `waiting`, unopened.
     """
 
-    __slots__ = ("due", "history", "number", "out", "waiting")
+    __slots__ = ("_blocks", "_firsts", "_packed", "due", "history", "number", "out", "waiting")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, blocks: LiveIndex | None = None) -> None:
         self.number = number
+        self._blocks = LiveIndex() if blocks is None else blocks
+        self._packed: dict[int, PackedBlock] = {}
+        self._firsts: list[int] = []
+        """Their first ids, by which they are found; in order."""
         self.waiting: dict[int, StoredMessage] = {}
         self.out: dict[int, StoredMessage] = {}
         self.history: dict[int, tuple[int, int]] = {}
@@ -35,9 +45,51 @@ class LoggedPlace:
         if due:
             self.due.update((m.id, due[m.id]) for m in messages if m.id in due)
 
+    def hold_packed(self, block: PackedBlock) -> None:
+        """A new batch waits here."""
+        self._packed[block.first_id] = block
+        insort(self._firsts, block.first_id)
+
+    def packed(self) -> list[PackedBlock]:
+        """The batches that nobody has opened, in the order of their ids."""
+        return [self._packed[first] for first in self._firsts]
+
+    def open_all(self) -> None:
+        """All that waits stands in `waiting`."""
+        for block in self.packed():
+            self._open(block)
+
+    def open_in(self, ranges: Ranges) -> None:
+        """Those in these ranges that wait stand in `waiting`."""
+        for block, _ in self._packed_in(ranges):
+            if block.first_id in self._packed:
+                self._open(block)
+
+    def _open(self, block: PackedBlock) -> None:
+        self._drop(block)
+        self.waiting.update([(m.id, m) for m in block.opened()])
+
+    def _drop(self, block: PackedBlock) -> None:
+        del self._packed[block.first_id]
+        del self._firsts[bisect_right(self._firsts, block.first_id) - 1]
+
+    def _packed_in(self, ranges: Ranges) -> list[tuple[PackedBlock, bool]]:
+        """Unopened batches of which messages are in these ranges of ids, and whether all are in
+        one of them."""
+        if not self._firsts:
+            return []
+        found = []
+        for first, last in ranges:
+            at = max(bisect_right(self._firsts, first) - 1, 0)
+            for one in self._firsts[at : bisect_right(self._firsts, last)]:
+                block = self._packed[one]
+                if first <= block.last_id:
+                    found.append((block, first <= one and block.last_id <= last))
+        return found
+
     def stay(self, message: StoredMessage, stay: Stay) -> None:
         """A message is here, whatever was known of it before."""
-        self.leave((message.id,))
+        self.leave(((message.id, message.id),))
         hold([message], self.number)
         (self.out if stay.is_out else self.waiting)[message.id] = message
         if stay.deliveries or stay.attempts:
@@ -49,8 +101,13 @@ class LoggedPlace:
         """It was delivered so often before."""
         self.history[message_id] = told_counts(deliveries, attempts)
 
-    def step(self, steps: Steps, ids: Sequence[int]) -> None:
+    def step(self, steps: Steps, ranges: Ranges) -> None:
         """Messages go out or come back, those of them that are here."""
+        self.open_in(ranges)
+        self.step_each(steps, _ids(ranges))
+
+    def step_each(self, steps: Steps, ids: Sequence[int]) -> None:
+        """The same for messages that are not in an unopened batch."""
         waiting, out = self.waiting, self.out
         were_waiting = [i for i in ids if i in waiting]
         were_out = [i for i in ids if i in out]
@@ -73,8 +130,17 @@ class LoggedPlace:
             for message_id in ids:
                 self.due.pop(message_id, None)
 
-    def leave(self, ids: Sequence[int]) -> None:
+    def leave(self, ranges: Ranges) -> None:
         """Messages are gone, those of them that are here."""
+        for block, is_whole in self._packed_in(ranges):
+            if block.first_id not in self._packed:
+                continue
+            if is_whole:
+                self._drop(block)
+                self._blocks.leave_whole(block)
+            else:
+                self._open(block)
+        ids = _ids(ranges)
         waiting, out = self.waiting, self.out
         gone = [out.pop(i) for i in ids if i in out]
         gone += [waiting.pop(i) for i in ids if i in waiting]
@@ -86,4 +152,10 @@ class LoggedPlace:
 
     def end(self) -> None:
         """The place is gone with all that it holds."""
+        for block in self.packed():
+            self._blocks.leave_whole(block)
         left_by([*self.waiting.values(), *self.out.values()], self.number)
+
+
+def _ids(ranges: Ranges) -> list[int]:
+    return [message_id for first, last in ranges for message_id in range(first, last + 1)]

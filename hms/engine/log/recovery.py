@@ -16,6 +16,7 @@ from functools import partial
 from hms.engine.cluster.move_recovery import OffersFound
 from hms.engine.log.live_index import SEGMENT_SHIFT, offsets_of
 from hms.engine.log.logged_place import LoggedPlace
+from hms.engine.log.packed_block import BodyReader, packed
 from hms.engine.log.paging import page_out
 from hms.engine.log.pinned_recovery import (
     PinnedReader,
@@ -56,9 +57,15 @@ __all__ = ["Recovery"]
 class Recovery(StateTables):
     """Feed it every record of a log in order; finish() when its own records follow."""
 
-    def __init__(self, state: State, pinned: PinnedReader = no_pinned) -> None:
+    def __init__(
+        self,
+        state: State,
+        pinned: PinnedReader = no_pinned,
+        read: BodyReader | None = None,
+    ) -> None:
         super().__init__(state)
         self._read_pinned = pinned
+        self._read = read
         self._first_segment: int | None = None
         """Where the log begins; what it tells of an older segment lies behind it."""
         self._paging_bytes = state.settings.paging_share * state.settings.memory_bytes_max
@@ -102,10 +109,10 @@ class Recovery(StateTables):
 
     def _fill(self, place: Queue | Subscription, logged: LoggedPlace) -> None:
         line, out = place.line, dict(logged.out)
-        logged.step(LOST, [i for i in out if not self._is_held(place.number, i)])
-        messages = [*logged.waiting.values(), *logged.out.values()]
-        messages.sort(key=lambda m: m.seq)
-        line.add(messages)
+        logged.step_each(LOST, [i for i in out if not self._is_held(place.number, i)])
+        if not place.takes_packed:
+            logged.open_all()
+        line.recovered([*logged.waiting.values(), *logged.out.values()], logged.packed())
         line.history.update(logged.history)
         line.count_anew()
         if line.tracks is not None:
@@ -132,7 +139,11 @@ class Recovery(StateTables):
 
     def sent(self, record: Sent, position: int) -> None:
         """Messages wait where the node knows a place by that number."""
-        state, rows = self.state, record.rows()
+        state = self.state
+        state.ids.reserved(record.first_message_id + record.message_count)
+        if self._landed_packed(record, position):
+            return
+        rows = record.rows()
         messages = make_messages(
             rows,
             record.payloads(rows),
@@ -143,7 +154,6 @@ class Recovery(StateTables):
         )
         if KIND_FILE in [row.kind for row in rows]:
             messages = state.files.watched(messages)
-        state.ids.reserved(record.first_message_id + record.message_count)
         due = due_times(rows, record.first_message_id, record.timestamp_ms)
         for number, marks in record.placements:
             if number in state.places:
@@ -155,8 +165,22 @@ class Recovery(StateTables):
     def _place(self, number: int) -> LoggedPlace:
         found = self.places.get(number)
         if found is None:
-            found = self.places[number] = LoggedPlace(number)
+            found = self.places[number] = LoggedPlace(number, self.state.blocks)
         return found
+
+    def _landed_packed(self, record: Sent, position: int) -> bool:
+        """Whether the batch waits as it lies in the log."""
+        number = record.placements[0].number if record.placements else 0
+        place, blocks = self.state.places.get(number), self.state.blocks
+        if self._read is None or place is None or not place.takes_packed:
+            return False
+        block = packed(record, blocks, self._read)
+        if block is not None:
+            blocks.add_whole(block, position)
+            self._place(number).hold_packed(block)
+            if self._is_memory_full():
+                block.opened(is_resident=False)
+        return block is not None
 
     def _land(self, messages: Sequence[StoredMessage], position: int) -> None:
         """Note where those lie that a place holds; the first one's bytes at that position."""
@@ -170,9 +194,13 @@ class Recovery(StateTables):
         landing = blocks.add([m for m, _ in held], [at for _, at in held])
         if landing is not None:
             landing.landed(position)
-            paged_bytes = blocks.paged_bytes - OVERHEAD_BYTES * blocks.paged_count
-            if blocks.live_bytes - paged_bytes > self._paging_bytes:
+            if self._is_memory_full():
                 page_out(self.state, [m for m, _ in held])
+
+    def _is_memory_full(self) -> bool:
+        blocks = self.state.blocks
+        paged_bytes = blocks.paged_bytes - OVERHEAD_BYTES * blocks.paged_count
+        return blocks.live_bytes - paged_bytes > self._paging_bytes
 
     def taken(self, record: Sent) -> None:
         """One that comes again is recognised."""
@@ -216,7 +244,7 @@ class Recovery(StateTables):
         """Messages are at a place in the same way; most only wait there."""
         place = self._place(stay.number)
         if stay == Stay(stay.number) and not self.offers.undecided:
-            place.leave([stub.id for stub in stubs])
+            place.leave([(stub.id, stub.id) for stub in stubs])
             place.hold(stubs, {})
             return
         for stub in stubs:
@@ -234,13 +262,13 @@ class Recovery(StateTables):
         """Live the pending list does the same (hms/engine/queue/pending_list.py)."""
         logged = self.places.get(told.number)
         if logged is not None:
-            logged.step(steps, _ids(told.ranges))
+            logged.step(steps, told.ranges)
 
     def leave(self, told: Ranges) -> None:
         """Those of the messages that are there leave."""
         logged = self.places.get(told.number)
         if logged is not None:
-            logged.leave(_ids(told.ranges))
+            logged.leave(told.ranges)
 
     # offers of and to other nodes
 
@@ -249,8 +277,9 @@ class Recovery(StateTables):
         told = decode_offered(payload)
         logged = self.places.get(told.place)
         if logged is not None:
+            logged.open_in(told.spans)
             waiting = [i for i in _ids(told.spans) if i in logged.waiting]
-            logged.step(OFFERED, waiting)
+            logged.step_each(OFFERED, waiting)
             for message_id in waiting:
                 self.offers.offered(told, message_id)
 
@@ -259,7 +288,7 @@ class Recovery(StateTables):
         for number, message_id in self.offers.ended(told):
             logged = self.places.get(number)
             if logged is not None:  # one that was accepted has left
-                logged.step(LOST if told.is_redelivered else RETURNED, (message_id,))
+                logged.step_each(LOST if told.is_redelivered else RETURNED, (message_id,))
 
     def _arrived(self, payload: Payload, position: int) -> None:
         STATE_TRANSITIONS[RecordType.ARRIVED](self, payload, position)

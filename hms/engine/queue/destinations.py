@@ -77,6 +77,12 @@ class Place:
         self.line.count_in(totals)
 
     @property
+    def takes_packed(self) -> bool:
+        """What a boot found may wait as it lies in the log: nothing here looks at each message."""
+        tracks = self.line.tracks
+        return self.line.sort is None and (tracks is None or tracks.gathering is None)
+
+    @property
     def holders(self) -> list[ConsumerView]:
         """Who may have messages that are not settled, besides open transactions."""
         return [*self.consumers, *self.left]
@@ -231,6 +237,7 @@ class Retained(Queue):
     """Where retained publications stay: in the log like a queue's messages, with no consumer."""
 
     kind = "retained"
+    takes_packed = False
 
     def __init__(self, number: int, name: str) -> None:
         super().__init__(number, name, redelivery_limit=-1, messages_max=0)
@@ -245,6 +252,7 @@ class Scheduled(Queue):
     """Where recurring messages wait for their next time: in the log, with no consumer."""
 
     kind = SCHEDULED
+    takes_packed = False
 
     def __init__(self, number: int, name: str) -> None:
         super().__init__(number, name, redelivery_limit=-1, messages_max=0)

@@ -6,7 +6,8 @@ their order (ready_queue.py), or their group or global order holds them back (or
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from hms.engine.admin.counters import COUNTED, Counters, Totals
@@ -14,6 +15,7 @@ from hms.engine.groups.message_groups import MessageGroups
 from hms.engine.groups.message_sort import Entry, MessageSort
 from hms.engine.groups.scan_order import ScanOrder
 from hms.engine.log.live_index import left_by
+from hms.engine.log.packed_block import PackedBlock
 from hms.engine.messages import StoredMessage, sizes_of
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.delays import Delayed
@@ -21,6 +23,8 @@ from hms.engine.queue.expiry_index import ExpiryIndex
 from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
 from hms.engine.queue.ready_queue import ReadyQueue
 from hms.wire.packed_messages import KIND_FILE
+
+_seq = attrgetter("seq")
 
 
 class PendingList:
@@ -83,6 +87,20 @@ class PendingList:
             if self._scan is not None:
                 for message in messages:
                     self._scan.add(message)
+
+    def recovered(self, messages: list[StoredMessage], packed: Sequence[PackedBlock]) -> None:
+        """All that a boot found here, in any order: messages, and batches as they lie in the log.
+        Nothing was here before."""
+        messages.sort(key=_seq)
+        start = 0
+        for block in sorted(packed, key=attrgetter("first_seq")):
+            end = bisect_left(messages, block.first_seq, lo=start, key=_seq)
+            self.add(messages[start:end])
+            self._standing.add_packed(block)
+            self.waiting_count += block.count
+            self.size_bytes += block.size_bytes
+            start = end
+        self.add(messages[start:])
 
     def put_back(self, message: StoredMessage, deliveries: int, attempts: int) -> None:
         """A message that was out waits again, in its old place."""
@@ -349,9 +367,9 @@ class PendingList:
             more = [m for m in more if m.seq < after]
         else:
             more = [m for m in more if m.seq > after]
-        more.sort(key=attrgetter("seq"), reverse=is_newest_first)
+        more.sort(key=_seq, reverse=is_newest_first)
         runs = self._standing.arrivals(after, is_newest_first=is_newest_first)
-        return heapq.merge(*runs, more, key=attrgetter("seq"), reverse=is_newest_first)
+        return heapq.merge(*runs, more, key=_seq, reverse=is_newest_first)
 
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest that waits; of a plain line without looking at others."""

@@ -4,18 +4,21 @@ Theory of operation. Messages stand in one deque per priority, in order of arriv
 back stand in a heap beside it and are older than what follows them, so the next message is the
 smaller of the two heads. A message taken from the middle (by a selector, by expiry) is only noted
 as gone and skipped when its turn comes; so every step costs O(1) or O(log n). In a line that is
-sorted all of them stand in the heap, by their keys.
+sorted all of them stand in the heap, by their keys. What a boot found stands behind its deque in
+chunks (waiting_chunks.py), and moves up one chunk at a time.
 """
 
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from operator import attrgetter
 
 from hms.engine.groups.message_sort import Entry, MessageSort, entry_bytes
+from hms.engine.log.packed_block import PackedBlock
 from hms.engine.messages import StoredMessage
+from hms.engine.queue.waiting_chunks import WaitingChunks
 
 _GONE_MAX = 1024
 _GONE_BYTES_MAX, _BYTES_PER_WAITING = 1 << 16, 64
@@ -32,7 +35,7 @@ def _no_levels() -> list[deque[StoredMessage]]:
 class ReadyQueue:
     """See the module."""
 
-    __slots__ = ("_gone", "_gone_bytes", "_heap", "_levels", "_top", "on_memory", "sort")
+    __slots__ = ("_gone", "_gone_bytes", "_heap", "_later", "_levels", "_top", "on_memory", "sort")
 
     def __init__(self) -> None:
         self.sort: MessageSort | None = None
@@ -40,6 +43,8 @@ class ReadyQueue:
         self.on_memory: Callable[[int], None] = lambda _: None
         """Told how many bytes more, or less, the keys take."""
         self._levels = _no_levels()
+        self._later: dict[int, WaitingChunks] = {}
+        """By priority; behind all that stands in the deque of that priority."""
         self._top = -1
         self._heap: list[Entry] = []
         self._gone: set[int] = set()
@@ -57,6 +62,9 @@ class ReadyQueue:
             for message in messages:
                 self._push(self.sort.entry(message))
             return
+        if self._later:
+            self._add_behind(messages)
+            return
         if len(messages) == 1:
             priority = messages[0].priority
             level = self._levels[priority]
@@ -66,6 +74,32 @@ class ReadyQueue:
             return
         for priority in {m.priority for m in messages}:
             self._level(priority).extend([m for m in messages if m.priority == priority])
+
+    def add_packed(self, block: PackedBlock) -> None:
+        """The same for a batch as it lies in the log; not in a line that is sorted."""
+        self._level(block.priority)
+        self._later.setdefault(block.priority, WaitingChunks()).add_packed(block)
+
+    def _add_behind(self, messages: list[StoredMessage]) -> None:
+        for message in messages:
+            later = self._later.get(message.priority)
+            (self._level(message.priority) if later is None else later).append(message)
+
+    def _advance(self) -> None:
+        """The highest priority of which something stands in its deque, if there is one; the next
+        chunk moves up where a deque is empty."""
+        while self._top >= 0 and not self._levels[self._top]:
+            if self._top in self._later:
+                self._move_up(self._top)
+            else:
+                self._top -= 1
+
+    def _move_up(self, priority: int) -> None:
+        """The next chunk stands in its deque."""
+        later = self._later[priority]
+        self._levels[priority].extend(later.pop())
+        if not later:
+            del self._later[priority]
 
     def _level(self, priority: int) -> deque[StoredMessage]:
         """Where messages of a priority stand, one of which comes now."""
@@ -108,6 +142,8 @@ class ReadyQueue:
             for i, level in enumerate(self._levels):
                 if level:
                     self._levels[i] = deque(m for m in level if m.seq not in gone)
+            for later in self._later.values():
+                later.sweep(gone)
             gone.clear()
             self._gone_bytes = 0
 
@@ -131,8 +167,8 @@ class ReadyQueue:
         """The first one leaves; there is one."""
         message: StoredMessage
         while True:
-            while self._top >= 0 and not self._levels[self._top]:
-                self._top -= 1
+            if self._top >= 0 and not self._levels[self._top]:
+                self._advance()
             heap = self._heap
             level = self._levels[self._top] if self._top >= 0 else None
             if heap and (level is None or heap[0][:2] < (-self._top, level[0].seq)):
@@ -150,9 +186,11 @@ class ReadyQueue:
     def pop_run(self, count: int, bytes_max: int) -> list[StoredMessage]:
         """What stands in front, all of one priority, where nothing has to be looked at one by one;
         a run costs a third of as many single steps. There is one."""
-        while not self._levels[self._top]:
-            self._top -= 1
+        if not self._levels[self._top]:
+            self._advance()
         level = self._levels[self._top]
+        while self._top in self._later and len(level) < count:
+            self._move_up(self._top)
         pop = level.popleft
         taken = [pop() for _ in range(min(count, len(level)))]
         if sum([m.length for m in taken]) > bytes_max:
@@ -169,6 +207,7 @@ class ReadyQueue:
         self.sort = sort
         self._gone.clear()
         self._levels = _no_levels()
+        self._later = {}
         self._replace([self.entry(message) for message in standing])
 
     def in_order(self, others: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
@@ -177,15 +216,21 @@ class ReadyQueue:
         entries = [self.entry(m) for m in others]
         if self.sort is not None or entries:
             entries += [e for e in self._heap if e[-1].seq not in gone]
-            entries += [self.entry(m) for each in self._levels for m in each if m.seq not in gone]
+            levels = [self._whole_level(priority) for priority in range(len(self._levels))]
+            entries += [self.entry(m) for each in levels for m in each if m.seq not in gone]
             yield from [entry[-1] for entry in sorted(entries)]
             return
         for priority in range(len(self._levels) - 1, -1, -1):
             returned = sorted(e for e in self._heap if e[0] == -priority)
             back = [e[-1] for e in returned if e[-1].seq not in gone]
-            level = self._levels[priority]
+            level = self._whole_level(priority)
             fresh = [m for m in level if m.seq not in gone] if gone else level
             yield from heapq.merge(back, fresh, key=lambda m: m.seq) if back else fresh
+
+    def _whole_level(self, priority: int) -> Iterable[StoredMessage]:
+        """All of one priority that came and never went out, as they arrived."""
+        level, later = self._levels[priority], self._later.get(priority)
+        return level if later is None else chain(level, later)
 
     def arrivals(self, after: int, *, is_newest_first: bool) -> list[Iterator[StoredMessage]]:
         """Runs of all that arrived after a place in the order of arrival, or before it, each run in
@@ -202,11 +247,15 @@ class ReadyQueue:
                 runs.append(islice(reversed(level), beyond, None))
             elif level:
                 runs.append(islice(level, bisect_right(level, after, key=_seq), None))
+        runs += [
+            later.arrivals(after, is_newest_first=is_newest_first) for later in self._later.values()
+        ]
         return [(m for m in run if m.seq not in gone) for run in runs] if gone else runs
 
     def clear(self) -> None:
         """Nobody stands here any more."""
         self._levels = _no_levels()
+        self._later = {}
         self._top = -1
         self._replace([])
         self._gone.clear()
@@ -214,9 +263,13 @@ class ReadyQueue:
     def firsts(self) -> list[StoredMessage]:
         """Of each priority the oldest, without looking at those behind it; not of a sorted line."""
         found: dict[int, StoredMessage] = {}
-        for level in self._levels:
-            while level and level[0].seq in self._gone:
-                self._gone.discard(level.popleft().seq)
+        for priority, level in enumerate(self._levels):
+            while True:
+                while level and level[0].seq in self._gone:
+                    self._gone.discard(level.popleft().seq)
+                if level or priority not in self._later:
+                    break
+                self._move_up(priority)
             if level:
                 found[level[0].priority] = level[0]
         for _, seq, message in self._heap:

@@ -7,6 +7,7 @@ the node recovers at boot (P7).
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -134,6 +135,7 @@ class Journal:
     def recover(self) -> Iterator[StoredRecord]:
         """Every record in order; what a crash tore is cut off at the end."""
         recovery = self._recovery = Recovery(self._disk, self._path, self._node_uid)
+        self._durable_end = sys.maxsize  # whatever is given out here lies on the disk
         records = recovery.records()
         while True:
             try:

@@ -11,6 +11,7 @@ from bench.compare import PEERS
 from bench.flame import graph, ranked, read, tree
 from bench.peers.server import Peer
 from bench.plot import picture_file
+from bench.recovery import recovered, write_store
 
 
 @pytest.fixture
@@ -82,3 +83,11 @@ def test_the_guard_fails_only_when_it_was_slow_again_and_again(monkeypatch, rati
 def test_every_workload_of_the_guard_has_a_floor():
     """A workload without one would be measured for nothing."""
     assert guard._read().keys() == guard._COUNTS.keys()
+
+
+def test_a_boot_is_measured_with_all_messages_waiting(tmp_path):
+    """A log that is written past the engine must be one that an engine can read."""
+    write_store(tmp_path, messages=500, size=100, batch=64, segment_bytes=1 << 16)
+
+    (queue,) = recovered(tmp_path).state.queues.values()
+    assert queue.line.waiting_count == 500
