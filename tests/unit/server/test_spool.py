@@ -1,6 +1,7 @@
 """Files on their way: what one client leaves or only announces keeps nobody else from sending."""
 
 import hashlib
+from contextlib import ExitStack
 
 import pytest
 
@@ -70,9 +71,29 @@ class Rig:
         self.node.broker._change(lambda fx, now: self.node.broker.doorman.close(number, now, fx))
 
 
+    def close(self):
+        """Files that are still coming are closed."""
+        for line in self.node.broker._spool._lines.values():
+            if line.part is not None:
+                line.part.close()
+
+
 @pytest.fixture
-def rig(tmp_path):
-    return Rig(tmp_path / "files")
+def started(tmp_path):
+    """A rig with a limit of its own, closed at the end."""
+    with ExitStack() as stack:
+
+        def start(**limits):
+            made = Rig(tmp_path / "files", **limits)
+            stack.callback(made.close)
+            return made
+
+        yield start
+
+
+@pytest.fixture
+def rig(started):
+    return started()
 
 
 def test_ends_of_files_that_were_never_opened_keep_nobody_out(rig):
@@ -128,9 +149,9 @@ def test_files_that_stopped_to_come_make_way_for_those_of_other_clients(rig):
     assert rig.can_send("good")
 
 
-def test_no_room_is_kept_for_long_for_files_of_clients_that_are_gone(tmp_path):
+def test_no_room_is_kept_for_long_for_files_of_clients_that_are_gone(started):
     """Two that were killed left no room for anybody, for a day; what has come stays."""
-    rig = Rig(tmp_path / "files", bytes_max=2 * AHEAD_BYTES)
+    rig = started(bytes_max=2 * AHEAD_BYTES)
     for handle in (1, 2):
         assert rig.ask("gone", wire.OpenFile(handle, AHEAD_BYTES))[0]
     assert rig.ask("gone", wire.FileBlock(1, 0), Kind.FILE, DATA)[0]
@@ -143,9 +164,9 @@ def test_no_room_is_kept_for_long_for_files_of_clients_that_are_gone(tmp_path):
     assert (is_open, wire.decode_reply(answer)) == (True, {"offset": len(DATA)})
 
 
-def test_room_that_is_kept_for_files_that_do_not_come_on_makes_way_for_others(tmp_path):
+def test_room_that_is_kept_for_files_that_do_not_come_on_makes_way_for_others(started):
     """16 MiB each were kept for file_life_s, a day, as long as their senders were connected."""
-    rig = Rig(tmp_path / "files", bytes_max=2 * AHEAD_BYTES)
+    rig = started(bytes_max=2 * AHEAD_BYTES)
     for handle in (1, 2):
         assert rig.ask("idle", wire.OpenFile(handle, AHEAD_BYTES))[0]
     assert rig.ask("idle", wire.FileBlock(1, 0), Kind.FILE, DATA)[0]
