@@ -118,7 +118,7 @@ def _measure(node: hms.testing.TestNode, count: int, timeout_s: float) -> None:
             for what, (tried, given_s) in cases.items():
                 _show(f"{what}, busy node", tried, count, given_s)
         producer = connection.session().producer(hms.Queue("sent"))
-        connection.request_timeout_s = timeout_s  # opening had the usual time
+        connection.requests.request_timeout_s = timeout_s  # opening had the usual time
         cases["send"] = (lambda: producer.send(b"x"), timeout_s)
         node.pause()
         try:
@@ -126,7 +126,7 @@ def _measure(node: hms.testing.TestNode, count: int, timeout_s: float) -> None:
                 _show(f"{what}, node stopped", tried, count, given_s)
         finally:
             node.resume()
-            connection.request_timeout_s = 30
+            connection.requests.request_timeout_s = 30
     tpmon.tpend()
 
 

@@ -207,24 +207,24 @@ def _has(context: Context, cd: int) -> bool:
 def _wait(context: Context, waiting: dict[int, Outstanding], flags: int) -> int:
     """The first of the calls that is done."""
     connection, timeout_s = context.connection, patience_s(context, flags)
-    deadline = monotonic() if flags & TPNOBLOCK else connection.call_deadline(timeout_s)
+    deadline = monotonic() if flags & TPNOBLOCK else connection.calls.call_deadline(timeout_s)
 
     def is_done() -> bool:
         return any(call.pending.is_done for call in waiting.values())
 
     begun_at = monotonic()
     with connection.lock:
-        connection.take_in()
-        is_over = connection.wait_for(context, is_done, deadline) or flags & TPNOBLOCK
+        connection.driver.take_in()
+        is_over = connection.driver.wait_for(context, is_done, deadline) or flags & TPNOBLOCK
         if not is_over and not connection.link.has_heard_since(begun_at):
-            connection.wait_for(context, is_done, monotonic() + GRACE_S)
+            connection.driver.wait_for(context, is_done, monotonic() + GRACE_S)
         for cd, call in waiting.items():
             if call.pending.is_done:
                 return cd
         if flags & TPNOBLOCK:
             raise CallWouldBlock(cd=next(iter(waiting)))
         late = next(iter(waiting.values())).pending.what
-        raise connection.call_too_late(late, begun_at, timeout_s)
+        raise connection.calls.call_too_late(late, begun_at, timeout_s)
 
 
 def _reply(

@@ -58,7 +58,7 @@ def tpconnect(svc: str, data: Data = None, flags: int = TPSENDONLY) -> int:
     deadline = _deadline(context, flags & ~TPNOBLOCK)
     with current_transaction.outside(is_it=bool(flags & TPNOTRAN)):
         talk = connection.run(
-            connection.connecting(
+            connection.calls.connecting(
                 svc, encoded, kind, has_control=control == TPSENDONLY, deadline=deadline
             )
         )
@@ -75,7 +75,9 @@ def tpsend(cd: int, data: Data = None, flags: int = 0) -> int:
     kind, encoded = encode_data(data)
     part = Part(kind, encoded, gives_control=bool(flags & TPRECVONLY))
     deadline, connection = _deadline(context, flags), context.connection
-    event = connection.run(connection.saying(talk, part, deadline, may_wait=not flags & TPNOBLOCK))
+    event = connection.run(
+        connection.calls.saying(talk, part, deadline, may_wait=not flags & TPNOBLOCK)
+    )
     return _noted(context, cd, event)
 
 
@@ -86,7 +88,7 @@ def tprecv(cd: int, flags: int = 0) -> tuple[int, Any]:
     context, talk = _find("tprecv()", cd)
     check_flags("tprecv()", flags, _FLAGS)
     with context.connection.lock:
-        context.connection.take_in()
+        context.connection.driver.take_in()
     found = context.connection.run(talk.receiving(_deadline(context, flags)))
     if found is None and flags & TPNOBLOCK:
         raise CallWouldBlock(cd=cd)
@@ -105,7 +107,7 @@ def tpdiscon(cd: int) -> None:
         raise ConversationProtocol(what="tpdiscon()", detail="a service ends by returning")
     del context.talks[cd]
     with context.connection.lock:
-        context.connection.leave(talk)
+        context.connection.calls.leave(talk)
         context.connection.flush()
 
 

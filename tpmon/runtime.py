@@ -111,7 +111,7 @@ class Server:
             exception_listener=self._on_error,
         )
         self._connection.on_invoke(self._on_invoke)
-        self._interrupt = self._connection.interrupt
+        self._interrupt = self._connection.driver.interrupt
         self._context = Context(self._connection, is_server=True)
         with (
             self._hearing_signals(),
@@ -212,7 +212,7 @@ class Server:
             return bool(taken)
 
         if not is_taken():
-            self._connection.wait_until(self, is_taken)
+            self._connection.driver.wait_until(self, is_taken)
         return taken[0]
 
     def _run(self, invocation: _Invocation, context: Context) -> None:

@@ -22,7 +22,9 @@ def speaking(context: Context, head: InvokeHead) -> Iterator[Conversation | None
         talk.begin()
         connection.flush()
     try:
-        yield Conversation(connection, talk, head.service, BLOCK_TIME_S, cd)
+        yield Conversation(
+            connection.driver, connection.calls, talk, head.service, BLOCK_TIME_S, cd
+        )
     finally:
         context.talks.pop(cd, None)
         connection.link.talks.pop(key, None)

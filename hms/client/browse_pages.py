@@ -35,7 +35,7 @@ class BrowsePages:
         is_in_flight: bool = False,
     ) -> None:
         self._session = session
-        self._connection = session.connection
+        self._requests = session.requests
         self._is_oldest_first = is_oldest_first
         self._is_in_flight = is_in_flight
         self._is_closed = False
@@ -50,7 +50,7 @@ class BrowsePages:
 
     def granted(self) -> Steps[None]:
         """Wait until the node has taken it; SelectorSyntaxError, DestinationNotFound."""
-        yield from self._connection.answer_to(self._granted)
+        yield from self._requests.answer_to(self._granted)
 
     def after(self, position: int) -> Steps[Page]:
         """The page behind that position."""
@@ -70,10 +70,10 @@ class BrowsePages:
             count_max,
             self._is_in_flight,
         )
-        return self._connection.link.request(browse, Pending("Browse", OnLoss.REPEAT))
+        return self._requests.link.request(browse, Pending("Browse", OnLoss.REPEAT))
 
     def _answer(self, pending: Pending) -> Steps[Page]:
-        payload = (yield from self._connection.answer_to(pending)).payload
+        payload = (yield from self._requests.answer_to(pending)).payload
         follows, _, count = decode_deliver(payload)
         (position,) = _POSITION.unpack_from(payload, DELIVER_HEAD.size)
         rows = unpack_delivered(payload, count, DELIVER_HEAD.size + _POSITION.size)
@@ -85,5 +85,5 @@ class BrowsePages:
         if self._is_closed:
             raise ConnectionClosed(what="browser")
         self._session.check_open()
-        if self._connection.link.state is State.ENDED:
-            raise own_copy(self._connection.link.error)
+        if self._requests.link.state is State.ENDED:
+            raise own_copy(self._requests.link.error)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from hms.client.browse_pages import BrowsePages
-from hms.client.core.blocking_connection import Connection
+from hms.client.core.thread_driver import ThreadDriver
 from hms.client.destinations import Queue
 from hms.client.message import Message
 from hms.client.public_names import public_names
@@ -13,8 +13,8 @@ from hms.client.public_names import public_names
 class Browser:
     """See Session.browser(). Iterating begins anew each time and sees what waits at that moment."""
 
-    def __init__(self, connection: Connection, pages: BrowsePages) -> None:
-        self._connection = connection
+    def __init__(self, driver: ThreadDriver, pages: BrowsePages) -> None:
+        self._driver = driver
         self._pages = pages
         self._pass: Iterator[Message] | None = None
 
@@ -29,14 +29,14 @@ class Browser:
         return self._pages.selector
 
     def __iter__(self) -> Iterator[Message]:
-        messages, position = self._connection.run(self._pages.first())
+        messages, position = self._driver.run(self._pages.first())
         while True:
             for message in messages:
                 self._pages.check_open()
                 yield message
             if not position:
                 return
-            messages, position = self._connection.run(self._pages.after(position))
+            messages, position = self._driver.run(self._pages.after(position))
 
     def next_message(self) -> Message | None:
         """The next message of one pass over the queue, or None at its end."""

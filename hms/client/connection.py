@@ -42,13 +42,13 @@ class Connection(hms.client.core.blocking_connection.Connection):
         """What became of a send or commit in doubt, by the token of its SendInDoubt or
         CommitInDoubt: asked of the node whose log may have it, and final. What is not in the log is
         withdrawn first, so that it never will be. TokenRefused, OutcomeElsewhere."""
-        return self.run(self.asking_outcome(token))
+        return self.run(self.requests.asking_outcome(token))
 
     def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and
         whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
-        self.run(self.watching(destination.kind, watched_name(destination)))
+        self.run(self.requests.watching(destination.kind, watched_name(destination)))
 
     def schedules(self, kind: str = "", destination: str = "", limit: int = 1000) -> list[Schedule]:
         """Schedules and delayed messages, the next one due first; kind "schedule" or "delayed":
@@ -56,19 +56,25 @@ class Connection(hms.client.core.blocking_connection.Connection):
         asked = schedules_asked(kind, destination, limit)
         return [
             schedule_of(one)
-            for one in self.run(self.administering("schedule.list", asked, "schedules()"))
+            for one in self.run(self.requests.administering("schedule.list", asked, "schedules()"))
         ]
 
     def schedule(self, name: str) -> Schedule:
         """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
         return schedule_of(
-            self.run(self.administering("schedule.show", schedule_named(name), "schedule()"))
+            self.run(
+                self.requests.administering("schedule.show", schedule_named(name), "schedule()")
+            )
         )
 
     def cancel_schedule(self, name: str) -> None:
         """End a schedule, or take back a message that waits for its time, given by its id.
         ScheduleNotFound."""
-        self.run(self.administering("schedule.cancel", schedule_named(name), "cancel_schedule()"))
+        self.run(
+            self.requests.administering(
+                "schedule.cancel", schedule_named(name), "cancel_schedule()"
+            )
+        )
 
     def __repr__(self) -> str:
         return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Self
 
 from hms.client.consumer_steps import Acknowledge, ConsumerSteps, Listener, check_count
-from hms.client.core.blocking_connection import Connection
+from hms.client.core.thread_driver import ThreadDriver
 from hms.client.file_bodies import FileInfo
 from hms.client.listener_thread import ListeningThread
 from hms.client.message import Message
@@ -20,12 +20,15 @@ __all__ = ["Acknowledge", "Consumer"]
 class Consumer(ConsumerSteps):
     """See Session.consumer(). Iterating waits for ever, until the consumer or session is closed."""
 
-    _connection: Connection
-
     def __init__(
-        self, session: SessionSteps, inbox: PrefetchBuffer, listening: ListeningThread
+        self,
+        driver: ThreadDriver,
+        session: SessionSteps,
+        inbox: PrefetchBuffer,
+        listening: ListeningThread,
     ) -> None:
         super().__init__(session, inbox)
+        self._driver = driver
         self._listening = listening
 
     @property
@@ -35,16 +38,16 @@ class Consumer(ConsumerSteps):
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message; None when the time is over. Without a time it waits for ever, but no
         longer than request_timeout_s through an outage (F-K8): ConnectionLost."""
-        connection = self._connection
-        with connection.lock:
+        driver = self._driver
+        with driver.lock:
             message = self.at_hand()
             if message is not None:
                 return message
             message = self.taken()
             if message is not None:
-                connection.flush()
+                driver.flush()
                 return message
-        return connection.run(self.receiving(timeout_s))
+        return driver.run(self.receiving(timeout_s))
 
     def receive_nowait(self) -> Message | None:
         """The next message; None when the node has none for this consumer: it is asked."""
@@ -60,14 +63,14 @@ class Consumer(ConsumerSteps):
         below one.
         """
         check_count(count)
-        connection = self._connection
-        with connection.lock:
+        driver = self._driver
+        with driver.lock:
             first = self.at_hand() or self.taken()
             if first is not None:
                 found = self.with_more(first, count)
-                connection.flush()
+                driver.flush()
                 return found
-        return connection.run(self.receiving_many(count, timeout_s))
+        return driver.run(self.receiving_many(count, timeout_s))
 
     def __iter__(self) -> Iterator[Message]:
         while not self.is_over:
@@ -80,18 +83,18 @@ class Consumer(ConsumerSteps):
 
     def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
         """What message.ack() does."""
-        self._connection.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
+        self._driver.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
 
     def save(
         self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
     ) -> None:
         """What message.save() does."""
-        self._connection.run(self.saving(message, info, target))
+        self._driver.run(self.saving(message, info, target))
 
     def request_retained(self) -> int:
         """Have the topic's retained publications delivered, again or for the first time; how many.
         NoRetainedMessage."""
-        return self._connection.run(self.requesting_retained())
+        return self._driver.run(self.requesting_retained())
 
     def listen(self, listener: Listener | None) -> None:
         """Have a function called for every message, one at a time per session, in order, on a
@@ -102,7 +105,7 @@ class Consumer(ConsumerSteps):
     def close(self) -> None:
         """Close, when its running listener has ended; a listener that closes its own consumer goes
         on, and then its message is settled."""
-        with self._connection.lock:  # not in the midst of a receive
+        with self._driver.lock:  # not in the midst of a receive
             if self._is_closed:
                 return
             self._is_closed = True

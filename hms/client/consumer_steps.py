@@ -98,7 +98,7 @@ class ConsumerSteps:
 
     def __init__(self, session: SessionSteps, inbox: PrefetchBuffer) -> None:
         self._session = session
-        self._connection = session.connection
+        self._requests = session.requests
         self._state = session.state
         self._inbox = inbox
         self._is_closed = False
@@ -252,7 +252,7 @@ class ConsumerSteps:
         inbox, state = self._inbox, self._state
         if state.interruption is not None:
             state.check_interrupted()
-        is_ending = self._is_closed or state.is_closing or self._connection.link.is_closing
+        is_ending = self._is_closed or state.is_closing or self._requests.link.is_closing
         if is_ending or self._listener is not None or not inbox.buffer:
             self._check_receiving()
         if state.file_held is not None:
@@ -283,7 +283,7 @@ class ConsumerSteps:
         self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
     ) -> Steps[None]:
         """Read the file of a message; then the message is done with, where that goes by itself."""
-        yield from saving(self._connection, info, target)
+        yield from saving(self._requests, info, target)
         self._state.file_saved(self._inbox, message.delivered_id)
 
     def save(
@@ -312,18 +312,18 @@ class ConsumerSteps:
         deadline = FOREVER if patience_s is None else now + patience_s
         asks_at = deadline if patience_s is None else deadline - min(patience_s / 2, POLL_S)
         asked: Pending | None = None
-        connection, link, inbox = self._connection, self._connection.link, self._inbox
+        requests, link, inbox = self._requests, self._requests.link, self._inbox
         while True:
             self._state.want_more(inbox)
-            connection.flush()  # where the loss of the connection may show
-            patience = connection.outage_ends_by(connection.request_timeout_s)
-            may_go_on = partial(self._has_news, link.state, connection.me())
+            requests.driver.flush()  # where the loss of the connection may show
+            patience = requests.driver.loop.lost_at + requests.request_timeout_s
+            may_go_on = partial(self._has_news, link.state, requests.driver.me())
             is_due = yield Wait(inbox, may_go_on, min(asks_at, patience))
             delivered = self._next()
             if delivered is not None:
                 return delivered
             self._check_receiving()
-            if not is_due and patience <= asks_at and not connection.is_connected:
+            if not is_due and patience <= asks_at and not requests.is_connected:
                 raise own_copy(link.error)
             now = monotonic()
             if now >= deadline:
@@ -335,7 +335,7 @@ class ConsumerSteps:
     def _ask(self) -> Pending | None:
         """Ask the node: what it has for this consumer comes before its answer. While the connection
         is lost there is nobody to be asked; a node that knows no windows of bytes knows no Poll."""
-        link = self._connection.link
+        link = self._requests.link
         if link.state is not State.UP or not link.limits.prefetch_bytes_max:
             return None
         pending = Pending("Poll", OnLoss.DONE)
@@ -347,12 +347,12 @@ class ConsumerSteps:
         still be on its way. A node that was asked before and has not answered yet is not asked
         again. One that is silent is not waited for: what comes after all is there for the next
         receive. is_timed: a time was given, which is kept."""
-        connection, link = self._connection, self._connection.link
+        requests, link = self._requests, self._requests.link
         pending = self._ask() if asked is None or asked.is_done else asked
         if pending is None:
             return None
         patience_s = GRACE_S if is_timed else POLL_S
-        deadline = monotonic() + min(patience_s, connection.request_timeout_s)
+        deadline = monotonic() + min(patience_s, requests.request_timeout_s)
         try:
             yield Wait(pending, lambda: pending.is_done, deadline)
         finally:
@@ -371,19 +371,19 @@ class ConsumerSteps:
         inbox = self._inbox
         is_new = bool(inbox.buffer) or inbox.error is not None
         is_over = self.is_over or self._session.is_leaving(me)
-        return is_new or is_over or self._connection.link.state is not state
+        return is_new or is_over or self._requests.link.state is not state
 
     def _check_receiving(self) -> None:
         if self.is_over:
             raise ConnectionClosed(what="consumer" if self._is_closed else "session")
-        if self._connection.link.state is not State.ENDED:
+        if self._requests.link.state is not State.ENDED:
             self._session.check_staying()
         if self._inbox.buffer and self._listener is None:
             return
         if self._inbox.error is not None:
             raise own_copy(self._inbox.error)
-        if self._connection.link.state is State.ENDED:
-            raise own_copy(self._connection.link.error)
+        if self._requests.link.state is State.ENDED:
+            raise own_copy(self._requests.link.error)
         if self._session.is_asynchronous:
             detail = "its messages go to the listener service"
             raise IllegalState(what="receive()", detail=detail)
@@ -410,8 +410,8 @@ class ConsumerSteps:
         if self.is_over:
             raise ConnectionClosed(what="consumer" if self._is_closed else "session")
         pending = Pending("RequestRetained", OnLoss.REPEAT)
-        self._connection.link.request(RequestRetained(self._inbox.number), pending)
-        yield from self._connection.answer_to(pending)
+        self._requests.link.request(RequestRetained(self._inbox.number), pending)
+        yield from self._requests.answer_to(pending)
         return int(pending.value()["count"])
 
     # ---- acknowledging
@@ -482,7 +482,7 @@ class ConsumerSteps:
             self._state.file_saved(inbox, message_id)
         elif stamp.incarnation != inbox.stamp.incarnation and not self._state.is_transacted:
             lost = AcknowledgeLost(message_id=f"{message_id:012x}", when="before")
-            self._connection.link.report(lost)
+            self._requests.link.report(lost)
 
     def _failed(self, stamp: Stamp, message_id: int, fault: Exception) -> Steps[None]:
         """It could not cope with the message, or says what is to become of it (Reject, Retry)."""
@@ -508,4 +508,4 @@ class ConsumerSteps:
         """Close; what was seen can be acknowledged until the session closes, and comes again then,
         which is no failed attempt."""
         if not self._state.is_closed:
-            yield from close_inbox(self._connection, self._state, self._inbox)
+            yield from close_inbox(self._requests, self._state, self._inbox)

@@ -43,17 +43,17 @@ ATTEMPTS_MAX = 3
 # ---- to the node
 
 
-def uploading(connection: Requests, upload: Upload) -> Steps[dict[str, Any]]:
+def uploading(requests: Requests, upload: Upload) -> Steps[dict[str, Any]]:
     """Send a file; what the head of its message says. It is synced at the node then."""
     with _told(upload.path), upload.path.open("rb", buffering=0) as opened:
-        sending = _Sending(connection, upload, opened)
+        sending = _Sending(requests, upload, opened)
         left = ATTEMPTS_MAX
         while True:
             offset = yield from sending.begin()
             try:
                 return (yield from sending.go_on(offset))
             except (ConnectionLost, NodeStopping):
-                if connection.link.state is State.ENDED:
+                if requests.link.state is State.ENDED:
                     raise
             except (FileDamaged, FileGap):
                 left -= 1
@@ -64,12 +64,12 @@ def uploading(connection: Requests, upload: Upload) -> Steps[dict[str, Any]]:
 class _Sending:
     """One file on its way to the node."""
 
-    def __init__(self, connection: Requests, upload: Upload, opened: BinaryIO) -> None:
-        self._connection = connection
+    def __init__(self, requests: Requests, upload: Upload, opened: BinaryIO) -> None:
+        self._requests = requests
         self._upload = upload
         self._opened = opened
         self._size = os.fstat(opened.fileno()).st_size
-        self._handle = connection.link.new_handle()
+        self._handle = requests.link.new_handle()
         self._digest = hashlib.sha256()
         self._digested = 0
         blocks = max(1, FRAME_BYTES // upload.block_bytes)
@@ -77,14 +77,14 @@ class _Sending:
 
     def begin(self) -> Steps[int]:
         """Where the node has come to."""
-        said = yield from self._connection.asking(OpenFile(self._handle, self._size))
+        said = yield from self._requests.asking(OpenFile(self._handle, self._size))
         return int(said["offset"])
 
     def go_on(self, offset: int) -> Steps[dict[str, Any]]:
         """Send the rest; what the head of its message says."""
         yield from self._blocks(offset)
         digest = self._digest.hexdigest()
-        done = yield from self._connection.asking(CloseFile(self._handle, self._size, digest))
+        done = yield from self._requests.asking(CloseFile(self._handle, self._size, digest))
         described = {
             NODE_FILE: done["file"],
             NODE_FILE_BYTES: self._size,
@@ -94,7 +94,7 @@ class _Sending:
         return described | ({NODE_FILE_URL: done["url"]} if self._upload.is_url_only else {})
 
     def _blocks(self, offset: int) -> Steps[None]:
-        connection = self._connection
+        requests = self._requests
         asked: deque[Pending] = deque()
         at = min(self._digested, offset)  # what the node has is read again for the digest only
         try:
@@ -105,17 +105,17 @@ class _Sending:
                     asked.append(self._say(max(at, offset), data[max(0, offset - at) :]))
                 at = end
                 if len(asked) >= FRAMES_AT_ONCE:
-                    yield from connection.answer_to(asked.popleft())
+                    yield from requests.answer_to(asked.popleft())
             while asked:
-                yield from connection.answer_to(asked.popleft())
+                yield from requests.answer_to(asked.popleft())
         finally:
             for pending in asked:
-                connection.link.abandon(pending)
+                requests.link.abandon(pending)
 
     def _say(self, offset: int, data: bytes) -> Pending:
         pending = Pending("FileBlock", OnLoss.FAIL)
         said = encode_with_body(FileBlock(self._handle, offset), data)
-        self._connection.link.ask(Kind.FILE, said, pending)
+        self._requests.link.ask(Kind.FILE, said, pending)
         return pending
 
     def _read(self, at: int) -> bytes:
@@ -135,36 +135,36 @@ class _Sending:
 
 
 def saving(
-    connection: Requests, info: FileInfo, target: str | os.PathLike[str] | BinaryIO
+    requests: Requests, info: FileInfo, target: str | os.PathLike[str] | BinaryIO
 ) -> Steps[None]:
     """Read a file from the node into a path, which is there only when it is whole, or a file
     object. FileUnknown, FileDamaged, FileUnreadable."""
     if hasattr(target, "write"):
-        yield from _reading(connection, info, target.write, 0, hashlib.sha256())
+        yield from _reading(requests, info, target.write, 0, hashlib.sha256())
         return
     path = Path(target)
     part = path.with_name(f"{path.name}.{info.sha256[:16]}.part")
     try:
-        yield from _saving(connection, info, part)
+        yield from _saving(requests, info, part)
     except FileDamaged:
         part.unlink(missing_ok=True)
         raise
     yield Outside(partial(_rename, part, path))
 
 
-def _saving(connection: Requests, info: FileInfo, part: Path) -> Steps[None]:
+def _saving(requests: Requests, info: FileInfo, part: Path) -> Steps[None]:
     with _told(part), part.open("a+b", buffering=0) as opened:
         digest = hashlib.sha256()
         offset = yield Outside(partial(_digest_of, opened, digest))
         if offset > info.size_bytes:
             opened.truncate(0)
             offset, digest = 0, hashlib.sha256()
-        yield from _reading(connection, info, partial(_write, opened), offset, digest)
+        yield from _reading(requests, info, partial(_write, opened), offset, digest)
         yield Outside(partial(os.fsync, opened.fileno()))
 
 
 def _reading(
-    connection: Requests, info: FileInfo, write: Callable[[bytes], Any], offset: int, digest: Any
+    requests: Requests, info: FileInfo, write: Callable[[bytes], Any], offset: int, digest: Any
 ) -> Steps[None]:
     """The bytes from an offset on, in order, several requests at once."""
     asked: deque[Pending] = deque()
@@ -172,24 +172,24 @@ def _reading(
     try:
         while at < size or asked:
             while at < size and len(asked) < FRAMES_AT_ONCE:
-                asked.append(_ask(connection, info, at, min(FRAME_BYTES, size - at)))
+                asked.append(_ask(requests, info, at, min(FRAME_BYTES, size - at)))
                 at += FRAME_BYTES
             pending = asked.popleft()
-            yield from connection.answer_to(pending)
+            yield from requests.answer_to(pending)
             data = pending.value()["data"]
             digest.update(data)
             yield Outside(partial(write, data), gives_way=True)
     finally:
         for pending in asked:
-            connection.link.abandon(pending)
+            requests.link.abandon(pending)
     found = digest.hexdigest()
     if found != info.sha256:
         raise FileDamaged(file=info.id, wanted=info.sha256, found=found)
 
 
-def _ask(connection: Requests, info: FileInfo, offset: int, size: int) -> Pending:
+def _ask(requests: Requests, info: FileInfo, offset: int, size: int) -> Pending:
     pending = Pending("ReadFile", OnLoss.REPEAT)
-    return connection.link.request(ReadFile(info.id, offset, size), pending)
+    return requests.link.request(ReadFile(info.id, offset, size), pending)
 
 
 def _digest_of(opened: BinaryIO, digest: Any) -> int:

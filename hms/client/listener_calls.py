@@ -31,7 +31,7 @@ class Listening(Caller, Generic[_Runner]):
     def __init__(self, session: SessionSteps) -> None:
         self.runner: _Runner | None = None
         self._session = session
-        self._link = session.connection.link
+        self._link = session.requests.link
         self._listeners: dict[ConsumerSteps, Listener] = {}
         self._current: ConsumerSteps | None = None
         """Whose listener is running."""

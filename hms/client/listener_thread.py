@@ -13,8 +13,8 @@ from hms.client.session_steps import SessionSteps
 class ListeningThread:
     """Runs while there are any listeners."""
 
-    def __init__(self, connection: ThreadDriver, session: SessionSteps) -> None:
-        self._connection = connection
+    def __init__(self, driver: ThreadDriver, session: SessionSteps) -> None:
+        self._driver = driver
         self._listening: Listening[threading.Thread] = Listening(session)
 
     @property
@@ -25,14 +25,14 @@ class ListeningThread:
     def set(self, consumer: ConsumerSteps, listener: Listener | None) -> None:
         """From now on, instead of another one; with None no longer, and it returns when the last
         call has ended."""
-        connection = self._connection
-        with connection.lock:
+        driver = self._driver
+        with driver.lock:
             self._listening.set(consumer, listener)
             if listener is not None and self._listening.runner is None:
                 self._start()
-            connection.flush()
+            driver.flush()
         if listener is None and not self.is_current:
-            connection.run(self._listening.ended(consumer))
+            driver.run(self._listening.ended(consumer))
             self._join()
 
     def close(
@@ -40,13 +40,13 @@ class ListeningThread:
     ) -> None:
         """Close a consumer, or the session, when its running listener has ended; behind it when
         that listener asks."""
-        self._connection.run(self._listening.ending(closing, threading.current_thread(), consumer))
+        self._driver.run(self._listening.ending(closing, threading.current_thread(), consumer))
         self._join()
 
     def _start(self) -> None:
         steps = self._listening.calling()
         thread = threading.Thread(
-            target=self._connection.run, args=(steps,), name="hms-session", daemon=True
+            target=self._driver.run, args=(steps,), name="hms-session", daemon=True
         )
         self._listening.runner = thread
         thread.start()
@@ -55,7 +55,7 @@ class ListeningThread:
         """Wait for the thread if there is no listener left for it. A listener of another session
         does not: this thread may be closing the connection, and wait for that listener."""
         thread, me = self._listening.runner, threading.current_thread()
-        callers = list(self._connection.link.callers)
+        callers = list(self._driver.link.callers)
         is_listener = any(one.is_within(me) for one in callers)
         if thread not in (None, me) and not self._listening.count and not is_listener:
             assert thread is not None

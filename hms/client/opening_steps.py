@@ -38,14 +38,14 @@ class Opening:
         self._withdraw = withdraw
         self._closing = closing
 
-    def granted(self, connection: Requests) -> Steps[None]:
+    def granted(self, requests: Requests) -> Steps[None]:
         """Wait until it is open; else it is withdrawn."""
         try:
-            yield from connection.answer_to(self.pending)
+            yield from requests.answer_to(self.pending)
         except BaseException:
             self._withdraw()
-            if self.pending.error is None and connection.link.state is State.UP:
-                _ask_to_close(connection.link, self._closing)
+            if self.pending.error is None and requests.link.state is State.UP:
+                _ask_to_close(requests.link, self._closing)
             raise
 
 
@@ -121,11 +121,11 @@ def open_sender(
     return sender, Opening(pending, withdraw, CloseProducer(number))
 
 
-def close_sender(connection: Requests, state: SessionState, sender: Sender) -> Steps[None]:
+def close_sender(requests: Requests, state: SessionState, sender: Sender) -> Steps[None]:
     """Close a producer whose sends are settled."""
     if state.senders.pop(sender.number, None) is not None:
         is_doubtful = sender.has_doubts or sender.unconfirmed > 0
-        yield from _closed(connection, CloseProducer(sender.number, is_doubtful))
+        yield from _closed(requests, CloseProducer(sender.number, is_doubtful))
 
 
 def open_inbox(
@@ -154,15 +154,15 @@ def open_inbox(
     return inbox, Opening(pending, withdraw, CloseConsumer(inbox.number))
 
 
-def close_inbox(connection: Requests, state: SessionState, inbox: PrefetchBuffer) -> Steps[None]:
+def close_inbox(requests: Requests, state: SessionState, inbox: PrefetchBuffer) -> Steps[None]:
     """Settle and close a consumer; unknown to the node if that closed it."""
     state.settle()
     state.give_back(inbox, is_session_open=True)
-    connection.link.receivers.pop(inbox.number, None)
+    requests.link.receivers.pop(inbox.number, None)
     if not inbox.has_left:
-        _forget_inbox(connection.link, state, inbox)
+        _forget_inbox(requests.link, state, inbox)
     if inbox.error is None:
-        yield from _closed(connection, CloseConsumer(inbox.number))
+        yield from _closed(requests, CloseConsumer(inbox.number))
 
 
 def _forget_inbox(link: Link, state: SessionState, inbox: PrefetchBuffer) -> None:
@@ -170,9 +170,9 @@ def _forget_inbox(link: Link, state: SessionState, inbox: PrefetchBuffer) -> Non
     state.inboxes.pop(inbox.number, None)
 
 
-def _closed(connection: Requests, request: Request) -> Steps[None]:
-    if connection.link.state is State.UP:  # else the lost connection has closed it
-        yield from connection.answer_to(_ask_to_close(connection.link, request))
+def _closed(requests: Requests, request: Request) -> Steps[None]:
+    if requests.link.state is State.UP:  # else the lost connection has closed it
+        yield from requests.answer_to(_ask_to_close(requests.link, request))
 
 
 def _ask_to_close(link: Link, request: Request) -> Pending:

@@ -24,7 +24,7 @@ def creating(session: SessionSteps, kind: str, text: str) -> Steps[Destination]:
     made = _MAKE[kind](name)
     if mark:
         arguments = {"name": name, "life": "DYNAMIC"} | _options(said)
-        yield from session.connection.administering(f"{kind}.create", arguments, f"create_{kind}()")
+        yield from session.requests.administering(f"{kind}.create", arguments, f"create_{kind}()")
     return made
 
 
@@ -43,7 +43,7 @@ def making_temporary(session: SessionSteps, kind: str) -> Steps[Destination]:
     """A destination that lives as long as this connection, and from which only it receives."""
     session.check_open()
     request, call = CreateTemporary(kind), f"temporary_{kind}()"
-    asked = session.connection.asking(request, on_loss=OnLoss.FAIL, call=call)
+    asked = session.requests.asking(request, on_loss=OnLoss.FAIL, call=call)
     return _MAKE[kind]((yield from asked)["name"])
 
 
@@ -52,7 +52,7 @@ def deleting_temporary(session: SessionSteps, destination: Destination) -> Steps
     session.check_open()
     destination = parse_destination(destination)
     request = DeleteTemporary(destination.kind, destination.name)
-    yield from session.connection.asking(request, on_loss=OnLoss.FAIL)
+    yield from session.requests.asking(request, on_loss=OnLoss.FAIL)
 
 
 def looking_up(session: SessionSteps, export_name: str) -> Steps[Destination]:
@@ -60,6 +60,6 @@ def looking_up(session: SessionSteps, export_name: str) -> Steps[Destination]:
     session.check_open()
     check_text("export_name", export_name, least=1)
     name = {"name": export_name}
-    asked = session.connection.administering("destination.lookup.show", name, "lookup()")
+    asked = session.requests.administering("destination.lookup.show", name, "lookup()")
     found = yield from asked
     return _MAKE[found["kind"]](found["name"])

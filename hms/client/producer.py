@@ -4,22 +4,28 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self, Unpack
 
-from hms.client.core.blocking_connection import Connection
+from hms.client.core.thread_driver import ThreadDriver
 from hms.client.message import Message
 from hms.client.pack_building import Body
-from hms.client.pending_sends import PendingSend
+from hms.client.pending_sends import PendingSend, SendOptions
 from hms.client.producer_steps import ProducerSteps
 from hms.client.public_names import public_names
 from hms.client.receipt import LaterReceipt, Receipt, Receipts
 from hms.client.schedules import Recurrence, Schedule
+from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow
+from hms.client.session_steps import SessionSteps
 from hms.constants import BodyKind
 
 
 class Producer(ProducerSteps):
     """See Session.producer()."""
 
-    _connection: Connection
+    def __init__(
+        self, driver: ThreadDriver, session: SessionSteps, sender: Sender, options: SendOptions
+    ) -> None:
+        super().__init__(session, sender, options)
+        self._driver = driver
 
     def send(
         self,
@@ -35,12 +41,12 @@ class Producer(ProducerSteps):
         when it is read, and what the send fails with is raised by the next one, or by commit() as
         the cause of TransactionRolledBack."""
         if isinstance(body, Message) and body.kind is BodyKind.FILE:
-            return self._connection.run(self.sending_file(body, properties, how))
+            return self._driver.run(self.sending_file(body, properties, how))
         encoded, ticket = self.prepared(body, properties, how)
         if self._is_in_transaction and not ticket.messages:
-            self._connection.run(self.sending_in_transaction(encoded, ticket))
-            return LaterReceipt(lambda: self._connection.run(self.confirmed(ticket)))
-        return self._connection.run(self.sending(encoded, ticket))
+            self._driver.run(self.sending_in_transaction(encoded, ticket))
+            return LaterReceipt(lambda: self._driver.run(self.confirmed(ticket)))
+        return self._driver.run(self.sending(encoded, ticket))
 
     def send_async(
         self,
@@ -53,12 +59,12 @@ class Producer(ProducerSteps):
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()
         encoded, ticket = self.prepared(body, properties, how, future)
-        connection = self._connection
-        with connection.lock:
+        driver = self._driver
+        with driver.lock:
             is_added = self.added(encoded, ticket)
-            connection.flush()
+            driver.flush()
         if not is_added:
-            connection.run(self.adding(encoded, ticket))
+            driver.run(self.adding(encoded, ticket))
         return future
 
     def send_many(self, bodies: Iterable[Body]) -> Receipts:
@@ -67,16 +73,16 @@ class Producer(ProducerSteps):
         The first error is raised after the rest of what is on its way is settled; its attribute
         `receipts` then has a Receipt or None for each message that was sent.
         """
-        return self._connection.run(self.sending_many(bodies))
+        return self._driver.run(self.sending_many(bodies))
 
     def submit_packs(self, packs: Iterable[tuple[bytes, int]]) -> list[PendingSend]:
         """Submit packs of messages that were made elsewhere, given with their counts; each becomes
         a frame, taken whole or refused whole. Returns before they are confirmed: see settle()."""
-        return self._connection.run(self.submitting_packs(packs))
+        return self._driver.run(self.submitting_packs(packs))
 
     def settle(self, tickets: list[PendingSend]) -> None:
         """Wait until the node has what was submitted; raises the first error that it had."""
-        self._connection.run(self.settling(tickets))
+        self._driver.run(self.settling(tickets))
 
     def schedule(
         self,
@@ -92,17 +98,17 @@ class Producer(ProducerSteps):
         """Have the node send a message again and again, until conn.cancel_schedule(name): see
         Recurrence (F-D4). InvalidSchedule, ScheduleExists, ScheduleLimit, SendInDoubt."""
         how: SendHow = {"persistent": persistent, "ttl_s": ttl_s, "priority": priority}
-        return self._connection.run(self.scheduling(name, body, properties, how, recurrence))
+        return self._driver.run(self.scheduling(name, body, properties, how, recurrence))
 
     def close(self) -> None:
         """Wait for the confirmation of what was sent, and close."""
-        self._connection.run(self.closing())
+        self._driver.run(self.closing())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_trace: object) -> None:
-        self._connection.run(self.closing(is_hasty=kind is not None))
+        self._driver.run(self.closing(is_hasty=kind is not None))
 
     def __dir__(self) -> list[str]:
         return public_names(self)

@@ -8,33 +8,44 @@ from uuid import uuid4
 
 from hms.client.core.link import State
 from hms.client.core.operations import Outside, Steps, Wait
-from hms.client.core.pending_requests import own_copy
+from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.client.destinations import Destination
-from hms.client.file_and_schedule_sends import MoreSends
+from hms.client.file_transfers import uploading
 from hms.client.global_order import check_order_name, in_order
+from hms.client.message import Message
 from hms.client.opening_steps import close_sender, node_now_ms
 from hms.client.pack_building import Body, Cut, as_message, frames_of
 from hms.client.pending_sends import Encoded, Outcome, PendingSend, SendOptions
 from hms.client.receipt import UNKNOWN, Receipt, Receipts, Run
+from hms.client.schedules import Recurrence, Schedule, schedule_head, schedule_of
 from hms.client.send_buffer import Sender
 from hms.client.send_options import SendHow, header_of, how_of, options_of
 from hms.client.session_steps import SessionSteps
 from hms.constants import AckMode
-from hms.errors.catalogue import ConnectionClosed, MessageTooLarge
+from hms.errors.catalogue import (
+    ConnectionClosed,
+    InvalidArgument,
+    MessageTooLarge,
+    RequestTimeout,
+    TpConnectionClosed,
+)
 from hms.errors.tree import HmsError
-from hms.wire.packed_messages import FLAG_RETAIN, message_parts
+from hms.wire.frames import Kind
+from hms.wire.packed_messages import FLAG_RETAIN, message_parts, pack_messages
+from hms.wire.structures import encode_with_body
 
 
-class ProducerSteps(MoreSends):
+class ProducerSteps:
     """The operations of a producer."""
 
     def __init__(self, session: SessionSteps, sender: Sender, options: SendOptions) -> None:
         self._session = session
-        self._connection = session.connection
+        self._requests = session.requests
         self._sender = sender
         self._options = options
         self._global_order = ""
         self._is_closed = False
+        self._schedule_handle = self._schedules_count = 0
         self._is_waiting = session.state.ack_mode is not AckMode.NONE
         self._is_in_transaction = session.transacted
 
@@ -120,14 +131,14 @@ class ProducerSteps(MoreSends):
         if self._global_order:
             encoded = in_order(encoded, self._global_order)
         size = len(encoded[1]) + len(encoded[2])
-        limit = self._connection.link.limits.message_bytes_max
+        limit = self._requests.link.limits.message_bytes_max
         if size > limit:
             raise MessageTooLarge(size=size, limit=limit)
         own = [(0, message)] if message is body else []
         return encoded, PendingSend(1, own, options, future, is_unattended=not self._is_waiting)
 
     def _with(self, how: SendHow) -> SendOptions:
-        now_ms = partial(node_now_ms, self._connection.link)
+        now_ms = partial(node_now_ms, self._requests.link)
         return options_of(self._options, how_of(how), self.destination, now_ms)
 
     def sending(self, encoded: Encoded, ticket: PendingSend) -> Steps[Receipt]:
@@ -186,7 +197,7 @@ class ProducerSteps(MoreSends):
         if ticket.future is not None:
             self._session.state.has_futures = True
         self._sender.add(encoded, ticket, is_persistent=ticket.options.is_persistent)
-        if not self._connection.link.sends_in_flight:
+        if not self._requests.link.sends_in_flight:
             self._sender.push()
 
     def check_open(self) -> None:
@@ -195,7 +206,7 @@ class ProducerSteps(MoreSends):
             raise ConnectionClosed(what="producer" if self._is_closed else "session")
         if self._sender.error is not None:
             raise own_copy(self._sender.error)
-        link = self._connection.link
+        link = self._requests.link
         if link.state is State.ENDED:
             raise own_copy(link.error)
         if link.is_closing or self._session.state.is_closing:
@@ -206,25 +217,23 @@ class ProducerSteps(MoreSends):
         self.check_open()
         if may_send():
             return
-        connection, session, me = self._connection, self._session, self._connection.me()
-        deadline = monotonic() + connection.request_timeout_s
-        if not (
-            yield Wait(connection.link, lambda: may_send() or session.is_leaving(me), deadline)
-        ):
-            raise connection.too_late("send", connection.request_timeout_s)
+        requests, session, me = self._requests, self._session, self._requests.driver.me()
+        deadline = monotonic() + requests.request_timeout_s
+        if not (yield Wait(requests.link, lambda: may_send() or session.is_leaving(me), deadline)):
+            raise requests.too_late("send", requests.request_timeout_s)
         self.check_open()
 
     def _outcome(self, ticket: PendingSend) -> Steps[None]:
         """Until its outcome is known. Whoever is cancelled here has sent the message or not; what
         becomes of it is not lost on the books of the link."""
-        connection, patience_s = self._connection, self._connection.request_timeout_s
+        requests, patience_s = self._requests, self._requests.request_timeout_s
         is_done = False
         try:
             deadline = (ticket.begun_at or monotonic()) + patience_s
             is_done = yield Wait(ticket, lambda: ticket.is_done, deadline)
         finally:
             if not is_done:
-                late = connection.too_late("send", patience_s)
+                late = requests.too_late("send", patience_s)
                 ticket.error = self._sender.give_up(ticket, late)
                 self._session.state.send_failed(ticket.error)
 
@@ -281,7 +290,7 @@ class ProducerSteps(MoreSends):
 
     def _submitting(self, bodies: Iterable[Body], tickets: list[PendingSend]) -> Steps[None]:
         """Frame after frame; the application's iterable may itself use the connection."""
-        limit = self._connection.link.limits.message_bytes_max
+        limit = self._requests.link.limits.message_bytes_max
         sender = self._sender
         size = sender.frame_size
         frames = frames_of(bodies, self._options, limit, size, self._global_order)
@@ -310,6 +319,57 @@ class ProducerSteps(MoreSends):
                 self._sender.withdraw(ticket)
             raise
 
+    # ---- files and schedules
+
+    def sending_file(
+        self, message: Message, properties: Mapping[str, Any] | None, how: SendHow
+    ) -> Steps[Receipt]:
+        """Send the file, then its message, which is persistent in any case."""
+        self.check_open()
+        upload = message.upload
+        if upload is not None:
+            message.uploaded((yield from uploading(self._requests, upload)))
+        encoded, ticket = self.prepared(message, properties, how | {"persistent": True})
+        return (yield from self.sending(encoded, ticket))
+
+    def _next_request(self) -> tuple[int, int]:
+        """A number for a schedule, so that the node knows it again after a lost connection."""
+        if not self._schedule_handle:
+            self._schedule_handle = self._requests.link.new_handle()
+        self._schedules_count += 1
+        return self._schedule_handle, self._schedules_count
+
+    def scheduling(
+        self,
+        name: str,
+        body: Body,
+        properties: Mapping[str, Any] | None,
+        how: SendHow,
+        recurrence: Recurrence,
+    ) -> Steps[Schedule]:
+        """Have the node send a message again and again; asked twice, it is the same schedule. What
+        nobody answered may be there: SendInDoubt."""
+        self.check_open()
+        options = self._with(how) if how else self._options
+        if options.delay_ms:
+            detail = "a schedule says itself when its messages are due"
+            raise InvalidArgument(what="delay_s", detail=detail)
+        message = as_message(body, properties)
+        _, ttl_ms, priority, flags, _, codec = options
+        encoded = message.encode(ttl_ms, 0, priority, flags, codec)
+        link = self._requests.link
+        now_ms, number = node_now_ms(link), self._sender.number
+        head = schedule_head(number, name, recurrence, options, now_ms, self._next_request())
+        pending = Pending("Schedule", OnLoss.REPEAT, error_if_strange=self._sender.in_doubt(1))
+        link.ask(Kind.SCHEDULE, encode_with_body(head, pack_messages([encoded])), pending)
+        try:
+            yield from self._requests.answer_to(pending)
+        except (RequestTimeout, TpConnectionClosed) as late:
+            if pending.is_answered or not pending.is_written:
+                raise
+            raise self._sender.in_doubt_after(1, late) from None
+        return schedule_of(pending.value())
+
     # ---- its end
 
     def closing(self, *, is_hasty: bool = False) -> Steps[None]:
@@ -317,13 +377,13 @@ class ProducerSteps(MoreSends):
         if self._is_closed:
             return
         self._is_closed = True
-        connection, state = self._connection, self._session.state
-        is_ended = partial(getattr, connection, "is_ended")
+        requests, state = self._requests, self._session.state
+        is_ended = partial(getattr, requests, "is_ended")
         yield from self._session.sends_settled(
             is_ended, self._sender, closes=True, is_hasty=is_hasty
         )
         if not state.is_closed:
-            yield from close_sender(connection, state, self._sender)
+            yield from close_sender(requests, state, self._sender)
 
 
 def _add_receipts(error: HmsError, tickets: list[PendingSend]) -> HmsError:

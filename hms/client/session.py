@@ -32,13 +32,13 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
     """See hms.connect(...).session(). Leaving its block closes it; a transacted one commits first,
     or rolls back when an exception leaves."""
 
-    connection: Connection
-
     def __init__(
         self, connection: Connection, state: SessionState, *, is_asynchronous: bool
     ) -> None:
-        super().__init__(connection, state, is_asynchronous=is_asynchronous)
-        self.listening = ListeningThread(connection, self)
+        super().__init__(connection.requests, state, is_asynchronous=is_asynchronous)
+        self.connection = connection
+        self._driver = connection.driver
+        self.listening = ListeningThread(connection.driver, self)
         self._resource: HmsResource | None = None
 
     def send(
@@ -58,15 +58,15 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
 
     def commit(self) -> None:
         """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost."""
-        self.connection.run(self.committing())
+        self._driver.run(self.committing())
 
     def rollback(self) -> None:
         """Drop the transaction's sends and give back what it received; always completes."""
-        self.connection.run(self.rolling_back())
+        self._driver.run(self.rolling_back())
 
     def recover(self) -> None:
         """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""
-        self.connection.run(self.recovering())
+        self._driver.run(self.recovering())
 
     def ack(self, *, wait: bool = True) -> None:
         """CLIENT: acknowledge all that this session has consumed so far; waits until durable.
@@ -75,7 +75,7 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
         AUTO, what a failure leaves in doubt is told to the exception listener, message by message
         (F-K9), and comes again unless it was safe. A later ack() that waits answers for it too.
         """
-        self.connection.run(self.acknowledging_all(wait=wait))
+        self._driver.run(self.acknowledging_all(wait=wait))
 
     @property
     def resource(self) -> HmsResource:
@@ -87,43 +87,43 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
 
     def unsubscribe(self, topic: Topic | str, name: str, scheme: str = "TOPIC") -> None:
         """End a durable subscription, given as it was made; SubscriptionNotFound."""
-        self.connection.run(self.unsubscribing(topic, name, scheme))
+        self._driver.run(self.unsubscribing(topic, name, scheme))
 
     # ---- destinations
 
     def create_queue(self, text: str) -> Queue:
         """The queue "NAME"; "NAME?export-name=jms/N&max-messages=5" creates it, for as long as the
         node runs (F-C4). DestinationExists, ExportNameInUse."""
-        made = self.connection.run(creating(self, "queue", text))
+        made = self._driver.run(creating(self, "queue", text))
         assert isinstance(made, Queue)
         return made
 
     def create_topic(self, text: str) -> Topic:
         """The same of a topic."""
-        made = self.connection.run(creating(self, "topic", text))
+        made = self._driver.run(creating(self, "topic", text))
         assert isinstance(made, Topic)
         return made
 
     def temporary_queue(self) -> Queue:
         """A queue that lives as long as this connection; only it receives from it (F-C6)."""
-        made = self.connection.run(making_temporary(self, "queue"))
+        made = self._driver.run(making_temporary(self, "queue"))
         assert isinstance(made, Queue)
         return made
 
     def temporary_topic(self) -> Topic:
         """A topic that lives as long as this connection; only it receives from it (F-C6)."""
-        made = self.connection.run(making_temporary(self, "topic"))
+        made = self._driver.run(making_temporary(self, "topic"))
         assert isinstance(made, Topic)
         return made
 
     def delete_temporary(self, destination: Destination) -> None:
         """End a temporary destination now, and what waits in it; DestinationInUse while something
         receives from it."""
-        self.connection.run(deleting_temporary(self, destination))
+        self._driver.run(deleting_temporary(self, destination))
 
     def lookup(self, export_name: str) -> Destination:
         """The queue or topic with that export name, or that name (F-C7); ExportNameNotFound."""
-        return self.connection.run(looking_up(self, export_name))
+        return self._driver.run(looking_up(self, export_name))
 
     def close(self) -> None:
         """Wait for a running listener and for confirmations, settle what was received, close; a
@@ -149,16 +149,16 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
     # ---- what it makes
 
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
-        self.connection.run(opening.granted(self.connection))
-        return Producer(self, sender, options)
+        self._driver.run(opening.granted(self.requests))
+        return Producer(self._driver, self, sender, options)
 
     def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
-        self.connection.run(opening.granted(self.connection))
-        return Consumer(self, inbox, self.listening)
+        self._driver.run(opening.granted(self.requests))
+        return Consumer(self._driver, self, inbox, self.listening)
 
     def _browser(self, pages: BrowsePages) -> Browser:
-        self.connection.run(pages.granted())
-        return Browser(self.connection, pages)
+        self._driver.run(pages.granted())
+        return Browser(self._driver, pages)
 
     def __dir__(self) -> list[str]:
         return public_names(self)
@@ -174,7 +174,7 @@ def open_session(
 ) -> Session:
     """A session on any connection, also on the one of tpstart(); IllegalState, NotSupported."""
     with connection.lock:
-        connection.check_open()
+        connection.requests.check_open()
         state, opening = new_session(
             connection.link,
             ack,
@@ -183,7 +183,7 @@ def open_session(
             is_asynchronous=is_asynchronous,
         )
         connection.flush()
-    connection.run(opening.granted(connection))
+    connection.run(opening.granted(connection.requests))
     session = Session(connection, state, is_asynchronous=is_asynchronous)
     if is_xa:
         current_transaction.opened(session)

@@ -51,8 +51,8 @@ _PRIORITIES = -128, 127
 class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
     """What a session makes; a Session, of threads or of asyncio, is one of these."""
 
-    def __init__(self, connection: Requests, state: SessionState, *, is_asynchronous: bool) -> None:
-        super().__init__(connection, state, is_asynchronous=is_asynchronous)
+    def __init__(self, requests: Requests, state: SessionState, *, is_asynchronous: bool) -> None:
+        super().__init__(requests, state, is_asynchronous=is_asynchronous)
         self._kept: KeptProducers[_P] = KeptProducers()
 
     def _producer_to(self, dest: Destination | str) -> _P:
@@ -87,10 +87,10 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
             delay_s=delay_s,
             compress=compress,
         )
-        with self.connection.lock:
+        with self.requests.driver.lock:
             self.check_open()
-            sender, opening = open_sender(self.connection.link, self.state, destination, name)
-            self.connection.flush()
+            sender, opening = open_sender(self.requests.link, self.state, destination, name)
+            self.requests.driver.flush()
         return self._producer(sender, options, opening)
 
     def consumer(
@@ -187,8 +187,8 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
                     "asynchronous=True for receive() and listen()"
                 )
             raise IllegalState(what="consumer()", detail=detail)
-        link = self.connection.link
-        with self.connection.lock:
+        link = self.requests.link
+        with self.requests.driver.lock:
             self.check_open()
             credit = max(1, min(prefetch, link.limits.prefetch_max))
             number, kind, name = link.new_handle(), destination.kind, destination.name
@@ -198,7 +198,7 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
             inbox, opening = open_inbox(
                 link, self.state, request, destination, self, is_ordered=ordered
             )
-            self.connection.flush()
+            self.requests.driver.flush()
         return self._consumer(inbox, opening)
 
     def browser(
@@ -220,12 +220,12 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
         wanted = check_maybe_text("selector", selector, TEXT_CHARACTERS_MAX)
         check_flag("oldest_first", oldest_first)
         check_flag("in_flight", in_flight)
-        with self.connection.lock:
+        with self.requests.driver.lock:
             self.check_open()
             pages = BrowsePages(
                 self, destination, wanted, is_oldest_first=oldest_first, is_in_flight=in_flight
             )
-            self.connection.flush()
+            self.requests.driver.flush()
         return self._browser(pages)
 
     # ---- what a shell makes of it

@@ -33,8 +33,8 @@ class SessionSteps:
     """The operations of a session. One transaction at a time: a session is for one thread or task,
     but several may receive in it."""
 
-    def __init__(self, connection: Requests, state: SessionState, *, is_asynchronous: bool) -> None:
-        self.connection = connection
+    def __init__(self, requests: Requests, state: SessionState, *, is_asynchronous: bool) -> None:
+        self.requests = requests
         self.state = state
         self.is_asynchronous = is_asynchronous
 
@@ -60,15 +60,15 @@ class SessionSteps:
         """Whether its close() or its connection's has begun, for that thread or task: a running
         listener is waited for, and what it does until it ends is part of that."""
         is_closing = self.state.is_closing
-        if not (is_closing or self.connection.link.is_closing):
+        if not (is_closing or self.requests.link.is_closing):
             return False
-        caller = self.connection.caller_of(me)
+        caller = self.requests.caller_of(me)
         return caller is None or (is_closing and not caller.serves(self))
 
     def check_staying(self) -> None:
         """ConnectionClosed when it takes nothing new."""
-        state, link = self.state, self.connection.link
-        if (state.is_closing or link.is_closing) and self.is_leaving(self.connection.me()):
+        state, link = self.state, self.requests.link
+        if (state.is_closing or link.is_closing) and self.is_leaving(self.requests.driver.me()):
             raise ConnectionClosed(what="session" if state.is_closing else "connection")
 
     # ---- transactions
@@ -93,7 +93,7 @@ class SessionSteps:
         if pending is None:
             return
         try:
-            yield from self.connection.answer_to(pending)
+            yield from self.requests.answer_to(pending)
         except HmsError as late:
             if pending.is_done or not pending.is_written:
                 raise
@@ -103,10 +103,10 @@ class SessionSteps:
 
     def _why_late(self, late: HmsError) -> str:
         """Why the answer to what was sent is not waited for any longer."""
-        if self.connection.link.is_looking:
+        if self.requests.link.is_looking:
             return OTHER_LOG
         if isinstance(late, RequestTimeout):
-            return f"no answer within {self.connection.request_timeout_s:g} s"
+            return f"no answer within {self.requests.request_timeout_s:g} s"
         return f"its answer was lost ({reason_of(late)})"
 
     def rolling_back(self, why: str = "") -> Steps[None]:
@@ -117,10 +117,10 @@ class SessionSteps:
         yield from self._roll_back(why)
 
     def _roll_back(self, why: str = "") -> Steps[None]:
-        yield from self.sends_settled(is_enough=lambda: not self.connection.is_connected)
+        yield from self.sends_settled(is_enough=lambda: not self.requests.is_connected)
         pending = None if self.state.is_closed else self.state.rollback(why)
         if pending is not None:
-            yield from self.connection.answer_to(pending)
+            yield from self.requests.answer_to(pending)
 
     # ---- distributed transactions
 
@@ -145,7 +145,7 @@ class SessionSteps:
         self.state.must_be_transacted("recover()", wanted=False)
         pending = self.state.recover()
         if pending is not None:
-            yield from self.connection.answer_to(pending)
+            yield from self.requests.answer_to(pending)
 
     def acknowledging_all(self, *, wait: bool) -> Steps[None]:
         """CLIENT: acknowledge all that this session has consumed so far; see Session.ack()."""
@@ -174,7 +174,7 @@ class SessionSteps:
         pending = self.state.acknowledge(seen, is_awaited=wait)
         if pending is None:
             return
-        yield from self.connection.answer_to(pending)
+        yield from self.requests.answer_to(pending)
         for inbox, incarnation, ids in before:
             if inbox.error is not None and inbox.stamp.incarnation != incarnation and ids:
                 raise AcknowledgeLost(message_id=f"{ids[-1]:012x}", when="during")
@@ -188,9 +188,9 @@ class SessionSteps:
         check_word("scheme", scheme, SCHEMES)
         self.check_open()
         pending = Pending("Unsubscribe", OnLoss.REPEAT)
-        self.connection.link.request(Unsubscribe(said.name, name, said.string, scheme), pending)
+        self.requests.link.request(Unsubscribe(said.name, name, said.string, scheme), pending)
         try:
-            yield from self.connection.answer_to(pending)
+            yield from self.requests.answer_to(pending)
         except SubscriptionNotFound:
             if not pending.is_repeated:  # else the first one, whose reply was lost, ended it
                 raise
@@ -200,19 +200,19 @@ class SessionSteps:
     def closing(self, *, is_hasty: bool = False) -> Steps[None]:
         """Wait for confirmations, settle what was received, close; a transaction rolls back.
         is_hasty: an exception has left its block, so the node has LEAVE_S for each."""
-        connection, state = self.connection, self.state
+        requests, state = self.requests, self.state
         if state.is_closed:
             return
         state.begin_close()
         try:
-            is_ended = partial(getattr, connection, "is_ended")
+            is_ended = partial(getattr, requests, "is_ended")
             yield from self.sends_settled(is_ended, closes=True, is_hasty=is_hasty)
         finally:
             pending = None if state.is_closed else state.close()  # another one may have meanwhile
         if pending is not None and is_hasty:
             yield Wait(pending, lambda: pending.is_done, monotonic() + LEAVE_S)
         elif pending is not None:
-            yield from connection.answer_to(pending)
+            yield from requests.answer_to(pending)
 
     def sends_settled(
         self,
@@ -225,7 +225,7 @@ class SessionSteps:
         """Wait until all of its sends, or those of one producer, have their outcome, and the
         futures and callbacks of those that were sent with send_async() have heard it. closes: no
         longer than a close waits, see Asking.settled()."""
-        connection = self.connection
+        requests = self.requests
         senders = [only] if only is not None else self.state.all_senders
         for sender in senders:
             sender.push()
@@ -237,12 +237,12 @@ class SessionSteps:
             return any(sender.is_wanted for sender in senders)
 
         if closes:
-            is_over = yield from connection.settled(is_settled, is_held, is_hasty=is_hasty)
+            is_over = yield from requests.settled(is_settled, is_held, is_hasty=is_hasty)
         else:
-            deadline = monotonic() + connection.request_timeout_s
-            is_over = yield Wait(connection.link, is_settled, deadline)
+            deadline = monotonic() + requests.request_timeout_s
+            is_over = yield Wait(requests.link, is_settled, deadline)
         if not is_over:
-            raise connection.too_late("send", connection.request_timeout_s)
+            raise requests.too_late("send", requests.request_timeout_s)
         if self.state.has_futures:
             self.state.has_futures = False
-            yield from connection.telling()
+            yield from requests.telling()

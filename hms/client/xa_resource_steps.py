@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from hms.client.core.operations import Steps
 from hms.client.core.pending_requests import OnLoss, Pending
-from hms.client.core.requests import Requests
+from hms.client.core.requests import AnyConnection
 from hms.errors.catalogue import ConnectionLost, XaError
 from hms.errors.tree import HmsError
 from hms.wire import branch_requests as wire
@@ -61,11 +61,12 @@ class HmsSteps:
     is_last_resource = False
 
     def __init__(
-        self, connection: Requests, session: XaSession | None = None, name: str = "hms"
+        self, connection: AnyConnection, session: XaSession | None = None, name: str = "hms"
     ) -> None:
         self.name = name
         self.timeout_s = 0.0
         self._connection = connection
+        self._requests = connection.requests
         self._session = session
         self._said = threading.local()
         self._working: set[Xid] = set()
@@ -82,7 +83,7 @@ class HmsSteps:
     @property
     def node_uid(self) -> int | None:
         """The node whose branches these are, when it has answered."""
-        welcome = self._connection.link.welcome
+        welcome = self._requests.link.welcome
         return None if welcome is None else welcome.node_uid
 
     @property
@@ -91,7 +92,7 @@ class HmsSteps:
         return bool(self._working)
 
     @property
-    def node(self) -> Requests:
+    def node(self) -> AnyConnection:
         """The connection to its node."""
         return self._connection
 
@@ -109,7 +110,7 @@ class HmsSteps:
         return (yield from self._guarded(self._reached()))
 
     def _reached(self) -> Steps[Coded]:
-        yield from self._connection.asking(wire.ListActive())
+        yield from self._requests.asking(wire.ListActive())
         return XA_OK, ""
 
     def closing(self) -> int:
@@ -126,7 +127,7 @@ class HmsSteps:
         code = yield from self._guarded(self._session.xa_starting(xid.pack(), flags, timeout_ms))
         if code == XA_OK:
             self._working.add(xid)
-            self._logs[xid] = self._connection.link.log
+            self._logs[xid] = self._requests.link.log
             if len(self._logs) > LOGS_MAX:  # prepared here, and committed elsewhere
                 del self._logs[next(iter(self._logs))]
         return code
@@ -205,7 +206,7 @@ class HmsSteps:
 
     def _page(self, asked: wire.XaRecover) -> Steps[dict[str, Any]]:
         try:
-            reply: dict[str, Any] = yield from self._connection.asking(asked)
+            reply: dict[str, Any] = yield from self._requests.asking(asked)
         except HmsError as fault:
             raise self._failed(XAER_RMFAIL, str(fault)) from fault
         return reply
@@ -240,21 +241,21 @@ class HmsSteps:
         again: wire.TransactionRequest,
         meaning: dict[int, Coded],
     ) -> Steps[Coded]:
-        link = self._connection.link
+        link = self._requests.link
         reason = "the branch is in the log of a node that does not answer, another one does"
         strange = ConnectionLost(address=link.address, reason=reason)
         pending = Pending(type(first).__name__, OnLoss.FAIL, error_if_strange=strange)
         pending.log = self._logs.get(xid)
         link.request(first, pending)
         try:
-            yield from self._connection.answer_to(pending)
+            yield from self._requests.answer_to(pending)
         except HmsError:
             if pending.is_answered or not pending.is_done:  # refused, or too late
                 raise
             second = Pending(type(again).__name__, OnLoss.REPEAT, error_if_strange=strange)
             second.log = pending.log
             link.request(again, second)
-            yield from self._connection.answer_to(second)
+            yield from self._requests.answer_to(second)
             reply = second.value()
             code = int(reply["code"])
             return meaning.get(code, (code, str(reply["reason"])))

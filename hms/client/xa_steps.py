@@ -24,7 +24,7 @@ _LOST: Code = (XA_RBCOMMFAIL, "the connection was lost, and the branch with it")
 class _Session(Protocol):
     """The session that works in the branch."""
 
-    connection: Requests
+    requests: Requests
     state: SessionState
 
     def check_open(self) -> None:
@@ -60,8 +60,8 @@ def xa_ending(session: _Session, xid: bytes, flags: int) -> Steps[Code]:
     session.check_open()
     if state.xid != xid:
         return (yield from _coded(session, state.ask_to_end(xid, flags)))
-    link = session.connection.link
-    yield from session.sends_settled(is_enough=lambda: not session.connection.is_connected)
+    link = session.requests.link
+    yield from session.sends_settled(is_enough=lambda: not session.requests.is_connected)
     if state.is_doomed and link.state is not State.UP:
         state.exit_lost()
         return _LOST
@@ -82,13 +82,13 @@ def xa_rolled_back(session: _Session, xid: bytes) -> Steps[None]:
     """What was received in a branch comes again: before what the session has prefetched since."""
     state = _state_of(session)
     is_here = state.last_received == xid and not state.xid and not state.is_closed
-    if is_here and session.connection.is_connected:
+    if is_here and session.requests.is_connected:
         with suppress(HmsError):  # a lost connection brings all of it again
             yield from session.recovering()
 
 
 def _coded(session: _Session, pending: Pending) -> Steps[Code]:
-    answered = yield from session.connection.answer_to(pending)
+    answered = yield from session.requests.answer_to(pending)
     reply = answered.value()
     return int(reply["code"]), str(reply["reason"])
 

@@ -219,5 +219,5 @@ def _open_session(connection: Connection, number: int) -> Session:
         state = _ChunkState(connection.link, number)
         opening = Opening(state.open(), state.forget, CloseSession(number))
         connection.flush()
-    connection.run(opening.granted(connection))
+    connection.run(opening.granted(connection.requests))
     return Session(connection, state, is_asynchronous=False)

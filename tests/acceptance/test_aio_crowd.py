@@ -60,7 +60,7 @@ class _Crowd:
                 result = await self.scene(conn)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert not conn.link.asked
-        assert not conn._waiters
+        assert not conn.driver.is_waited_on
         return result
 
     async def scene(self, conn):

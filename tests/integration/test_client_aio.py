@@ -24,7 +24,7 @@ def play(node: FakeNode):
                 async with hms.aio.connect(node.address, **given) as conn:
                     await scene(conn)
                 assert asyncio.all_tasks() == {asyncio.current_task()}
-                assert (conn.link.asked, conn._waiters) == ({}, {})
+                assert (conn.link.asked, conn.driver.is_waited_on) == ({}, False)
 
         asyncio.run(whole())
 
@@ -234,7 +234,7 @@ def test_too_many_waiting_sends_are_refused(play, node):
         node.on[Kind.SEND] = lambda _: None
         with pytest.raises(hms.TooManyRequests):
             [producer.send_async(b"x") for _ in range(30_000)]
-        conn.stop(hms.ConnectionClosed(what="connection"), 0)
+        conn.driver.stop(hms.ConnectionClosed(what="connection"), 0)
 
     play(scene)
 

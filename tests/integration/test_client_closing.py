@@ -24,14 +24,14 @@ def keep_silent(node: FakeNode, what: object) -> None:
 
 def interrupt_close(connection: hms.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """close(), during whose wait Ctrl-C comes."""
-    me, wait_for = threading.current_thread(), connection.wait_for
+    me, wait_for = threading.current_thread(), connection.driver.wait_for
 
     def interrupted(*step: object) -> bool:
         if threading.current_thread() is me:
             raise KeyboardInterrupt
         return wait_for(*step)
 
-    monkeypatch.setattr(connection, "wait_for", interrupted)
+    monkeypatch.setattr(connection.driver, "wait_for", interrupted)
     with pytest.raises(KeyboardInterrupt):
         connection.close()
 
@@ -277,7 +277,7 @@ def test_close_does_not_wait_for_a_send_that_was_interrupted(node, monkeypatch, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "wait_for", interrupted)
+        patch.setattr(connection.driver, "wait_for", interrupted)
         with pytest.raises(KeyboardInterrupt):
             producer.send(b"x")
 

@@ -1,5 +1,6 @@
 """The shell of the simulation: it drives the library's own operations (hms.client.*_steps), as
-driver.py does with threads and aio.py in an event loop. A wait is a condition of the simulation.
+thread_driver.py does with threads and loop_driver.py in an event loop. A wait is a condition of the
+simulation.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hms.client.browse_pages import BrowsePages
 from hms.client.consumer_steps import ConsumerSteps
-from hms.client.core.link import State
+from hms.client.core.connection_options import Options
 from hms.client.core.operations import FOREVER, Outside, Steps, Wait
 from hms.client.core.requests import Requests
 from hms.client.opening_steps import Opening
@@ -24,42 +25,28 @@ if TYPE_CHECKING:
     from tests.sim.client import Client, Condition
 
 _T = TypeVar("_T")
+PATIENCE_S = 1e9
 Driven = Generator["Condition", None, _T]
 
 
 class Shell:
-    """What the operations need of a connection."""
+    """A driver, and the carrier of its link, as the operations need them."""
 
     lock = contextlib.nullcontext()
-    request_timeout_s = 1e9
-    answer_to = Requests.answer_to
-    asking = Requests.asking
-    too_late = Requests.too_late
-    caller_of = Requests.caller_of
-    settled = Requests.settled
+    lost_at = FOREVER
+    """Nobody loses patience."""
+    is_refused = False
+    addresses = ()
 
     def __init__(self, client: "Client") -> None:
-        self._client = client
         self.link = client.link
+        self.loop = self
         self.flush = client.flush
+        self.requests = Requests(self, Options(request_timeout_s=PATIENCE_S))
 
     def me(self) -> object:
         """An application of the simulation has no thread of its own, and no listener."""
         return self
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the node knows the client."""
-        return self._client.is_up
-
-    @property
-    def is_ended(self) -> bool:
-        """Never: a client that vanishes does so without a word."""
-        return self.link.state is State.ENDED
-
-    def outage_ends_by(self, _patience_s: float) -> float:
-        """Nobody loses patience."""
-        return FOREVER
 
     def drive(self, steps: Steps[_T], *, is_cancelled: Callable[[], bool] = bool) -> Driven[_T]:
         """Run an operation; is_cancelled: asked while it waits, whether that is enough."""

@@ -37,23 +37,23 @@ class Work:
         self.client, self.shell = client, Shell(client)
         ack = AckMode.AUTO if is_transacted else AckMode.CLIENT
         self.state, self._opening = new_session(client.link, ack, is_transacted=is_transacted)
-        self.session = Session(self.shell, self.state, is_asynchronous=False)
+        self.session = Session(self.shell.requests, self.state, is_asynchronous=False)
         self._count = 0
 
     def open(self) -> Steps:
         """Until it is granted."""
-        yield from self.shell.drive(self._opening.granted(self.shell))
+        yield from self.shell.drive(self._opening.granted(self.shell.requests))
 
     def producer(self, place: str) -> "Generator[Condition, None, Producer]":
         """A producer that was granted."""
         producer = self.session.producer(place)
-        yield from self.shell.drive(producer.opening.granted(self.shell))
+        yield from self.shell.drive(producer.opening.granted(self.shell.requests))
         return producer
 
     def consumer(self, place: str) -> "Generator[Condition, None, Consumer]":
         """A consumer that was granted."""
         consumer = self.session.consumer(place, prefetch=self.client.world.rng.choice((1, 4, 20)))
-        yield from self.shell.drive(consumer.opening.granted(self.shell))
+        yield from self.shell.drive(consumer.opening.granted(self.shell.requests))
         return consumer
 
     def send(

@@ -81,15 +81,15 @@ class Unit:
             is_xa=is_xa,
             is_asynchronous=is_asynchronous,
         )
-        self.session = Session(self.shell, self.state, is_asynchronous=is_asynchronous)
-        yield from self.shell.drive(opening.granted(self.shell))
+        self.session = Session(self.shell.requests, self.state, is_asynchronous=is_asynchronous)
+        yield from self.shell.drive(opening.granted(self.shell.requests))
 
     def producer(self, place: str) -> Steps:
         """Open a producer; it is the last of `outbounds` then."""
         producer = self.session.producer(place)
         if self.state.is_transacted or self.state.is_xa:
             self.world.transacted.add((self.client.uid, producer.sender.number))
-        yield from self.shell.drive(producer.opening.granted(self.shell))
+        yield from self.shell.drive(producer.opening.granted(self.shell.requests))
         self.outbounds.append(Outbound(self, producer, place))
 
     def close_producer(self, outbound: "Outbound") -> Steps:
@@ -106,7 +106,7 @@ class Unit:
             consumer, is_cancelled = make(), False
             consumer.inbox._clock_ms = lambda: self.world.now_ms
             self.world.places[self.client.uid, consumer.inbox.number] = place
-            opening = consumer.opening.granted(self.shell)
+            opening = consumer.opening.granted(self.shell.requests)
             try:
                 yield from self.shell.drive(opening, is_cancelled=lambda: rng.random() < 0.02)
             except asyncio.CancelledError:

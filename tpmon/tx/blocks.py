@@ -21,7 +21,7 @@ from tpmon.tx.connection_place import place_of
 from tpmon.tx.transaction import Transaction, current
 
 if TYPE_CHECKING:
-    from hms.client.core.requests import Requests
+    from hms.client.core.requests import AnyConnection
 
 __all__ = ["AsyncBlock", "AsyncTransaction", "Block", "rm", "transactional"]
 
@@ -36,7 +36,9 @@ class Block:
     is durable.
     """
 
-    def __init__(self, connection: "Requests", timeout_s: float, wait: str = "completed") -> None:
+    def __init__(
+        self, connection: "AnyConnection", timeout_s: float, wait: str = "completed"
+    ) -> None:
         try:
             check_word("wait", wait, ("completed", "logged"))
             check_seconds("timeout_s", timeout_s)
@@ -103,7 +105,9 @@ class AsyncTransaction:
 class AsyncBlock:
     """The same for asyncio."""
 
-    def __init__(self, connection: "Requests", timeout_s: float, wait: str = "completed") -> None:
+    def __init__(
+        self, connection: "AnyConnection", timeout_s: float, wait: str = "completed"
+    ) -> None:
         self._block = Block(connection, timeout_s, wait)
 
     async def __aenter__(self) -> AsyncTransaction:
@@ -133,7 +137,7 @@ def rm(name: str) -> Any:
 
 
 def transactional(
-    requires: str = "required", *, timeout_s: float = 0, connection: "Requests | None" = None
+    requires: str = "required", *, timeout_s: float = 0, connection: "AnyConnection | None" = None
 ) -> Callable[[_F], _F]:
     """Let a function run in a transaction: of its caller, or one of its own.
 
@@ -168,7 +172,10 @@ def transactional(
 
 
 def _async(
-    function: Callable[..., Any], requires: str, timeout_s: float, connection: "Requests | None"
+    function: Callable[..., Any],
+    requires: str,
+    timeout_s: float,
+    connection: "AnyConnection | None",
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
@@ -208,5 +215,5 @@ def _resume(outer: Transaction | None) -> None:
     current_transaction.enter(outer)
 
 
-def _connection() -> "Requests":
+def _connection() -> "AnyConnection":
     return context.current("@transactional").connection

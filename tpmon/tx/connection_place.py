@@ -14,7 +14,7 @@ from tpmon.xa.resource import ResourceManager
 from tpmon.xa.resource_opening import Definition, open_resource
 
 if TYPE_CHECKING:
-    from hms.client.core.requests import Requests
+    from hms.client.core.requests import AnyConnection
 
 __all__ = ["HMS", "LIST_VERB", "NodePlace", "definitions_of", "place_of"]
 
@@ -22,13 +22,13 @@ HMS = "hms"
 """The node itself, as a resource manager."""
 LIST_VERB = "resource.list"
 
-_places: "weakref.WeakKeyDictionary[Requests, NodePlace]" = weakref.WeakKeyDictionary()
+_places: "weakref.WeakKeyDictionary[AnyConnection, NodePlace]" = weakref.WeakKeyDictionary()
 _identities: "weakref.WeakKeyDictionary[Any, tuple[Any, int]]" = weakref.WeakKeyDictionary()
 """Of the logs behind other connections, by link, since a WELCOME."""
 _lock = threading.Lock()
 
 
-def place_of(connection: "Requests") -> "NodePlace":
+def place_of(connection: "AnyConnection") -> "NodePlace":
     """That of a connection, for threads or for asyncio."""
     with _lock:
         place = _places.get(connection)
@@ -40,13 +40,13 @@ def place_of(connection: "Requests") -> "NodePlace":
 class Blocking:
     """A connection whatever its shell, asked from a thread that may wait."""
 
-    def __init__(self, connection: "Requests") -> None:
+    def __init__(self, connection: "AnyConnection") -> None:
         self._connection: Any = weakref.proxy(connection)
         self._is_async = hasattr(type(connection), "loop")
 
     def request(self, request: Any) -> Any:
         """The reply's data, or what the node answered."""
-        return self.run(self.asking(request))
+        return self.run(self._connection.requests.asking(request))
 
     def tell(self, request: Any) -> None:
         """Ask without waiting for the answer; what comes later is applied behind it."""
@@ -60,7 +60,7 @@ class Blocking:
 
     def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
         """An operator's command."""
-        return self.run(self._connection.administering(verb, arguments))
+        return self.run(self._connection.requests.administering(verb, arguments))
 
     def open_xa_session(self) -> Any:
         """A session that can work in branches, for one thread."""
@@ -86,7 +86,7 @@ class Blocking:
 class NodePlace:
     """See the module; every function may block."""
 
-    def __init__(self, connection: "Requests") -> None:
+    def __init__(self, connection: "AnyConnection") -> None:
         self.blocking = Blocking(connection)
         self._log: NodeLog | None = None
         self._definitions: dict[str, Definition] = {}

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Generator
 from typing import Any, Self
 
 from hms.client.browse_pages import BrowsePages
-from hms.client.core.async_connection import AsyncConnection
+from hms.client.core.loop_driver import LoopDriver
 from hms.client.destinations import Queue
 from hms.client.message import Message
 from hms.client.public_names import public_names
@@ -13,8 +13,8 @@ from hms.client.public_names import public_names
 class Browser:
     """See Session.browser(). Iterating begins anew each time and sees what waits at that moment."""
 
-    def __init__(self, connection: AsyncConnection, pages: BrowsePages) -> None:
-        self._connection = connection
+    def __init__(self, driver: LoopDriver, pages: BrowsePages) -> None:
+        self._driver = driver
         self._pages = pages
         self._pass: AsyncIterator[Message] | None = None
 
@@ -29,14 +29,14 @@ class Browser:
         return self._pages.selector
 
     async def _granted(self) -> Self:
-        await self._connection.run(self._pages.granted())
+        await self._driver.run(self._pages.granted())
         return self
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._granted().__await__()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        page = await self._connection.run(self._pages.first())
+        page = await self._driver.run(self._pages.first())
         while True:
             messages, position = page
             for message in messages:
@@ -44,7 +44,7 @@ class Browser:
                 yield message
             if not position:
                 return
-            page = await self._connection.run(self._pages.after(position))
+            page = await self._driver.run(self._pages.after(position))
 
     async def next_message(self) -> Message | None:
         """The next message of one pass over the queue, or None at its end."""

@@ -33,8 +33,8 @@ class Connection(AsyncConnection):
 
         asynchronous: its consumers have a service called for every message.
         """
-        self.check_awaited()
-        self.check_open()
+        _ = self.loop  # IllegalState when it was not awaited
+        self.requests.check_open()
         state, opening = new_session(
             self.link, ack, is_transacted=transacted, is_xa=xa, is_asynchronous=asynchronous
         )
@@ -44,12 +44,12 @@ class Connection(AsyncConnection):
     async def renew(self, token: str) -> None:
         """Prove anew who this is before the login ends (EventKind.LOGIN_EXPIRES), by another token
         of the same user; what it may is looked at again. LoginRefused, LoginBusy."""
-        await self.run(self.renewing(token))
+        await self.run(self.requests.renewing(token))
 
     async def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
         """An operator's command, such as "queue.list"; returns plain data. One that changes
         something is not repeated when the connection is lost: ConnectionLost."""
-        return await self.run(self.administering(verb, arguments))
+        return await self.run(self.requests.administering(verb, arguments))
 
     @property
     def admin(self) -> AsyncAdmin:
@@ -60,13 +60,13 @@ class Connection(AsyncConnection):
         """What became of a send or commit in doubt, by the token of its SendInDoubt or
         CommitInDoubt: asked of the node whose log may have it, and final. What is not in the log is
         withdrawn first, so that it never will be. TokenRefused, OutcomeElsewhere."""
-        return await self.run(self.asking_outcome(token))
+        return await self.run(self.requests.asking_outcome(token))
 
     async def watch(self, dest: Destination | str) -> None:
         """Have the event listener told whether there is a consumer at a destination: now, and
         whenever that changes, also over a reconnect (F-E11). DestinationNotFound, ConsumerLimit."""
         destination = parse_destination(dest)
-        await self.run(self.watching(destination.kind, watched_name(destination)))
+        await self.run(self.requests.watching(destination.kind, watched_name(destination)))
 
     async def schedules(
         self, kind: str = "", destination: str = "", limit: int = 1000
@@ -76,20 +76,26 @@ class Connection(AsyncConnection):
         asked = schedules_asked(kind, destination, limit)
         return [
             schedule_of(one)
-            for one in await self.run(self.administering("schedule.list", asked, "schedules()"))
+            for one in await self.run(
+                self.requests.administering("schedule.list", asked, "schedules()")
+            )
         ]
 
     async def schedule(self, name: str) -> Schedule:
         """A schedule by its name, or a delayed message by its id; ScheduleNotFound."""
         return schedule_of(
-            await self.run(self.administering("schedule.show", schedule_named(name), "schedule()"))
+            await self.run(
+                self.requests.administering("schedule.show", schedule_named(name), "schedule()")
+            )
         )
 
     async def cancel_schedule(self, name: str) -> None:
         """End a schedule, or take back a message that waits for its time, given by its id.
         ScheduleNotFound."""
         await self.run(
-            self.administering("schedule.cancel", schedule_named(name), "cancel_schedule()")
+            self.requests.administering(
+                "schedule.cancel", schedule_named(name), "cancel_schedule()"
+            )
         )
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 from hms.client.aio.listener_task import ListeningTask
 from hms.client.aio.opened import Opened
 from hms.client.consumer_steps import ConsumerSteps, Listener, check_count
-from hms.client.core.async_connection import AsyncConnection
+from hms.client.core.loop_driver import LoopDriver
 from hms.client.file_bodies import FileInfo
 from hms.client.message import Message
 from hms.client.opening_steps import Opening
@@ -20,16 +20,16 @@ from hms.errors.catalogue import ConnectionClosed
 class Consumer(Opened, ConsumerSteps):
     """See Session.consumer(). Iterating waits for ever, until the consumer or session is closed."""
 
-    _connection: AsyncConnection
-
     def __init__(
         self,
+        driver: LoopDriver,
         session: SessionSteps,
         inbox: PrefetchBuffer,
         opening: Opening,
         listening: ListeningTask,
     ) -> None:
         super().__init__(session, inbox)
+        self._driver = driver
         self._listening = listening
         self._opening = opening
 
@@ -40,7 +40,7 @@ class Consumer(Opened, ConsumerSteps):
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message; None when the time is over. Cancelled, it has taken none. Without a
         time it waits for ever, but no longer than request_timeout_s through an outage (F-K8)."""
-        return await self._connection.run(self.receiving(timeout_s))
+        return await self._driver.run(self.receiving(timeout_s))
 
     async def receive_nowait(self) -> Message | None:
         """The next message; None when the node has none for this consumer: it is asked."""
@@ -51,7 +51,7 @@ class Consumer(Opened, ConsumerSteps):
         empty when the time is over. Cancelled, it has taken none. AUTO acknowledges all of them
         now. A file or a gathered group only ever comes first. InvalidArgument."""
         check_count(count)
-        return await self._connection.run(self.receiving_many(count, timeout_s))
+        return await self._driver.run(self.receiving_many(count, timeout_s))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while not self.is_over:
@@ -64,18 +64,18 @@ class Consumer(Opened, ConsumerSteps):
 
     async def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
         """What `await message.ack()` does."""
-        await self._connection.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
+        await self._driver.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
 
     async def save(
         self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
     ) -> None:
         """What `await message.save()` does."""
-        await self._connection.run(self.saving(message, info, target))
+        await self._driver.run(self.saving(message, info, target))
 
     async def request_retained(self) -> int:
         """Have the topic's retained publications delivered, again or for the first time; how many.
         NoRetainedMessage."""
-        return await self._connection.run(self.requesting_retained())
+        return await self._driver.run(self.requesting_retained())
 
     def listen(self, listener: Listener | None) -> Awaitable[None]:
         """Have a function or coroutine function called for every message, one at a time per

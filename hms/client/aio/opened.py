@@ -4,7 +4,8 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
-from hms.client.core.async_connection import AsyncConnection
+from hms.client.core.loop_driver import LoopDriver
+from hms.client.core.requests import Requests
 from hms.client.opening_steps import Opening
 
 
@@ -13,11 +14,12 @@ class Opened:
     raises what the node refused it with. Without, it is used before that: then the refusal is
     raised by what is done with it."""
 
-    _connection: AsyncConnection
+    _driver: LoopDriver
+    _requests: Requests
     _opening: Opening
 
     async def _granted(self) -> Self:
-        await self._connection.run(self._opening.granted(self._connection))
+        await self._driver.run(self._opening.granted(self._requests))
         return self
 
     def __await__(self) -> Generator[Any, None, Self]:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from hms.client.aio.opened import Opened
-from hms.client.core.async_connection import AsyncConnection
+from hms.client.core.loop_driver import LoopDriver
 from hms.client.message import Message
 from hms.client.opening_steps import Opening
 from hms.client.pack_building import Body
@@ -28,12 +28,16 @@ WAITING_MAX = 16_384
 class Producer(Opened, ProducerSteps):
     """See Session.producer()."""
 
-    _connection: AsyncConnection
-
     def __init__(
-        self, session: SessionSteps, sender: Sender, options: SendOptions, opening: Opening
+        self,
+        driver: LoopDriver,
+        session: SessionSteps,
+        sender: Sender,
+        options: SendOptions,
+        opening: Opening,
     ) -> None:
         super().__init__(session, sender, options)
+        self._driver = driver
         self._opening = opening
 
     async def send(
@@ -47,9 +51,9 @@ class Producer(Opened, ProducerSteps):
         is cancelled, the message has been sent or not. In a session with AckMode.NONE it does not
         wait, and the receipt has no message_id."""
         if isinstance(body, Message) and body.kind is BodyKind.FILE:
-            return await self._connection.run(self.sending_file(body, properties, how))
+            return await self._driver.run(self.sending_file(body, properties, how))
         encoded, ticket = self.prepared(body, properties, how)
-        return await self._connection.run(self.sending(encoded, ticket))
+        return await self._driver.run(self.sending(encoded, ticket))
 
     def send_async(
         self,
@@ -59,12 +63,12 @@ class Producer(Opened, ProducerSteps):
     ) -> "asyncio.Future[Receipt]":
         """Send without waiting; order is kept (F-D6). Await the futures, or some of them: when
         16,384 messages wait for room it raises TooManyRequests."""
-        future: asyncio.Future[Receipt] = self._connection.loop.create_future()
+        future: asyncio.Future[Receipt] = self._driver.event_loop.create_future()
         count = self._sender.waiting_count
         if count >= WAITING_MAX:
             raise TooManyRequests(what="send_async()", count=count, limit=WAITING_MAX)
         self.add(*self.prepared(body, properties, how, future))
-        self._connection.flush()
+        self._driver.flush()
         return future
 
     async def send_many(self, bodies: Iterable[Body]) -> Receipts:
@@ -73,7 +77,7 @@ class Producer(Opened, ProducerSteps):
         The first error is raised after the rest of what is on its way is settled; its attribute
         `receipts` then has a Receipt or None for each message that was sent.
         """
-        return await self._connection.run(self.sending_many(bodies))
+        return await self._driver.run(self.sending_many(bodies))
 
     async def schedule(
         self,
@@ -89,11 +93,11 @@ class Producer(Opened, ProducerSteps):
         """Have the node send a message again and again, until conn.cancel_schedule(name): see
         Recurrence (F-D4). InvalidSchedule, ScheduleExists, ScheduleLimit, SendInDoubt."""
         how: SendHow = {"persistent": persistent, "ttl_s": ttl_s, "priority": priority}
-        return await self._connection.run(self.scheduling(name, body, properties, how, recurrence))
+        return await self._driver.run(self.scheduling(name, body, properties, how, recurrence))
 
     async def close(self) -> None:
         """Wait for the confirmation of what was sent, and close."""
-        await self._connection.run(self.closing())
+        await self._driver.run(self.closing())
 
     async def __aexit__(
         self,
@@ -101,7 +105,7 @@ class Producer(Opened, ProducerSteps):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._connection.run(self.closing(is_hasty=kind is not None))
+        await self._driver.run(self.closing(is_hasty=kind is not None))
 
     def __dir__(self) -> list[str]:
         return public_names(self)

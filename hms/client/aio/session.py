@@ -31,8 +31,6 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
     """See hms.aio.connect(...).session(). Leaving its block closes it; a transacted one commits
     first, or rolls back when an exception leaves."""
 
-    connection: AsyncConnection
-
     def __init__(
         self,
         connection: AsyncConnection,
@@ -41,10 +39,11 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
         *,
         is_asynchronous: bool,
     ) -> None:
-        super().__init__(connection, state, is_asynchronous=is_asynchronous)
-        self._connection = connection
+        super().__init__(connection.requests, state, is_asynchronous=is_asynchronous)
+        self.connection = connection
+        self._driver, self._requests = connection.driver, connection.requests
         self._opening = opening
-        self.listening = ListeningTask(connection, self)
+        self.listening = ListeningTask(connection.driver, self)
         self._resource: AsyncHmsResource | None = None
 
     async def send(
@@ -65,15 +64,15 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
     async def commit(self) -> None:
         """Make the transaction's sends and receipts final; TransactionRolledBack if it is lost.
         When it is cancelled, nobody knows whether it took effect."""
-        await self.connection.run(self.committing())
+        await self._driver.run(self.committing())
 
     async def rollback(self) -> None:
         """Drop the transaction's sends and give back what it received; always completes."""
-        await self.connection.run(self.rolling_back())
+        await self._driver.run(self.rolling_back())
 
     async def recover(self) -> None:
         """Have all that was not acknowledged delivered again, from the oldest on (F-B8)."""
-        await self.connection.run(self.recovering())
+        await self._driver.run(self.recovering())
 
     async def ack(self, *, wait: bool = True) -> None:
         """CLIENT: acknowledge all that this session has consumed so far; waits until durable.
@@ -82,7 +81,7 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
         AUTO, what a failure leaves in doubt is told to the exception listener, message by message
         (F-K9), and comes again unless it was safe. A later ack() that waits answers for it too.
         """
-        await self.connection.run(self.acknowledging_all(wait=wait))
+        await self._driver.run(self.acknowledging_all(wait=wait))
 
     @property
     def resource(self) -> AsyncHmsResource:
@@ -94,43 +93,43 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
 
     async def unsubscribe(self, topic: Topic | str, name: str, scheme: str = "TOPIC") -> None:
         """End a durable subscription, given as it was made; SubscriptionNotFound."""
-        await self.connection.run(self.unsubscribing(topic, name, scheme))
+        await self._driver.run(self.unsubscribing(topic, name, scheme))
 
     # ---- destinations
 
     async def create_queue(self, text: str) -> Queue:
         """The queue "NAME"; "NAME?export-name=jms/N&max-messages=5" creates it, for as long as the
         node runs (F-C4). DestinationExists, ExportNameInUse."""
-        made = await self.connection.run(creating(self, "queue", text))
+        made = await self._driver.run(creating(self, "queue", text))
         assert isinstance(made, Queue)
         return made
 
     async def create_topic(self, text: str) -> Topic:
         """The same of a topic."""
-        made = await self.connection.run(creating(self, "topic", text))
+        made = await self._driver.run(creating(self, "topic", text))
         assert isinstance(made, Topic)
         return made
 
     async def temporary_queue(self) -> Queue:
         """A queue that lives as long as this connection; only it receives from it (F-C6)."""
-        made = await self.connection.run(making_temporary(self, "queue"))
+        made = await self._driver.run(making_temporary(self, "queue"))
         assert isinstance(made, Queue)
         return made
 
     async def temporary_topic(self) -> Topic:
         """A topic that lives as long as this connection; only it receives from it (F-C6)."""
-        made = await self.connection.run(making_temporary(self, "topic"))
+        made = await self._driver.run(making_temporary(self, "topic"))
         assert isinstance(made, Topic)
         return made
 
     async def delete_temporary(self, destination: Destination) -> None:
         """End a temporary destination now, and what waits in it; DestinationInUse while something
         receives from it."""
-        await self.connection.run(deleting_temporary(self, destination))
+        await self._driver.run(deleting_temporary(self, destination))
 
     async def lookup(self, export_name: str) -> Destination:
         """The queue or topic with that export name, or that name (F-C7); ExportNameNotFound."""
-        return await self.connection.run(looking_up(self, export_name))
+        return await self._driver.run(looking_up(self, export_name))
 
     async def close(self) -> None:
         """Wait for a running listener and for confirmations, settle what was received, close; a
@@ -153,13 +152,13 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
     # ---- what it makes
 
     def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
-        return Producer(self, sender, options, opening)
+        return Producer(self._driver, self, sender, options, opening)
 
     def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
-        return Consumer(self, inbox, opening, self.listening)
+        return Consumer(self._driver, self, inbox, opening, self.listening)
 
     def _browser(self, pages: BrowsePages) -> Browser:
-        return Browser(self.connection, pages)
+        return Browser(self._driver, pages)
 
     def __dir__(self) -> list[str]:
         return public_names(self)

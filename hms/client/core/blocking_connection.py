@@ -1,17 +1,21 @@
 """Connection: one client's, or one server's, connection to a node, which outlives its sockets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any, Self
 
 from hms.client.core import current_transaction
 from hms.client.core.arguments import check_seconds, check_text, check_word
-from hms.client.core.background_thread import BackgroundThread
+from hms.client.core.calls import Calls
+from hms.client.core.connection_options import Options
 from hms.client.core.conversation import Conversation
 from hms.client.core.pending_requests import OnLoss, Pending
+from hms.client.core.requests import Requests, checked_addresses, new_link
 from hms.client.core.service_data import Data, encode_data
 from hms.client.core.service_reply import Reply
+from hms.client.core.thread_driver import ThreadDriver
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import KIND_CARRAY
 from hms.wire.structures import (
@@ -25,18 +29,61 @@ from hms.wire.structures import (
 )
 
 
-class Connection(BackgroundThread):
+class Connection:
     """For threads, any number of them; options: the fields of
     hms.client.core.connection_options.Options."""
+
+    def __init__(self, address: str | Sequence[str], **options: Any) -> None:
+        addresses, chosen = checked_addresses(address), Options(**options)
+        self.link = new_link(chosen)
+        self.driver = ThreadDriver(self.link, addresses, chosen)
+        self.requests = Requests(self.driver, chosen)
+        self.calls = Calls(self.requests)
+        self.run, self.flush = self.driver.run, self.driver.flush
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held around all that touches the link; ConnectionForked in the child of a fork."""
+        return self.driver.lock
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Where it looks for the node, in this order."""
+        return self.driver.loop.addresses
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long an operation waits, also through an outage."""
+        return self.requests.request_timeout_s
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the node is reached right now."""
+        return self.requests.is_connected
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it is closed, or lost for good."""
+        return self.requests.is_ended
+
+    @property
+    def client_id(self) -> str:
+        """The client id that it was given, "" for none."""
+        return self.link.hello.client_id
+
+    @property
+    def node_name(self) -> str:
+        """The node's name, from its last WELCOME."""
+        return self.link.welcome.node if self.link.welcome is not None else ""
 
     # ---- open and close
 
     def open(self) -> Self:
         """Connect; ConnectionRefused after connect_timeout_s, or the node's own refusal."""
         try:
-            self.run(self.opening())
+            self.run(self.requests.opening())
         except BaseException:
-            self.join()
+            self.driver.join()
             raise
         return self
 
@@ -51,9 +98,9 @@ class Connection(BackgroundThread):
         self._close(is_hasty=False)
 
     def _close(self, *, is_hasty: bool) -> None:
-        self.run(self.closing(is_hasty=is_hasty))
+        self.run(self.requests.closing(is_hasty=is_hasty))
         if self.is_ended:
-            self.join()
+            self.driver.join()
 
     def __enter__(self) -> Self:
         return self
@@ -67,19 +114,19 @@ class Connection(BackgroundThread):
         self, request: Request, timeout_s: float | None = None, on_loss: OnLoss = OnLoss.REPEAT
     ) -> Any:
         """Ask, wait, and return the reply's plain data, or raise what the node answered."""
-        return self.run(self.asking(request, timeout_s, on_loss))
+        return self.run(self.requests.asking(request, timeout_s, on_loss))
 
     def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
         """An operator's command, such as "queue.list"; returns plain data.
 
         One that changes something is not repeated when the connection is lost: ConnectionLost.
         """
-        return self.run(self.administering(verb, arguments))
+        return self.run(self.requests.administering(verb, arguments))
 
     def renew(self, token: str) -> None:
         """Prove anew who this is before the login ends (EventKind.LOGIN_EXPIRES), by another token
         of the same user; what it may is looked at again. LoginRefused, LoginBusy."""
-        self.run(self.renewing(token))
+        self.run(self.requests.renewing(token))
 
     def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
         """A block that is one global transaction: it commits at its end, or rolls back by a fault.
@@ -95,7 +142,7 @@ class Connection(BackgroundThread):
         """Run a service and wait for its reply; timeout_s None: as long as the service or the node
         says. ServiceTimeout, ServiceNotFound, ServerLost, ServiceHung; ServiceFailedReply when the
         service itself fails, with its reply as attribute."""
-        return self.run(self.asking_service(service, data, timeout_s))
+        return self.run(self.calls.asking_service(service, data, timeout_s))
 
     def call_async(
         self, service: str, data: Data = None, timeout_s: float | None = None
@@ -103,7 +150,7 @@ class Connection(BackgroundThread):
         """Run a service without waiting; the future has its reply, or what call() would raise."""
         with self.lock:
             try:
-                return self.promise(service, data, timeout_s)
+                return self.calls.promise(service, data, timeout_s)
             finally:
                 self.flush()
 
@@ -117,7 +164,7 @@ class Connection(BackgroundThread):
         may_wait: bool = True,
     ) -> tuple[ResultHead, bytes]:
         """The same with data as it crosses the wire; may_wait: else ServiceBusy if it has to."""
-        return self.run(self.calling(service, data, kind, timeout_s, may_wait=may_wait))
+        return self.run(self.calls.calling(service, data, kind, timeout_s, may_wait=may_wait))
 
     def start_call(
         self,
@@ -135,10 +182,10 @@ class Connection(BackgroundThread):
         with self.lock:
             try:
                 if is_reply_wanted:
-                    return self.begin_call(
+                    return self.calls.begin_call(
                         service, data, kind, timeout_s, notify, may_wait=may_wait
                     )
-                self.tell_call(service, data, kind, timeout_s)
+                self.calls.tell_call(service, data, kind, timeout_s)
                 return None
             finally:
                 self.flush()
@@ -154,13 +201,15 @@ class Connection(BackgroundThread):
         kind, encoded = encode_data(data)
         deadline = monotonic() + timeout_s
         talk = self.run(
-            self.connecting(service, encoded, kind, has_control=start == "send", deadline=deadline)
+            self.calls.connecting(
+                service, encoded, kind, has_control=start == "send", deadline=deadline
+            )
         )
-        return Conversation(self, talk, service, timeout_s)
+        return Conversation(self.driver, self.calls, talk, service, timeout_s)
 
     def notify(self, head: NoticeHead, data: bytes) -> int:
         """Send unsolicited data; to how many clients. HandleUnknown for one that has gone."""
-        count: int = self.run(self.notifying(head, data))
+        count: int = self.run(self.calls.notifying(head, data))
         return count
 
     def on_notice(self, callback: Callable[[NoticeHead, bytes], None]) -> None:

@@ -43,8 +43,12 @@ GRACE_S = 0.025
 _Then = Callable[[Pending], None]
 
 
-class Calls(Requests):
+class Calls:
     """See the module. timeout_s None: as long as the service or the node says."""
+
+    def __init__(self, requests: Requests) -> None:
+        self.link = requests.link
+        self._requests = requests
 
     def asking_service(self, service: str, data: Any, timeout_s: float | None) -> Steps[Reply]:
         """Run a service and wait for its reply; what it failed with is raised."""
@@ -171,7 +175,7 @@ class Calls(Requests):
         if timeout_s is not None:
             return monotonic() + timeout_s
         is_up = self.link.state is State.UP
-        return FOREVER if is_up else monotonic() + self.request_timeout_s
+        return FOREVER if is_up else monotonic() + self._requests.request_timeout_s
 
     # ---- conversations
 
@@ -207,7 +211,7 @@ class Calls(Requests):
         self._check_size(data)
         pending = Pending("a notice")
         self.link.ask(Kind.NOTICE, encode_with_body(head, data), pending)
-        yield from self.answer_to(pending)
+        yield from self._requests.answer_to(pending)
         return int(pending.value() or 0)
 
     def leave(self, talk: ConversationState) -> None:

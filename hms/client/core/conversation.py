@@ -4,6 +4,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
+from hms.client.core.calls import Calls
 from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.pending_requests import own_copy
 from hms.client.core.service_data import Data, decode_data, encode_data
@@ -30,13 +31,14 @@ class Conversation:
 
     def __init__(
         self,
-        connection: ThreadDriver,
+        driver: ThreadDriver,
+        calls: Calls,
         talk: ConversationState,
         service: str,
         timeout_s: float,
         cd: int = 0,
     ) -> None:
-        self._connection = connection
+        self._driver, self._calls = driver, calls
         self._talk = talk
         self._service = service
         self._timeout_s = timeout_s
@@ -57,14 +59,14 @@ class Conversation:
         """Say something; ConversationEnded, ConversationProtocol, RequestTimeout."""
         kind, encoded = encode_data(data)
         part = Part(kind, encoded, gives_control)
-        event = self._connection.run(self._connection.saying(self._talk, part, self._deadline()))
+        event = self._driver.run(self._calls.saying(self._talk, part, self._deadline()))
         if event:
             raise self._ended(event)
 
     def receive(self) -> Any:
         """What the other side says. What a service returned is the last of it; then, and when it
         ended otherwise, ConversationEnded. RequestTimeout when nothing came in time."""
-        found = self._connection.run(self._talk.receiving(self._deadline()))
+        found = self._driver.run(self._talk.receiving(self._deadline()))
         if found is None:
             raise self._late()
         event, part = found
@@ -76,15 +78,15 @@ class Conversation:
 
     def close(self) -> None:
         """Leave; after the end it does nothing."""
-        with self._connection.lock:
-            self._connection.leave(self._talk)
-            self._connection.flush()
+        with self._driver.lock:
+            self._calls.leave(self._talk)
+            self._driver.flush()
 
     # ---- the server's side
 
     def say(self, data: Any) -> None:
         """Say something and hand control over, as soon as this side has it."""
-        if not self._connection.run(self._talk.awaiting_control(self._deadline())):
+        if not self._driver.run(self._talk.awaiting_control(self._deadline())):
             raise self._late()
         self.send(data, gives_control=True)
 

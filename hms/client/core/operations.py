@@ -1,7 +1,7 @@
 """Steps: an operation that has to wait, written once for threads and for asyncio.
 
 It is a generator. Between its steps it touches the link; a step says what has to happen before it
-goes on. Whoever drives it (thread_driver.py with threads, async_connection.py in an event loop)
+goes on. Whoever drives it (thread_driver.py with threads, loop_driver.py in an event loop)
 holds the connection's lock while it runs, sends what the link has to send before each step, and
 throws into it what ends a step, such as a cancellation: so one `finally` cleans up for both."""
 

@@ -7,19 +7,19 @@ them all at once.
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from hms.client.core.advertised_services import AdvertisedServices
 from hms.client.core.arguments import check_text, check_values, shown
 from hms.client.core.connection_options import Options
 from hms.client.core.credentials import SECRET_CHARACTERS_MAX
 from hms.client.core.destination_watch import DestinationWatch
-from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.link import Link, State
 from hms.client.core.link_participants import Caller
-from hms.client.core.operations import FOREVER, Steps, Wait
+from hms.client.core.operations import FOREVER, Mark, Steps, Wait
 from hms.client.core.outcomes import Outcome, outcome_of
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy
 from hms.errors.catalogue import (
@@ -76,20 +76,62 @@ _CALLS = {
 """What an application calls for what is asked of the node."""
 
 
-class Requests(Heartbeat):
-    """See the module; options: the fields of hms.client.core.connection_options.Options."""
+class Carrier(Protocol):
+    """The transport loop, as the requests need it."""
 
-    def __init__(self, address: str | Sequence[str], **options: Any) -> None:
-        addresses = _checked_addresses(address)
-        chosen = Options(**options)
-        link = Link(_hello(chosen), chosen.credentials)
-        link.on_error, link.on_event = chosen.exception_listener, chosen.event_listener
-        super().__init__(link, addresses, chosen)
-        self.request_timeout_s = chosen.request_timeout_s
-        is_patient = chosen.connect_timeout_s is not None
-        self._is_refusal_final = not (is_patient or chosen.is_server)
+    lost_at: float
+    """Since when there is an outage, or FOREVER."""
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Where the node is looked for."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing listens at any of the addresses."""
+
+
+class Driver(Protocol):
+    """What drives the operations: threads, or an event loop."""
+
+    link: Link
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held around all that touches the link."""
+
+    @property
+    def loop(self) -> Carrier:
+        """What carries the link."""
+
+    def flush(self) -> None:
+        """Send what the link has to send, wake who waits for what came, plan what is due."""
+
+    def me(self) -> object:
+        """The thread or task that asks."""
+
+    def begin(self) -> None:
+        """Begin to connect."""
+
+    def stop(self, error: HmsError, linger_ms: int) -> None:
+        """End for good."""
+
+    def call_mark(self, mark: Mark) -> bool:
+        """Have the mark reached behind the callbacks that are due; False when nobody can wait for
+        it."""
+
+
+class Requests:
+    """See the module."""
+
+    def __init__(self, driver: Driver, options: Options) -> None:
+        self.driver = driver
+        self.link = link = driver.link
+        self.request_timeout_s = options.request_timeout_s
+        is_patient = options.connect_timeout_s is not None
+        self._is_refusal_final = not (is_patient or options.is_server)
         self._connect_timeout_s = (
-            CONNECT_TIMEOUT_S if chosen.connect_timeout_s is None else chosen.connect_timeout_s
+            CONNECT_TIMEOUT_S if options.connect_timeout_s is None else options.connect_timeout_s
         )
         self._offers = AdvertisedServices(link)
         self._watching = DestinationWatch(link)
@@ -104,54 +146,42 @@ class Requests(Heartbeat):
         """Whether it is closed, or lost for good."""
         return self.link.state is State.ENDED
 
-    @property
-    def client_id(self) -> str:
-        """The client id that it was given, "" for none."""
-        return self.link.hello.client_id
-
-    @property
-    def node_name(self) -> str:
-        """The node's name, from its last WELCOME."""
-        return self.link.welcome.node if self.link.welcome is not None else ""
-
-    def me(self) -> object:
-        """The thread or task that asks."""
-        raise NotImplementedError
-
     # ---- open and close
 
     def opening(self) -> Steps[None]:
         """Connect; ConnectionRefused after connect_timeout_s, at once where nothing listens and no
         connect_timeout_s was given; or the node's own refusal."""
         link = self.link
-        self.begin()
+        self.driver.begin()
         deadline = monotonic() + self._connect_timeout_s
         try:
             yield Wait(link, self._is_opened, deadline)
         except BaseException:
-            self.stop(ConnectionClosed(what="connection"), 0)
+            self.driver.stop(ConnectionClosed(what="connection"), 0)
             raise
         if link.state is not State.UP:
             error = link.error if link.state is State.ENDED else self._no_node()
-            self.stop(error, 0)
+            self.driver.stop(error, 0)
             raise own_copy(error)
 
     def _is_opened(self) -> bool:
         """Whether there is nothing more to wait for."""
         is_told = self.link.state in (State.UP, State.ENDED)
-        return is_told or (self._is_refusal_final and self.is_refused)
+        return is_told or (self._is_refusal_final and self.driver.loop.is_refused)
 
     def _no_node(self) -> ConnectionRefused:
         reason = f"no answer within {self._connect_timeout_s:g} s"
-        if self.is_refused:
+        if self.driver.loop.is_refused:
             reason = "nothing listens there"
         return ConnectionRefused(
-            address=", ".join(self.addresses), reason=reason, timeout_s=self._connect_timeout_s
+            address=", ".join(self.driver.loop.addresses),
+            reason=reason,
+            timeout_s=self._connect_timeout_s,
         )
 
     def check_open(self) -> None:
         """ConnectionClosed when close() has begun; not for a listener, which it waits for."""
-        if self.link.is_closing and self.caller_of(self.me()) is None:
+        if self.link.is_closing and self.caller_of(self.driver.me()) is None:
             raise ConnectionClosed(what="connection")
 
     def caller_of(self, me: object) -> Caller | None:
@@ -163,7 +193,7 @@ class Requests(Heartbeat):
         received, and disconnect; behind a listener that asks for it. From its beginning on nothing
         new is taken, but from the running listeners that it waits for. is_hasty: an exception has
         left its block, so the confirmations have LEAVE_S."""
-        link, me = self.link, self.me()
+        link, me = self.link, self.driver.me()
         link.is_closing = True
         link.woken.append(None)
         for caller in list(link.callers):
@@ -179,9 +209,9 @@ class Requests(Heartbeat):
             yield from self._settling(is_hasty=is_hasty)
         finally:
             link.tell(Kind.GOODBYE)  # to nobody when it has ended
-            self.flush()
+            self.driver.flush()
             linger_ms = GOODBYE_MS if link.state is State.UP else 0
-            self.stop(ConnectionClosed(what="connection"), linger_ms)
+            self.driver.stop(ConnectionClosed(what="connection"), linger_ms)
 
     def _settling(self, *, is_hasty: bool) -> Steps[None]:
         """All that was begun has its outcome, and the node has heard all that was said."""
@@ -244,8 +274,13 @@ class Requests(Heartbeat):
         return pending.value()
 
     def telling(self) -> Steps[None]:
-        """Wait until the application's callbacks that are due have run."""
-        raise NotImplementedError
+        """Wait until the application's callbacks that are due have run, unless one of them asks."""
+        mark = Mark()
+        if not self.driver.call_mark(mark):
+            return
+        deadline = monotonic() + self.request_timeout_s
+        if not (yield Wait(mark, lambda: mark.is_done, deadline)):
+            raise self.too_late("callbacks of send_async()", self.request_timeout_s)
 
     def administering(
         self, verb: str, arguments: dict[str, Any] | None, call: str = ""
@@ -299,6 +334,19 @@ class Requests(Heartbeat):
         return RequestTimeout(what=_CALLS.get(what, what), timeout_s=timeout_s)
 
 
+class AnyConnection(Protocol):
+    """A connection, for threads or for asyncio."""
+
+    requests: Requests
+
+
+def new_link(options: Options) -> Link:
+    """The link of a connection with these options."""
+    link = Link(_hello(options), options.credentials)
+    link.on_error, link.on_event = options.exception_listener, options.event_listener
+    return link
+
+
 def _hello(options: Options) -> Hello:
     """Who connects, by a secret of its own choice or drawn at random."""
     secret = options.client_secret or os.urandom(SECRET_BYTES)
@@ -316,7 +364,8 @@ def _hello(options: Options) -> Hello:
     )
 
 
-def _checked_addresses(given: str | Sequence[str]) -> list[str]:
+def checked_addresses(given: str | Sequence[str]) -> list[str]:
+    """Those that a connection was given, one or several; InvalidArgument."""
     if not isinstance(given, str | list | tuple):
         detail = f"{shown(given)} is neither an address nor a list of addresses"
         raise InvalidArgument(what="address", detail=detail)

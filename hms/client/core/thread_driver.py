@@ -1,38 +1,40 @@
-"""The shell of threads: the application's own threads drive a connection's operations.
+"""The driver for threads: the application's own threads drive a connection's operations.
 
-An application thread sends on the socket itself, under the connection's lock, and while it waits it
+An application thread sends on the socket itself, under the driver's lock, and while it waits it
 reads for all (socket_wait.py). What the background thread does stands in background_thread.py.
 """
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from hms.client.core.calls import Calls
-from hms.client.core.operations import FOREVER, Outside, Steps, Wait
+from hms.client.core.background_thread import TICK_S, BackgroundThread
+from hms.client.core.connection_options import Options
+from hms.client.core.fork_detection import forbid_in_child
+from hms.client.core.link import Link
+from hms.client.core.operations import FOREVER, Mark, Outside, Steps, Wait
 from hms.client.core.socket_wait import SocketWait
 from hms.client.core.transport import Transport
+from hms.client.core.transport_loop import TransportLoop
+from hms.errors.tree import HmsError
 
-TICK_S = 0.005
-"""How long the background thread stays away after somebody read."""
 _T = TypeVar("_T")
 
 
-class ThreadDriver(Calls):
+class ThreadDriver:
     """See the module."""
 
-    def __init__(self, address: str | Sequence[str], **options: Any) -> None:
-        super().__init__(address, **options)
+    def __init__(self, link: Link, addresses: Sequence[str], options: Options) -> None:
+        self.link = link
         self.lock: threading.Lock = threading.Lock()
-        self._waiting = SocketWait(self.lock, self._take_in, self._nobody_waits)
-        self._wakes_at = 0.0
-        self._thread_reads = False
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def me(self) -> object:
-        """The thread that asks."""
-        return threading.current_thread()
+        self.loop = loop = TransportLoop(link, addresses, options, self)
+        self._waiting = waiting = SocketWait(self.lock, loop.take_in, self._nobody_waits)
+        self._background = BackgroundThread(self, waiting)
+        # What is called for each message goes there directly.
+        self.flush, self.wake, self.wait_for = loop.flush, waiting.wake, waiting.wait_for
+        self.come_by = self._background.come_by
+        self.me = threading.current_thread
+        forbid_in_child(self)
 
     def run(self, steps: Steps[_T]) -> _T:
         """Drive an operation to its end."""
@@ -65,14 +67,24 @@ class ThreadDriver(Calls):
 
     # ---- for whoever holds the lock
 
-    def take_in(self) -> None:
-        """Take in what is here already, lock held."""
-        if not self._waiting.has_reader:
-            self._take_in()
+    def begin(self) -> None:
+        """Begin to connect."""
+        self.loop.begin()
+        self._background.start()
 
-    def wait_for(self, key: object, is_done: Callable[[], object], deadline: float) -> bool:
-        """Wait until is_done() or the deadline, reading for all meanwhile."""
-        return self._waiting.wait_for(key, is_done, deadline)
+    def stop(self, error: HmsError, linger_ms: int) -> None:
+        """End for good."""
+        self.loop.stop(error, linger_ms)
+
+    def take_in(self) -> None:
+        """Take in what is here already."""
+        if not self._waiting.has_reader:
+            self.loop.take_in()
+
+    def call_mark(self, mark: Mark) -> bool:
+        """Have the mark reached behind the callbacks that are due; False for one of them, and when
+        none will run any more."""
+        return self._background.call_mark(mark)
 
     # ---- for whoever does not hold it
 
@@ -86,37 +98,29 @@ class ThreadDriver(Calls):
         """Have all that wait look again; a signal handler may call this too."""
         self._waiting.interrupt()
 
-    # ---- what the carrier needs
+    def join(self) -> None:
+        """Wait for the background thread and give everything back."""
+        self._background.join()
 
-    def _wake(self, key: object) -> None:
-        self._waiting.wake(key)
+    # ---- what the transport loop needs
 
-    def _watch(self, transport: Transport | None) -> None:
+    def watch(self, transport: Transport | None) -> None:
+        """Poll its socket from now on."""
         self._waiting.watch(-1 if transport is None else transport.fd)
 
-    def _after_flush(self) -> None:
-        if self.link.calls or (self.link.unattended and not self._is_read):
-            self._come_by(0.0)
+    def after_flush(self) -> None:
+        """Callbacks, and answers for which no thread waits, are the background thread's."""
+        link = self.link
+        is_read = self._background.is_reader or self._waiting.has_reader
+        if link.calls or (link.unattended and not is_read):
+            self.come_by(0.0)
 
     @property
-    def _is_read(self) -> bool:
-        return self._thread_reads or self._waiting.has_reader
-
-    @property
-    def _is_polled(self) -> bool:
-        return self._thread_reads or self._waiting.is_polling
-
-    @property
-    def _may_read(self) -> bool:
-        return not self._waiting.has_reader
+    def is_polled(self) -> bool:
+        """Whether a thread polls the socket."""
+        return self._background.is_reader or self._waiting.is_polling
 
     def _nobody_waits(self) -> None:
         soon = 0.0 if self.link.unattended else self._waiting.last_at + TICK_S
-        if not self._thread_reads:
-            self._come_by(soon)
-
-    def _come_by(self, at: float) -> None:
-        """Have the background thread take its turn by then."""
-        if self._wakes_at > at and self._wake_fd >= 0:
-            self._wakes_at = 0.0
-            os.eventfd_write(self._wake_fd, 1)
+        if not self._background.is_reader:
+            self.come_by(soon)

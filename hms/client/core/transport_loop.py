@@ -1,13 +1,12 @@
 """Transport loop: what carries a link: one ZeroMQ socket after the other. It never waits.
 
-Two shells drive it: thread_driver.py with threads, async_connection.py in an event loop. They watch
+Two drivers carry it on: thread_driver.py with threads, loop_driver.py in an event loop. They watch
 the socket and wake whoever waits. What is due by the clock stands in heartbeat.py."""
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from time import monotonic
-from typing import Any
+from typing import Protocol
 
 import zmq
 
@@ -43,52 +42,51 @@ HANDSHAKES_MIN = 2
 _HOPELESS = (TpSecurity, TpProtocol)
 
 
+class Shell(Protocol):
+    """What a transport loop needs of the driver that carries it on."""
+
+    def wake(self, key: object, /) -> None:
+        """Wake who waits for key; None: everybody."""
+
+    def come_by(self, at: float, /) -> None:
+        """Have a turn of the heartbeat taken by then."""
+
+    def watch(self, transport: Transport | None, /) -> None:
+        """Watch this socket from now on instead of the one before."""
+
+    def after_flush(self) -> None:
+        """Have link.calls run, and read what nobody waits for."""
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether somebody polls the socket, for whom sending may have taken the signal."""
+
+
 class TransportLoop:
-    """See the module. Whoever touches link holds the lock, and calls flush() after it."""
+    """See the module. Whoever touches link holds the driver's lock, and calls flush() after it."""
 
-    lock: AbstractContextManager[Any]
-
-    def __init__(self, link: Link, addresses: Sequence[str], options: Options) -> None:
+    def __init__(
+        self, link: Link, addresses: Sequence[str], options: Options, shell: Shell
+    ) -> None:
         self.link = link
         self.addresses = arranged(addresses, options.address_order)
+        self.transport: Transport | None = None
         self.lost_at = FOREVER
+        """When the outage began; FOREVER while there is none."""
+        self.greeting_until = FOREVER
+        self.ticks: list[tuple[float, Ticking]] = []
+        self._shell = shell
         self._reconnect = options.reconnect
         self._looks_s = min(LOOK_BACK_S, options.request_timeout_s / 3)
         self._is_server = options.is_server
-        self._attempts = Attempts(
+        self.attempts = Attempts(
             self.addresses, options.reconnect_interval_s, options.reconnect_period_s
         )
-        self._transport: Transport | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._keys = options.keys
         self._key_turn = self._failed_handshakes = 0
         self._refused: set[str] = set()
         self._was_up = False
-        self._greeting_until = FOREVER
-        self._ticks: list[tuple[float, Ticking]] = []
-
-    # ---- what a shell has to provide
-
-    def _wake(self, key: object) -> None:
-        """Wake who waits for key; None: everybody."""
-        raise NotImplementedError
-
-    def _come_by(self, at: float) -> None:
-        """Have turn() called by then."""
-        raise NotImplementedError
-
-    def _watch(self, transport: Transport | None) -> None:
-        """Watch this socket from now on instead of the one before."""
-        raise NotImplementedError
-
-    def _after_flush(self) -> None:
-        """Have link.calls run, and read what nobody waits for."""
-        raise NotImplementedError
-
-    @property
-    def _is_polled(self) -> bool:
-        """Whether somebody polls the socket, for whom sending may have taken the signal."""
-        return True
 
     # ---- for whoever holds the lock
 
@@ -100,34 +98,30 @@ class TransportLoop:
         if link.woken:
             woken, link.woken = link.woken, []
             for key in woken:
-                self._wake(key)
+                self._shell.wake(key)
         if link.ticking:
             self._plan_ticks()
         if link.calls or link.unattended:
-            self._after_flush()
-
-    def outage_ends_by(self, patience_s: float) -> float:
-        """Until when to wait through an outage; for ever while there is none."""
-        return self.lost_at + patience_s
+            self._shell.after_flush()
 
     def _plan_ticks(self) -> None:
         now = monotonic()
         ticking, self.link.ticking = self.link.ticking, []
         for participant in ticking:
-            self._ticks.append((now + participant.tick_s, participant))
-            self._come_by(now + participant.tick_s)
+            self.ticks.append((now + participant.tick_s, participant))
+            self._shell.come_by(now + participant.tick_s)
 
     def begin(self) -> None:
         """Begin to connect."""
         self._context = contexts.acquire()
-        self._attempts.begin(monotonic())
+        self.attempts.begin(monotonic())
 
     def stop(self, error: HmsError, linger_ms: int) -> None:
         """End for good."""
-        self._drop_transport(linger_ms)
+        self.drop_transport(linger_ms)
         self.link.lose(error, is_final=True)
         self.flush()
-        self._come_by(0.0)
+        self._shell.come_by(0.0)
 
     @property
     def is_refused(self) -> bool:
@@ -137,7 +131,7 @@ class TransportLoop:
     # ---- the socket
 
     def _send_outbox(self) -> None:
-        link, transport = self.link, self._transport
+        link, transport = self.link, self.transport
         outbox, link.outbox = link.outbox, []
         if transport is None:
             return
@@ -145,16 +139,16 @@ class TransportLoop:
             for frame in outbox:
                 transport.send(frame)
         except zmq.ZMQError as fault:
-            self._lost(str(fault))
+            self.lost(str(fault))
             return
         link.sent(monotonic())
-        if self._is_polled:  # sending may have taken the signal: look whether there is input
-            while self._read():
+        if self._shell.is_polled:  # sending may have taken the signal: look whether there is input
+            while self.read():
                 pass
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
         """Take frames in; whether there were any, and so perhaps more."""
-        transport = self._transport
+        transport = self.transport
         if transport is None:
             return False
         received = transport.receive()
@@ -163,14 +157,14 @@ class TransportLoop:
             for parts in received:
                 self.link.receive(parts, now)
         except HmsError as error:
-            self._lost(error)
+            self.lost(error)
         if self.link.state is State.UP and not self._was_up:
             self._connected()
         return bool(received)
 
-    def _take_in(self) -> bool:
+    def take_in(self) -> bool:
         """Read and do what follows; whether nothing came, so that polling makes sense."""
-        took = self._read()
+        took = self.read()
         if took:
             self.flush()
         return not took
@@ -179,14 +173,14 @@ class TransportLoop:
         self._was_up = True
         if self.lost_at != FOREVER:
             self.link.announce(EventKind.RECONNECTED)
-        self.lost_at = self._greeting_until = FOREVER
+        self.lost_at = self.greeting_until = FOREVER
 
-    def _lost(self, reason: str | HmsError) -> None:
+    def lost(self, reason: str | HmsError) -> None:
         """The connection is gone, or an attempt to get one."""
         now, link = monotonic(), self.link
         was_up, is_first = link.state is State.UP, self.lost_at == FOREVER
         error = reason if isinstance(reason, HmsError) else self._why(reason)
-        self._drop_transport(0)
+        self.drop_transport(0)
         is_final = self._is_hopeless(error, was_up=was_up)
         link.lose(error, is_final=is_final)
         self._announce_loss(error, was_up=was_up)
@@ -194,37 +188,37 @@ class TransportLoop:
             self.lost_at = now
         if was_up:
             self._was_up = False
-            self._attempts.learn(() if self._is_server else self.link.members)
-            self._attempts.begin(now)
+            self.attempts.learn(() if self._is_server else self.link.members)
+            self.attempts.begin(now)
             link.looks_until = now + self._looks_s if len(self.addresses) > 1 else 0.0
         else:
-            self._attempts.failed(now)
+            self.attempts.failed(now)
             if link.is_looking:
-                self._attempts.due_by(now + LOOK_PAUSE_S)
+                self.attempts.due_by(now + LOOK_PAUSE_S)
         if was_up or is_final:
             link.report(error)
-        self._come_by(0.0)
+        self._shell.come_by(0.0)
 
-    def _note_refusal(self, *, is_it: bool) -> None:
+    def note_refusal(self, *, is_it: bool) -> None:
         """Whether nothing listens where the last attempt went."""
         if is_it:
-            self._refused.add(self._attempts.address)
+            self._refused.add(self.attempts.address)
         else:
-            self._refused.discard(self._attempts.address)
+            self._refused.discard(self.attempts.address)
 
     def _why(self, reason: str) -> HmsError:
         """The error for a socket that is gone. A handshake that fails again and again, with each of
         the keys, is no outage: libzmq would try for ever and tell nobody."""
-        transport = self._transport
+        transport = self.transport
         if transport is not None and transport.is_refused:
-            return LoginRefused(address=self._attempts.address)
+            return LoginRefused(address=self.attempts.address)
         if transport is not None and transport.has_failed_handshake:
             self._key_turn += 1
             self._failed_handshakes += 1
             tries = HANDSHAKES_MIN + (len(self._keys.servers) if self._keys else 0)
             if self._failed_handshakes >= tries and self.link.welcome is None:
-                return ServerKeyMismatch(address=self._attempts.address)
-        return self._lost_error(reason)
+                return ServerKeyMismatch(address=self.attempts.address)
+        return self.lost_error(reason)
 
     def _announce_loss(self, error: HmsError, *, was_up: bool) -> None:
         if self.link.welcome is not None:  # else connect() itself raises it
@@ -238,39 +232,42 @@ class TransportLoop:
         is_first = self.link.welcome is None
         return isinstance(error, _HOPELESS) or (is_first and is_refusal)
 
-    def _lost_error(self, reason: str) -> HmsError:
-        return ConnectionLost(address=self._attempts.address, reason=reason)
+    def lost_error(self, reason: str) -> HmsError:
+        """The error for an ordinary loss."""
+        return ConnectionLost(address=self.attempts.address, reason=reason)
 
-    def _drop_transport(self, linger_ms: int) -> None:
-        if self._transport is not None:
-            self._watch(None)
-            self._transport.close(linger_ms)
-            self._transport = None
+    def drop_transport(self, linger_ms: int) -> None:
+        """Close the socket, if there is one."""
+        if self.transport is not None:
+            self._shell.watch(None)
+            self.transport.close(linger_ms)
+            self.transport = None
 
-    def _give_back(self, *, waits: bool = False) -> None:
+    def give_back(self, *, waits: bool = False) -> None:
         """Give back what was taken of ZeroMQ; waits: for frames that have still to leave."""
         if self._context is not None:
             self._context = None
             contexts.release(waits=waits)
 
-    def _dial(self, now: float) -> None:
+    def dial(self, now: float) -> None:
+        """Try the address whose turn it is."""
         assert self._context is not None
-        self._attempts.started()
-        self.link.address = self._attempts.address
-        address, keys = self._attempts.address, self._keys
+        self.attempts.started()
+        self.link.address = self.attempts.address
+        address, keys = self.attempts.address, self._keys
         is_local = address.startswith("ipc://")
         self.link.is_private = is_local or keys is not None
         try:
             if keys is None or is_local:
-                self._transport = Transport(self._context, address)
+                self.transport = Transport(self._context, address)
             else:
                 server_key = keys.servers[self._key_turn % len(keys.servers)]
-                self._transport = Transport(self._context, address, keys, server_key)
+                self.transport = Transport(self._context, address, keys, server_key)
         except zmq.ZMQError as fault:
-            self._lost(str(fault))
+            self.lost(str(fault))
             return
-        self._greeting_until = now + GREETING_S
-        self._watch(self._transport)
+        self.greeting_until = now + GREETING_S
+        self._shell.watch(self.transport)
         self.link.greet(now)
 
 

@@ -55,16 +55,16 @@ def consumer(link):
     link.limits = hms_limits(link)
     state = make_state(link)
     inbox = make_inbox(link, state)
-    connection = SimpleNamespace(
+    requests = SimpleNamespace(
         link=link,
-        me=object,
-        flush=lambda: None,
+        driver=SimpleNamespace(
+            me=object, flush=lambda: None, loop=SimpleNamespace(lost_at=float("inf"))
+        ),
         request_timeout_s=200,
         is_connected=True,
-        outage_ends_by=lambda _: float("inf"),
     )
     session = SimpleNamespace(
-        connection=connection,
+        requests=requests,
         state=state,
         is_leaving=lambda _: False,
         check_staying=lambda: None,
@@ -114,34 +114,28 @@ def test_what_comes_while_the_node_is_asked_is_received(consumer, clock, link):
     assert drive(consumer.receiving(0.5), clock, happens) is not None
 
 
-class Caller:
+@pytest.fixture
+def caller(link):
     """A connection as far as a call sees it."""
-
-    request_timeout_s = 200
-    ending_call = Calls.ending_call
-    call_deadline = Calls.call_deadline
-    call_too_late = Calls.call_too_late
-
-    def __init__(self, link):
-        self.link = link
+    return Calls(SimpleNamespace(link=link, request_timeout_s=200))
 
 
 @pytest.mark.parametrize("timeout_s", [0.001, 0.3, 20])
-def test_a_call_of_a_silent_node_keeps_its_time_and_names_the_node(link, clock, timeout_s):
+def test_a_call_of_a_silent_node_keeps_its_time_and_names_the_node(caller, clock, timeout_s):
     """A dead node looked like a slow service."""
     begin = clock.now
 
     with pytest.raises(hms.NodeSilent, match="SLOW"):
-        drive(Caller(link).ending_call(Pending("SLOW"), timeout_s), clock)
+        drive(caller.ending_call(Pending("SLOW"), timeout_s), clock)
 
     assert timeout_s <= clock.now - begin <= timeout_s + BEYOND_S
 
 
-def test_a_call_of_a_slow_service_names_the_service(link, clock):
+def test_a_call_of_a_slow_service_names_the_service(caller, link, clock):
     """The node was heard meanwhile, as by its heartbeat."""
     link._heard_at = clock.now + 1
 
     with pytest.raises(hms.ServiceTimeout):
-        drive(Caller(link).ending_call(Pending("SLOW"), 2), clock)
+        drive(caller.ending_call(Pending("SLOW"), 2), clock)
 
     assert clock.now == 102

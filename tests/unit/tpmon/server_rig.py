@@ -17,6 +17,7 @@ class PlayedConnection:
 
     def __init__(self):
         self.lock = threading.Lock()
+        self.driver = self
         self.said = queue.SimpleQueue()
         self._changed = threading.Condition()
         self.link = SimpleNamespace(
