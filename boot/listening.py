@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 
 from hms.boot.entries import Config, Node
-from hms.errors.catalogue import InvalidArgument, KeyFileError, LinkKeyError
-from hms.server.links.keys import read_key_file
+from hms.boot.server_keys import read_server_key
+from hms.errors.catalogue import InvalidArgument
 from hms.server.listening_sockets import ListenAt
 
 __all__ = ["listening"]
@@ -49,13 +49,7 @@ def _listen_at(config: Config, node: Node, address: str) -> ListenAt:
     found = config.listeners.get(address)
     if found is None:
         return ListenAt(address)
-    path = str(found.server_key_file)
-    try:
-        keys = read_key_file(found.server_key_file)
-        if keys.public.decode() == node.group.link_public_key:
-            raise KeyFileError(path=path, detail="it is that of the node's links; make another")
-    except LinkKeyError as fault:
-        raise KeyFileError(path=path, detail=str(fault.fields["detail"])) from fault
+    keys = read_server_key(found.server_key_file, node.group.link_public_key)
     if found.client_keys == "ANY":
         log.warning("listener %s lets in clients with any key, as far as the login", found.name)
     pair = (keys.public, keys.secret)

@@ -39,6 +39,7 @@ from hms.boot.ready import tell_failed, tell_progress, tell_ready
 from hms.boot.recovering import recover
 from hms.boot.scheduler import EvenScheduler, after_ms
 from hms.boot.securing import make_securing
+from hms.boot.server_keys import make_server_keys
 from hms.boot.servers import Servers
 from hms.boot.standby import Taken, take_store
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
@@ -139,6 +140,7 @@ class NodeProcess:
         if self._securing is not None:
             handlers["known_keys"] = self._securing.known_keys
         self._gateway = make_gateway(config, node, self._linking, **handlers)
+        self._server_keys = make_server_keys(config, node, self._securing, self._gateway.rekey)
         self._scheduler = EvenScheduler(self._on_fault, timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
 
@@ -354,6 +356,7 @@ class NodeProcess:
         self._look_at_disk()
         if self._securing is not None:
             self._securing.look()
+        self._server_keys.look()
         if self._journal.needs_maintenance:
             self._storage.submit(self._broker.maintain)
 

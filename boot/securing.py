@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hms.boot.entries import Config, Listener, Node
 from hms.boot.resume_keys import resume_keys
-from hms.boot.security_file import load_security
+from hms.boot.security_file import load_security, stamp_of
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import SecurityFileError
@@ -54,7 +54,7 @@ class Securing:
         self._engine = engine
         self._monitor = monitor
         self._caller_of = caller_of
-        self._seen = _stamp(path)
+        self._seen = stamp_of(path)
         self._document = load_security(path)
         settings = self._document.security
         self._workers = LoginWorkers(
@@ -109,7 +109,7 @@ class Securing:
         self.gate.refresh_outside(self._clock_ms())
         if self._auditing.is_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))
-        stamp = _stamp(self._path)
+        stamp = stamp_of(self._path)
         if stamp == self._seen:
             return
         self._seen = stamp
@@ -117,6 +117,15 @@ class Securing:
             self.take_over(load_security(self._path))
         except SecurityFileError as error:
             log.error("not taken over, what held before holds: %s", error)  # noqa: TRY400 - it says all
+
+    def announce(self, listener: str, key: str) -> None:
+        """Tell who is connected there, and has not been told, which key comes next."""
+        if self.gate.is_untold(listener, key):
+            self._change(lambda fx, _now_ms: self.gate.announce(listener, key, fx))
+
+    def key_changed(self, listener: str, key: str) -> None:
+        """A listener shows another key."""
+        self._change(lambda fx, now_ms: self._auditing.key_changed(listener, key, now_ms, fx))
 
     def take_over(self, document: SecurityDocument) -> None:
         """A newer version of the document holds from now on."""
@@ -183,15 +192,6 @@ def _dummy_hash(document: SecurityDocument) -> str:
 
 def _outside_of(document: SecurityDocument) -> tuple[object, ...]:
     return document.authenticators, document.authenticator
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Other when the file, or who may read it, was changed."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return (0, 0, 0)
-    return found.st_ino, max(found.st_mtime_ns, found.st_ctime_ns), found.st_size
 
 
 def _user_name(uid: int) -> str:

@@ -21,7 +21,7 @@ from hms.boot.locate import parse
 from hms.errors.catalogue import SecurityFileError
 from hms.server.logins.security_document import SecurityDocument, check_document, read_document
 
-__all__ = ["change_security", "load_security", "save_security", "security_text"]
+__all__ = ["change_security", "load_security", "save_security", "security_text", "stamp_of"]
 
 FILE_BYTES_MAX = 4 << 20
 _HEAD = (
@@ -175,3 +175,12 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def stamp_of(path: Path) -> tuple[int, int, int]:
+    """Other when the file, or who may read it, was changed."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return (0, 0, 0)
+    return found.st_ino, max(found.st_mtime_ns, found.st_ctime_ns), found.st_size

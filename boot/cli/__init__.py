@@ -77,7 +77,10 @@ main = LazyGroup(
         "call": ("hms.boot.cli.services:call", "Call a service and print its answer."),
         "serve": ("hms.boot.cli.services:serve", "Run the services of modules."),
         "bench": ("hms.boot.cli.bench:bench", "Measure throughput and latency."),
-        "keys": ("hms.boot.cli.keys:keys", "Key pairs of listeners and clients: create, list."),
+        "keys": (
+            "hms.boot.cli.keys:keys",
+            "Key pairs of listeners and clients: create, list, rotate.",
+        ),
         "user": ("hms.boot.cli.users:user", "Users of a secured node: add, change, delete …"),
         "role": ("hms.boot.cli.roles:role", "Roles: create, delete, list, show."),
         "permission": ("hms.boot.cli.roles:permission", "Permissions: grant, revoke, list, check."),

@@ -315,6 +315,13 @@ class Callers:
         if size > BYTES_BEFORE_LOGIN and caller is not None and caller.greeted_at is None:
             caller.cut()
 
+    def cut_all(self) -> None:
+        """Nobody stays."""
+        while self._take_some():
+            pass
+        for caller in self._callers.values():
+            caller.cut()
+
     def tend(self, now: float) -> None:
         """Cut those that have had no peer for login_s."""
         for caller in list(self._callers.values()):

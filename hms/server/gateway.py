@@ -16,6 +16,7 @@ were put before and after them.
 import enum
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -104,6 +105,7 @@ class Gateway:
         self._reads_per_listener = max(1, limits.frames_per_turn // max(1, len(self._addresses)))
         self._arrivals = Arrivals()
         self._peers = PeerTable(limits, on_lost, self._arrivals)
+        self._rekeyed: deque[tuple[str, tuple[bytes, bytes]]] = deque()
         self.ledger = ledger or Ledger(limits.frame_bytes_max)
         self._pressure = Pressure(self._peers, self.ledger, on_dropped, limits.ping_s, clock)
         self._due_at = 0.0
@@ -188,6 +190,13 @@ class Gateway:
         """Send what was put for the peer and then know it no more. From any thread."""
         self.outbox.put_many([(peer_key, _Mark.FORGET)])
 
+    def rekey(self, name: str, keys: tuple[bytes, bytes]) -> None:
+        """The listener of that name shows another key soon; who is connected
+        there is cut, and comes back if it expects the key. From any thread."""
+        self._rekeyed.append((name, keys))
+        self._due_at = 0.0
+        self._doorbell.ring()
+
     def wake(self) -> None:
         """Have the loop turn once. From any thread or signal handler."""
         self._doorbell.ring()
@@ -231,8 +240,16 @@ class Gateway:
         is_due = now >= self._due_at or peers.congested or peers.is_probing
         if is_due or ledger.total > ledger.own_bytes:
             peers.tend(now, self._is_reading)
+            self._show_keys()
             self._pressure.tend(now)
             self._due_at = min(peers.due_at(), self._pressure.due_at())
+
+    def _show_keys(self) -> None:
+        while self._rekeyed:
+            name, keys = self._rekeyed.popleft()
+            for listener in self._listeners.values():
+                if listener.name == name:
+                    listener.rekey(keys)
 
     def _sleep_ms(self) -> int:
         """How long the poll may sleep: not at all while the outbox holds something."""

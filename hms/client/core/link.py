@@ -65,6 +65,8 @@ class Link(IncomingCalls):
         super().__init__()
         self.hello = hello
         self.address = ""
+        self.next_server_key = b""
+        """The key that the node will show, as it said over a connection where it had shown one."""
         self.is_private = True
         """Whether nobody on the way to the node can read what is sent."""
         self._credentials = credentials
@@ -289,6 +291,9 @@ class Link(IncomingCalls):
             return
         if event.what == "login_expires":
             self.announce(EventKind.LOGIN_EXPIRES)
+            return
+        if event.what == "server_key":
+            self.next_server_key = str(event.error_fields.get("key", "")).encode()
             return
         error = structures.make_error(event.error_number, event.error_fields)
         receiver = self.receivers.pop(event.consumer, None)

@@ -261,7 +261,9 @@ class TransportLoop:
             if keys is None or is_local:
                 self.transport = Transport(self._context, address)
             else:
-                server_key = keys.servers[self._key_turn % len(keys.servers)]
+                next_key = self.link.next_server_key
+                known = (*keys.servers, next_key) if next_key else keys.servers
+                server_key = known[self._key_turn % len(known)]
                 self.transport = Transport(self._context, address, keys, server_key)
         except zmq.ZMQError as fault:
             self.lost(str(fault))

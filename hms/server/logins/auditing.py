@@ -87,6 +87,13 @@ class Auditing:
         said = msgspec.json.encode(value).decode()
         self._add(who, "secure", "role:*", "policy", said, 0, 1, now_ms, fx)
 
+    def key_changed(self, listener: str, key: str, now_ms: int, fx: Effects) -> None:
+        """A listener shows another key, of which the public half is told."""
+        if self._is_kept:
+            said = msgspec.json.encode({"public": key}).decode()
+            who, resource = ("system", ""), f"listener:{listener}"
+            self._add(who, "secure", resource, "server key", said, 0, 1, now_ms, fx)
+
     def is_due(self, now_ms: int) -> bool:
         """Whether a minute of some refusals is over; from any thread."""
         return any(now_ms - began >= MINUTE_MS for began, _ in list(self._counted.values()))

@@ -118,6 +118,8 @@ class LoginGate:
         self._waiting: dict[Hashable, _Waiting] = {}
         self._refused_schedules = RareLines(log.warning)
         self._refusals = RareLines(log.warning)
+        self._told_keys: dict[int, str] = {}
+        """Which next key of its listener a connection was told."""
         self._warned: set[int] = set()
         self.refused = self.denials = 0
         self.verified = 0
@@ -266,6 +268,24 @@ class LoginGate:
             for number, login in list(self._authorization.logins.items())
             if number not in self._warned
         )
+
+    def announce(self, listener: str, key: str, fx: Effects) -> None:
+        """Tell who is connected there, and has not been told, which key it will show next."""
+        for number in self._untold(listener, key):
+            event = wire.Event("server_key", error_fields={"key": key})
+            fx.out.append(ToConnection(number, Words(Kind.EVENT, event)))
+            self._told_keys[number] = key
+        logins = self._authorization.logins
+        self._told_keys = {n: k for n, k in self._told_keys.items() if n in logins}
+
+    def is_untold(self, listener: str, key: str) -> bool:
+        """Whether somebody is to be told; from any thread."""
+        return bool(self._untold(listener, key))
+
+    def _untold(self, listener: str, key: str) -> list[int]:
+        known = list(self._authorization.logins.items())
+        told = self._told_keys
+        return [n for n, one in known if one.caller.listener == listener and told.get(n) != key]
 
     def refresh_outside(self, now_ms: int) -> None:
         """Have the users of authenticators looked at again whose time has come; from any thread."""

@@ -1,10 +1,16 @@
 """Encrypted listeners at a real node: known keys are let in, and the others are told why."""
 
+import threading
+from types import SimpleNamespace
+
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 import hms
+from hms.boot.cli import main
 from hms.boot.security_file import change_security
+from hms.boot.server_keys import ServerKeys, next_key
 from hms.server.links.keys import make_key_file, read_key_file
 from hms.server.logins.security_document import KeyEntry
 from hms.testing.ports import free_port
@@ -174,3 +180,51 @@ def test_a_node_does_not_boot_with_a_server_key_that_others_may_read(tmp_path):
         secured_node(tmp_path, place.held, place.config),
     ):
         pass
+
+
+def test_a_server_key_is_exchanged_while_clients_work(tmp_path, monkeypatch):
+    """They are told of the next one over the connection that they trust, and come back by it;
+    others see another node."""
+    place = Place(tmp_path)
+    with secured_node(tmp_path, place.held, place.config) as node:
+        monkeypatch.setenv("HMS_CONFIG", str(node.config_file))
+        told = threading.Event()
+        with place.connect(key_file="user.key", event_listener=lambda _: told.set()) as connection:
+            session = connection.session()
+            producer = session.producer(hms.Queue("orders"))
+            consumer = session.consumer(hms.Queue("orders"))
+            producer.send(b"before")
+            following = _run("keys", "rotate", "known").strip()
+            assert _run("keys", "rotate", "known").strip() == following
+            assert following in _run("keys", "list", "--json")
+            wait_until(lambda: connection.link.next_server_key == following.encode())
+
+            _run("keys", "rotate", "known", "--switch")
+            wait_until(lambda: f"listener known shows the key {following}" in node.log)
+            assert told.wait(20)  # that it was closed
+            producer.send(b"after")
+            assert [consumer.receive(timeout_s=20).body for _ in range(2)] == [b"before", b"after"]
+
+        with pytest.raises(hms.ServerKeyMismatch):
+            place.connect(key_file="user.key")
+        place.connect(key_file="user.key", server_keys=[place.server_key, following]).close()
+        assert "server key" in _run("audit", "list", "--json")
+
+
+def _run(*words):
+    done = CliRunner().invoke(main, words, prog_name="hms")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_next_key_that_cannot_be_used_changes_nothing(tmp_path, caplog):
+    """Half a file, or one that others may read."""
+    file, shown = tmp_path / "k", []
+    make_key_file(file)
+    keys = ServerKeys({"l": file}, None, SimpleNamespace(), lambda *given: shown.append(given))
+    file.write_text("public x\n")
+    keys.look()
+    next_key(file).write_text("secret")
+    keys.look()
+    assert [r.levelname for r in caplog.records] == ["ERROR", "ERROR"]
+    assert not shown
