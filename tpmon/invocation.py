@@ -6,12 +6,14 @@ answer could not be encoded. A traceback goes to the server's log, never over th
 
 import logging
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import nullcontext
 from time import perf_counter_ns
 from types import CoroutineType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from hms.client.core import tracing
 from hms.client.core.listener_outcomes import Reject, Retry
 from hms.client.core.repeated_failures import RepeatedFailures
 from hms.client.core.service_data import decode_data, encode_data, type_name
@@ -23,7 +25,14 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.wire.packed_messages import DELIVERED_ROW, KIND_NONE, DeliveredRow
-from hms.wire.structures import QUEUE, SERVICE_SPEAKS, InvokeHead, ResultHead, wire_fields
+from hms.wire.structures import (
+    QUEUE,
+    SERVICE_SPEAKS,
+    InvokeHead,
+    ResultHead,
+    make_error,
+    wire_fields,
+)
 from tpmon.constants import TPCONV, TPEXIT, TPFAIL, TPRECVONLY, TPSENDONLY, TPSUCCESS
 from tpmon.service_functions import Registry, Request, ServiceResult
 
@@ -75,10 +84,23 @@ def invoke(
     """Run the handler and tell what came of it; raises nothing."""
     began_ns = perf_counter_ns()
     with serving(head.deadline_ms / 1000 if head.deadline_ms else None):
-        outcome = _run(handlers, head, data, answer_bytes_max, speaker, run_coroutine)
+        span = _span(head, data)
+        with span.active() if span is not None else nullcontext():
+            outcome = _run(handlers, head, data, answer_bytes_max, speaker, run_coroutine)
+        if span is not None:
+            number, fields = outcome.head.error_number, outcome.head.error_fields
+            span.end(make_error(number, fields) if number else None)
     elapsed_us = (perf_counter_ns() - began_ns) // 1000
     timed = msgspec.structs.replace(outcome.head, elapsed_us=elapsed_us)
     return outcome._replace(head=timed)
+
+
+def _span(head: InvokeHead, data: bytes) -> "tracing.Span | None":
+    if tracing.tracer is None or not head.is_message:
+        return tracing.serving(head.service, head.trace)
+    from hms.client.message_tracing import taken  # noqa: PLC0415 - only for listeners
+
+    return taken("process", head.destination, [_message(head, data)])
 
 
 def _run(

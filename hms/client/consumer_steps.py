@@ -6,6 +6,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, BinaryIO
 
+from hms.client import message_tracing
+from hms.client.core import tracing
 from hms.client.core.arguments import check_function, check_number, check_patience
 from hms.client.core.link import State
 from hms.client.core.listener_outcomes import Reject, Retry
@@ -391,6 +393,12 @@ class ConsumerSteps:
             raise IllegalState(what="receive()", detail="its messages go to its listener")
 
     def _message(self, delivered: Delivered, stamp: Stamp) -> Message:
+        message = self._made(delivered, stamp)
+        if tracing.tracer is not None:
+            message_tracing.received(self._inbox.destination, [message])
+        return message
+
+    def _made(self, delivered: Delivered, stamp: Stamp) -> Message:
         row, head, body = delivered
         if stamp is not self._stamp:
             self._acknowledge, self._stamp = Acknowledge(self, stamp), stamp
@@ -403,7 +411,11 @@ class ConsumerSteps:
         if self._inbox.stamp is not self._stamp:
             self._stamp = self._inbox.stamp
             self._acknowledge = Acknowledge(self, self._stamp)
-        return Message.received_many(delivered, self._inbox.destination, self._acknowledge)
+        destination = self._inbox.destination
+        messages = Message.received_many(delivered, destination, self._acknowledge)
+        if tracing.tracer is not None:
+            message_tracing.received(destination, messages)
+        return messages
 
     def requesting_retained(self) -> Steps[int]:
         """Ask the node for what is retained on its topic; how many messages come."""
@@ -433,6 +445,8 @@ class ConsumerSteps:
             detail = "its session is closed; what it had not acknowledged comes again"
             raise IllegalState(what="message.ack()", detail=detail)
         session = self._session
+        if tracing.tracer is not None:
+            message_tracing.settling(self._inbox.destination, message_id).end()
         yield from session.acknowledging(self._inbox, message_id, is_upthrough=is_upthrough)
 
     # ---- a listener in this process
@@ -467,8 +481,10 @@ class ConsumerSteps:
             self._state.consumed(inbox, message_id)
         else:
             self._state.handling(inbox, message_id)
-        message = self._message(delivered, stamp)
+        message = self._made(delivered, stamp)
         try:
+            if tracing.tracer is not None:
+                listener = message_tracing.processed(inbox.destination, listener)
             yield Outside(partial(_called, listener, message, inbox.destination))
         except Exception as fault:
             yield from self._failed(stamp, message_id, fault)

@@ -317,6 +317,11 @@ class Message(Headers, Getters, FilePart):
     def properties(self, properties: Mapping[str, Any]) -> None:
         self.writable().values = checked_properties(properties)
 
+    @property
+    def is_read_only(self) -> bool:
+        """Its properties cannot be changed: it was received."""
+        return bool(self._locked & _PROPERTIES)
+
     def _becomes_file(self, upload: Upload | None) -> None:
         self._kind, self._upload = KIND_FILE, upload
 

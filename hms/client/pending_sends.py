@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from hms.client.core.pending_requests import own_copy
+from hms.client.core.tracing import Span
 from hms.client.destinations import Destination
 from hms.client.message import Message
 from hms.client.receipt import Receipt, Run
@@ -63,6 +64,7 @@ class PendingSend:
         "messages",
         "options",
         "run",
+        "span",
     )
 
     def __init__(
@@ -86,6 +88,8 @@ class PendingSend:
         self.is_done = False
         self.run: Run | None = None
         self.error: HmsError | None = None
+        self.span: Span | None = None
+        """Where sends are traced."""
 
     @property
     def receipts(self) -> list[Receipt]:
@@ -94,8 +98,14 @@ class PendingSend:
             [] if self.run is None else list(map(self.run.receipt, range(self.run.message_count)))
         )
 
+    def ended(self) -> None:
+        """Nobody waits for it any longer: where it is traced, that ends."""
+        if self.span is not None:
+            self.span.end(self.error)
+
     def tell(self) -> None:
         """Tell the future, which calls functions of the application."""
+        self.ended()
         if self.future is None or self.future.done():
             return
         if self.error is not None:

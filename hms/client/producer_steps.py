@@ -6,6 +6,8 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+from hms.client import message_tracing
+from hms.client.core import tracing
 from hms.client.core.link import State
 from hms.client.core.operations import Outside, Steps, Wait
 from hms.client.core.pending_requests import OnLoss, Pending, own_copy
@@ -125,6 +127,9 @@ class ProducerSteps:
     ) -> tuple[Encoded, PendingSend]:
         """A message, encoded, and its ticket. MessageTooLarge, InvalidArgument."""
         options = self._with(how) if how else self._options
+        span = None
+        if tracing.tracer is not None:
+            body, properties, span = message_tracing.sending(self.destination, body, properties)
         message = as_message(body, properties, header_of(how) if how else None)
         _, ttl_ms, priority, flags, delay_ms, codec = options
         encoded = message.encode(ttl_ms, delay_ms, priority, flags, codec)
@@ -135,7 +140,9 @@ class ProducerSteps:
         if size > limit:
             raise MessageTooLarge(size=size, limit=limit)
         own = [(0, message)] if message is body else []
-        return encoded, PendingSend(1, own, options, future, is_unattended=not self._is_waiting)
+        ticket = PendingSend(1, own, options, future, is_unattended=not self._is_waiting)
+        ticket.span = span
+        return encoded, ticket
 
     def _with(self, how: SendHow) -> SendOptions:
         now_ms = partial(node_now_ms, self._requests.link)
@@ -146,8 +153,10 @@ class ProducerSteps:
         yield from self.adding(encoded, ticket)
         self._sender.push()
         if not self._is_waiting:
+            ticket.ended()
             return UNKNOWN
         yield from self._outcome(ticket)
+        ticket.ended()
         if ticket.error is not None:
             raise own_copy(ticket.error)
         return ticket.receipts[0]
@@ -166,6 +175,7 @@ class ProducerSteps:
         if isinstance(state.failed_send, HmsError) and not state.is_doomed:
             raise own_copy(state.failed_send)
         yield from self.adding(encoded, ticket)
+        ticket.ended()
 
     def adding(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
         """Into the pack, as soon as there is room."""
@@ -245,6 +255,13 @@ class ProducerSteps:
         The first error is raised after the rest of what is on its way is settled; its attribute
         `receipts` then has a Receipt or None for each message that was sent.
         """
+        if tracing.tracer is not None:
+            bodies, span = message_tracing.sending_many(self.destination, bodies)
+            with tracing.running(span):
+                return (yield from self._sending_many(bodies))
+        return (yield from self._sending_many(bodies))
+
+    def _sending_many(self, bodies: Iterable[Body]) -> Steps[Receipts]:
         tickets: list[PendingSend] = []
         try:
             yield from self._submitting(bodies, tickets)

@@ -25,6 +25,7 @@ _COMMANDS = {
         "hms.history.archive_command:archive_command",
         "Archive what the log has sealed as Parquet.",
     ),
+    "trace": ("hms.history.trace_command:trace_command", "The life of a message."),
     "seal": ("hms.history.archive_command:seal_command", "Finish the segment that is written."),
     "replay": ("hms.history.replay_command:replay_command", "Send messages again, each once."),
     "runs": ("hms.history.replay_command:runs_command", "Replays that a node knows."),

@@ -13,6 +13,8 @@ U63 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 MaybeGtrid = Annotated[bytes, msgspec.Meta(max_length=64)]
 """A global transaction, or none."""
+Trace = Annotated[str, msgspec.Meta(max_length=600)]
+"""What a tracer has to say of a call, or nothing."""
 Text = Annotated[str, msgspec.Meta(max_length=16_384)]
 
 

@@ -13,7 +13,7 @@ import msgspec
 from hms.errors.catalogue import BY_NUMBER, ProtocolError, UnknownError
 from hms.errors.tree import FieldValue, HmsError
 from hms.wire.branch_requests import TransactionRequest
-from hms.wire.structure_base import U32, U63, U64, MaybeGtrid, Name, Priority, Text
+from hms.wire.structure_base import U32, U63, U64, MaybeGtrid, Name, Priority, Text, Trace
 from hms.wire.structure_base import Tagged as _Request
 from hms.wire.structure_base import Wire as _Wire
 
@@ -422,6 +422,8 @@ class CallHead(_Wire, frozen=True):
     mode: int = 0
     transaction: MaybeGtrid = b""
     """The gtrid of the global transaction in which the caller works."""
+    trace: Trace = ""
+    """traceparent and tracestate of W3C Trace Context, with a blank between."""
 
 
 class InvokeHead(_Wire, frozen=True):
@@ -443,6 +445,8 @@ class InvokeHead(_Wire, frozen=True):
     """As of the CALL."""
     is_autotran: bool = False
     """Outside a transaction it begins one."""
+    trace: str = ""
+    """As of the CALL."""
 
 
 class ResultHead(_Wire, frozen=True):

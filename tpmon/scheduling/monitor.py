@@ -106,6 +106,7 @@ class Monitor:
             client=origin.connection,
             mode=head.mode,
             transaction=head.transaction,
+            trace=head.trace,
         )
         call = Call(origin, invoke, data, deadline_ms, timeout_ms, head.is_reply_wanted)
         if head.mode:
@@ -237,6 +238,7 @@ class Monitor:
                 head.kind,
                 client=call.head.client,
                 transaction=call.head.transaction,
+                trace=call.head.trace,
             )
             call.branches += head.branches
             call.data = data

@@ -10,10 +10,11 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hms.client.core import current_transaction
+from hms.client.core import current_transaction, tracing
 from hms.client.core.arguments import check_seconds, check_word, shown
 from hms.errors.catalogue import InvalidArgument, TxInvalid, TxProtocolError
 from tpmon import context
@@ -49,17 +50,25 @@ class Block:
         self._is_waited = wait == "completed"
         self._transaction: Transaction | None = None
         self._connection = connection
+        self._span: tracing.Span | None = None
+        self._active: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> Transaction:
         made = self.begin()
         current_transaction.enter(made)
+        if self._span is not None:
+            self._active = self._span.active()
+            self._active.__enter__()
         return made
 
     def begin(self) -> Transaction:
         """Begin it; whose it is stays open."""
         if current() is not None:
             raise TxProtocolError(what="transaction()", detail="one is going on here already")
-        made = self._transaction = Transaction(self._place, self._timeout_s)
+        if tracing.tracer is not None:
+            self._span = tracing.tracer.begin("transaction", "")
+        on_step = None if self._span is None else self._span.event
+        made = self._transaction = Transaction(self._place, self._timeout_s, on_step=on_step)
         made.enlist_all(current_transaction.sessions(self._connection))
         return made
 
@@ -69,6 +78,12 @@ class Block:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._active.__exit__(None, None, None)
+        span = self._span
+        with tracing.running(span) if span is not None else nullcontext():
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         transaction = self._transaction
         assert transaction is not None
         current_transaction.enter(None)

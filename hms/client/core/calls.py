@@ -6,7 +6,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from hms.client.core import current_transaction
+from hms.client.core import current_transaction, tracing
 from hms.client.core.arguments import check_patience, check_text
 from hms.client.core.conversation_state import ConversationState, Part
 from hms.client.core.link import State
@@ -84,9 +84,12 @@ class Calls:
         """Call a service; notify: another key to be woken by the answer."""
         self._check_size(data)
         timeout_ms = _ms(_within_deadline(service, timeout_s))
-        gtrid, then = self._carried(lambda _: self.link.woken.append(notify))
+        trace, then = tracing.calling(service, lambda _: self.link.woken.append(notify))
+        gtrid, then = self._carried(then)
         pending = Pending(service, then=then)
-        head = CallHead(service, timeout_ms, kind, may_wait=may_wait, transaction=gtrid)
+        head = CallHead(
+            service, timeout_ms, kind, may_wait=may_wait, transaction=gtrid, trace=trace
+        )
         self.link.ask(Kind.CALL, encode_with_body(head, data), pending)
         return pending
 
@@ -100,10 +103,11 @@ class Calls:
         timeout_s = _within_deadline(service, timeout_s)
         future: Future[Reply] = Future()
         timeout_ms = _ms(timeout_s)
-        gtrid, then = self._carried(partial(self._keep_promise, future))
+        trace, then = tracing.calling(service, partial(self._keep_promise, future))
+        gtrid, then = self._carried(then)
         pending = Pending(service, then=then)
         self.link.unattended += 1
-        head = CallHead(service, timeout_ms, kind, transaction=gtrid)
+        head = CallHead(service, timeout_ms, kind, transaction=gtrid, trace=trace)
         self.link.ask(Kind.CALL, encode_with_body(head, encoded), pending)
         return future
 

@@ -1,0 +1,181 @@
+"""Traces: one picture over processes, a service, a transaction and a node that is killed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import hms
+import hms.otel
+from hms.boot.cli import main
+from hms.testing import node as booted
+from tests.support.postgres import postgres_server
+from tests.support.waiting import wait_until
+from tpmon.xa.resource_opening import close_resources
+
+HERE = Path(__file__).parent
+CONFIG = {"hms": {"queue": {"orders": {}, "notes": {}}}}
+WAIT_S = 30
+LIFE = ["sent", "delivered", "acknowledged"]
+
+
+@pytest.fixture
+def spans():
+    """What this process traces, by name; a tracer of the application, too."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    hms.otel.instrument(provider)
+    yield exporter, provider.get_tracer("application")
+    hms.otel.uninstrument()
+
+
+def _own(exporter):
+    return [json.loads(span.to_json()) for span in exporter.get_finished_spans()]
+
+
+def _roots(spans):
+    """How many pictures they are: joined are spans by parents and links."""
+    of = {span["context"]["span_id"]: span["context"]["span_id"] for span in spans}
+
+    def root(one):
+        while of[one] != one:
+            one = of[one]
+        return one
+
+    for span in spans:
+        own = span["context"]["span_id"]
+        others = [span["parent_id"], *(link["context"]["span_id"] for link in span["links"])]
+        for other in filter(None, others):
+            assert other in of, f"{span['name']} names a span that nobody has"
+            of[root(own)] = root(other)
+    return len({root(one) for one in of})
+
+
+def test_two_processes_a_transaction_and_a_kill_are_one_picture(spans, tmp_path, monkeypatch):
+    """Producer, service, database, queue and consumer, though the node died in between."""
+    exporter, tracer = spans
+    file = tmp_path / "spans"
+    monkeypatch.setenv("OTEL_FILE", str(file))
+    with postgres_server({"max_prepared_transactions": "10"}) as postgres:
+        postgres.ask("CREATE TABLE entry (id text PRIMARY KEY)")
+        server = {"module": "traced_services", "MIN": 1, "python_path": [str(HERE)]}
+        config = CONFIG | {
+            "server": {"noting": server},
+            "rm": {"pg": {"kind": "postgresql", "open": postgres.url}},
+        }
+        with booted(store=tmp_path / "store", config=config) as node:
+            with (
+                hms.connect(node.address) as conn,
+                tracer.start_as_current_span("shop"),
+                conn.transaction(timeout_s=WAIT_S),
+            ):
+                hms.rm("pg").execute("INSERT INTO entry VALUES ('one')")
+                conn.call("NOTE", "noted", timeout_s=WAIT_S)
+                hms.rm("hms").producer("orders").send("coffee")
+            close_resources()
+            node.kill()
+        with booted(store=tmp_path / "store", config=CONFIG) as node:
+            seen = []
+            with hms.connect(node.address) as conn, conn.session() as session:
+                session.consumer("orders").listen(lambda message: seen.append(message.body))
+                assert session.consumer("notes").receive(WAIT_S).body == "noted"
+                wait_until(lambda: seen, WAIT_S)
+        assert postgres.ask("SELECT count(*) FROM entry")[0][0] == 1
+    own = _own(exporter)
+    served = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {span["name"] for span in own} == {
+        *("shop", "transaction", "call NOTE", "send orders", "process orders", "receive notes"),
+    }
+    assert {span["name"] for span in served} == {"NOTE", "send notes"}
+    assert _roots(own + served) == 1
+    (ended,) = [span for span in own if span["name"] == "transaction"]
+    events = [event["name"] for event in ended["events"]]
+    assert events.index("after prepare") < events.index("after decision")
+
+
+def test_the_context_stays_with_a_message_and_a_failure_is_told(spans, conn):
+    """Also in the dead letter queue, and when it is sent on by somebody else."""
+    exporter, _ = spans
+    with conn.session(ack=hms.AckMode.CLIENT) as session, conn.session() as other:
+        session.producer("orders").send_many(["one", hms.Message(b"two", {"n": 1})])
+        consumer = session.consumer("orders")
+        received = consumer.receive_many(1, WAIT_S)
+        received[0].ack()
+
+        def refuse(_message):
+            raise hms.Reject("broken")
+
+        consumer.listen(refuse)
+        letter = other.consumer("HMS.DLQ").receive(WAIT_S)
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    context = spans["send orders"].get_span_context()
+    carried = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
+    assert letter.properties["traceparent"].startswith(carried)
+    assert letter.properties["n"] == 1
+    failed = spans["process orders"]
+    assert [link.context.span_id for link in failed.links] == [context.span_id]
+    assert (failed.status.is_ok, failed.events[0].name) == (False, "exception")
+    assert spans["receive orders"].attributes["messaging.system"] == "hms"
+    assert spans["settle orders"].attributes["messaging.message.id"] == received[0].message_id
+
+
+def test_the_history_has_the_life_of_any_message(spans, conn, running, tmp_path):
+    """In the order of a tracer, at its times, and also of messages that nobody traced."""
+    exporter, _ = spans
+    with conn.session() as session:
+        traced = session.producer("orders").send("traced")
+        (sent,) = exporter.get_finished_spans()
+        hms.otel.uninstrument()
+        untraced = session.producer("orders").send("untraced")
+        consumer = session.consumer("orders", prefetch=1)
+        assert [consumer.receive(WAIT_S).body for _ in range(2)] == ["traced", "untraced"]
+
+    def trace(*words):
+        done = CliRunner().invoke(
+            main, ["history", "trace", *words, "--config", str(running.config_file), "--json"]
+        )
+        return done.exit_code, json.loads(done.stdout)
+
+    code, steps = trace(untraced.message_id)
+    assert (code, [step["event"] for step in steps]) == (0, LIFE)
+    file = tmp_path / "spans.json"
+    code, steps = trace("--traceparent", f"{sent.context.trace_id:032x}", "--otlp", str(file))
+    assert [(step["message_id"], step["event"]) for step in steps] == [
+        (traced.message_id, event) for event in LIFE
+    ]
+    begun_ms, ended_ms = (at // 1_000_000 for at in (sent.start_time, sent.end_time))
+    assert begun_ms <= steps[0]["time_ms"] <= ended_ms
+    (resource,) = json.loads(file.read_text())["resourceSpans"]
+    (scope,) = resource["scopeSpans"]
+    whole, *parts = scope["spans"]
+    assert whole["parentSpanId"] == f"{sent.context.span_id:016x}"
+    assert {span["traceId"] for span in scope["spans"]} == {f"{sent.context.trace_id:032x}"}
+    assert [span["name"] for span in parts] == ["sent queue:orders", "delivered queue:orders"]
+    assert trace("0123456789ab") == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give an ID"),
+        (["12"], "no message id"),
+        (["01234567890g"], "no message id"),
+        (["--traceparent", "00-12-34"], "no trace id"),
+    ],
+)
+def test_what_is_no_id_is_refused(words, said, tmp_path):
+    """Before anything is read."""
+    done = CliRunner().invoke(main, ["history", "trace", *words, "--path", str(tmp_path)])
+    assert done.exit_code != 0
+    assert said in done.output
+
+
+def test_nothing_is_added_when_nothing_traces(conn):
+    """A tracer that is not there costs no byte."""
+    with conn.session() as session:
+        session.producer("orders").send("coffee")
+        assert dict(session.consumer("orders").receive(WAIT_S).properties) == {}
