@@ -1,6 +1,7 @@
 """hms backup: a copy of a node's store while it works, and a new store from one."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.time_spans import SPAN
 
 if TYPE_CHECKING:
     from hms.history.backups.backup_creation import Subject
+    from hms.history.backups.shipping import Shipped
 
 __all__ = ["backup"]
 
@@ -68,6 +71,106 @@ def _subject(target: Target, connection: Any, to: Path, since: str) -> "Subject"
     return Subject(node.store, node.name, begin, CronCalendar(), hms_version(), (config.path,))
 
 
+@backup.command()
+@target_options
+@click.option("--to", type=_FOLDER, required=True, help="The folder of the backups.")
+@click.option(
+    "--every", type=SPAN, default="60s", show_default=True, help="How old the last may become."
+)
+@click.option(
+    "--full-every", type=SPAN, default="24h", show_default=True, help="A full backup so often."
+)
+@click.option("--keep", type=click.IntRange(1), help="Prune: so many full backups stay.")
+@click.option("--rate", type=click.IntRange(1), help="So many MiB a second at most.")
+@click.option("--rounds", type=click.IntRange(1), help="End after so many.")
+def ship(
+    target: Target,
+    to: Path,
+    every: float,
+    full_every: float,
+    keep: int | None,
+    rate: int | None,
+    rounds: int | None,
+) -> None:
+    """Copy what the log of a node has sealed, again and again, until it is interrupted.
+
+    Each round is a backup that follows the one before, so that a store can be restored to any
+    moment. A node that does not answer is waited for.
+    """
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
+    from hms.history.backups.shipping import ship as one_round  # noqa: PLC0415 - the same
+
+    pause: Callable[[float], None] = time.sleep
+    number = 0
+    while True:
+        began_s = time.monotonic()
+        try:
+            with target.connection() as connection:
+                subject = _subject(target, connection, to, LATEST)
+                done = one_round(
+                    subject, to, full_every_s=full_every, bytes_a_second=(rate or 0) << 20
+                )
+            _say_shipped(target, done)
+            if keep is not None and done.is_full:
+                _prune(target, to, keep, 0)
+        except HmsError as fault:
+            if rounds is not None:
+                raise
+            click.echo(f"not shipped: {fault}", err=True)
+        number += 1
+        if rounds is not None and number >= rounds:
+            return
+        pause(max(0.0, every - (time.monotonic() - began_s)))
+
+
+def _say_shipped(target: Target, done: "Shipped") -> None:
+    manifest = done.manifest
+    size = sum(one.bytes for one in manifest.files)
+    what = f"full, {done.why}" if done.is_full else f"follows {manifest.base}"
+    said = {"backup": str(done.backup), "bytes": size, "lsn": manifest.until_lsn - 1}
+    said |= {"base": manifest.base, "why": done.why}
+    target.say(f"{done.backup}: {size} bytes, up to {manifest.until_lsn - 1}; {what}", said)
+
+
+@backup.command()
+@target_options
+@click.argument("folder", type=_FOLDER)
+@click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Full ones.")
+@click.option("--older-than", type=SPAN, help="Only what ended so long ago, such as 30d.")
+@click.option("--dry-run", is_flag=True, help="Tell what would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def prune(
+    target: Target, folder: Path, keep: int, older_than: float | None, dry_run: bool, yes: bool
+) -> None:
+    """Remove old backups from FOLDER: full ones with all that follow them, the oldest first.
+
+    The last --keep full ones stay, with what follows them.
+    """
+    from hms.history.backups.shipping import prunable  # noqa: PLC0415 - not for --help
+
+    before_ms = int((time.time() - older_than) * 1000) if older_than else 0
+    going = [
+        path.name for chain in prunable(folder, keep=keep, before_ms=before_ms) for path in chain
+    ]
+    if dry_run or not going:
+        text = f"{len(going)} backups would go: {' '.join(going)}" if going else "nothing would go"
+        target.say(text, {"removed": [], "would_remove": going})
+        return
+    if not (yes or target.is_json):
+        click.confirm(f"Remove {len(going)} backups, up to {going[-1]}?", abort=True)
+    _prune(target, folder, keep, before_ms)
+
+
+def _prune(target: Target, folder: Path, keep: int, before_ms: int) -> None:
+    from hms.history.backups.shipping import prunable, remove  # noqa: PLC0415 - not for --help
+
+    chains = prunable(folder, keep=keep, before_ms=before_ms)
+    names = [path.name for chain in chains for path in chain]
+    size = remove(chains)
+    if names:
+        target.say(f"removed {len(names)} backups, {size} bytes", {"removed": names, "bytes": size})
+
+
 @backup.command("list")
 @target_options
 @click.argument("folder", type=_FOLDER)
@@ -88,6 +191,7 @@ def list_(target: Target, folder: Path) -> None:
                 "bytes": sum(file.bytes for file in one.files),
                 "waiting": sum(one.counts.values()),
                 "base": one.base,
+                "verified": not one.is_shipped,
             }
         )
     show_table(target, rows, empty=f"there is no backup in {folder}")
@@ -96,14 +200,15 @@ def list_(target: Target, folder: Path) -> None:
 @backup.command()
 @target_options
 @click.argument("path", type=_FOLDER)
-def verify(target: Target, path: Path) -> None:
+@click.option("--deep", is_flag=True, help="Also read the body of each message in the log.")
+def verify(target: Target, path: Path, deep: bool) -> None:
     """Check every file of the backup PATH, or the last in it, and of those it follows."""
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.history.backups.backup_chain import verify as check  # noqa: PLC0415 - the same
 
     path = _chosen(path)
-    manifest = check(path, CronCalendar())
-    waiting = sum(manifest.counts.values())
+    manifest, counts = check(path, CronCalendar(), is_deep=deep)
+    waiting = sum(counts.values())
     text = f"{path}: good, up to {manifest.until_lsn - 1}, {waiting} messages wait"
     target.say(text, {"backup": str(path), "lsn": manifest.until_lsn - 1, "waiting": waiting})
 

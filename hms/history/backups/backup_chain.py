@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hms.client.compression import inflated
 from hms.engine.engine import Engine
 from hms.engine.queue.file_references import FileMessage
 from hms.engine.schedule.schedule_plans import Calendar
 from hms.engine.settings import EngineSettings
-from hms.errors.catalogue import BackupRefused, StoreCorrupt
+from hms.errors.catalogue import BackupRefused, MessageFormatError, StoreCorrupt
 from hms.history.backups.backup_manifest import (
     FILES,
     MANIFEST,
@@ -21,6 +22,7 @@ from hms.history.backups.backup_manifest import (
     digest_of,
     read_manifest,
 )
+from hms.history.events import EventDecoder
 from hms.store.interface import StoredRecord
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.recovery import Recovery, all_records
@@ -32,6 +34,7 @@ from hms.store.journal.segment_walk import (
     read_info,
     segment_file,
 )
+from hms.wire.packed_messages import decode_head
 
 __all__ = [
     "backups_in",
@@ -145,23 +148,42 @@ def count_places(engine: Engine) -> dict[str, int]:
     return counts
 
 
-def verify(backup: Path, calendar: Calendar) -> Manifest:
-    """Check a backup and all that it follows; BackupRefused, StoreCorrupt."""
+def verify(
+    backup: Path, calendar: Calendar, *, is_deep: bool = False
+) -> tuple[Manifest, dict[str, int]]:
+    """Check a backup and all that it follows; is_deep: with the body of each message that is in it.
+    What waits at each place. BackupRefused, StoreCorrupt."""
     chain = chain_of(backup)
     for path, manifest in chain:
         check_files(path, manifest)
     manifest = chain[-1][1]
     with linked(chain) as folder:
         engine = recovered(folder, manifest.node_uid, calendar)
+        if is_deep:
+            _read_bodies(folder, chain)
     counts = count_places(engine)
-    if counts != manifest.counts:
+    if counts != manifest.counts and not manifest.is_shipped:
         differing = sorted(set(counts.items()) ^ set(manifest.counts.items()))
         detail = f"its log has other messages than its manifest says, at {differing[0][0]}"
         raise BackupRefused(what=str(backup), detail=detail)
     missing = files_named(engine) - _files_of(chain)
     if missing:
         raise BackupRefused(what=str(backup / FILES / min(missing)), detail="the file is missing")
-    return manifest
+    return manifest, counts
+
+
+def _read_bodies(log: Path, chain: list[tuple[Path, Manifest]]) -> None:
+    """Head and body of each message can be read by a client."""
+    decoder = EventDecoder(columns=("head", "body"))
+    for lsn, record_type, _, payload, _ in records_of(log, chain):
+        for event in decoder.decode(lsn, record_type, payload):
+            try:
+                decode_head(event.head or b"")
+                if event.body is not None and (event.kind or "").endswith("+compressed"):
+                    inflated(event.body)
+            except MessageFormatError as fault:
+                detail = f"message {event.message_id} cannot be read: {fault}"
+                raise BackupRefused(what=str(chain[-1][0]), detail=detail) from fault
 
 
 def _files_of(chain: list[tuple[Path, Manifest]]) -> set[str]:

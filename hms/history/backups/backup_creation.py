@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from hms.engine.schedule.schedule_plans import Calendar
 from hms.errors.catalogue import BackupRefused, StoreCorrupt
@@ -77,16 +79,22 @@ class _Moved(Exception):  # noqa: N818 - it is no error: the backup begins anew
 
 
 def create(
-    subject: Subject, to: Path, *, base: str = "", bytes_a_second: int = 0
+    subject: Subject,
+    to: Path,
+    *,
+    base: str = "",
+    bytes_a_second: int = 0,
+    is_shipped: bool = False,
 ) -> tuple[Path, Manifest]:
-    """A new backup in the folder `to`; base: the one that it follows. BackupRefused, and nothing is
-    left behind."""
-    if base:
-        chain_of(to / base)
+    """A new backup in the folder `to`; base: the one that it follows; is_shipped: it is not
+    recovered, which takes as long as a boot. BackupRefused, and nothing is left behind."""
+    before = chain_of(to / base) if base else []
+    has = frozenset(one.name for _, manifest in before for one in manifest.files)
+    taking = _Taking(subject, to, base, has, _Pace(bytes_a_second), is_shipped)
     with _cleaned_up(to) as part:
         for _ in range(ATTEMPTS):
             with suppress(_Moved):
-                manifest = _attempt(subject, to, part, base, _Pace(bytes_a_second))
+                manifest = _attempt(taking, part)
                 break
             shutil.rmtree(part)
         else:
@@ -135,9 +143,21 @@ class _Pace:
                 time.sleep(ahead_s)
 
 
-def _attempt(subject: Subject, to: Path, part: Path, base: str, pace: _Pace) -> Manifest:
+class _Taking(NamedTuple):
+    """What is being made. has: files that it needs not copy, as those that it follows have them."""
+
+    subject: Subject
+    to: Path
+    base: str
+    has: frozenset[str]
+    pace: _Pace
+    is_shipped: bool
+
+
+def _attempt(taking: _Taking, part: Path) -> Manifest:
+    subject, to, base, pace = taking.subject, taking.to, taking.base, taking.pace
     part.mkdir(mode=0o700)
-    _take_files(subject, part, pace)
+    _take_files(taking, part)
     until_lsn = subject.seal()
     last = _sealed_before(subject.store, until_lsn)
     before = read_manifest(to / base) if base else None
@@ -147,7 +167,7 @@ def _attempt(subject: Subject, to: Path, part: Path, base: str, pace: _Pace) -> 
     for info, following in zip(infos, [*infos[1:], None], strict=True):
         next_lsn = until_lsn if following is None else following.first_lsn
         _take_segment(info, part, next_lsn, pace, is_last=following is None)
-    _take_files(subject, part, pace)
+    _take_files(taking, part)
     for extra in subject.extras:
         shutil.copy2(extra, part / extra.name)
     created_ms = int(time.time() * 1000)
@@ -169,14 +189,16 @@ def _attempt(subject: Subject, to: Path, part: Path, base: str, pace: _Pace) -> 
         [],
         subject.hms_version,
         STORE_VERSION,
+        taking.is_shipped,
     )
+    if before is not None and taking.is_shipped:
+        known = {"store": before.store, "next_id": before.next_id}
+        return _with_files(part, manifest, **known)
     return _counted(subject, to, part, manifest)
 
 
 def _counted(subject: Subject, to: Path, part: Path, manifest: Manifest) -> Manifest:
     """With what its log says, after a recovery of it, and the digests of its files."""
-    from msgspec.structs import replace  # noqa: PLC0415 - a short name for one place
-
     before = chain_of(to / manifest.base) if manifest.base else []
     try:
         with linked([*before, (part, manifest)]) as folder:
@@ -185,19 +207,22 @@ def _counted(subject: Subject, to: Path, part: Path, manifest: Manifest) -> Mani
     except StoreCorrupt as fault:
         raise BackupRefused(what=str(part), detail=str(fault)) from fault
     state = engine.state
-    files = [_digest(part, path) for path in sorted(part.rglob("*")) if path.is_file()]
-    known = {one.name for one in files} | {f.name for _, m in before for f in m.files}
+    known = {str(path.relative_to(part)) for path in part.rglob("*")}
+    known |= {f.name for _, m in before for f in m.files}
     if any(f"{FILES}/{name}" not in known for name in files_named(engine)):
         raise _Moved  # one came, and was done with, between the two looks
+    said = {"store": state.identity.store.hex(), "next_id": state.ids.reserved_below}
+    counts = {"counts": count_places(engine), "is_shipped": False}
+    return _with_files(part, manifest, **said, **counts)
+
+
+def _with_files(part: Path, manifest: Manifest, **known: Any) -> Manifest:
+    """With the digests of its files, which are synced."""
+    paths = [path for path in sorted(part.rglob("*")) if path.is_file()]
+    files = [_digest(part, path) for path in paths]
     for path in part.rglob("*"):
         _sync(path)
-    return replace(
-        manifest,
-        store=state.identity.store.hex(),
-        next_id=state.ids.reserved_below,
-        counts=count_places(engine),
-        files=files,
-    )
+    return replace(manifest, **known, files=files)
 
 
 def _digest(part: Path, path: Path) -> StoredFile:
@@ -302,11 +327,12 @@ def _copy(source: Path, target: Path, pace: _Pace) -> None:
 # files of messages
 
 
-def _take_files(subject: Subject, part: Path, pace: _Pace) -> None:
+def _take_files(taking: _Taking, part: Path) -> None:
     """Those that are there in full; they never change, so a link will do where there can be one."""
-    folder = part / FILES
-    for path in sorted((subject.store / FILES).glob("*")):
-        if path.suffix == ".part" or (folder / path.name).exists():
+    folder, has, pace = part / FILES, taking.has, taking.pace
+    for path in sorted((taking.subject.store / FILES).glob("*")):
+        is_known = f"{FILES}/{path.name}" in has or (folder / path.name).exists()
+        if path.suffix == ".part" or is_known:
             continue
         folder.mkdir(exist_ok=True)
         try:

@@ -59,6 +59,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: list[StoredFile]
     hms_version: str = ""
     store_version: int = 0
+    is_shipped: bool = False
+    """Every record was read back, but nobody recovered the log or counted: counts is empty."""
     format: str = FORMAT
     version: int = VERSION
 

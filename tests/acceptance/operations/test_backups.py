@@ -19,8 +19,8 @@ import hms
 import hms.testing
 from hms.boot.calendar import CronCalendar
 from hms.boot.cli import main
-from hms.errors.catalogue import BackupRefused
-from hms.history.backups import backup_creation
+from hms.errors.catalogue import BackupRefused, MessageFormatError
+from hms.history.backups import backup_chain, backup_creation
 from hms.history.backups.backup_chain import backups_in, recovered, verify
 from hms.history.backups.backup_manifest import read_manifest
 from hms.history.backups.backup_restoration import restore
@@ -141,6 +141,10 @@ def made(tmp_path_factory):
             while not list((folder / "store").glob("*.pinned")):
                 traffic.more(100)
             command(node, "create", "--to", folder / "whole")
+            for full_every in ("1d", "1d", "1d", "0s"):
+                traffic.more(100)
+                words = ["--rounds", 1, "--full-every", full_every]
+                command(node, "ship", "--to", folder / "shipped", *words)
         node.stop()
         yield node, folder, traffic, first
 
@@ -221,6 +225,59 @@ def test_a_node_goes_on_with_a_restored_store_and_says_what_comes_again(made, tm
     assert came.redelivered
     assert came.message_id in books["late"]
     assert found == books["orders"] | {receipt.message_id}
+
+
+def test_what_is_shipped_can_be_restored_up_to_its_last_round(made, tmp_path):
+    """Each round follows the one before, and is counted when somebody verifies it."""
+    node, folder, _, _ = made
+    full, second, third, again = backups_in(folder / "shipped")
+    rows = command(node, "list", folder / "shipped")
+    assert [row["base"] for row in rows] == ["", full.name, second.name, ""]
+    assert [row["verified"] for row in rows] == [True, False, False, True]
+    end_lsn = read_manifest(third).until_lsn - 1
+
+    done = restore(third, tmp_path / "new", CronCalendar(), until_lsn=end_lsn)
+
+    books = books_at(folder / "store", end_lsn)
+    assert books_of(tmp_path / "new", read_manifest(third).node_uid) == books
+    assert (done.lsn, done.gone) == (end_lsn, {})
+    assert command(node, "verify", third, "--deep")["waiting"] == sum(done.counts.values())
+    assert command(node, "verify", again)["waiting"] > 0
+
+
+def test_old_backups_go_with_all_that_follow_them(made, tmp_path):
+    """Never the last full one, and none is left that needs one that is gone."""
+    node, folder, _, _ = made
+    kept = tmp_path / "kept"
+    shutil.copytree(folder / "shipped", kept)
+    full, second, third, again = backups_in(kept)
+    going = [full.name, second.name, third.name]
+
+    assert command(node, "prune", kept, "--dry-run")["would_remove"] == going
+    assert command(node, "prune", kept, "--older-than", "1d")["removed"] == []
+    assert backups_in(kept) == [full, second, third, again]
+    assert command(node, "prune", kept, "--keep", 2)["removed"] == []
+    assert command(node, "prune", kept)["removed"] == going
+    assert backups_in(kept) == [again]
+    assert command(node, "verify", again)
+
+
+def test_a_deep_look_reads_each_message(made, monkeypatch):
+    """A body that no client could read is found before it is needed."""
+    _, folder, _, _ = made
+    (_, _, last, _) = backups_in(folder / "shipped")
+    seen = []
+
+    def spoilt(head):
+        seen.append(head)
+        if len(seen) > 100:
+            raise MessageFormatError(detail="spoilt")
+
+    monkeypatch.setattr(backup_chain, "decode_head", spoilt)
+    verify(last, CronCalendar())
+    assert seen == []
+    with pytest.raises(BackupRefused, match=r"message [0-9a-f]{12} cannot be read"):
+        verify(last, CronCalendar(), is_deep=True)
 
 
 def test_a_time_is_a_moment_too(made, tmp_path):
