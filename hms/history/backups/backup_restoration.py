@@ -223,7 +223,8 @@ def _finish(
     engine = recovered(part, manifest.node_uid, calendar)
     counts, state = count_places(engine), engine.state
     present_ms = now_ms or int(time.time() * 1000)
-    below = _first_id(manifest, state.ids.reserved_below, max(0, present_ms - cut.at_ms))
+    known_ms = cut.at_ms or manifest.created_ms  # a node that never took a message has no time
+    below = _first_id(manifest, state.ids.reserved_below, max(0, present_ms - known_ms))
     state.ids.reserved(below)
     journal = Journal.open(part, segment_bytes=manifest.segment_bytes, node_uid=manifest.node_uid)
     try:
