@@ -1,0 +1,206 @@
+"""Who reads a page types it as it stands, block after block, in one fresh folder.
+
+A console block types what stands behind its prompts, a sh block every line; a Python block is a
+program of its own, a toml block must be readable. Comments, which no reader sees, say what else:
+
+    <!-- file: bar.py -->      the next block is written into that file (`hms.conf` is added to)
+    <!-- not run: why -->      the next block is left out
+    <!-- with: 12 = COMMAND -->  what the command prints stands in the next block instead of 12
+    <!-- says no: hms status -->  that line of the next block ends with another code than 0
+    <!-- first:                  lines of a shell that are typed here, for example to boot a node,
+    hms boot -->                 `first python:` for a program
+
+`hms serve` goes on in the background, as in a second terminal.
+"""
+
+import json
+import os
+import re
+import select
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from hms.testing.ports import free_port
+from tests.support.project import ROOT
+
+ADDRESS = "tcp://127.0.0.1:7700"
+EVERYWHERE = "tcp://0.0.0.0:7700"
+STEP_S = 90
+DOCTOR = (0, 1, 3)
+"""What it finds of the machine that runs the tests is another matter."""
+TYPED = ("console", "sh", "bash")
+_PART = re.compile(
+    r"^<!-- (?P<how>file|not run|with|says no|first)(?P<of> \w+)?:\s(?P<what>.*?)\s*-->"
+    r"|^```(?P<language>\w+)[^\n]*\n(?P<text>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+_NEEDS_A_SHELL = re.compile(r"[|<>&;$`*]")
+
+
+class Block(NamedTuple):
+    """A fenced block, or what a comment has typed before it; how: what comments say of it."""
+
+    line: int
+    language: str
+    text: str
+    how: dict[str, str]
+    is_seen: bool
+
+    @property
+    def runs(self) -> bool:
+        return "not run" not in self.how and self.language in (*TYPED, "python")
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """What a page has typed, in order."""
+    text = page.read_text(encoding="utf-8")
+    how: dict[str, str] = {}
+    for found in _PART.finditer(text):
+        line = text.count("\n", 0, found.start()) + 2
+        if found["language"]:
+            yield Block(line, found["language"], found["text"], how, is_seen=True)
+            how = {}
+        elif found["how"] == "first":
+            yield Block(line, (found["of"] or "sh").strip(), found["what"], {}, is_seen=False)
+        else:
+            how[found["how"]] = found["what"]
+
+
+def warm_shell() -> "subprocess.Popen[str]":
+    """One for all pages of a test run."""
+    words = [sys.executable, "-m", "tests.acceptance.warm_shell"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+
+
+class Reader:
+    """Who types a page: a folder, a port of its own, and what was started."""
+
+    def __init__(self, folder: Path, warm: subprocess.Popen[str]) -> None:
+        self.folder = folder
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        self.servers: list[subprocess.Popen[str]] = []
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {
+            "PATH": path,
+            "HMS_ADDRESS": self.address,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.said = folder.with_name(f"{folder.name}.said")
+        self.warm = warm
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers:
+            server.terminate()
+            server.communicate(timeout=STEP_S)
+        if (self.folder / "hms.conf").exists():
+            self._asked(words=["hms", "down", "--now"])
+
+    def read(self, page: Path) -> None:
+        """Type all of a page; the error says at which line."""
+        for block in blocks(page):
+            try:
+                self._do(block)
+            except BaseException as fault:
+                fault.add_note(f"{page.relative_to(ROOT)}:{block.line}")
+                raise
+
+    def _do(self, block: Block) -> None:
+        text = block.text.replace(ADDRESS, self.address).replace(EVERYWHERE, self.address)
+        if "not run" in block.how:
+            return
+        if "with" in block.how:
+            shown, _, command = block.how["with"].partition(" = ")
+            assert shown in text, f"{shown} is not in the block"
+            text = text.replace(shown, self._printed(["bash", "-c", command]).strip())
+        if "file" in block.how:
+            target = self.folder / block.how["file"]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            before = target.read_text() if target.suffix == ".conf" and target.exists() else ""
+            target.write_text(before + text)
+        elif block.language in TYPED:
+            for line in _lines(block.language, text):
+                no = block.how.get("says no")
+                self.type(line, says_no=no is not None and line.startswith(no))
+        elif block.language == "python":
+            self._must(text, program=text)
+        elif block.language == "toml":
+            tomllib.loads(text)
+
+    def type(self, line: str, *, says_no: bool = False) -> None:
+        """A line of a shell."""
+        if line.startswith(("pip ", "cd ")):
+            return  # installed already, and this folder is the one
+        if line.startswith("hms serve "):
+            self._serve(line)
+        elif line.startswith("hms ") and not _NEEDS_A_SHELL.search(line):
+            self._must(line, words=shlex.split(line), says_no=says_no)
+        else:
+            self._printed(["bash", "-c", line])
+        config = self.folder / "hms.conf"
+        if line.startswith("hms config init"):
+            config.write_text(config.read_text().replace(ADDRESS, self.address))
+
+    def _must(self, typed: str, *, says_no: bool = False, **what: Any) -> None:
+        code = self._asked(**what)
+        is_right = code != 0 if says_no else code == 0
+        is_right |= typed.startswith("hms doctor") and code in DOCTOR
+        assert is_right, f"{typed}\n{self.said.read_text()}"
+
+    def _asked(self, **what: Any) -> int:
+        """The exit code of a command or a program in a fork of the warm shell."""
+        asked = {"folder": str(self.folder), "environment": self.environment}
+        assert self.warm.stdin is not None
+        assert self.warm.stdout is not None
+        self.warm.stdin.write(json.dumps(asked | {"said": str(self.said)} | what) + "\n")
+        self.warm.stdin.flush()
+        ready, _, _ = select.select([self.warm.stdout], [], [], STEP_S)
+        assert ready, f"{what} did not end within {STEP_S} s"
+        return int(self.warm.stdout.readline())
+
+    def _printed(self, words: Sequence[str]) -> str:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=os.environ | self.environment,
+            input="\n",
+            capture_output=True,
+            text=True,
+            timeout=STEP_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{words[-1]}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def _serve(self, line: str) -> None:
+        server = subprocess.Popen(
+            line.split(),
+            cwd=self.folder,
+            env=os.environ | self.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.servers.append(server)
+        assert server.stderr is not None
+        said = ""
+        while "serving" not in said:
+            said = server.stderr.readline()
+            assert said, f"{line} has ended"
+
+
+def _lines(language: str, text: str) -> Iterator[str]:
+    for line in text.replace("\\\n", " ").splitlines():
+        if language != "console":
+            if line.strip() and not line.startswith("#"):
+                yield line
+        elif line.startswith("$ "):
+            yield line[2:]
