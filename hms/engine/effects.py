@@ -103,8 +103,11 @@ Effect = Reply | Refusal | Confirm | Deliver | Browsed | Ready
 
 class Effects(msgspec.Struct):
     """What one call of the engine asks for, in order. out: effects, and what the broker itself adds
-    among them."""
+    among them. unawaited: so many of the records nobody waits for: losing them in a crash is as if
+    the call had never come, and whoever asks again is answered alike. They are synced with what
+    comes next."""
 
     records: list[Record] = []
     out: list[Any] = []
     must_wait: bool = False
+    unawaited: int = 0

@@ -626,6 +626,9 @@ class Broker:
             self._go_on(hung, is_behind=is_behind)
         if may_linger and fx.records and not (fx.out or state.limbo):
             self.storage.notify_later()
+        elif fx.unawaited and not (is_held or state.limbo or len(fx.records) > fx.unawaited):
+            self.release(store.durable_lsn)
+            self.storage.notify_later()
         elif fx.records or state.limbo or (is_held and store.backlog_bytes):
             if is_in_hand and store.backlog_bytes <= LEAD_BYTES_MAX and self.may_lead():
                 self.storage.lead_here()

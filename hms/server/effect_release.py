@@ -83,7 +83,7 @@ class EffectRelease:
         not overtake one another."""
         if not fx.out:
             return False
-        if not (fx.records or fx.must_wait or self._is_behind(fx.out)):
+        if not (len(fx.records) > fx.unawaited or fx.must_wait or self._is_behind(fx.out)):
             self._at_once.append(fx.out)
             return False
         if self._released == self._added:

@@ -165,10 +165,15 @@ def note(state: State, gtrid: bytes, participants: bytes, fx: Effects) -> None:
 
 
 def forget(state: State, gtrid: bytes, fx: Effects) -> None:
-    """Every participant has done its part; again is no error."""
-    fx.must_wait = True
+    """Every participant has done its part; again is no error.
+
+    Nobody waits for its record: a node that dies before it is synced knows the decision again, and
+    recovery finds its participants done and forgets it, as when the coordinator had died before.
+    Who asks about the decision meanwhile is answered when the record is durable.
+    """
     if gtrid in state.decisions.decided:
         write(state, forgotten(gtrid), fx)
+        fx.unawaited += 1
     else:
         state.decisions.held.pop(gtrid, None)
 

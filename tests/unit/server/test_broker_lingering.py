@@ -3,6 +3,7 @@
 import pytest
 
 from hms.wire import structures
+from hms.wire.branch_requests import AskDecision, BeginGlobal, Decide, ForgetDecision
 from hms.wire.frames import (
     Action,
     Envelope,
@@ -22,7 +23,9 @@ from hms.wire.structures import (
     Recover,
 )
 from tests.support.hello import hello_of
-from tests.support.memory import SETTINGS, MemoryNode
+from tests.support.memory import SETTINGS, MemoryNode, MemoryStore
+from tpmon.xa import decisions
+from tpmon.xa.recovery import Recovery
 
 CREDIT = 2
 
@@ -30,9 +33,9 @@ CREDIT = 2
 class Node(MemoryNode):
     """It notes how the storage workers are told of work."""
 
-    def __init__(self):
+    def __init__(self, store=None):
         self.told = []
-        super().__init__(SETTINGS)
+        super().__init__(SETTINGS, store)
         self.send("a", Kind.HELLO, structures.encode(hello_of(7)))
         opening = OpenConsumer(3, 1, "queue", "orders", CREDIT)
         for request in (OpenSession(1), OpenProducer(2, 1, "queue", "orders"), opening):
@@ -131,3 +134,83 @@ def test_a_send_beside_acknowledgements_is_synced_now(node):
     )
 
     assert node.told == ["now"]
+
+
+def asks(node, request, correlation, peer="a"):
+    node.told.clear()
+    payload = structures.encode(request)
+    node.broker.handle(peer, [(Envelope(Kind.REQUEST, correlation, 1, len(payload)), payload)])
+    return list(node.told)
+
+
+def answers(node, peer="a"):
+    return [envelope.correlation for envelope, _ in node.outlet.take(peer)]
+
+
+def test_a_global_transaction_costs_the_log_one_sync(node):
+    """It was two: who had done everything waited, and others with it, for a word that can be lost."""
+    node.outlet.take("a")
+    syncs = 0
+    for number in range(3):
+        gtrid = b"transfer %d" % number
+        for at, request in enumerate((BeginGlobal(gtrid), Decide(gtrid), ForgetDecision(gtrid)), 1):
+            syncs += asks(node, request, at).count("now")
+            if isinstance(request, Decide):
+                assert answers(node) == []  # nobody hears of it before it is durable
+                node.step()
+            assert answers(node) == [at]
+    assert syncs == 3
+    assert node.store.backlog_bytes
+
+
+def test_who_asks_for_a_decision_that_was_forgotten_just_now_hears_what_is_durable(node):
+    """Else a branch would be rolled back whose decision a crash brings back."""
+    asks(node, BeginGlobal(b"transfer"), 1)
+    asks(node, Decide(b"transfer"), 2)
+    node.step()
+    asks(node, ForgetDecision(b"transfer"), 3)
+    node.outlet.take("a")
+
+    assert asks(node, AskDecision(b"transfer"), 4) == ["now"]
+    assert answers(node) == []
+    node.step()
+    assert answers(node) == [4]
+
+
+class Bank:
+    """A database in which everything was committed; nothing is prepared any more."""
+
+    name = "bank"
+    reason = ""
+
+    def xa_recover(self, _count, *, flags):
+        return []
+
+
+def test_a_lost_word_that_a_decision_is_over_is_said_again_by_recovery(node):
+    """The node dies before it is synced: it knows the decision, and its participants are done."""
+    gtrid = decisions.new_gtrid(5)
+    participant = decisions.Participant("bank", b"branch")
+    asks(node, BeginGlobal(gtrid), 1)
+    asks(node, Decide(gtrid, decisions.encode([participant])), 2)
+    node.step()
+    durable = list(node.store.records)
+    asks(node, ForgetDecision(gtrid), 3)
+    assert node.store.records != durable
+
+    again = Node(MemoryStore(durable))
+    asker = Asker(again)
+    assert asker.request(AskDecision(gtrid))["state"] == "committed"
+    assert Recovery(asker, lambda: 5).round(Bank()).waiting == []
+    assert asker.request(AskDecision(gtrid))["state"] == "unknown"
+
+
+class Asker:
+    """A client of the node that waits for each answer."""
+
+    def __init__(self, node):
+        self._node = node
+
+    def request(self, request):
+        (answer,) = self._node.send("a", Kind.REQUEST, structures.encode(request))
+        return structures.decode_reply(answer[1])
