@@ -608,9 +608,8 @@ class Broker:
             change(fx, now_ms)
             if state.blocked.lines and store.sends_refused() is None:
                 self.engine.retry_blocked(now_ms, fx)
-            hung: list[str] = []
-            if self.monitor.effects or self.monitor.changed:
-                hung = drain_monitor(self.engine, self.monitor, now_ms, fx)
+            told = self.monitor.effects or self.monitor.changed
+            hung = drain_monitor(self.engine, self.monitor, now_ms, fx) if told else ()
             if state.files.left:
                 self.engine.count_files(fx)
             append_records(store, fx.records)

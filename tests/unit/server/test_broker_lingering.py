@@ -148,7 +148,7 @@ def answers(node, peer="a"):
 
 
 def test_a_global_transaction_costs_the_log_one_sync(node):
-    """It was two: who had done everything waited, and others with it, for a word that can be lost."""
+    """It was two: who had done everything waited for a word that can be lost."""
     node.outlet.take("a")
     syncs = 0
     for number in range(3):
@@ -183,7 +183,7 @@ class Bank:
     name = "bank"
     reason = ""
 
-    def xa_recover(self, _count, *, flags):
+    def xa_recover(self, _count, **_flags):
         return []
 
 

@@ -70,7 +70,6 @@ class Rig:
         number = self.node.broker.doorman.numbers[peer]
         self.node.broker._change(lambda fx, now: self.node.broker.doorman.close(number, now, fx))
 
-
     def close(self):
         """Files that are still coming are closed."""
         for line in self.node.broker._spool._lines.values():
