@@ -211,7 +211,7 @@ class Invariants:
             yield f"waiting_bytes is {state.waiting_bytes}, the places have {total}"
         if state.sessions_open != len(sessions):
             yield f"sessions_open is {state.sessions_open}, there are {len(sessions)}"
-        yield from _totals(state)
+        yield from wrong_totals(state)
         for key, place in places.items():
             if is_thorough or self._is_changed(key, place):
                 yield from _place(place, held.get(key, []))
@@ -224,7 +224,7 @@ class Invariants:
         return was != now
 
 
-def _totals(state: State) -> Iterator[str]:
+def wrong_totals(state: State) -> Iterator[str]:
     """What is kept without a walk is what a walk finds."""
     for is_durable, totals in state.space.totals.items():
         of_kind = [p for p in state.every_place() if p.is_durable is is_durable]

@@ -99,6 +99,8 @@ class PendingList:
             self._standing.add_packed(block)
             self.waiting_count += block.count
             self.size_bytes += block.size_bytes
+            self.totals.messages += block.count
+            self.totals.bytes += block.size_bytes
             start = end
         self.add(messages[start:])
 

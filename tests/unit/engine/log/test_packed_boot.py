@@ -12,6 +12,7 @@ from hms.engine.queue.settlement import Return
 from hms.errors.catalogue import StoreFailed
 from hms.store.journal import Journal
 from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
+from tests.sim.judge import wrong_totals
 from tests.support.journal_node import JournalNode
 from tests.unit.engine.log.test_log_cleaning import SETTINGS, churn, life
 
@@ -263,6 +264,7 @@ def test_packed_or_one_by_one_a_boot_finds_the_same(tmp_path, seed):
     for is_packed in (True, False):
         journal, engine = booted(tmp_path, is_packed)
         state = engine.state
+        assert list(wrong_totals(state)) == []
         figures = [
             (p.line.waiting_count, p.line.size_bytes, p.line.stays_count)
             for p in state.places.values()
