@@ -33,7 +33,7 @@ class TopicRig:
         self.log = []
         self.segment = 0
         self.now_ms = 1000
-        self.handles = 0
+        self.handles = 2  # those of the sessions: none is used twice on a connection
         self.sequence = 0
         self.destinations = (
             DestinationSettings("queue", "orders"),
