@@ -18,8 +18,9 @@ from tests.crash.planted import PLANTS
 from tests.crash.program import NODE, SMALL, kept, opened
 from tests.crash.programs import PROGRAMS, several_boots
 from tests.crash.recording import Named, Noted, RecordingDisk, Synced
+from tests.support.effort import tries
 
-STATES = int(os.environ.get("HMS_CRASH_STATES", "400"))
+STATES = int(os.environ.get("HMS_CRASH_STATES", tries(400)))
 SEED = int(os.environ.get("HMS_CRASH_SEED", "1"))
 
 

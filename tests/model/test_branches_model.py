@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from hms.engine.xa.xa_codes import TMFAIL, TMJOIN, TMRESUME, TMSUCCESS, TMSUSPEND, Code
 from hms.errors.catalogue import TransactionRolledBack
 from tests.support.branch_rig import OTHER, SECOND, XA, BranchRig, xid
+from tests.support.effort import walks
 
 NAMES = st.integers(1, 2)
 WHO = st.sampled_from(((1, XA), (SECOND, OTHER)))
@@ -209,4 +210,4 @@ class Branches(RuleBasedStateMachine):
 
 
 TestBranches = Branches.TestCase
-TestBranches.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBranches.settings = settings(max_examples=walks(60), stateful_step_count=40, deadline=None)

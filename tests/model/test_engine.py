@@ -4,7 +4,6 @@ The model knows of each message only whether it is wanted, done or dead. The log
 records; a crash throws the engine away and builds a new one from the list.
 """
 
-import os
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -16,6 +15,7 @@ from hms.engine.engine import ConsumerRequest, Engine, Return
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings, EngineSettings
 from hms.errors.tree import HmsError
 from hms.wire.packed_messages import ROW, pack_messages
+from tests.support.effort import walks
 
 LIMIT = 3
 SETTINGS = EngineSettings(
@@ -355,7 +355,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 TestEngine = EngineMachine.TestCase
 TestEngine.settings = settings(
-    max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "100")),
+    max_examples=walks(100),
     stateful_step_count=40,
     deadline=None,
 )

@@ -3,7 +3,6 @@
 The model keeps for each queue what waits in it, in order, and who stands in line before it.
 """
 
-import os
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -16,6 +15,7 @@ from hms.engine.flow.destination_control import LimitBehavior
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.errors.catalogue import BatchTooLarge, QueueFull
 from hms.wire.packed_messages import ROW, pack_messages
+from tests.support.effort import walks
 
 LIMIT, WAIT_MS = 4, 1_000
 BEHAVIORS = list(LimitBehavior)
@@ -282,7 +282,7 @@ class LimitsMachine(RuleBasedStateMachine):
 
 TestLimits = LimitsMachine.TestCase
 TestLimits.settings = settings(
-    max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "100")),
+    max_examples=walks(100),
     stateful_step_count=50,
     deadline=None,
 )

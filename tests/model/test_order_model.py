@@ -6,7 +6,6 @@ looks at a few only.
 """
 
 import contextlib
-import os
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ import hms
 from hms.engine.engine import Return
 from hms.engine.groups.group_marks import mark_of
 from hms.engine.groups.message_sort import entry_bytes
+from tests.support.effort import walks
 from tests.support.order_rig import CLIENT, TRANSACTED, OrderRig, sorted_queue
 
 QUEUES = ("plain", "lists", "late", "rising")
@@ -290,7 +290,7 @@ def _mark(message, queue):
 
 TestOrders = OrderMachine.TestCase
 TestOrders.settings = settings(
-    max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "60")),
+    max_examples=walks(60),
     stateful_step_count=50,
     deadline=None,
 )

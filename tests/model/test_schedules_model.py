@@ -5,7 +5,6 @@ is away for a while. Nobody consumes, so what was sent is what waits.
 """
 
 import itertools
-import os
 from collections import defaultdict
 
 from hypothesis import settings
@@ -15,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hms.engine.schedule.schedule_plans import Missed, Plan
 from hms.errors.catalogue import ScheduleExists
 from hms.wire.packed_messages import ROW
+from tests.support.effort import walks
 from tests.support.engine_rig import EngineRig
 
 NAMES = ("a", "b", "c")
@@ -121,7 +121,7 @@ class SchedulesMachine(RuleBasedStateMachine):
 
 TestSchedules = SchedulesMachine.TestCase
 TestSchedules.settings = settings(
-    max_examples=int(os.environ.get("HMS_MODEL_EXAMPLES", "60")),
+    max_examples=walks(60),
     stateful_step_count=30,
     deadline=None,
 )

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hms.engine.settings import DestinationSettings
 from hms.errors.catalogue import NoRetainedMessage, PublicationFailed
+from tests.support.effort import walks
 from tests.support.topic_rig import TopicRig
 from tests.unit.engine.topic.topic_oracle import wants
 
@@ -212,5 +213,7 @@ class TopicMachine(RuleBasedStateMachine):
             assert self.rig.engine.live_bytes() == 0
 
 
-TopicMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TopicMachine.TestCase.settings = settings(
+    max_examples=walks(150), stateful_step_count=50, deadline=None
+)
 test_topics_keep_to_their_rules = TopicMachine.TestCase

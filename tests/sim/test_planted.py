@@ -7,25 +7,24 @@ from tests.sim.world import World
 
 RUNS_MAX = 400
 LIKELY = {
-    "acknowledgement_dropped": 7_010,
-    "attempts_not_counted": 7_037,
-    "checksum_skipped": 7_002,
-    "commit_not_remembered": 7_010,
-    "confirmation_before_sync": 7_002,
-    "expiry_without_record": 7_002,
-    "no_sync": 7_008,
-    "older_epoch_accepted": 7_010,
-    "receipts_of_branches_forgotten": 20_239,
-    "returned_to_the_end": 7_112,
-    "transaction_split": 7_012,
-    "vote_not_recorded": 20_016,
+    "acknowledgement_dropped": (7_000, 7_013, 7_017),
+    "attempts_not_counted": (7_062, 7_096, 7_060),
+    "checksum_skipped": (7_015, 7_005, 7_006),
+    "commit_not_remembered": (7_016, 7_012, 7_017),
+    "confirmation_before_sync": (7_005, 7_011, 7_007),
+    "no_sync": (7_047, 7_045, 7_071),
+    "receipts_of_branches_forgotten": (20_239,),
+    "returned_to_the_end": (7_103, 7_020, 7_124),
+    "transaction_split": (7_010, 7_012, 7_002),
+    "vote_not_recorded": (20_016,),
 }
-"""Seeds that found a rare one when this was written: they are tried first, to save time."""
+"""Seeds that found a rare one when this was written: they are tried first, to save time. Several,
+since a change of the node makes another world of each."""
 
 
-def _runs_until(wanted, *, is_judged, likely=7_000):
+def _runs_until(wanted, *, is_judged, likely=()):
     """How many runs it took until a fault of the wanted kind came up; None: none did."""
-    for runs, seed in enumerate([likely, *range(7_000, 7_000 + RUNS_MAX)], 1):
+    for runs, seed in enumerate([*likely, *range(7_000, 7_000 + RUNS_MAX)], 1):
         faults = World(seed, is_judged=is_judged, is_watched=False).run()
         if any(fault.startswith(wanted) for fault in faults):
             return runs
@@ -38,7 +37,7 @@ def test_a_planted_fault_is_caught_by_the_books(plant, monkeypatch, record_prope
     """By what clients see alone: nobody looks into the node while it runs."""
     plant(monkeypatch)
 
-    likely = LIKELY.get(plant.__name__, 7_000)
+    likely = LIKELY.get(plant.__name__, ())
     runs = _runs_until(PLANTS[plant], is_judged=False, likely=likely)
 
     record_property("runs", runs)

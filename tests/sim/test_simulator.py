@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.sim.world import World
+from tests.support.effort import tries
 
-RUNS = 35
+RUNS = tries(36)
 SEEDS = Path(__file__).with_name("seeds.txt")
 
 

@@ -14,6 +14,7 @@ from hms.wire import frames
 from hms.wire import structures as wire
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import ROW
+from tests.support.effort import tries
 from tests.support.hello import hello_of
 from tests.support.memory import MemoryNode
 
@@ -175,7 +176,7 @@ def _serves_a_good_client(node):
     return Kind.CONFIRM in kinds
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.one_of(request(), sending(), settling(), anything(), calling(), scheduling(), filing()),
@@ -214,7 +215,7 @@ class _NodeWithFiles(MemoryNode):
 
 
 @settings(
-    max_examples=100,
+    max_examples=tries(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

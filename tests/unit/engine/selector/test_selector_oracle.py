@@ -7,6 +7,7 @@ from selector_oracle_grammar import RefusedError, read
 
 from hms.engine.selector import Selector
 from hms.errors.catalogue import SelectorSyntaxError
+from tests.support.effort import tries
 
 _NAMES = ("a", "b", "s", "t", "vip", "$Priority", "höhe")
 _LONGS = ("0", "1", "2", "7", "10L", "0x1F", "017", "9007199254740993", "9223372036854775807")
@@ -112,7 +113,7 @@ def opinions(text, row):
     return ours, theirs
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(_conditions, _ROWS, _ROWS)
 def test_a_selector_answers_what_the_second_opinion_says(text, row, another):
     """Two readings of JMS that agree over random conditions are unlikely to share a mistake."""
@@ -122,7 +123,7 @@ def test_a_selector_answers_what_the_second_opinion_says(text, row, another):
         assert ours is theirs or ours == theirs == "refused"
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(st.lists(_tokens, min_size=1, max_size=9).map(" ".join), _ROWS)
 def test_both_refuse_the_same_token_soup(text, row):
     """A grammar that takes too much hides mistakes; one that takes too little breaks clients."""
@@ -131,7 +132,7 @@ def test_both_refuse_the_same_token_soup(text, row):
     assert ours is theirs or ours == theirs == "refused"
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(_conditions, st.data())
 def test_both_agree_on_a_selector_with_one_word_changed(text, data):
     """Nearly right is where parsers differ."""
