@@ -1,7 +1,8 @@
 """Columns: from runs of events to Arrow batches, without a Python object for each cell.
 
-What is alike in a run is one value with a length, ids and offsets are counted by numpy, and only
-what stands in a message itself is looked at one by one. Five times as fast as a row for each event.
+What is alike in a run is one value with a length, ids and offsets are counted by numpy, and what
+stands in a message itself is looked at one by one: by compiled loops (see message_arrays), or here
+where nothing is compiled.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hms.history.events import KINDS, expiration_ms
 from hms.history.heads import HEAD_FIELDS, head_fields
+from hms.history.message_arrays import MessageArrays
 from hms.history.runs import Run
 from hms.wire.packed_messages import ROW, Row, unpack_rows
 
@@ -35,6 +37,7 @@ _OF_RUNS: dict[str, Callable[[Run], Any]] = {
     "cause": lambda run: run.cause,
     "persistent": lambda _: True,
 }
+_WITHOUT_MESSAGES = {"offset", "message_id", "subscriptions", *_OF_RUNS}
 _OF_ROWS: dict[str, Callable[[Row], Any]] = {
     "priority": lambda row: row.priority,
     "kind": lambda row: KINDS[row.kind] if row.kind < len(KINDS) else None,
@@ -83,10 +86,15 @@ class _Batch:
         starts = np.cumsum(self._sizes) - self._sizes
         self._place = np.arange(rows) - starts[self._run_of]
         self._messages: _Messages | None = None
+        self._arrays: MessageArrays | None = None
+        self._has_messages = any(run.sent is not None for run in runs)
 
     def to_arrow(self, schema: "pa.Schema") -> "pa.RecordBatch":
         import pyarrow as pa  # noqa: PLC0415 - an optional package
 
+        names = set(schema.names).difference(self._left_out, _WITHOUT_MESSAGES)
+        if names and self._has_messages:
+            self._arrays = MessageArrays.of(self._runs, names)
         arrays = [self._column(field.name, field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -96,9 +104,25 @@ class _Batch:
         if name == "message_id":
             return self._ids().cast(kind)
         if name in _OF_RUNS:
-            value = _OF_RUNS[name]
-            return arrow_array([value(run) for run in self._runs], kind).take(_plain(self._run_of))
+            return self._of_runs(list(map(_OF_RUNS[name], self._runs)), kind)
+        if name in self._left_out or not self._has_messages:
+            return self._of_runs([], kind)
+        if name == "subscriptions":
+            return self._subscriptions(kind)
         return self._of_messages(name, kind)
+
+    def _of_runs(self, values: list[Any], kind: "pa.DataType") -> "pa.Array":
+        """A value for each run; most runs of a batch have the same transaction and cause: none."""
+        import pyarrow as pa  # noqa: PLC0415 - an optional package
+
+        if not any(value is not None for value in values):
+            return pa.nulls(self._rows, kind)
+        return arrow_array(values, kind).take(_plain(self._run_of))
+
+    def _subscriptions(self, kind: "pa.DataType") -> "pa.Array":
+        if not any(run.place.kind == "topic" for run in self._runs):
+            return self._of_runs([], kind)
+        return arrow_array([names for run in self._runs for names in run.subscriptions()], kind)
 
     def _counted(self, firsts: list[int]) -> Any:
         return self._np.array(firsts, self._np.int64)[self._run_of] + self._place
@@ -118,10 +142,10 @@ class _Batch:
         """A column that only sent and forwarded rows have."""
         import pyarrow as pa  # noqa: PLC0415 - an optional package
 
+        if self._arrays is not None:
+            return self._arrays.column(name, kind)
         if self._messages is None:
             self._messages = _Messages([run for run in self._runs if run.sent is not None])
-        if not self._messages.size or name in self._left_out:
-            return pa.nulls(self._rows, kind)
         values = self._messages.column(name, kind)
         if self._messages.size == self._rows:
             return values
@@ -131,7 +155,7 @@ class _Batch:
 
 
 class _Messages:
-    """The messages of runs that have any; each part of them is taken apart once."""
+    """The messages of runs that have any, where nothing is compiled."""
 
     def __init__(self, runs: list[Run]) -> None:
         self._runs = runs
@@ -160,8 +184,6 @@ class _Messages:
 
     def column(self, name: str, kind: "pa.DataType") -> "pa.Array":
         """The values of one column."""
-        if name == "subscriptions":
-            return arrow_array([names for run in self._runs for names in run.subscriptions()], kind)
         if name in _MAPS:
             return _map_array(self._field(name), kind)
         return arrow_array(self._values(name), kind)

@@ -16,6 +16,7 @@ __all__ = [
     "COLUMNS",
     "EVENT_NAMES",
     "KINDS",
+    "TIME_MS_MAX",
     "Event",
     "EventDecoder",
     "Place",
@@ -57,7 +58,7 @@ KINDS = (*_BODIES, *_UNUSED, *(f"{kind}+compressed" for kind in _BODIES))
 """Names of the body kinds, by their number; the body of a compressed one stays as it was sent, and
 hms.client.compression.inflated() makes it what it is."""
 
-_TIME_MS_MAX = 253_402_300_799_999
+TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, where timestamps of Python and Spark end."""
 
 
@@ -163,4 +164,4 @@ class EventDecoder:
 def expiration_ms(timestamp_ms: int, ttl_ms: int) -> int | None:
     """When a message expires; None for never, or later than a timestamp can say."""
     expires_at_ms = timestamp_ms + ttl_ms
-    return expires_at_ms if ttl_ms and expires_at_ms <= _TIME_MS_MAX else None
+    return expires_at_ms if ttl_ms and expires_at_ms <= TIME_MS_MAX else None

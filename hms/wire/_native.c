@@ -203,11 +203,16 @@ static PyObject *unpack_delivered(PyObject *self, PyObject *arguments) {
     return result;
 }
 
+/* In _native_columns.c. */
+PyObject *message_columns(PyObject *self, PyObject *arguments);
+
 static PyMethodDef methods[] = {
     {"unpack_rows", unpack_rows, METH_VARARGS, "(type, pack, count, offset): rows, or None."},
     {"slice_payloads", slice_payloads, METH_VARARGS, "(pack, rows, offset): payloads, or None."},
     {"unpack_delivered", unpack_delivered, METH_VARARGS,
      "(type, pack, count, offset): (row, head, body) of each, or None."},
+    {"message_columns", message_columns, METH_VARARGS,
+     "(runs, wanted, fields_of): rows, and the buffers of each wanted column, or None."},
     {NULL, NULL, 0, NULL},
 };
 

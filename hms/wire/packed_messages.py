@@ -10,14 +10,14 @@ A head is the msgpack array that `Head` describes, or nothing when the message h
 properties nor header fields. A body is opaque. Rows stand together, so that a batch is decoded by
 one call.
 
-The inner loops are compiled where this package was built with a C compiler (_native.c). The same in
-Python stands here: it runs where that is not so, or where HMS_PURE is set, and it finds the fault
-in what does not add up.
+The inner loops are compiled where this package was built with a C compiler (_native.c, and
+_native_columns.c for the history). The same in Python stands here: it runs where that is not so, or
+where HMS_PURE is set, and it finds the fault in what does not add up.
 """
 
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
@@ -35,6 +35,12 @@ if not os.environ.get("HMS_PURE"):
 
 IS_NATIVE: Final = _native is not None
 """Whether the inner loops are compiled."""
+
+message_columns: Final[Callable[..., tuple[Any, ...] | None] | None] = getattr(
+    _native, "message_columns", None
+)
+"""The buffers of Arrow arrays, see hms.history.message_arrays; None where nothing is compiled, or
+was before there was this one."""
 
 ROW = struct.Struct("<IIQQBBBxI")
 """head_bytes, body_bytes, ttl_ms (0 never), delay_ms, priority, kind, flags, spare."""

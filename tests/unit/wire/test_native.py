@@ -124,9 +124,48 @@ def test_rows_that_are_none_are_refused_or_not_understood(rows):
 
 
 @needs_native
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.binary(max_size=200),
+            st.integers(-2, 2**40) | st.integers(0, 4),
+            st.integers(-2, 2**40) | st.integers(0, 4),
+            st.integers(-2, 9),
+        ),
+        max_size=4,
+    ),
+    st.integers(0, 1023),
+)
+def test_columns_of_garbage_touch_nothing_they_should_not(runs, wanted):
+    """The fields of a head are whatever Python says they are."""
+    compiled = importlib.import_module("hms.wire._native")
+    told = ("x", None, "é", {"a": "1"}, {}, {"a": 1}, {"b": 0.5}, {"c": True})
+    with contextlib.suppress(OverflowError):
+        found = compiled.message_columns(runs, wanted, lambda _: told)
+        assert found is None or len(found[0]) == ROW.size * sum(run[3] for run in runs)
+
+
+@needs_native
+@pytest.mark.parametrize(
+    "told", [None, (), (1,) * 8, (None,) * 3 + (1,) * 5, (None,) * 3 + ({1: "x"},) * 5]
+)
+def test_fields_that_are_none_are_refused(told):
+    """They come from the history alone, and still nothing is read through them."""
+    compiled = importlib.import_module("hms.wire._native")
+    runs = [(ROW.pack(1, 0, 0, 0, 4, 0, 0, 0) + b"?", 1, 0, 1)]
+    with pytest.raises(TypeError):
+        compiled.message_columns(runs, 1023, lambda _: told)
+    with pytest.raises(ZeroDivisionError):
+        compiled.message_columns(runs, 1023, lambda _: 1 // 0)
+
+
+@needs_native
 def test_nothing_leaks():
     """A node unpacks for months."""
     compiled = importlib.import_module("hms.wire._native")
+    head = packed_messages.encode_head(packed_messages.Head({"a": "x", "b": 1, "c": 0.5, "d": b""}))
+    said = ROW.pack(len(head), 1, 0, 0, 4, 0, 0, 0) + head + b"?"
+    told = ("x", None, "é", {"a": "1"}, {}, {"a": 1}, {"b": 0.5}, {"c": True})
     pack = ROW.pack(1, 2, 3, 4, 5, 6, 7, 8) * 50 + bytes(150)
     delivered = DELIVERED_ROW.pack(1, 2, 3, 4, 1, 2, 5, 6, 7) * 50 + bytes(150)
 
@@ -138,6 +177,10 @@ def test_nothing_leaks():
             assert compiled.unpack_rows(Row, pack[:-1], 50, 0) is None
             assert compiled.unpack_delivered(DeliveredRow, delivered[:-1], 50, 0) is None
             assert compiled.slice_payloads(pack[:-1], rows, 0) is None
+            runs = [(said, 1, 0, 1), (None, 0, 0, 5), (pack, 50, 2, 9)]
+            assert compiled.message_columns(runs, 1023, lambda _: told) is not None
+            runs.append((pack, 51, 0, 1))
+            assert compiled.message_columns(runs, 1023, lambda _: told) is None
 
     work()
     before = sys.getallocatedblocks()
