@@ -39,14 +39,15 @@ class Consumer(ConsumerSteps):
         """The next message; None when the time is over. Without a time it waits for ever, but no
         longer than request_timeout_s through an outage (F-K8): ConnectionLost."""
         driver = self._driver
-        with driver.lock:
-            message = self.at_hand()
-            if message is not None:
-                return message
-            message = self.taken()
-            if message is not None:
-                driver.flush()
-                return message
+        if self._inbox.buffer:  # looked at again under the lock
+            with driver.lock:
+                message = self.at_hand()
+                if message is not None:
+                    return message
+                message = self.taken()
+                if message is not None:
+                    driver.flush()
+                    return message
         return driver.run(self.receiving(timeout_s))
 
     def receive_nowait(self) -> Message | None:

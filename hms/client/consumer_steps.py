@@ -173,7 +173,7 @@ class ConsumerSteps:
     def receiving(self, timeout_s: float | None) -> Steps[Message | None]:
         """The next message; None when the time is over and the node, which is asked then, has none
         for it either. Whoever is cancelled while it waits has taken nothing."""
-        message = self.at_hand() or self.taken()
+        message = (self._inbox.buffer and self.at_hand()) or self.taken()
         if message is not None:
             return message
         delivered = yield from self._waiting(timeout_s)
@@ -201,7 +201,7 @@ class ConsumerSteps:
         if self._inbox.skip_expired():
             self._state.say_soon(self._inbox)
         buffer = self._inbox.buffer
-        if not buffer or buffer[0][0][7] == KIND_FILE or buffer[0][0][8] & FLAG_PART:
+        if not buffer or buffer[0][0].kind == KIND_FILE or buffer[0][0].flags & FLAG_PART:
             return []
         try:
             one = self.taken()
@@ -259,6 +259,8 @@ class ConsumerSteps:
             self._check_receiving()
         if state.file_held is not None:
             state.file_done()
+        if not inbox.buffer:
+            return None
         if inbox.is_credit_due:
             state.want_more(inbox)
         taken = self._take()
@@ -304,7 +306,7 @@ class ConsumerSteps:
     def _take(self) -> Delivered | None:
         """The next one of the buffer; what expired before it is said soon, whatever follows."""
         delivered = self._inbox.take()
-        if self._inbox.has_released:
+        if self._inbox.released:
             self._state.say_soon(self._inbox)
         return delivered
 
@@ -370,10 +372,11 @@ class ConsumerSteps:
 
     def _has_news(self, state: State, me: object) -> bool:
         """Whether there is something to do but to wait while the link is in that state."""
-        inbox = self._inbox
-        is_new = bool(inbox.buffer) or inbox.error is not None
-        is_over = self.is_over or self._session.is_leaving(me)
-        return is_new or is_over or self._requests.link.state is not state
+        inbox, own, link = self._inbox, self._state, self._requests.link
+        if inbox.buffer or inbox.error is not None or self._is_closed or own.is_closed:
+            return True
+        is_leaving = (own.is_closing or link.is_closing) and self._session.is_leaving(me)
+        return is_leaving or link.state is not state
 
     def _check_receiving(self) -> None:
         if self.is_over:

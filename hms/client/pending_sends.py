@@ -103,6 +103,13 @@ class PendingSend:
         if self.span is not None:
             self.span.end(self.error)
 
+    def receipt(self) -> Receipt:
+        """That of a single message, or the error it ended with."""
+        if self.error is not None:
+            raise own_copy(self.error)
+        assert self.run is not None
+        return self.run.receipt(0)
+
     def tell(self) -> None:
         """Tell the future, which calls functions of the application."""
         self.ended()
@@ -111,7 +118,7 @@ class PendingSend:
         if self.error is not None:
             self.future.set_exception(own_copy(self.error))
         else:
-            self.future.set_result(self.receipts[0])
+            self.future.set_result(self.receipt())
 
     def tell_late(self, error: HmsError) -> Callable[[], None]:
         """The same, before the outcome is known; later nobody is left who could be told."""

@@ -76,7 +76,8 @@ class PrefetchBuffer:
         """So many may be taken with nothing to be looked at or said but the message itself."""
         self._clock_ms = clock_ms
         self._notify = notify
-        self._released: list[int] = []
+        self.released: list[int] = []
+        """What expired here and is not said yet."""
         self._lists: Lists | None = None
         """Of a queue that gathers groups."""
 
@@ -113,32 +114,26 @@ class PrefetchBuffer:
         while self.buffer:
             delivered = self.buffer.popleft()
             self.taken_count += 1
-            expires_at_ms = delivered[0][2]
-            if not expires_at_ms or expires_at_ms > self._clock_ms():
+            row = delivered[0]
+            if not row.expires_at_ms or row.expires_at_ms > self._clock_ms():
                 return delivered
-            self._released.append(delivered[0][0])
+            self.released.append(row.message_id)
         return None
 
     def skip_expired(self) -> bool:
         """Release what expired at the head of the buffer; whether anything did."""
-        now_ms, buffer, before = self._clock_ms(), self.buffer, len(self._released)
-        while buffer and 0 < buffer[0][0][2] <= now_ms:
-            self._released.append(buffer.popleft()[0][0])
+        now_ms, buffer, before = self._clock_ms(), self.buffer, len(self.released)
+        while buffer and 0 < buffer[0][0].expires_at_ms <= now_ms:
+            self.released.append(buffer.popleft()[0].message_id)
             self.taken_count += 1
-        return len(self._released) > before
+        return len(self.released) > before
 
     @property
     def is_credit_due(self) -> bool:
         """Whether half of the credit is used up, or something expired here."""
-        if 2 * self.taken_count >= self.opening.credit or self._released:
+        if 2 * self.taken_count >= self.opening.credit or self.released:
             return True
-        self.window.taken(len(self.buffer))
-        return self.window.is_due
-
-    @property
-    def has_released(self) -> bool:
-        """Whether something expired here that is not said yet."""
-        return bool(self._released)
+        return self.window.taken(len(self.buffer))
 
     @property
     def is_credit_near(self) -> bool:
@@ -163,12 +158,13 @@ class PrefetchBuffer:
         """
         items: list[Settlement] = []
         self.allowance = 0
-        if with_acknowledgements:
+        if with_acknowledgements and self.acknowledged:
             items += self._items(Action.ACKNOWLEDGE, sorted(self.acknowledged))
             self.acknowledged.clear()
-        items += self._items(Action.RELEASE, self._released)
+        if self.released:
+            items += self._items(Action.RELEASE, self.released)
         is_giving = with_credit and (self.is_credit_due or self.is_credit_near)
-        self._released.clear()
+        self.released.clear()
         if is_giving:
             items += self._credit_items()
         return items
@@ -239,7 +235,7 @@ class PrefetchBuffer:
         self.buffer.clear()
         self.seen.clear()
         self.acknowledged.clear()
-        self._released.clear()
+        self.released.clear()
         self.window.clear()
         self.taken_count = self.allowance = 0
         if self._lists is not None:

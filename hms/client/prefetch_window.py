@@ -35,18 +35,14 @@ class Window:
         self._size_bytes += size_bytes
         return 2 * (self._size_bytes + self.taken_bytes) >= self.limit
 
-    def taken(self, left: int) -> None:
-        """So many messages are left in the buffer."""
+    def taken(self, left: int) -> bool:
+        """So many messages are left in the buffer; whether half of the window can be given back."""
         arrived = self._arrived
         while arrived and self._count - arrived[0][0] >= left:
             count, size_bytes = arrived.popleft()
             self._count -= count
             self._size_bytes -= size_bytes
             self.taken_bytes += size_bytes
-
-    @property
-    def is_due(self) -> bool:
-        """Whether half of the window can be given back."""
         return 2 * self.taken_bytes >= self.limit > 0
 
     @property

@@ -151,22 +151,20 @@ class ProducerSteps:
     def sending(self, encoded: Encoded, ticket: PendingSend) -> Steps[Receipt]:
         """Send and wait until the node has it."""
         yield from self.adding(encoded, ticket)
-        self._sender.push()
+        if not ticket.is_sent:
+            self._sender.push()
         if not self._is_waiting:
             ticket.ended()
             return UNKNOWN
         yield from self._outcome(ticket)
-        ticket.ended()
-        if ticket.error is not None:
-            raise own_copy(ticket.error)
-        return ticket.receipts[0]
+        if ticket.span is not None:
+            ticket.ended()
+        return ticket.receipt()
 
     def confirmed(self, ticket: PendingSend) -> Steps[Receipt]:
         """Wait until the node has what was sent before."""
         yield from self._outcome(ticket)
-        if ticket.error is not None:
-            raise own_copy(ticket.error)
-        return ticket.receipts[0]
+        return ticket.receipt()
 
     def sending_in_transaction(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
         """Send without waiting; raises what an earlier send of the transaction failed with. A lost

@@ -307,9 +307,10 @@ class Sender:
         self.link.sends_in_flight += 1
         frame.size_bytes = sum(map(len, parts))
         self.link.send_bytes_in_flight += frame.size_bytes
-        self.link.unattended += sum(1 for ticket in tickets if ticket.is_unattended)
         for ticket in tickets:
             ticket.is_sent = True
+            if ticket.is_unattended:
+                self.link.unattended += 1
         self.link.ask(Kind.SEND, encode_send(head, *parts), frame, count)
 
     def lost_of(self, log: bytes | None, last_sequence: int) -> ConfirmedLost | None:

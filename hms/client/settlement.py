@@ -181,9 +181,10 @@ class Settling(Participant):
     def _held_back_items(self, inbox_with_credit: PrefetchBuffer | None = None) -> list[Settlement]:
         self._held_back = 0
         items: list[Settlement] = []
-        is_giving = inbox_with_credit is not None and inbox_with_credit.is_credit_due
+        is_giving = False
         if inbox_with_credit is not None:
             self._unsaid[inbox_with_credit] = None
+            is_giving = len(self._unsaid) > 1 and inbox_with_credit.is_credit_due
         unsaid, self._unsaid = self._unsaid, {}
         for inbox in unsaid:
             if inbox.number in self.inboxes:  # else it was closed meanwhile
@@ -284,8 +285,9 @@ class Settling(Participant):
 
     def say(self, items: list[Settlement]) -> None:
         """Send settlements, and remember the acknowledgements among them."""
-        self._note(items)
-        self._send(items)
+        if items:
+            self._note(items)
+            self._send(items)
 
     def _note(self, items: list[Settlement]) -> None:
         if self._is_unanswered:

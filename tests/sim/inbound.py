@@ -40,11 +40,10 @@ class Inbound:
         """Whether a receive would return at once, or raise; who waits for that in a receive gives
         back what was taken."""
         inbox, unit = self.inbox, self.unit
-        if not inbox.buffer and inbox.error is None and unit.client.is_up:
-            inbox.window.taken(0)
-            if inbox.window.is_due:
-                unit.state.want_more(inbox)
-                unit.shell.flush()
+        is_waiting = not inbox.buffer and inbox.error is None and unit.client.is_up
+        if is_waiting and inbox.window.taken(0):
+            unit.state.want_more(inbox)
+            unit.shell.flush()
         return bool(inbox.buffer) or inbox.error is not None
 
     def take(self) -> "Generator[Condition, None, Receipt | None]":

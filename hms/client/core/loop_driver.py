@@ -159,10 +159,9 @@ class LoopDriver:
     is_polled = True
     """The event loop polls."""
 
-    def wake(self, key: object) -> None:
-        """Wake the tasks that wait for key; None: all."""
-        keys = [key] if key is not None else list(self._waiters)
-        for one in keys:
+    def wake(self, keys: Sequence[object]) -> None:
+        """Wake the tasks that wait for one of these keys; None among them: all."""
+        for one in list(self._waiters) if None in keys else keys:
             for is_done, woken in self._waiters.get(one, ()):
                 if is_done():
                     _resolve(woken)

@@ -9,7 +9,7 @@ another wake-up, 20-50 µs of a round trip of 100.
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 
@@ -71,21 +71,26 @@ class SocketWait:
         me = _Sleeper(key)
         self._sleepers.append(me)
         try:
-            while not is_done():
+            while True:
                 self.last_at = now = monotonic()
                 if now >= deadline:
                     return False
-                self._wait(me, deadline - now)
-            return True
+                if self._reader is None:
+                    self._read(me, deadline - now)
+                else:
+                    self._sleep(me, deadline - now)
+                if is_done():
+                    return True
         finally:
             self._sleepers.remove(me)
             if self._reader is None:
                 self._succeed()
 
-    def wake(self, key: object) -> None:
-        """What is called key has changed; None: everything has."""
+    def wake(self, keys: Sequence[object]) -> None:
+        """What is called by these keys has changed; None among them: everything has."""
+        is_for_all = None in keys
         for sleeper in self._sleepers:
-            if key is None or sleeper.key is key:
+            if is_for_all or sleeper.key in keys:
                 if sleeper is self._reader:
                     self._wake_reader()
                 else:
@@ -101,15 +106,12 @@ class SocketWait:
     def __del__(self) -> None:
         os.close(self._wake_fd)  # not before: a thread may still poll it
 
-    def _wait(self, me: _Sleeper, left_s: float) -> None:
-        if self._reader is not None:
-            self._lock.release()
-            try:
-                me.sleep(left_s)
-            finally:
-                self._lock.acquire()
-        else:
-            self._read(me, left_s)
+    def _sleep(self, me: _Sleeper, left_s: float) -> None:
+        self._lock.release()
+        try:
+            me.sleep(left_s)
+        finally:
+            self._lock.acquire()
 
     def _read(self, me: _Sleeper, left_s: float) -> None:
         if not self._take_in():

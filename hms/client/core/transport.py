@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import zmq
+from zmq.backend import Socket, zmq_poll
 
 from hms.client.core.client_keys import ClientKeys
 
@@ -27,8 +28,10 @@ what importing the client takes."""
 _BATCH_MAX = 256
 # Whole numbers made once: combining pyzmq's own enumerations takes 1 to 2 us each time.
 _POLLIN = int(zmq.POLLIN)
-_LAST = zmq.NOBLOCK
-_MORE = zmq.SNDMORE | zmq.NOBLOCK
+_LAST = int(zmq.NOBLOCK)
+_MORE = int(zmq.SNDMORE | zmq.NOBLOCK)
+_send: Any = Socket.send
+"""pyzmq's own around it looks at routing ids and groups: 2 calls of a send."""
 
 
 class _Contexts:
@@ -95,6 +98,7 @@ class Transport:
             self._socket.close(linger=0)
             raise
         self.address = address
+        self._polled = [(self._socket, _POLLIN)]
         self.fd = int(self._socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
 
@@ -112,19 +116,25 @@ class Transport:
 
     def send(self, parts: Sequence[bytes]) -> None:
         """Hand a frame to ZeroMQ; never waits."""
-        self._socket.send(parts[0], _MORE)
-        self._socket.send(parts[1], _LAST)
+        _send(self._socket, parts[0], _MORE)
+        _send(self._socket, parts[1], _LAST)
 
     def has_input(self) -> bool:
-        """Whether a frame waits; the descriptor signals only changes, so ask after a send too."""
-        events: Any = self._socket.getsockopt(zmq.EVENTS)
-        return bool(events & _POLLIN)
+        """Whether a frame waits; the descriptor signals only changes, so ask after a send too. The
+        option EVENTS tells the same, by two calls more."""
+        return bool(zmq_poll(self._polled, 0))
 
     def receive(self) -> list[list[bytes]]:
         """The frames that wait, up to a bounded number."""
         received: list[list[bytes]] = []
+        recv = self._socket.recv
         while len(received) < _BATCH_MAX and self.has_input():
-            received.append(self._socket.recv_multipart(_LAST))
+            part = recv(_LAST, copy=False)  # recv_multipart() asks for each part by a call of five
+            parts = [part.bytes]
+            while part.more:
+                part = recv(_LAST, copy=False)
+                parts.append(part.bytes)
+            received.append(parts)
         return received
 
     def fault(self) -> str:

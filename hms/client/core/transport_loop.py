@@ -45,8 +45,8 @@ _HOPELESS = (TpSecurity, TpProtocol)
 class Shell(Protocol):
     """What a transport loop needs of the driver that carries it on."""
 
-    def wake(self, key: object, /) -> None:
-        """Wake who waits for key; None: everybody."""
+    def wake(self, keys: Sequence[object], /) -> None:
+        """Wake who waits for one of these keys; None among them: everybody."""
 
     def come_by(self, at: float, /) -> None:
         """Have a turn of the heartbeat taken by then."""
@@ -97,8 +97,7 @@ class TransportLoop:
             self._send_outbox()
         if link.woken:
             woken, link.woken = link.woken, []
-            for key in woken:
-                self._shell.wake(key)
+            self._shell.wake(woken)
         if link.ticking:
             self._plan_ticks()
         if link.calls or link.unattended:
