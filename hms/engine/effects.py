@@ -25,6 +25,10 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     value: Any = None
 
 
+class PromptReply(Reply, frozen=True, gc=False):
+    """The same, of a request that touches no message: it may overtake what waits for the log."""
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """A request, or a batch of messages, was refused and changed nothing."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from hms.engine.effects import Deliver, Effects, Reply
+from hms.engine.effects import Deliver, Effects, PromptReply, Reply
 from hms.engine.xa.branch_commands import BranchCommands
 from hms.engine.xa.xa_codes import Answer, Code
 from hms.server.service_monitor import ServiceMonitor
@@ -12,6 +12,9 @@ from hms.wire import branch_requests as wire
 __all__ = ["BranchHandlers"]
 
 Asked = Callable[[int, Any, int, Effects], Any]
+_PROMPT = (wire.BeginGlobal, wire.EndGlobal, wire.ForgetDecision)
+"""Of the decision log, but nothing that has to be durable: who commits behind another transaction
+of the same connection would wait for that one's sync."""
 
 
 class BranchHandlers:
@@ -51,7 +54,8 @@ class BranchHandlers:
         at = len(fx.out)
         value = self._answers[type(request)](connection, request, now_ms, fx)
         plain = value.plain() if isinstance(value, Answer) else value
-        fx.out.insert(at, Reply(connection, correlation, plain))
+        reply = PromptReply if isinstance(request, _PROMPT) else Reply
+        fx.out.insert(at, reply(connection, correlation, plain))
 
     def _start(self, connection: int, request: wire.XaStart, now_ms: int, fx: Effects) -> Answer:
         fx.must_wait = True  # what was acknowledged before is safe then

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
-from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, Reply, ToNode
+from hms.engine.effects import Confirm, Deliver, Effects, FileDropped, PromptReply, Reply, ToNode
 from hms.server.doors.door import Door, Frame, PayloadsOf, Said, Words
 from hms.server.doors.native_door import NativeDoor
 from hms.server.histograms import SECONDS, Histogram
@@ -98,7 +98,9 @@ class EffectRelease:
     def _is_behind(self, effects: list[Any]) -> bool:
         held, released = self._held, self._released
         return bool(held) and any(
-            held.get(e.connection, 0) > released for e in effects if not isinstance(e, ToPeer)
+            held.get(e.connection, 0) > released
+            for e in effects
+            if not isinstance(e, ToPeer | PromptReply)
         )
 
     def tick(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hms.client.core.pending_requests import OnLoss, Pending
@@ -57,6 +58,21 @@ class Blocking:
             pending = Pending(type(request).__name__, OnLoss.DONE)
             self._connection.link.request(request, pending)
             self._connection.flush()
+
+    def ask_ahead(self, request: Any) -> Callable[[], object]:
+        """Ask now, and wait for the answer when the returned function is called."""
+        if self._is_async:
+            self.request(request)
+            return lambda: None
+        asking, pending = self._connection, Pending(type(request).__name__, OnLoss.REPEAT)
+        with asking.lock:
+            asking.link.request(request, pending)
+            asking.flush()
+
+        def answer() -> object:
+            return pending.checked() if pending.is_done else self.run(asking.answer_to(pending))
+
+        return answer
 
     def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
         """An operator's command."""

@@ -6,7 +6,7 @@ branch that recovery finds prepared, of a transaction that is neither, can be ro
 nobody can decide for it any more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hms.errors.catalogue import TxFatal
@@ -27,8 +27,9 @@ class DecisionLog(Protocol):
     def node_uid(self) -> int:
         """The node that decides."""
 
-    def begin(self, gtrid: bytes, timeout_ms: int) -> None:
-        """The transaction is active, as long as this connection lives."""
+    def begin(self, gtrid: bytes, timeout_ms: int) -> Callable[[], object]:
+        """The transaction is active, as long as this connection lives, once the returned function
+        has been called; what it fails with, that raises."""
 
     def decide(self, gtrid: bytes, participants: bytes, branches: Sequence[bytes]) -> None:
         """Committed, durable when this returns, and with it those branches of the node itself.
@@ -59,6 +60,9 @@ class Node(Protocol):
     def tell(self, request: Any) -> None:
         """Ask without waiting for the answer."""
 
+    def ask_ahead(self, request: Any) -> Callable[[], object]:
+        """Ask now, and wait for the answer when the returned function is called."""
+
 
 class NodeLog:
     """The log of a node."""
@@ -68,9 +72,10 @@ class NodeLog:
         self._ask = node.request
         self.node_uid = node_uid
 
-    def begin(self, gtrid: bytes, timeout_ms: int) -> None:
-        """The transaction is active, as long as this connection lives."""
-        self._ask(wire.BeginGlobal(gtrid, timeout_ms))
+    def begin(self, gtrid: bytes, timeout_ms: int) -> Callable[[], object]:
+        """The transaction is active, as long as this connection lives, once the returned function
+        has been called."""
+        return self._node.ask_ahead(wire.BeginGlobal(gtrid, timeout_ms))
 
     def decide(self, gtrid: bytes, participants: bytes, branches: Sequence[bytes]) -> None:
         """Committed, durable when this returns."""

@@ -51,6 +51,8 @@ class Transaction(Work):
         super().__init__(place, own, timeout_s, on_step)
         self._is_initiator = not gtrid
         self._is_registered = not self._is_initiator
+        self._registering: Callable[[], object] | None = None
+        """Waits for the node's answer that it knows of the transaction."""
         self._remote: list[Participant] = []
         self._calls = 0
         self._coordinator = Coordinator(place.log, own, on_step)
@@ -78,7 +80,8 @@ class Transaction(Work):
             if link is not self._place.link:
                 detail = "a service is called in it by the connection that began it only"
                 raise TxProtocolError(what="the transaction", detail=detail)
-            link.request(self._log_request(), Pending("BeginGlobal", OnLoss.DONE))
+            if self._registering is None:
+                link.request(self._log_request(), Pending("BeginGlobal", OnLoss.DONE))
             self._is_registered = True
         self._calls += 1
         return self.gtrid, CarriedCall(self.answered, then)
@@ -96,9 +99,21 @@ class Transaction(Work):
 
     def _register(self) -> None:
         if not self._is_registered:
-            request = self._log_request()
-            self._place.log.begin(request.gtrid, request.timeout_ms)
+            self._begin_registering()()
             self._is_registered = True
+
+    def _begin_registering(self) -> Callable[[], object]:
+        if self._registering is None:
+            request = self._log_request()
+            self._registering = self._place.log.begin(request.gtrid, request.timeout_ms)
+        return self._registering
+
+    def _begin_branch(self, rm: ResourceManager) -> Branch:
+        """With a second participant somebody will have to decide: the node's answer comes while
+        the transaction works, and its commit has nothing to wait for."""
+        if self._branches and not self._is_registered:
+            self._begin_registering()
+        return super()._begin_branch(rm)
 
     def _log_request(self) -> BeginGlobal:
         left_s = self.time_left_s
@@ -152,7 +167,8 @@ class Transaction(Work):
         self._end_work(xa.TMFAIL)
         self.is_ended = True
         branches = [*self._branches.values(), *map(self._of_service, self._remote)]
-        self._coordinator.roll_back(branches, is_known=self._is_registered)
+        is_known = self._is_registered or self._registering is not None
+        self._coordinator.roll_back(branches, is_known=is_known)
 
     def _roll_back_for(self, error: HmsError) -> None:
         reason = error.fields.get("reason", str(error))

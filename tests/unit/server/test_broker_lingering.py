@@ -148,7 +148,7 @@ def answers(node, peer="a"):
 
 
 def test_a_global_transaction_costs_the_log_one_sync(node):
-    """It was two: who had done everything waited for a word that can be lost."""
+    """It was two: others waited with it for a word that can be lost."""
     node.outlet.take("a")
     syncs = 0
     for number in range(3):
@@ -161,6 +161,18 @@ def test_a_global_transaction_costs_the_log_one_sync(node):
             assert answers(node) == [at]
     assert syncs == 3
     assert node.store.backlog_bytes
+
+
+def test_a_transaction_begins_while_another_one_of_its_connection_is_decided(node):
+    """Eight threads share a connection, and each one's beginning stood behind the others' syncs."""
+    asks(node, BeginGlobal(b"first"), 1)
+    asks(node, Decide(b"first"), 2)
+    node.outlet.take("a")
+
+    asks(node, BeginGlobal(b"second"), 3)
+    assert answers(node) == [3]
+    node.step()
+    assert answers(node) == [2]
 
 
 def test_who_asks_for_a_decision_that_was_forgotten_just_now_hears_what_is_durable(node):
