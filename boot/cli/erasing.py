@@ -2,22 +2,28 @@
 place what is gone and what is not.
 
 It is made of the commands for messages, subscriptions and schedules, so each step needs its
-permission and is a record of the audit. What left a place is still in the segments of the log, and
-then in the history, until their retention ends: these are told as pending.
+permission and is a record of the audit, without what was looked for. What left a place, or had left
+it before, is then overwritten in the segments of the log and the history. An archive is told as
+pending: its files are not looked at.
 """
 
+import json
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
 
+from hms.boot.cli.erasing_segments import Segments
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.stores import log_folder
 from hms.errors.catalogue import DurableNameInUse, InvalidArgument, ScheduleNotFound
-from hms.store.journal.reader import list_segments
+from hms.history.erasing import Erasure
+from hms.store.journal.archive_mark import ARCHIVE_MARK
 
 __all__ = ["erase", "forget"]
 
@@ -50,8 +56,7 @@ def erase(
     yes: bool,
 ) -> None:
     """Remove a person's messages from queues, durable subscriptions, dead letters and what is
-    retained, and say of each place what is gone. The log and the history keep them until their
-    retention ends: pending."""
+    retained, overwrite them in the log and the history, and say of each place what is gone."""
     if (user is not None) + (selector is not None) + (pair is not None) != 1:
         raise click.UsageError("give one of --user, --selector and --property")
     if not (is_dry or yes):
@@ -60,8 +65,8 @@ def erase(
     with target.connection() as connection:
         made = _of_user if user is not None else _of_selector
         rows = [row for row in made(connection, user or chosen or "", is_dry) if row.found]
-    erased = sum(row.erased for row in rows)
-    rows += _segments(target, erased, is_dry)
+        if chosen is not None:
+            rows += _files(target, connection, chosen, pair, is_dry)
     shown = [row._asdict() for row in rows]
     show_table(target, shown, empty="Nothing is there.")
 
@@ -107,6 +112,7 @@ def _of_selector(connection: Any, selector: str, is_dry: bool) -> Iterator[_Plac
     places += [f"subscription:{_named(row)}" for row in _subscriptions(connection)]
     for place in [*places, "retained:#"]:
         meant = connection.admin.messages(place).where(selector=selector)
+        meant = replace(meant, chosen={**meant.chosen, "is_erasure": True})
         yield _erased(place, meant, is_dry)
 
 
@@ -146,12 +152,31 @@ def _schedules(connection: Any, user: str) -> list[str]:
     return [row["name"] for row in rows if row.get("owner") == user]
 
 
-def _segments(target: Target, erased: int, is_dry: bool) -> list[_Place]:
-    """The files that have what was erased just now; where the store is not here, it is not told."""
-    if is_dry or not erased or target.address is not None:
+def _files(
+    target: Target, connection: Any, selector: str, pair: str | None, is_dry: bool
+) -> list[_Place]:
+    """The files that hold what was erased, now or before; where the store is not here, none."""
+    if target.address is not None:
         return []
     node = target.config().node(target.node_name)
     if node.database is not None:
         return []
-    count = len(list_segments(log_folder(node)))
-    return [_Place("segments of log and history", count, 0, count)]
+    folder = log_folder(node)
+    found, left = Segments(connection, folder, Erasure(selector, _words(selector, pair))).erase(
+        is_dry=is_dry
+    )
+    rows = [_Place("segments of log and history", found, 0 if is_dry else found - left, left)]
+    if (folder / ARCHIVE_MARK).exists():
+        rows.append(_Place("archive, not looked at", 1, 0, 1))
+    return [row for row in rows if row.found]
+
+
+def _words(selector: str, pair: str | None) -> list[str]:
+    """What arguments of the audit may have of it, as JSON says it."""
+    literals = re.findall(r"'((?:[^']|'')*)'", selector)
+    said = (
+        [one.replace("''", "'") for one in literals] if pair is None else [pair.partition("=")[2]]
+    )
+    return [
+        form for word in said for form in {json.dumps(word)[1:-1], word, word.replace("'", "''")}
+    ]

@@ -7,13 +7,12 @@ from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import checked_selector, selector_view
 from hms.history.events import Event
 
-__all__ = ["selector_test"]
+__all__ = ["message_test", "selector_test"]
 
 
 def selector_test(text: str) -> Callable[[Event], bool]:
     """Whether a sent or forwarded event passes a selector, judged by the broker's own rules."""
-    selector = checked_selector(text) or Selector(text)
-    names = selector.names
+    test = message_test(text)
 
     def matches(event: Event) -> bool:
         head = event.head or b""
@@ -28,6 +27,13 @@ def selector_test(text: str) -> Callable[[Event], bool]:
             head,
             event.persistent,
         )
-        return selector.matches(selector_view(message, names)) is True
+        return test(message)
 
     return matches
+
+
+def message_test(text: str) -> Callable[[StoredMessage], bool]:
+    """The same for a message."""
+    selector = checked_selector(text) or Selector(text)
+    names = selector.names
+    return lambda message: selector.matches(selector_view(message, names)) is True

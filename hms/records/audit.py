@@ -1,7 +1,8 @@
 """The audit: who had which command applied, or was refused, each record chained to the one before.
 
 A record's hash covers all of it and the hash before, so none can be changed, left out or put
-elsewhere without every later hash being another one.
+elsewhere without every later hash being another one. Of the arguments it covers the digest: they
+can be erased, and the chain is whole.
 """
 
 import hashlib
@@ -11,10 +12,21 @@ import msgspec
 
 from hms.records.kinds import Record, RecordType
 
-__all__ = ["NO_HASH", "AuditEntry", "audit_record", "breaks_of", "chained", "decode_audit"]
+__all__ = [
+    "NO_HASH",
+    "AuditEntry",
+    "audit_record",
+    "breaks_of",
+    "chained",
+    "decode_audit",
+    "without_arguments",
+]
 
 NO_HASH = bytes(32)
 ARGUMENTS_BYTES_MAX = 4096
+_ERASED = "*"
+_FIELDS_WITHOUT_DIGEST = 12
+"""What a record had whose hash covers the arguments themselves."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -34,12 +46,41 @@ class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     count: int
     previous: bytes
     hash: bytes = b""
+    digest: bytes = b""
+    """Of the arguments; none in older records."""
 
 
 def chained(entry: AuditEntry) -> AuditEntry:
     """The entry with its hash."""
-    bare = msgspec.structs.replace(entry, hash=b"")
-    return msgspec.structs.replace(entry, hash=hashlib.sha256(_encode(bare)).digest())
+    entry = msgspec.structs.replace(entry, digest=_digest(entry))
+    return msgspec.structs.replace(entry, hash=_hash(entry))
+
+
+def without_arguments(entry: AuditEntry) -> AuditEntry:
+    """The same entry, as long as before, with its arguments erased; as it is when its hash covers
+    them."""
+    if not entry.digest:
+        return entry
+    return msgspec.structs.replace(entry, arguments=_ERASED * len(entry.arguments.encode()))
+
+
+def _digest(entry: AuditEntry) -> bytes:
+    return hashlib.sha256(entry.arguments.encode()).digest()
+
+
+def _hash(entry: AuditEntry) -> bytes:
+    if not entry.digest:
+        bare = msgspec.structs.astuple(msgspec.structs.replace(entry, hash=b""))
+        return hashlib.sha256(_encode(bare[:_FIELDS_WITHOUT_DIGEST])).digest()
+    bare_entry = msgspec.structs.replace(entry, hash=b"", arguments="")
+    return hashlib.sha256(_encode(bare_entry)).digest()
+
+
+def _is_altered(entry: AuditEntry) -> bool:
+    if _hash(entry) != entry.hash:
+        return True
+    is_erased = not entry.arguments.strip(_ERASED)
+    return bool(entry.digest) and not is_erased and _digest(entry) != entry.digest
 
 
 def audit_record(entry: AuditEntry) -> Record:
@@ -57,7 +98,7 @@ def breaks_of(entries: Iterable[AuditEntry]) -> Iterator[tuple[AuditEntry, str]]
     is believed: what was before it has been retired."""
     before: AuditEntry | None = None
     for entry in entries:
-        if chained(entry).hash != entry.hash:
+        if _is_altered(entry):
             yield entry, "it was altered"
         elif before is not None and entry.number != before.number + 1:
             yield entry, f"number {before.number + 1} should stand here"

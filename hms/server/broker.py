@@ -44,7 +44,7 @@ from hms.server.payloads import IN_MEMORY, Payloads
 from hms.server.rare_lines import RareLines
 from hms.server.request_handlers import RequestHandlers
 from hms.server.resource_managers import ResourceManagers
-from hms.server.segment_roll import sealing
+from hms.server.segment_roll import SegmentOperations
 from hms.server.service_monitor import Load, Origin, ServiceMonitor
 from hms.server.supervision import NoServers, Supervisor
 from hms.store.files import FileStore
@@ -187,7 +187,7 @@ class Broker:
         self._requests.add(
             {**self._spool.handlers, **OutcomeRequests(engine, self.doorman).handlers}
         )
-        self._requests.seal = sealing(engine, store)
+        self._requests.segments = SegmentOperations(engine, store)
         self._requests.clients = ClientOperations(engine, self.doorman)
 
     def _cleaning(self) -> LogCleaning:

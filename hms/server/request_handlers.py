@@ -16,7 +16,7 @@ from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOpera
 from hms.server.listener_services import tell_running
 from hms.server.node_operations import NODE_OPERATIONS, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
-from hms.server.segment_roll import BACKUP, SEAL
+from hms.server.segment_roll import SEGMENT_OPERATIONS, SegmentOperations
 from hms.server.service_monitor import Listener, ServiceMonitor
 from hms.server.service_operations import SERVICE_OPERATIONS, operate
 from hms.server.supervision import Supervisor
@@ -50,7 +50,7 @@ class RequestHandlers:
         self._resources = resources
         self._shown = shown
         self._ordered = ordered
-        self.seal: Callable[[Effects], Any] | None = None
+        self.segments: SegmentOperations | None = None
         self.clients: ClientOperations | None = None
         self._own = own
         self._metrics = metrics
@@ -415,8 +415,8 @@ class RequestHandlers:
         value: Any
         if verb in SERVICE_OPERATIONS:
             value = operate(self._monitor, self._servers(), verb, arguments)
-        elif verb in (SEAL, BACKUP) and self.seal is not None:
-            value = self.seal(fx)
+        elif verb in SEGMENT_OPERATIONS and self.segments is not None:
+            value = self.segments.operate(arguments, fx)
         elif verb in CLIENT_OPERATIONS and self.clients is not None:
             value = self.clients.operate(connection, verb, arguments, now_ms, fx)
         elif verb in NODE_OPERATIONS and self._own is not None:

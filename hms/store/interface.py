@@ -150,6 +150,14 @@ class Store(Protocol):
         """Let the next record begin a new segment; its sequence number. None while there is no room
         for one; a store without segments has nothing to do."""
 
+    def leave(self, until: int) -> int:
+        """The segments before this one are to leave the log; the first one that has not been told
+        again yet. A store without segments tells of none."""
+
+    def adopt(self, segment: int) -> None:
+        """A copy of a segment that has left the log, in which erased messages are blank, takes its
+        place soon."""
+
     def spent(self, lengths: Iterable[int]) -> None:
         """Payloads of such lengths were appended for the sake of cleaning."""
 

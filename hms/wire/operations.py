@@ -176,6 +176,19 @@ class CreateBackup(Operation, frozen=True):
     base: Text = ""
 
 
+class EraseLog(Operation, frozen=True):
+    """segment: of which a copy lies beside it in which erased messages are blank; ids: which of
+    these messages, with blanks between, still wait in it; is_ready: the copy takes its place.
+    until: the segments before this one are to leave the log, as soon as what waits in them was told
+    again.
+    """
+
+    segment: U63 = 0
+    ids: Text = ""
+    is_ready: bool = False
+    until: U63 = 0
+
+
 class ScaleServer(Operation, frozen=True):
     """count: how many processes a [server.NAME] is to have."""
 
@@ -196,7 +209,7 @@ class SelectMessages(Operation, frozen=True):
     in_flight; limit: so many at most; is_all: without it something has to be chosen; is_dry: count
     and change nothing; is_atomic: all of it in one request and one record, or nothing. One request
     does a chunk: after and end are what the last answer said. properties: whose values a list
-    shows, with blanks between.
+    shows, with blanks between. is_erasure: what was chosen is not told by the audit.
     """
 
     place: Text
@@ -216,6 +229,7 @@ class SelectMessages(Operation, frozen=True):
     is_dry: bool = False
     properties: Text = ""
     is_atomic: bool = False
+    is_erasure: bool = False
 
 
 class MoveMessages(SelectMessages, frozen=True):

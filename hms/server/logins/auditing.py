@@ -12,6 +12,7 @@ from hms.records.audit import NO_HASH, AuditEntry
 from hms.server.logins.identities import Login
 from hms.server.logins.security_document import SecurityDocument, differences
 from hms.wire.commands import Order, Repeat, concerns
+from hms.wire.operations import SelectMessages
 
 __all__ = ["Auditing"]
 
@@ -39,7 +40,10 @@ class Auditing:
         command = order.command
         if not self._is_kept or command.repeat is Repeat.READ:
             return
-        arguments = msgspec.json.encode(order.arguments).decode()
+        given = order.arguments
+        if isinstance(given, SelectMessages) and given.is_erasure:
+            given = msgspec.structs.replace(given, selector="***")
+        arguments = msgspec.json.encode(given).decode()
         who = ("system", "") if login is None else (login.user, str(login.caller))
         resource = concerns(command, order)
         self._add(who, str(command.action), resource, command.name, arguments, error, 1, now_ms, fx)

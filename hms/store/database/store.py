@@ -248,6 +248,13 @@ class DatabaseStore:
         """Tables have no segments."""
         return False
 
+    def leave(self, until: int) -> int:
+        """There are no segments."""
+        return until
+
+    def adopt(self, segment: int) -> None:
+        """There are no segments."""
+
     def seal(self) -> int | None:
         """Tables have no segments: the number of the next record."""
         return self.last_lsn + 1

@@ -123,6 +123,16 @@ def unpack_record_header(view: memoryview, at: int, salt: int) -> RecordHeader |
     return header
 
 
+def set_checksum(data: bytearray, at: int) -> None:
+    """The record at this place, of which the payload was changed, verifies again."""
+    length, fields_crc = (
+        _FIELDS.unpack_from(data, at + _CHECKS.size)[0],
+        _CRC.unpack_from(data, at + 4)[0],
+    )
+    payload = memoryview(data)[at + RECORD_HEADER_BYTES : at + RECORD_HEADER_BYTES + length]
+    _CRC.pack_into(data, at, crc32(payload, fields_crc))
+
+
 def pack_seal(next_lsn: int, salt: int) -> bytes:
     """The mark behind the last record of a segment whose successor is safe."""
     fields = _FIELDS.pack(0, next_lsn, 0, 0, KIND_SEAL)

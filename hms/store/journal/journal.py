@@ -225,6 +225,7 @@ class Journal:
                     self._maintenance.release()
 
     def _make_room(self) -> None:
+        self._ring.put_copies()
         if self._ring.let_go(self.durable_lsn):
             self._spare.retry()
         self._spare.maintain()
@@ -297,6 +298,14 @@ class Journal:
         assert self._segment is not None, "start() comes first"
         is_ahead = self._backlog.segment != self._segment.number
         return None if is_ahead else self._backlog.seal()
+
+    def leave(self, until: int) -> int:
+        """The segments before this one are to leave the log; the first one not told again yet."""
+        return self._ring.leave(until)
+
+    def adopt(self, segment: int) -> None:
+        """A copy in which erased messages are blank takes its place at the next maintenance."""
+        self._ring.adopt(segment)
 
     @property
     def is_turn_due(self) -> bool:

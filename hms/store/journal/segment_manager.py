@@ -18,9 +18,11 @@ from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.disk import Disk
 from hms.store.journal.preallocated_segment import PreallocatedSegment
 from hms.store.journal.segment_walk import (
+    ERASED_SUFFIX,
     HISTORY_SUFFIX,
     LOG_SUFFIX,
     PINNED_SUFFIX,
+    is_same_segment,
     segment_file,
     segment_numbers,
 )
@@ -90,6 +92,10 @@ class SegmentManager:
         """Those of the pins in which nothing is live once the log is durable up to there."""
         self._cleaned: tuple[int, int] | None = None
         self._live: LiveData = _Nothing()
+        self._leaving_below = 0
+        """Segments below this number hold what was erased: they leave, however small the log is."""
+        self._copied: set[int] = set()
+        """Segments whose copies are to take their place."""
         self._fruitless_at = float("inf")
         """So much was live when no pinned segment was worth moving."""
         self._written = self._spent = 0
@@ -140,7 +146,8 @@ class SegmentManager:
     def _next(self, live: LiveData) -> CleaningStep | None:
         first = self._first()
         is_whole = first in self._sizes and first + 1 in self._sizes
-        if is_whole and self.log_bytes > self._allowed(live.live_bytes()):
+        is_too_large = self.log_bytes > self._allowed(live.live_bytes())
+        if is_whole and (is_too_large or first < self._leaving_below):
             step = self._oldest_step(first, live.live_bytes_in(first))
             if step is not None:
                 return step
@@ -281,6 +288,39 @@ class SegmentManager:
         with self._lock:
             return sorted(self._pins)
 
+    def leave(self, until: int) -> int:
+        """Segments below this number leave the log as soon as what is live in them was told again;
+        the first one of which it was not."""
+        self._leaving_below = max(self._leaving_below, until)
+        return self._first()
+
+    def adopt(self, segment: int) -> None:
+        """A copy lies beside a segment and is to take its place."""
+        with self._lock:
+            self._copied.add(segment)
+
+    def put_copies(self) -> None:
+        """Copies in which erased messages are blank take the place of segments that have left the
+        log; those of others are removed. One caller at a time, the one that lets go."""
+        with self._lock:
+            copied, self._copied = self._copied, set()
+        for number in sorted(copied):
+            self._put_copy(number, segment_file(self._directory, number, ERASED_SUFFIX))
+        if copied:
+            self._disk.fsync_dir(self._directory)
+
+    def _put_copy(self, number: int, copy: Path) -> None:
+        names = set(self._disk.list_dir(self._directory))
+        if copy.name not in names:
+            return
+        for suffix in (PINNED_SUFFIX, HISTORY_SUFFIX):
+            file = segment_file(self._directory, number, suffix)
+            if file.name in names and is_same_segment(self._disk, file, copy):
+                self._disk.rename(copy, file)
+                self._forget(number)
+                return
+        self._disk.unlink(copy)
+
     def emptied(self, segments: Iterable[int], last_lsn: int) -> None:
         """Nothing in these is live once the log is durable up to last_lsn."""
         with self._lock:
@@ -343,7 +383,7 @@ class SegmentManager:
 
     def is_due(self, durable_lsn: int) -> bool:
         """Segments wait to be let go."""
-        if min(list(self._sizes), default=self.oldest) < self.oldest:
+        if self._copied or min(list(self._sizes), default=self.oldest) < self.oldest:
             return True
         return any(lsn <= durable_lsn for lsn in list(self._emptied.values()))
 

@@ -27,6 +27,8 @@ HISTORY_SUFFIX: Final = ".history"
 """A segment that the log does not need any more and the history keeps."""
 PINNED_SUFFIX: Final = ".pinned"
 """A segment behind the log that holds live messages, which the log tells of as they lie."""
+ERASED_SUFFIX: Final = ".erased"
+"""A copy of one that has left the log, in which erased messages are blank."""
 SUFFIXES: Final = (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX)
 """In the order in which a segment gets them, so that who tries one after the other finds it."""
 _NAME: Final = re.compile(r"(\d{16})(\.log|\.pinned|\.history)")
@@ -139,6 +141,15 @@ def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentI
         detail = f"it says that the log begins behind it, with segment {oldest}"
         raise StoreCorrupt(file=str(file), offset=0, lsn=first_lsn, detail=detail)
     return SegmentInfo(number, file, size, epoch, uid, first_lsn, oldest, salt, is_last)
+
+
+def is_same_segment(disk: Disk, one: Path, other: Path) -> bool:
+    """Whether two files are as long, and say the same of themselves."""
+    found = []
+    for file in (one, other):
+        with opened(disk, file) as fd:
+            found.append((disk.size(fd), disk.pread(fd, SEGMENT_HEADER_BYTES, 0)))
+    return found[0] == found[1]
 
 
 def last_written(disk: Disk, fd: int, start: int) -> int:

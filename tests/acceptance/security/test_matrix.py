@@ -109,6 +109,7 @@ NEEDS = {
     "resource.list": ["transact node:NODE1"],
     "resource.report": ["recover transaction:*"],
     "log.seal": ["operate node:NODE1"],
+    "log.erase": ["operate node:NODE1"],
     "backup.create": ["operate node:NODE1"],
     "cluster.status": ["view node:NODE1"],
     "cluster.drain": ["operate node:NODE1"],

@@ -11,6 +11,7 @@ from hms.history.archive_check import new_manifest
 from hms.history.manifest import begins_where_it_ends
 from hms.history.segments import Tail, sealed, survey, unwritten
 from hms.store.journal.segment_manager import LogLimits
+from hms.wire.operations import Nothing
 from tests.support.journal_node import JournalNode
 from tests.unit.history.test_store_identity import SEGMENT, SETTINGS, lived
 
@@ -24,7 +25,7 @@ def opened(path, **how):
 def seal(node):
     """What the operator is told."""
     answers = []
-    node.run(lambda fx, _: answers.append(node.broker._requests.seal(fx)))
+    node.run(lambda fx, _: answers.append(node.broker._requests.segments.operate(Nothing(), fx)))
     return answers[0]["offset"]
 
 
@@ -45,10 +46,10 @@ def test_a_seal_finishes_the_segment_that_is_written(tmp_path):
 def test_a_seal_waits_until_the_next_segment_is_prepared(tmp_path):
     """Without one a full disk would leave no place for acknowledgements (P10)."""
     node = opened(tmp_path)
-    ask = node.broker._requests.seal
-    node.broker._change(lambda fx, _: ask(fx))
+    ask = node.broker._requests.segments.operate
+    node.broker._change(lambda fx, _: ask(Nothing(), fx))
     with pytest.raises(StoreFull, match="ask again in a moment"):
-        node.broker._change(lambda fx, _: ask(fx))
+        node.broker._change(lambda fx, _: ask(Nothing(), fx))
     node.step()
     node.store.maintain()
 

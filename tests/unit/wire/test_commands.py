@@ -11,7 +11,7 @@ from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.server.client_operations import CLIENT_OPERATIONS
 from hms.server.node_operations import NODE_OPERATIONS
 from hms.server.resource_managers import RESOURCE_OPERATIONS
-from hms.server.segment_roll import BACKUP, SEAL
+from hms.server.segment_roll import SEGMENT_OPERATIONS
 from hms.server.service_operations import SERVICE_OPERATIONS
 from hms.wire import structures as wire
 from hms.wire.commands import (
@@ -45,8 +45,10 @@ GIVEN = {
     "is_atomic": True,
     "is_count_reset": True,
     "is_dry": True,
+    "is_erasure": True,
     "is_newest": True,
     "is_on": False,
+    "is_ready": True,
     "kind": "delayed",
     "life": "DYNAMIC",
     "limit": 7,
@@ -55,7 +57,9 @@ GIVEN = {
     "older_than_ms": 8,
     "priority": 9,
     "returns_max": 2,
+    "segment": 12,
     "ttl_ms": 10,
+    "until": 13,
     "until_ms": 11,
 }
 """A value for each argument that is not a text."""
@@ -72,7 +76,7 @@ def test_every_operation_has_somebody_who_does_it_and_the_other_way_round():
     """An operation that nobody does, or one that the table does not know, is refused."""
     done = {*views._OPERATIONS, *cluster_operations._OPERATIONS}
     done |= {*SERVICE_OPERATIONS, *RESOURCE_OPERATIONS, *CLIENT_OPERATIONS, *NODE_OPERATIONS}
-    done |= {"metrics.show", BACKUP, SEAL}
+    done |= {"metrics.show", *SEGMENT_OPERATIONS}
 
     assert sorted(done) == sorted(OPERATIONS)
 

@@ -1,0 +1,173 @@
+"""Erasing from segments: what a person's messages say is overwritten where it lies.
+
+Bodies become zeros and heads say nothing; ids, times, sizes and places stay, and so do all
+positions, so that the books balance and whoever reads finds every record where it was. Of a record
+of the audit the arguments go, of which its hash covers a digest alone.
+
+A segment of the log is left alone: the log is read at a boot, by rules that look into heads. It is
+overwritten when it has left the log, as a copy that takes its place.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from hms.engine.messages import StoredMessage
+from hms.history.selection import message_test
+from hms.records import (
+    RecordType,
+    decode_group,
+    decode_moved,
+    decode_prepared,
+    decode_sent,
+)
+from hms.records.audit import audit_record, decode_audit, without_arguments
+from hms.store.journal.format import (
+    KIND_SEAL,
+    SEGMENT_HEADER_BYTES,
+    record_bytes,
+    set_checksum,
+    unpack_record_header,
+)
+from hms.store.journal.segment_walk import ERASED_SUFFIX, SegmentInfo, is_whole
+from hms.wire.packed_messages import ROW, unpack_rows
+
+__all__ = ["AUDIT", "Erasure", "blank_head"]
+
+AUDIT = 0
+"""In place of a message's id: a record of the audit."""
+_EMPTY_HEADS = {0: b"", 1: b"\x90", 2: b"\x91\x80", 3: b"\xdc\0\0"}
+_UNFINISHED = ".erasing"
+
+
+class _Place(NamedTuple):
+    """A message in a record: where its head and body lie there."""
+
+    id: int
+    timestamp_ms: int
+    expires_at_ms: int
+    priority: int
+    head: memoryview
+    body: memoryview
+
+
+def blank_head(size: int) -> bytes:
+    """A head that says nothing, in so many bytes: without properties, and with codes of types for
+    none."""
+    if size in _EMPTY_HEADS:
+        return _EMPTY_HEADS[size]
+    for mark, width in ((b"\xc4", 1), (b"\xc5", 2), (b"\xc6", 4)):
+        left = size - len(b"\x92\x80") - len(mark) - width
+        if 0 <= left < 1 << 8 * width:
+            return b"\x92\x80" + mark + left.to_bytes(width, "big") + bytes(left)
+    raise AssertionError(size)
+
+
+class Erasure:
+    """What is to be erased: messages that a selector chooses, and arguments of the audit that have
+    one of these words."""
+
+    def __init__(self, selector: str, words: Sequence[str]) -> None:
+        self._is_chosen: Callable[[StoredMessage], bool] = message_test(selector)
+        self._words = [word for word in words if word]
+
+    def found(self, info: SegmentInfo) -> list[int]:
+        """Ids of messages of a segment that are not blank yet, AUDIT for records of the audit."""
+        data = bytearray(info.file.read_bytes())
+        return [id_ for _, _, ids in self._records(data, info, ()) for id_ in ids]
+
+    def blank(self, info: SegmentInfo, spared: Collection[int]) -> None:
+        """Write a copy of a segment beside it that lacks what was found, but for messages that are
+        still needed."""
+        data = bytearray(info.file.read_bytes())
+        for at, places, _ in self._records(data, info, spared):
+            for place in places:
+                place.head[:] = blank_head(len(place.head))
+                place.body[:] = bytes(len(place.body))
+            if places:
+                set_checksum(data, at)
+        half = info.file.with_suffix(_UNFINISHED)
+        half.unlink(missing_ok=True)
+        handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, info.file.stat().st_mode & 0o7777)
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        half.rename(info.file.with_suffix(ERASED_SUFFIX))
+
+    def _records(
+        self, data: bytearray, info: SegmentInfo, spared: Collection[int]
+    ) -> Iterator[tuple[int, list[_Place], list[int]]]:
+        """Where a record with something to erase lies, and that. Arguments of the audit are places
+        too: erased here at once, as they are not zeros."""
+        view, at = memoryview(data), SEGMENT_HEADER_BYTES
+        while (header := unpack_record_header(view, at, info.salt)) and header.kind != KIND_SEAL:
+            start = at + record_bytes(0)
+            payload = view[start : start + header.length]
+            if not is_whole(header, payload):
+                break  # it is being written, or damaged: then nobody reads on
+            if header.kind == RecordType.AUDIT:
+                if self._blank_audit(payload):
+                    set_checksum(data, at)
+                    yield at, [], [AUDIT]
+            else:
+                places = [
+                    place
+                    for place in _places(header.kind, payload)
+                    if place.id not in spared and self._is_meant(place)
+                ]
+                if places:
+                    yield at, places, [place.id for place in places]
+            at += record_bytes(header.length)
+
+    def _blank_audit(self, payload: memoryview) -> bool:
+        entry = decode_audit(payload)
+        if not any(word in entry.arguments for word in self._words):
+            return False
+        (blank,) = audit_record(without_arguments(entry)).parts
+        if blank == payload:
+            return False
+        payload[:] = blank
+        return True
+
+    def _is_meant(self, place: _Place) -> bool:
+        head = bytes(place.head)
+        if head == blank_head(len(head)) and bytes(place.body).count(0) == len(place.body):
+            return False
+        about = place.timestamp_ms, place.expires_at_ms, place.priority, 0, len(head), head
+        return self._is_chosen(StoredMessage.of(place.id, 0, *about, is_persistent=True))
+
+
+def _places(kind: int, payload: memoryview) -> Iterator[_Place]:
+    """The messages whose bytes a record holds."""
+    if kind == RecordType.SENT:
+        record = decode_sent(payload)
+        first = record.first_message_id, record.timestamp_ms
+        yield from _packed(record.pack, record.message_count, *first)
+    elif kind == RecordType.GROUP:
+        for part in decode_group(payload).records:
+            (view,) = part.parts
+            assert isinstance(view, memoryview)
+            yield from _places(part.type, view)
+    elif kind == RecordType.MOVED:
+        messages, at = decode_moved(payload)
+        for one in messages:
+            middle, end = at + one.head_bytes, at + one.head_bytes + one.body_bytes
+            head, body = payload[at:middle], payload[middle:end]
+            yield _Place(one.id, one.timestamp_ms, one.expires_at_ms, one.priority, head, body)
+            at = end
+    elif kind == RecordType.PREPARED:
+        content, packs = decode_prepared(payload)
+        for batch, pack in zip(content.batches, packs, strict=True):
+            yield from _packed(pack, batch.count, batch.first_message_id, batch.timestamp_ms)
+
+
+def _packed(pack: memoryview, count: int, first_id: int, timestamp_ms: int) -> Iterator[_Place]:
+    at = count * ROW.size
+    for number, row in enumerate(unpack_rows(pack, count)):
+        middle, end = at + row.head_bytes, at + row.head_bytes + row.body_bytes
+        expires_ms = timestamp_ms + row.ttl_ms if row.ttl_ms else 0
+        head, body = pack[at:middle], pack[middle:end]
+        yield _Place(first_id + number, timestamp_ms, expires_ms, row.priority, head, body)
+        at = end
