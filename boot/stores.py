@@ -1,12 +1,12 @@
 """Which store a node has: the log in its directory, or a database."""
 
-import os
 import re
 from pathlib import Path
 
 from hms.boot import compose
 from hms.boot.database_kinds import SQLITE
 from hms.boot.entries import Config, Node
+from hms.boot.secrets_of import password_of
 from hms.engine.settings import EngineSettings
 from hms.errors.catalogue import DatabaseUnavailable
 from hms.store.database import DatabaseSettings, open_database
@@ -74,14 +74,9 @@ def _address(base: Path, database: str) -> str:
 
 def _password(base: Path, node: Node) -> str | None:
     """What database_password refers to."""
-    if node.database_password is None:
-        return None
-    kind, _, name = node.database_password.partition(":")
-    try:
-        return os.environ[name] if kind == "env" else (base / name).read_text().rstrip("\r\n")
-    except KeyError as error:
-        detail = f"the variable {name}, which database_password names, is not set"
-        raise DatabaseUnavailable(path=node.database, detail=detail) from error
-    except (OSError, UnicodeDecodeError) as error:
-        detail = f"the file {name}, which database_password names, cannot be read: {error}"
-        raise DatabaseUnavailable(path=node.database, detail=detail) from error
+    return password_of(
+        node.database_password,
+        base,
+        "database_password",
+        lambda why: DatabaseUnavailable(path=node.database, detail=why),
+    )

@@ -156,7 +156,7 @@ class FileStore:
             raise
         with self._lock:
             self._sizes = found
-        return [name for name in found if _FULL_NAME.fullmatch(name)]
+        return [name for name in found if is_whole_file(name)]
 
     def begin(self, name: str, size_bytes: int) -> Part:
         """A file begins to come, or goes on. SpoolFull, SpoolFailed, InvalidArgument."""
@@ -278,12 +278,17 @@ class FileStore:
         return found
 
     def _check_full(self, file: str) -> None:
-        if not _FULL_NAME.fullmatch(file):
+        if not is_whole_file(file):
             raise FileUnknown(file=file)
 
 
+def is_whole_file(name: str) -> bool:
+    """Whether it is the name of a file that is there in full."""
+    return bool(_FULL_NAME.fullmatch(name))
+
+
 def _is_ours(name: str) -> bool:
-    return bool(_FULL_NAME.fullmatch(name) or _PART_NAME.fullmatch(name.removesuffix(PART)))
+    return is_whole_file(name) or bool(_PART_NAME.fullmatch(name.removesuffix(PART)))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from hms.errors.catalogue import StoreFailed, StoreUnavailable
+from hms.errors.catalogue import StoreFailed, StoreFenced, StoreUnavailable
 from hms.errors.tree import FieldValue
 from hms.store.interface import (
     CleaningStep,
@@ -53,12 +53,18 @@ class Journal:
     """A log directory, locked by this process. Implements hms.store.interface.Store."""
 
     def __init__(
-        self, path: Path, segment_bytes: int, node_uid: int, disk: Disk, limits: LogLimits
+        self,
+        path: Path,
+        segment_bytes: int,
+        node_uid: int,
+        disk: Disk,
+        limits: LogLimits,
+        epoch: int | None,
     ) -> None:
         assert segment_bytes >= SEGMENT_BYTES_MIN
         assert segment_bytes % 8 == 0
         self._path, self._segment_bytes = path, segment_bytes
-        self._node_uid, self._disk = node_uid, disk
+        self._node_uid, self._disk, self._granted = node_uid, disk, epoch
         self._lock = DirectoryLock(disk, path)
         self._leader = threading.Lock()
         self._spare = PreallocatedSegment(disk, path, segment_bytes, self._refuses, self._pays)
@@ -92,12 +98,16 @@ class Journal:
         node_uid: int,
         disk: Disk = REAL_DISK,
         limits: LogLimits = NO_LIMITS,
+        epoch: int | None = None,
     ) -> "Journal":
-        """Lock a directory, made when absent. Raises StoreLocked and StoreUnavailable."""
+        """Lock a directory, made when absent. Raises StoreLocked and StoreUnavailable.
+
+        epoch: of this boot, where an arbiter grants it; None: the one after that of the last boot.
+        """
         directory = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the operator set them
         with _unavailable(directory):
             disk.make_dir(directory)
-            return cls(directory, segment_bytes, node_uid, disk, limits)
+            return cls(directory, segment_bytes, node_uid, disk, limits, epoch)
 
     @property
     def backlog_bytes(self) -> int:
@@ -165,13 +175,19 @@ class Journal:
         assert recovery is not None, "recover() comes first"
         assert recovery.is_done, "recover() is read to its end first"
         assert self._backlog is None, "started twice"
-        self._node = (self._node_uid, recovery.epoch + 1)
+        self._node = (self._node_uid, self._epoch_after(recovery.epoch))
         backlog = Backlog(self._segment_bytes, recovery.next_number, recovery.next_lsn, dictionary)
         with _unavailable(self._path):
             self._segment = self._begin_first(recovery.next_number, recovery.next_lsn)
             self._durable_end = self._segment.end_position
             recovery.seal_tail()
         self._backlog, self.last_lsn = backlog, backlog.last_lsn
+
+    def _epoch_after(self, last: int) -> int:
+        """Raises StoreFenced when the log has the epoch that was granted, or a later one."""
+        if self._granted is not None and self._granted <= last:
+            raise StoreFenced(path=str(self._path), theirs=last, ours=self._granted)
+        return last + 1 if self._granted is None else self._granted
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
         """Put a record in line; the position of its payload. Raises RecordTooLarge."""
