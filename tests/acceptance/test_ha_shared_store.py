@@ -4,9 +4,6 @@ Two processes with folders of their own and one store, on one machine. HMS_HA=fu
 """
 
 import os
-import subprocess
-import sys
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,11 +11,10 @@ import pytest
 
 import hms
 from hms.testing.nodes import TestNode
+from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, hms_command
 
 KILLS = 100 if os.environ.get("HMS_HA") == "full" else 2
 LEASE_S = 3
-WAIT_S = 60
-QUEUES = {"queue": {"orders": {}}}
 
 
 def config(**keys):
@@ -43,75 +39,11 @@ def machines(folder, *names, **keys):
                 one.kill()
 
 
-def connect(*nodes, **options):
-    addresses = [one.address for one in nodes]
-    given = {"reconnect_interval_s": 0.1, "request_timeout_s": WAIT_S, "connect_timeout_s": WAIT_S}
-    return hms.connect(addresses, **given, **options)
-
-
-def bodies(*nodes):
-    """All that waits, received in order."""
-    with connect(*nodes) as connection, connection.session(ack=hms.AckMode.DUPS_OK) as session:
-        consumer, found = session.consumer("orders"), []
-        while (message := consumer.receive(0)) is not None:
-            assert not message.redelivered
-            found.append(bytes(message.body))
-        return found
-
-
 def generation(*nodes):
     with connect(*nodes) as connection:
         said = connection.administer("status")
         assert said["role"] == "active"
         return said["generation"]
-
-
-class Sender(threading.Thread):
-    """Sends numbers one after the other, as many as it is let, and keeps those confirmed."""
-
-    def __init__(self, nodes):
-        super().__init__(daemon=True)
-        self.confirmed, self.faults = [], []
-        self._nodes, self._changed = nodes, threading.Condition()
-        self._allowed, self.is_over = 0, False
-        self.start()
-
-    def run(self):
-        try:
-            with connect(*self._nodes) as connection, connection.session() as session:
-                producer, number = session.producer("orders"), 0
-                while self._may_send(number):
-                    producer.send(b"%d" % number)
-                    with self._changed:
-                        self.confirmed.append(b"%d" % number)
-                        self._changed.notify_all()
-                    number += 1
-        except BaseException as fault:
-            self.faults.append(fault)
-            raise
-
-    def _may_send(self, number):
-        with self._changed:
-            assert self._changed.wait_for(
-                lambda: self.is_over or number < self._allowed, 2 * WAIT_S
-            )
-            return not self.is_over
-
-    def wait_for(self, more):
-        """Until so many further ones are confirmed; as many again are on their way then."""
-        with self._changed:
-            wanted = len(self.confirmed) + more
-            self._allowed = max(self._allowed, wanted + more)
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: len(self.confirmed) >= wanted, WAIT_S)
-
-    def end(self):
-        with self._changed:
-            self.is_over = True
-            self._changed.notify_all()
-        self.join(WAIT_S)
-        assert not self.is_alive()
-        assert not self.faults
 
 
 def test_a_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(tmp_path):
@@ -180,13 +112,6 @@ def test_two_standbys_are_never_both_active(tmp_path):
 def is_active(one):
     """Whether it is not waiting: its role file is there as long as it is."""
     return not (Path(one.config_file).parent / "run" / "node1.standby").exists()
-
-
-def hms_command(one, *words):
-    """What the command line says, with the configuration of a machine."""
-    command = [sys.executable, "-m", "hms.boot", *words, "--config", str(one.config_file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_the_commands_of_the_page_boot_two_machines(tmp_path):
