@@ -15,10 +15,12 @@ from hms.boot.locate import parse
 from hms.boot.references import check_references
 from hms.boot.sections import (
     ALERTS,
+    ARBITER,
     DOMAIN,
     LISTENER,
     NODE,
     QUEUE,
+    REPLICA,
     RESOURCE,
     SERVER,
     SERVICE,
@@ -26,6 +28,7 @@ from hms.boot.sections import (
     SVRGROUP,
     TOPIC,
     Alerts,
+    Arbiter,
     Domain,
     Entry,
     Group,
@@ -33,6 +36,7 @@ from hms.boot.sections import (
     Named,
     Node,
     Queue,
+    Replica,
     Resource,
     Section,
     Server,
@@ -93,6 +97,7 @@ def effective(config: Config) -> dict[str, Any]:
         "server": {name: _plain(SERVER, server) for name, server in config.servers.items()},
         "service": {name: _plain(SERVICE, service) for name, service in config.services.items()},
         **_listeners(config),
+        **_replicas(config),
         **_resources(config),
         "hms": _destinations(config),
     }
@@ -102,6 +107,13 @@ def _listeners(config: Config) -> dict[str, Any]:
     """What stands below [listener]; nothing when there is none."""
     known = {name: _plain(LISTENER, one) for name, one in config.listeners.items()}
     return {"listener": known} if known else {}
+
+
+def _replicas(config: Config) -> dict[str, Any]:
+    """What stands below [arbiter] and [replica]; nothing when there is none."""
+    known = {name: _plain(REPLICA, one) for name, one in config.replicas.items()}
+    arbiter = {} if config.arbiter is None else {"arbiter": _plain(ARBITER, config.arbiter)}
+    return {**arbiter, **({"replica": known} if known else {})}
 
 
 def _resources(config: Config) -> dict[str, Any]:
@@ -157,6 +169,8 @@ def _build(every: list[Found], path: Path) -> Config:
         resources={f.name: _resource(f, base) for f in _of(every, RESOURCE)},
         listeners=_entries(every, LISTENER, Listener, base),
         alerts=next((Alerts(**found.values) for found in _of(every, ALERTS)), Alerts()),
+        arbiter=next((Arbiter(**_values(found, base)) for found in _of(every, ARBITER)), None),
+        replicas={f.name: _replica(f, base, node_names) for f in _of(every, REPLICA)},
     )
 
 
@@ -180,6 +194,12 @@ def _absolute(value: Any, base: Path) -> Any:
     if isinstance(value, tuple):
         return tuple(_absolute(item, base) for item in value)
     return base / value if isinstance(value, Path) else value
+
+
+def _replica(found: Found, base: Path, node_names: list[str]) -> Replica:
+    values = _values(found, base)
+    values["nodename"] = values["nodename"] or node_names[0]
+    return Replica(name=found.name, **values)
 
 
 def _group(found: Found, base: Path, node_names: list[str]) -> Group:

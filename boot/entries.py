@@ -6,11 +6,13 @@ from pathlib import Path
 from hms.boot.known_topics import Known
 from hms.boot.sections import (
     Alerts,
+    Arbiter,
     Domain,
     Group,
     Listener,
     Node,
     Queue,
+    Replica,
     Resource,
     Server,
     Service,
@@ -21,12 +23,14 @@ from hms.errors.catalogue import ConfigError
 
 __all__ = [
     "Alerts",
+    "Arbiter",
     "Config",
     "Domain",
     "Group",
     "Listener",
     "Node",
     "Queue",
+    "Replica",
     "Resource",
     "Server",
     "Service",
@@ -51,6 +55,8 @@ class Config:
     resources: dict[str, Resource] = field(default_factory=dict)
     listeners: dict[str, Listener] = field(default_factory=dict)
     alerts: Alerts = field(default_factory=Alerts)
+    arbiter: Arbiter | None = None
+    replicas: dict[str, Replica] = field(default_factory=dict)
 
     def node(self, name: str | None = None) -> Node:
         """The node of that name, or the first one."""
@@ -74,6 +80,10 @@ class Config:
         known = Known({t.name: t.topic_string or t.name for t in self.topics_of(node)})
         found = [one for one in self.subscriptions.values() if self._is_on(node, one.svgname)]
         return [one for one in found if node.open_topics or known.has(one.topic, one.scheme)]
+
+    def replicas_of(self, node: Node) -> list[Replica]:
+        """The copies of a node's log."""
+        return [one for one in self.replicas.values() if one.nodename == node.name]
 
     def servers_of(self, node: Node) -> list[Server]:
         """The servers that a node runs."""

@@ -102,7 +102,7 @@ class NodeProcess:
         """So many messages a COLD boot removed."""
         self._journal = taken.store
         self._engine = Engine(compose.engine_settings(config, node), os.urandom)
-        self._files = FileStore(node.store / "files", node.max_file_bytes)
+        self._files = FileStore(node.store / "files", node.max_file_bytes, taken.files_disk)
         monitor = compose.monitor(config, node)
         self._securing = make_securing(
             config, node, self._engine, monitor, self._caller_of, compose.clock_ms

@@ -9,6 +9,7 @@ from hms.boot.clusters import check_clusters
 from hms.boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
 from hms.boot.destinations import Homes, check_destinations
 from hms.boot.kinds import did_you_mean
+from hms.boot.replica_checks import check_replicas
 from hms.boot.sections import (
     DOMAIN,
     LISTENER,
@@ -42,6 +43,7 @@ def check_references(every: list[Found], report: Report) -> None:
     _check_resources(_of(every, RESOURCE), report)
     check_destinations(every, _homes(groups, nodes), report)
     check_clusters(every, _homes(groups, nodes), report)
+    check_replicas(every, report)
 
 
 def _without_repeated(every: list[Found]) -> list[Found]:

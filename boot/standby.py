@@ -1,17 +1,19 @@
 """A standby: waits until the store of its node is to be had, and takes it over.
 
-A store in a shared directory is had when the lock of its generation is free, or when its owner has
-been silent for lease_s; a database store when the claim of the other node has ended. The node says
-"standby" to whoever started it, and a file beside the pid file says what it waits for.
+A node with replicas follows its primary until it leads (replicating). A store in a shared directory
+is had when the lock of its generation is free, or when its owner has been silent for lease_s; a
+database store when the claim of the other node has ended. The node says "standby" to whoever
+started it, and a file beside the pid file says what it waits for.
 """
 
 import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,6 +25,7 @@ from hms.boot.stores import open_store
 from hms.errors.catalogue import StoreLocked
 from hms.errors.tree import HmsError
 from hms.store.interface import Store
+from hms.store.journal.disk import PRIVATE_DISK, Disk
 from hms.store.shared import Generations, Heartbeat, check_mount, fenced, generation_of
 
 __all__ = ["Taken", "take_store"]
@@ -33,14 +36,26 @@ LOOK_S = 0.2
 """How often a standby looks."""
 
 
+class Claim(Protocol):
+    """What proves that the store is still ours; on_fenced is told once when it is not."""
+
+    on_fenced: Callable[[BaseException], None]
+
+    def stop(self) -> None:
+        """Give it up."""
+
+
 class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
-    directory; has_waited: it stood by, and whoever started it was told so."""
+    directory, or of a replica that leads; has_waited: it stood by, and whoever started it was told
+    so; files_disk: where the files of messages are written."""
 
     node: Node
     store: Store
-    beat: Heartbeat | None = None
+    beat: Claim | None = None
     has_waited: bool = False
+    files_disk: Disk = PRIVATE_DISK
+    copies: Callable[[], dict[str, Any]] | None = None
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -48,7 +63,9 @@ class Taken(msgspec.Struct, frozen=True):
         return fenced(self.node.store) if is_others else fault
 
     def facts(self) -> dict[str, Any]:
-        """For the status: which generation of a shared directory it has."""
+        """For the status: which generation of a shared directory it has, or which copies."""
+        if self.copies is not None:
+            return {"replication": self.copies()}
         number = generation_of(self.node.store)
         return {"generation": number} if number else {}
 
@@ -57,6 +74,8 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
     """Open the store of a node; waits: until it is to be had, else StoreLocked says who has it."""
     told = _Told(node, ready_fd)
     try:
+        if node.replica is not None:
+            return _led(config, node, told)
         if node.shared and node.database is None:
             check_mount(node.store)
             return _shared(config, node, told, waits=waits)
@@ -70,6 +89,13 @@ def take_store(config: Config, node: Node, ready_fd: int | None, *, waits: bool)
                 told.pause()
     finally:
         told.forget()
+
+
+def _led(config: Config, node: Node, told: "_Told") -> Taken:
+    from hms.boot.replicating import lead  # noqa: PLC0415 - a node alone does not pay for it
+
+    store, primary, files = lead(config, node, told.waits_for, told.goes_on)
+    return Taken(node, store, primary, told.has_waited, files, primary.describe)
 
 
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:
@@ -143,7 +169,11 @@ class _Told:
         with suppress(OSError):
             forget_role(self._node)
 
-    def pause(self) -> None:
-        """Until the next look; a supervisor that watches is told that this goes on."""
+    def goes_on(self) -> None:
+        """A supervisor that watches is told that this goes on."""
         self._notifier.say("WATCHDOG=1")
+
+    def pause(self) -> None:
+        """Until the next look."""
+        self.goes_on()
         threading.Event().wait(LOOK_S)

@@ -40,6 +40,10 @@ main = LazyGroup(
             "hms.boot.cli.cluster:cluster",
             "The nodes that act as one; drain one of them.",
         ),
+        "replica": (
+            "hms.boot.cli.replicas:replica",
+            "Copies of a node's log on two machines: begin and show them.",
+        ),
         "queue": ("hms.boot.cli.destinations:queue", "Queues: list, create, alter, pause, purge …"),
         "topic": ("hms.boot.cli.topics:topic", "Topics: list, create, alter, pause, purge …"),
         "transaction": (

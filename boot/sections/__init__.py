@@ -1,7 +1,7 @@
 """Every section of hms.conf and of its keys: what each may be, its default, and why it is there.
 
-node_sections, listener_sections, alert_sections,
-process_sections, destination_sections    the keys, each in one place
+node_sections, listener_sections, replica_sections,
+alert_sections, process_sections, destination_sections    the keys, each in one place
 section                                   what follows from them
 """
 
@@ -24,15 +24,18 @@ from hms.boot.sections.process_sections import (
     Server,
     Service,
 )
+from hms.boot.sections.replica_sections import ARBITER, REPLICA, Arbiter, Replica
 from hms.boot.sections.section import ABSENT, Entry, Key, Named, Section, engine_settings
 
 __all__ = [
     "ALERTS",
+    "ARBITER",
     "DOMAIN",
     "LATER_SECTIONS",
     "LISTENER",
     "NODE",
     "QUEUE",
+    "REPLICA",
     "RESOURCE",
     "SECTIONS",
     "SERVER",
@@ -41,6 +44,7 @@ __all__ = [
     "SVRGROUP",
     "TOPIC",
     "Alerts",
+    "Arbiter",
     "Domain",
     "Entry",
     "Group",
@@ -49,6 +53,7 @@ __all__ = [
     "Named",
     "Node",
     "Queue",
+    "Replica",
     "Resource",
     "Section",
     "Server",
@@ -59,7 +64,7 @@ __all__ = [
 ]
 
 SECTIONS = (
-    *(DOMAIN, NODE, LISTENER, SVRGROUP, ALERTS, SERVER, SERVICE, RESOURCE),
+    *(DOMAIN, NODE, LISTENER, SVRGROUP, ARBITER, REPLICA, ALERTS, SERVER, SERVICE, RESOURCE),
     *(QUEUE, TOPIC, SUBSCRIPTION),
 )
 

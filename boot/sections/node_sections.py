@@ -99,6 +99,16 @@ class Node(Named, frozen=True, kw_only=True):
     """Other machines mount the store too: hms boot --standby waits there to take it over."""
     lease_s: Annotated[float, Meta(ge=3, le=120)] = 5
     """How long the owner of a shared store may be silent before a standby takes it over."""
+    replica: Annotated[
+        Name | None, key(otherwise="none: the node has one copy of its log", example="a")
+    ] = None
+    """Which [replica.NAME] this machine is."""
+    copies_min: Annotated[int, Meta(ge=1, le=2)] = 1
+    """With fewer copies that count nothing is confirmed; 2: a machine alone waits."""
+    replica_timeout_s: Annotated[float, Meta(ge=0.5, le=3600)] = 2
+    """A replica that is silent for so long counts no more, when a confirmation waits for it."""
+    replica_lost_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
+    """The same when nothing waits."""
     database: Annotated[
         Database | None,
         key(otherwise="none: the log in store", example="postgresql://hms@127.0.0.1/hms"),

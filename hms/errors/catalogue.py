@@ -1389,6 +1389,87 @@ class ArbiterDriverMissing(TpSystem):
     cure_text: ClassVar[str] = "pip install 'hybrid-messaging[{extra}]'"
 
 
+class ReplicasNotBegun(TpNotReady):
+    """HMS-5065: the arbiter {endpoint} has no copies of node {node}."""
+
+    number: ClassVar[int] = 5065
+    text: ClassVar[str] = "the arbiter {endpoint} has no copies of node {node}"
+    cure_text: ClassVar[str] = (
+        "On the machine that has the log, or on one of two empty ones, run `hms replica "
+        "init` once."
+    )
+
+
+class ReplicasBegun(TpInvalid):
+    """HMS-5066: the arbiter {endpoint} has copies of node {node} already: {members}."""
+
+    number: ClassVar[int] = 5066
+    text: ClassVar[str] = (
+        "the arbiter {endpoint} has copies of node {node} already: {members}"
+    )
+    cure_text: ClassVar[str] = (
+        "Nothing was changed. Boot the replicas; one with an empty store gets the log."
+    )
+
+
+class ReplicaUnknown(TpSystem):
+    """HMS-5067: replica {replica} is no copy of this node's log: {detail}."""
+
+    number: ClassVar[int] = 5067
+    text: ClassVar[str] = "replica {replica} is no copy of this node's log: {detail}"
+    cure_text: ClassVar[str] = (
+        "Nothing was changed. Move its store away and boot: it gets the log as a new copy. "
+        "Only when this is the one copy that has the messages, leave it and ask for help."
+    )
+
+
+class ReplicaWentBack(TpSystem):
+    """HMS-5068: the copy of replica {replica} has gone back: it started {here} times, and {known} are known."""
+
+    number: ClassVar[int] = 5068
+    text: ClassVar[str] = (
+        "the copy of replica {replica} has gone back: it started {here} times, and {known} "
+        "are known"
+    )
+    cure_text: ClassVar[str] = (
+        "It was restored from a backup, or its disk was exchanged. Move its store away and "
+        "boot: it gets the log as a new copy."
+    )
+
+
+class ReplicaFrameBad(TpProtocol):
+    """HMS-5069: a frame between copies is refused: {detail}."""
+
+    number: ClassVar[int] = 5069
+    text: ClassVar[str] = "a frame between copies is refused: {detail}"
+    cure_text: ClassVar[str] = (
+        "It changes nothing, and the copy joins again. When it goes on, look whether both "
+        "run the same version and whether the network damages data."
+    )
+
+
+class ReplicaAddressInUse(TpSystem):
+    """HMS-5070: the copies cannot meet at {address}: {detail}."""
+
+    number: ClassVar[int] = 5070
+    text: ClassVar[str] = "the copies cannot meet at {address}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Give the address of this machine in [replica.NAME], with a port that nothing else "
+        "uses."
+    )
+
+
+class LeadershipLost(TpSystem):
+    """HMS-5071: replica {replica} of node {node} leads no more: {detail}."""
+
+    number: ClassVar[int] = 5071
+    text: ClassVar[str] = "replica {replica} of node {node} leads no more: {detail}"
+    cure_text: ClassVar[str] = (
+        "It stops and has confirmed nothing since. Look whether the arbiter and the other "
+        "replica are reached from here, then boot it again."
+    )
+
+
 class StoreFenced(TpSystem):
     """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
 
@@ -2252,6 +2333,13 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5062: ArbiterDamaged,
     5063: ArbiterUnsuitable,
     5064: ArbiterDriverMissing,
+    5065: ReplicasNotBegun,
+    5066: ReplicasBegun,
+    5067: ReplicaUnknown,
+    5068: ReplicaWentBack,
+    5069: ReplicaFrameBad,
+    5070: ReplicaAddressInUse,
+    5071: LeadershipLost,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -2397,6 +2485,7 @@ __all__ = [
     "InvalidSchedule",
     "JavaMissing",
     "KeyFileError",
+    "LeadershipLost",
     "LinkKeyError",
     "ListenerInterrupted",
     "LoginBusy",
@@ -2440,6 +2529,12 @@ __all__ = [
     "ReplayConflict",
     "ReplayGap",
     "ReplayTakenOver",
+    "ReplicaAddressInUse",
+    "ReplicaFrameBad",
+    "ReplicaUnknown",
+    "ReplicaWentBack",
+    "ReplicasBegun",
+    "ReplicasNotBegun",
     "ReplyTypeChanged",
     "RequestTimeout",
     "ReservedProperty",

@@ -39,12 +39,43 @@ def test_the_sample_boots_as_it_stands(tmp_path):
 def test_the_sample_with_every_key_switched_on_is_good_too(tmp_path):
     """A commented key that is refused when its mark is removed is a trap."""
     path = tmp_path / "hms.conf"
-    path.write_text(_of_a_secured_node(_switched_on()))
+    path.write_text(_of_a_secured_node(_without(_switched_on(), REPLICATED)))
 
     config = load(path)
 
     assert config.servers["orders"].module == "services.orders"
     assert config.services["ORDER_SVC"].timeout_s == 0
+
+
+def test_the_sample_of_a_node_with_replicas_is_good_too(tmp_path):
+    """It has two copies, in no cluster and no database."""
+    path = tmp_path / "hms.conf"
+    text = _of_a_secured_node(_without(_switched_on(), ALONE))
+    other = text[text.index("[replica.a]") : text.index("# When something is an alert")]
+    path.write_text(
+        text + "\n" + other.replace("replica.a", "replica.b").replace("10.0.0.1", "10.0.0.2")
+    )
+
+    config = load(path)
+
+    assert list(config.replicas) == ["a", "b"]
+    assert config.arbiter.kind == "etcd"
+
+
+REPLICATED = r'replica = |\[replica\.a\]|address = "tcp://10|key_file = "keys/rep|public_key'
+ALONE = r"database = |HMSPORT|link_|config_master|GLOBAL|GQ"
+
+
+def _without(text, pattern):
+    """What a node of the other kind does not have."""
+    lines = text.splitlines()
+    replica = text[: text.index("[replica.a]")].count("\n")
+    kept = []
+    for number, line in enumerate(lines):
+        is_own = number > replica and line.startswith("NODENAME") and "replica" in pattern
+        if not is_own and re.match(pattern, line) is None:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _switched_on():

@@ -1,0 +1,104 @@
+"""hms replica: copies of a node's log on two machines."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hms.boot.cli.target import Target, show_table, show_values, target_options
+
+if TYPE_CHECKING:
+    from hms.boot.entries import Config, Node
+
+__all__ = ["replica"]
+
+
+@click.group()
+def replica() -> None:
+    """Copies of a node's log on two machines, of which one leads."""
+
+
+@replica.command()
+@target_options
+def init(target: Target) -> None:
+    """Make this machine's store the first copy, once: where there is a log already, there.
+
+    Then boot both machines; the other one gets the log.
+    """
+    from hms.boot.replicating import begin_replicas  # noqa: PLC0415 - not for --help
+    from hms.boot.supervise import find  # noqa: PLC0415
+    from hms.errors.catalogue import NodeRunning  # noqa: PLC0415
+
+    config, node = _node(target)
+    if (process := find(node)) is not None:
+        raise NodeRunning(node=node.name, pid=process.pid)
+    first = begin_replicas(config, node)
+    said = {"node": node.name, "replica": node.replica, "log": first.log, "epoch": first.epoch}
+    target.say(f"{node.replica} has the first copy of {node.name}; boot it, then the other", said)
+
+
+@replica.command()
+@target_options
+def status(target: Target) -> None:
+    """Show who leads, which copies count and what they have. Exit code 1: there is one copy only,
+    or nobody leads."""
+    from hms.boot.replicating import endpoint_of, make_arbiter  # noqa: PLC0415 - not for --help
+    from hms.errors.catalogue import ReplicasNotBegun  # noqa: PLC0415
+
+    config, node = _node(target)
+    arbiter = make_arbiter(config, node)
+    try:
+        standing = arbiter.read()
+    finally:
+        arbiter.close()
+    if standing is None:
+        raise ReplicasNotBegun(endpoint=endpoint_of(config), node=node.name)
+    now, leader = standing.configuration, standing.leader
+    members = [one.name for one in now.members]
+    said: dict[str, Any] = {
+        "node": node.name,
+        "log": now.log,
+        "epoch": now.epoch,
+        "version": now.version,
+        "primary": now.primary if leader is not None else "",
+        "members": members,
+        "copies": now.copies,
+        "is_protected": len(members) > 1,
+    }
+    rows = _rows(config, node)
+    if target.is_json:
+        show_values(target, {**said, "replicas": rows})
+    else:
+        show_values(target, said)
+        click.echo()
+        show_table(target, rows, empty="this machine does not run the node")
+    if leader is None or len(members) < 2:  # noqa: PLR2004 - one copy is none to spare
+        click.get_current_context().exit(1)
+
+
+def _rows(config: "Config", node: "Node") -> list[dict[str, Any]]:
+    """What this machine's process knows."""
+    from hms.boot.roles import role_of  # noqa: PLC0415 - not for --help
+    from hms.boot.supervise import find  # noqa: PLC0415
+
+    process = find(node)
+    if process is None:
+        return []
+    if (waiting := role_of(node, process.pid)) is not None:
+        row = {"replica": node.replica, "role": "standby", "waits_for": waiting["waits_for"]}
+        return [row]
+    own = Target(config.path, node.listen[0], node.name, is_json=False)
+    said = own.administer("status")["replication"]
+    return [{"replica": node.replica, "role": "primary"}, *said["replicas"]]
+
+
+def _node(target: Target) -> "tuple[Config, Node]":
+    from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - not for --help
+
+    config = target.config()
+    node = config.node(target.node_name)
+    if node.replica is None:
+        raise NotSupported(
+            feature=f"hms replica for {node.name}, which has none",
+            instead="Add [arbiter] and two [replica.NAME] to hms.conf, and replica to the node.",
+        )
+    return config, node

@@ -1,0 +1,119 @@
+"""Replicas: what hms.conf says of them, checked."""
+
+from urllib.parse import urlsplit
+
+from hms.boot.check import Found, Report
+from hms.boot.kinds import did_you_mean
+from hms.boot.kinds_cluster import is_loopback
+from hms.boot.sections import ARBITER, NODE, REPLICA, SVRGROUP
+
+__all__ = ["check_replicas"]
+
+COPIES = 2
+_TLS = ("sslmode=require", "sslmode=verify-ca", "sslmode=verify-full")
+
+
+def check_replicas(every: list[Found], report: Report) -> None:
+    """Report what keeps two machines from being one node."""
+    nodes = [found for found in every if found.section is NODE]
+    replicas = [found for found in every if found.section is REPLICA]
+    arbiters = [found for found in every if found.section is ARBITER]
+    for arbiter in arbiters:
+        _check_arbiter(arbiter, report)
+    names = [node.name for node in nodes]
+    for replica in replicas:
+        wanted = replica.values["nodename"]
+        if wanted is None and len(names) > 1:
+            report.add(replica.path, f"{replica.title} needs NODENAME: this file has several nodes")
+        elif wanted is not None and wanted not in names:
+            text = f"{replica.title} NODENAME: there is no node {wanted!r}"
+            report.add((*replica.path, "NODENAME"), text + did_you_mean(wanted, tuple(names)))
+    _check_addresses(replicas, report)
+    for node in nodes:
+        own = [one for one in replicas if _node_of(one, names) == node.name]
+        _check_node(node, own, bool(arbiters), report)
+        if own:
+            _check_alone(node, every, names, report)
+
+
+def _node_of(replica: Found, names: list[str]) -> str | None:
+    wanted: str | None = replica.values["nodename"]
+    return names[0] if wanted is None and len(names) == 1 else wanted
+
+
+def _check_node(node: Found, own: list[Found], has_arbiter: bool, report: Report) -> None:
+    me, names = node.values["replica"], tuple(one.name for one in own)
+    if me is not None and me not in names:
+        hint = did_you_mean(me, names) or f"; add [replica.{me}]"
+        report.add((*node.path, "replica"), f"{node.title} replica: there is no {me!r}{hint}")
+    if own and me is None and node.is_good("replica"):
+        text = f"{node.title} needs replica: which of {', '.join(names)} this machine is"
+        report.add(node.path, text)
+    if own and not has_arbiter:
+        text = f"{own[0].title} needs an [arbiter], which decides who of {', '.join(names)} leads"
+        report.add(own[0].path, text)
+    if own and len(own) != COPIES:
+        text = f"node {node.name} has {len(own)} replica{'s' * (len(own) > 1)}: there can be two"
+        report.add(own[-1].path, f"{own[-1].title}: {text}, not more or fewer, in this version")
+    if own and (node.values["copies_min"] or 0) > len(own):
+        text = f"{node.title} copies_min is above the number of its replicas, {len(own)}"
+        report.add((*node.path, "copies_min"), text)
+
+
+def _check_alone(node: Found, every: list[Found], names: list[str], report: Report) -> None:
+    """What a node with replicas cannot have in this version."""
+    values = node.values
+    faults = {
+        "database": values["database"] is not None and "a database is copied by its own means",
+        "shared": values["shared"] and "a store is shared, or copied; not both",
+        "BOOT": values["boot"] == "COLD" and "a take-over would delete all: use hms boot --cold",
+        "archive": values["archive"] == "REQUIRED" and "the archive's mark is not copied",
+    }
+    for word, why in faults.items():
+        if why and node.is_good(word.lower()):
+            report.add((*node.path, word), f"{node.title} {word}: with replicas not: {why}")
+    for group in (one for one in every if one.section is SVRGROUP):
+        if _node_of(group, names) == node.name and group.values["hmsport"] is not None:
+            text = "a node with replicas is in no cluster in this version"
+            report.add((*group.path, "HMSPORT"), f"{group.title} HMSPORT: {text}")
+
+
+def _check_addresses(replicas: list[Found], report: Report) -> None:
+    taken: dict[str, Found] = {}
+    has_keys = any(one.values["public_key"] is not None for one in replicas)
+    for one in replicas:
+        address = one.values["address"]
+        if address is None or not one.is_good("address"):
+            continue
+        owner = taken.setdefault(address, one)
+        if owner is not one:
+            text = f"{one.title} address {address} is that of {owner.title} already"
+            report.add((*one.path, "address"), text)
+        is_here = is_loopback(urlsplit(address).hostname or "")
+        if one.values["public_key"] is None and (has_keys or not is_here):
+            why = "others have keys" if is_here else f"{address} is beyond loopback"
+            report.add(one.path, f"{one.title} needs public_key: {why}")
+
+
+def _check_arbiter(arbiter: Found, report: Report) -> None:
+    kind, endpoints = arbiter.values["kind"], arbiter.values["endpoints"]
+    path = (*arbiter.path, "endpoints")
+    if not arbiter.is_good("kind", "endpoints") or kind is None or endpoints is None:
+        return
+    if kind == "postgresql" and len(endpoints) > 1:
+        report.add(path, f"{arbiter.title} endpoints: of PostgreSQL there is one")
+    for one in endpoints:
+        if one.startswith("postgresql://") != (kind == "postgresql"):
+            wanted = "postgresql://" if kind == "postgresql" else "http:// or https://"
+            report.add(path, f"{arbiter.title} endpoints: kind {kind!r} wants {wanted}")
+        elif not _is_safe(one):
+            instead = "add ?sslmode=verify-full" if kind == "postgresql" else "use https://"
+            text = f"{arbiter.title} endpoints: {one!r} is beyond loopback and not encrypted"
+            report.add(path, f"{text}: {instead}")
+
+
+def _is_safe(endpoint: str) -> bool:
+    parts = urlsplit(endpoint)
+    if is_loopback(parts.hostname or "localhost") or parts.scheme == "https":
+        return True
+    return any(mode in parts.query for mode in _TLS)

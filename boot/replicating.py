@@ -1,0 +1,180 @@
+"""A node with replicas: which copy this machine has, who decides, and how it comes to lead.
+
+The copy follows until it leads; then the node process reads its log as after a crash.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hms.boot import compose
+from hms.boot.entries import Config, Node
+from hms.boot.secrets_of import password_of
+from hms.errors.catalogue import (
+    ArbiterUnavailable,
+    LinkKeyError,
+    ReplicasBegun,
+    ReplicasNotBegun,
+)
+from hms.server.arbiter import Arbiter, Configuration, Member, Standing
+from hms.server.arbiter.etcd import EtcdArbiter
+from hms.server.arbiter.postgresql import PostgresqlArbiter
+from hms.server.links.keys import read_key_file
+from hms.server.replicas.confirmation import Limits
+from hms.server.replicas.copy_state import (
+    CopyState,
+    begin_copy,
+    read_state,
+    state_of,
+)
+from hms.server.replicas.follower import Follower
+from hms.server.replicas.leadership import Leadership
+from hms.server.replicas.link import Group, Peer
+from hms.server.replicas.primary import Primary
+from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
+from hms.store.journal import Journal
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.lock import DirectoryLock
+from hms.store.journal.reader import list_segments
+
+__all__ = ["Led", "begin_replicas", "endpoint_of", "lead", "make_arbiter"]
+
+
+class Led(NamedTuple):
+    """What a copy has that leads."""
+
+    store: Journal
+    primary: Primary
+    files_disk: FilesDisk
+
+
+def make_arbiter(config: Config, node: Node) -> Arbiter:
+    """Of a node; nothing is asked yet."""
+    said = config.arbiter
+    assert said is not None, "the configuration was checked"
+    domain, name = config.domain.name, node.name
+    if said.kind == "postgresql":
+        password = password_of(
+            said.password,
+            config.path.parent,
+            "password",
+            lambda why: ArbiterUnavailable(endpoint=said.endpoints[0], detail=why),
+        )
+        return PostgresqlArbiter(said.endpoints[0], domain, name, said.lease_s, password)
+    files = (said.ca_file, said.cert_file, said.key_file)
+    tls = tuple(None if file is None else str(file) for file in files)
+    return EtcdArbiter(
+        said.endpoints, domain, name, said.lease_s, said.prefix, (tls[0], tls[1], tls[2])
+    )
+
+
+def lead(
+    config: Config, node: Node, waits: Callable[[str], None], pauses: Callable[[], None]
+) -> Led:
+    """Follow until this copy leads; returns with its log opened, in the epoch that was granted."""
+    arbiter = make_arbiter(config, node)
+    group = _group(config, node)
+    REAL_DISK.make_dir(node.store)
+    lock = DirectoryLock(REAL_DISK, node.store)
+    try:
+        state = _state(arbiter, group, config, node)
+        leadership = Leadership(
+            group.me, state.copy_id, state.starts, state.promised, state.log, group.lease_s
+        )
+        follower = Follower(group, node.store, REAL_DISK, arbiter, leadership, state, waits, pauses)
+        won = follower.run()
+    except BaseException:
+        arbiter.close()
+        raise
+    finally:
+        lock.release()
+    primary = Primary(
+        group,
+        node.store,
+        REAL_DISK,
+        arbiter,
+        leadership,
+        won.configuration,
+        silent_since_s=won.silent_since_s,
+    )
+    try:
+        store = Journal.open(
+            node.store,
+            segment_bytes=node.segment_bytes,
+            node_uid=compose.node_uid(config, node),
+            limits=compose.log_limits(node),
+            disk=ReplicaDisk(primary),
+            epoch=won.configuration.epoch,
+        )
+    except BaseException:
+        primary.stop()
+        raise
+    return Led(store, primary, FilesDisk(primary))
+
+
+def begin_replicas(config: Config, node: Node) -> Configuration:
+    """Make this machine's store the first copy, and tell the arbiter. ReplicasBegun."""
+    arbiter = make_arbiter(config, node)
+    group = _group(config, node)
+    try:
+        _refuse_begun(arbiter, config, node)
+        REAL_DISK.make_dir(node.store)
+        lock = DirectoryLock(REAL_DISK, node.store)
+        try:
+            state = begin_copy(REAL_DISK, node.store, group.me)
+            epoch = max((one.epoch for one in list_segments(node.store)), default=0)
+        finally:
+            lock.release()
+        first = Configuration(
+            version=1,
+            log=state.log,
+            epoch=epoch,
+            members=(Member(group.me, state.copy_id, state.starts),),
+            copies_min=node.copies_min,
+        )
+        if not arbiter.begin(first):
+            _refuse_begun(arbiter, config, node)
+        return first
+    finally:
+        arbiter.close()
+
+
+def _refuse_begun(arbiter: Arbiter, config: Config, node: Node) -> None:
+    standing = arbiter.read()
+    if standing is not None:
+        names = ", ".join(one.name for one in standing.configuration.members)
+        raise ReplicasBegun(endpoint=endpoint_of(config), node=node.name, members=names)
+
+
+def endpoint_of(config: Config) -> str:
+    """What the arbiter is called in errors."""
+    assert config.arbiter is not None, "the configuration was checked"
+    return config.arbiter.endpoints[0].rpartition("@")[2]
+
+
+def _group(config: Config, node: Node) -> Group:
+    assert config.arbiter is not None, "the configuration was checked"
+    assert node.replica is not None, "the configuration was checked"
+    own = config.replicas[node.replica]
+    keys = None if own.key_file is None else read_key_file(own.key_file)
+    if (None if keys is None else keys.public.decode()) != own.public_key:
+        detail = f"public_key of [replica.{own.name}] is not that of its key_file, {own.key_file}"
+        raise LinkKeyError(detail=detail)
+    peers = {
+        one.name: Peer(one.name, one.address, one.public_key or "")
+        for one in config.replicas_of(node)
+    }
+    limits = Limits(node.copies_min, node.replica_timeout_s, node.replica_lost_s)
+    return Group(node.name, node.replica, peers, config.arbiter.lease_s, limits, keys)
+
+
+def _state(arbiter: Arbiter, group: Group, config: Config, node: Node) -> CopyState:
+    """What this copy knows of itself; a new one asks the arbiter which log it is to get."""
+    found = read_state(REAL_DISK, node.store, group.me)
+    log = _log(arbiter.read(), config, node) if found is None else found.log
+    return state_of(REAL_DISK, node.store, group.me, log)
+
+
+def _log(standing: Standing | None, config: Config, node: Node) -> str:
+    if standing is None:
+        raise ReplicasNotBegun(endpoint=endpoint_of(config), node=node.name)
+    return standing.configuration.log

@@ -1,0 +1,109 @@
+"""[arbiter] and [replica.NAME]: a node with a copy of its log on a second machine."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Meta, field
+
+from hms.boot import database_kinds, kinds, kinds_cluster
+from hms.boot.kinds import Refused, shown
+from hms.boot.sections.section import ABSENT, Entry, Named, Section, key, reads
+
+__all__ = ["ARBITER", "REPLICA", "Arbiter", "Replica"]
+
+
+def _endpoints(value: Any) -> tuple[str, ...]:
+    """A list of addresses, http://, https:// or postgresql://, without a password."""
+    if not isinstance(value, list) or not value:
+        raise Refused(f'must be a list such as ["https://etcd1:2379"], not {shown(value)}')
+    for one in value:
+        known = isinstance(one, str) and one.startswith(("http://", "https://", "postgresql://"))
+        if not known:
+            raise Refused(f"{shown(one)} is no http://, https:// or postgresql:// address")
+        try:
+            parts = urlsplit(one)
+            _ = parts.port
+        except ValueError as fault:
+            raise Refused(f"is no address: {fault}") from fault
+        if parts.password is not None or "password=" in parts.query:
+            raise Refused("a password does not stand in hms.conf: name it in password")
+    return tuple(value)
+
+
+def _address(value: Any) -> str:
+    """An address of the machine, tcp://HOST:PORT."""
+    try:
+        parts = urlsplit(value if isinstance(value, str) else "")
+        is_good = parts.scheme == "tcp" and parts.hostname and parts.port and not parts.path
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise Refused(f"must be such as tcp://10.0.0.1:7710, not {shown(value)}")
+    return str(value)
+
+
+Name = Annotated[str, reads(kinds.name)]
+Secret = Annotated[str, reads(database_kinds.secret)]
+Endpoints = Annotated[tuple[str, ...], reads(_endpoints)]
+Address = Annotated[str, reads(_address)]
+PublicKey = Annotated[str, reads(kinds_cluster.public_key)]
+
+
+class Arbiter(Entry, frozen=True, kw_only=True):
+    """Who decides which replica of a node leads: an etcd or a PostgreSQL."""
+
+    kind: Annotated[Literal["etcd", "postgresql"], key(example="etcd")]
+    """etcd 3.4 or later (extra etcd), or PostgreSQL (extra sql)."""
+    endpoints: Annotated[Endpoints, key(example=["https://etcd1:2379", "https://etcd2:2379"])]
+    """Where it is; of PostgreSQL one, "postgresql://USER@HOST/NAME"."""
+    prefix: Name = "hms"
+    """What its keys in etcd begin with."""
+    ca_file: Annotated[Path | None, key(otherwise="none", example="keys/etcd-ca.pem")] = None
+    """The certificate of the authority that signed etcd's."""
+    cert_file: Annotated[Path | None, key(otherwise="none", example="keys/etcd-node.pem")] = None
+    """The node's own certificate for etcd."""
+    key_file: Annotated[Path | None, key(otherwise="none", example="keys/etcd-node.key")] = None
+    """The key of that certificate."""
+    password: Annotated[
+        Secret | None, key(otherwise="none", example="env:HMS_ARBITER_PASSWORD")
+    ] = None
+    """Where PostgreSQL's password is, never the password itself: "env:NAME" or "file:PATH"."""
+    lease_s: Annotated[float, Meta(ge=3, le=120)] = 5
+    """How long a primary may be silent before the other replica takes over."""
+
+
+class Replica(Named, frozen=True, kw_only=True):
+    """A copy of a node's log, with the machine that keeps it; a node has none or two."""
+
+    nodename: Annotated[Name, key(otherwise="the only node of this file", example="NODE1")] = field(
+        name="NODENAME"
+    )
+    """The node it is a copy of."""
+    address: Annotated[Address, key(example="tcp://10.0.0.1:7710")]
+    """Where the other replica finds this one; beyond loopback both need keys."""
+    key_file: Annotated[Path | None, key(otherwise="none", example="keys/replica-a.key")] = None
+    """The file with its key pair, on its machine; hms config keys writes it."""
+    public_key: Annotated[
+        PublicKey | None, key(otherwise="none", example="rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
+    ] = None
+    """Its public key, by which the other one knows it."""
+
+
+ARBITER = Section(("arbiter",), Arbiter, "# [arbiter]", later={"user": ABSENT})
+
+REPLICA = Section(
+    ("replica",),
+    Replica,
+    "# [replica.a]",
+    later={
+        "engine_roll": f"no replica is preferred: {ABSENT}",
+        "mode": f"every replica is synchronous: {ABSENT}",
+        "standby": f"a standby reads its log when it takes over: {ABSENT}",
+        "rank": ABSENT,
+        "copy_history": f"the history is not copied: {ABSENT}",
+        "scrub_s": ABSENT,
+        "listen": "stands in [node.NAME] of that machine",
+        "store": "stands in [node.NAME] of that machine",
+    },
+)

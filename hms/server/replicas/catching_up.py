@@ -1,0 +1,36 @@
+"""Catching up: what a copy has too much, and where it goes on (sans-IO).
+
+A segment's header has its epoch and number, and an epoch one writer: two segments with equal
+headers are beginnings of the same bytes. So a copy keeps every segment whose header is that of the
+primary's, and drops the others: of those nothing was confirmed, or the primary let them go after
+all was confirmed that replaces them. In the last ones that stay it may have bytes that no later
+primary adopted, or lack some: it goes on at the smaller end, and is cut where the primary's ends.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
+
+__all__ = ["Plan", "plan", "resumes_at"]
+
+
+class Plan(NamedTuple):
+    """drop: segments that go; then it joins again. lacking: segments that it gets, in order."""
+
+    drop: list[int]
+    lacking: list[int]
+
+
+def plan(theirs: Mapping[int, bytes], ends: Mapping[int, int], ours: Mapping[int, bytes]) -> Plan:
+    """Theirs and ours: headers by number. ends: of those of theirs that may not be whole."""
+    drop = sorted(number for number, header in theirs.items() if ours.get(number) != header)
+    lacking = sorted(number for number in ours if number not in theirs or number in ends)
+    return Plan(drop, [] if drop else lacking)
+
+
+def resumes_at(theirs: int, ours: int) -> int:
+    """Where a copy goes on in a segment with our header that ends there for it and here for us.
+    What we have behind its last record may be a seal that it lacks, and it may have a record in
+    that place: so not behind the place where that would begin."""
+    return max(SEGMENT_HEADER_BYTES, min(theirs, ours - RECORD_HEADER_BYTES)) // 8 * 8

@@ -1,0 +1,248 @@
+"""A follower: takes the primary's log as it comes, and takes over when nobody leads.
+
+The arbiter is asked only while the primary is silent. What comes is written and synced in turns:
+all that is there, one sync, one answer.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from hms.errors.catalogue import ArbiterUnavailable, ReplicaFrameBad, StoreFailed
+from hms.server.arbiter.interface import Arbiter, Configuration
+from hms.server.replicas.copy_state import CopyState, write_state
+from hms.server.replicas.frames import (
+    Ack,
+    Beat,
+    BeatAck,
+    Bye,
+    Cut,
+    Drop,
+    Envelope,
+    FileGone,
+    FilePart,
+    Keep,
+    Rejoin,
+    Resume,
+    Said,
+    Segment,
+    Whole,
+    Write,
+    decode,
+)
+from hms.server.replicas.leadership import Campaign, Leadership
+from hms.server.replicas.link import Group, Speaking, now_s
+from hms.server.replicas.log_copy import LogCopy
+from hms.store.journal.disk import Disk
+
+__all__ = ["Follower", "Won"]
+
+log = logging.getLogger("hms.replicas")
+
+SILENT_BEATS: Final = 2
+BEATS_PER_LEASE: Final = 5
+LOOKS_PER_LEASE: Final = 20
+_IDLE: Final = threading.Event()
+"""Never set: who has no link waits for the next look."""
+
+
+class Won:
+    """A campaign that was won. silent_since_s: since when the others are known to be silent."""
+
+    def __init__(self, configuration: Configuration, silent_since_s: float) -> None:
+        self.configuration, self.silent_since_s = configuration, silent_since_s
+
+
+class Follower:
+    """One copy, until it leads; one thread. waits: told what is waited for; pauses: told now and
+    then that it goes on."""
+
+    def __init__(
+        self,
+        group: Group,
+        folder: Path,
+        disk: Disk,
+        arbiter: Arbiter,
+        leadership: Leadership,
+        state: CopyState,
+        waits: Callable[[str], None],
+        pauses: Callable[[], None],
+    ) -> None:
+        self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
+        self._leadership, self._state = leadership, state
+        self._waits, self._pauses = waits, pauses
+        self._copy = LogCopy(disk, folder)
+        self._link: Speaking | None = None
+        self._heard_s = self._joined_s = self._looked_s = float("-inf")
+        self._taken = self._mark = 0
+        self._is_resumed = False
+        self.refused = 0
+
+    def run(self) -> Won:
+        """Follow, until a campaign is won."""
+        self._leadership.begin(now_s())
+        pause_s = self._group.lease_s / LOOKS_PER_LEASE
+        try:
+            while True:
+                if self._is_look_due(now_s()) and (won := self._look()) is not None:
+                    return won
+                self._take(pause_s)
+        except OSError as fault:
+            detail = f"{self._folder}: {fault.strerror or fault}"
+            raise StoreFailed(detail=detail, path=str(self._folder)) from fault
+        finally:
+            self._hang_up()
+            self._copy.close()
+
+    @property
+    def _beats_s(self) -> float:
+        return self._group.lease_s * SILENT_BEATS / BEATS_PER_LEASE
+
+    def _is_look_due(self, at_s: float) -> bool:
+        """The primary is silent; while it is the arbiter is asked several times in a lease."""
+        if at_s - self._heard_s < self._beats_s and not self._leadership.is_left:
+            return False
+        return at_s - self._looked_s >= self._group.lease_s / BEATS_PER_LEASE / SILENT_BEATS
+
+    def _look(self) -> Won | None:
+        at_s = self._looked_s = now_s()
+        self._pauses()
+        try:
+            action = self._leadership.decide(self._arbiter.read(), at_s)
+            if isinstance(action, Campaign):
+                return self._campaign(action)
+        except ArbiterUnavailable as fault:
+            self._waits("an arbiter that does not answer")
+            log.warning("%s", fault)
+            return None
+        if action.primary != self._group.me:  # else its own lease, of a life before, is to end
+            self._waits(action.why)
+        self._follow(action.primary)
+        return None
+
+    def _campaign(self, action: Campaign) -> Won | None:
+        asked_s, me = now_s(), self._leadership
+        silent = asked_s - self._group.limits.timeout_s
+        since_s = float("-inf") if me.is_silent(asked_s) and self._heard_s < silent else asked_s
+        won = self._arbiter.campaign(action.version, me.me, me.start)
+        if won is None:
+            return None
+        log.warning("%s leads %s from epoch %d on", me.me, self._group.node, won.epoch)
+        me.won(won, asked_s)
+        self._promise()
+        return Won(won, since_s)
+
+    def _promise(self) -> None:
+        """Durable, before anything that depends on it is said."""
+        self._state = structs.replace(self._state, promised=self._leadership.promised)
+        write_state(self._disk, self._folder, self._state)
+
+    # the link
+
+    def _follow(self, primary: str) -> None:
+        """Connect and join, again while nothing comes."""
+        if primary == self._group.me or primary not in self._group.peers:
+            return
+        is_there = self._link is not None and self._link.primary == primary
+        if is_there and now_s() - self._joined_s < self._beats_s:
+            return
+        self._hang_up()
+        self._link = Speaking(self._group, primary)
+        self._join()
+
+    def _join(self) -> None:
+        self._joined_s, self._is_resumed = now_s(), False
+        self._taken = self._mark = 0
+        self._say(self._copy.joins(self._state.copy_id, self._leadership.promised))
+
+    def _hang_up(self) -> None:
+        if self._link is not None:
+            with suppress(OSError):
+                self._say(Bye())
+            self._link.close()
+            self._link = None
+
+    def _say(self, said: Said) -> None:
+        assert self._link is not None
+        me = self._leadership
+        self._link.say(me.log, me.me, me.start, said)
+
+    def _take(self, timeout_s: float) -> None:
+        """All that is there; synced, and said so, once."""
+        link = self._link
+        if link is None:
+            _IDLE.wait(timeout_s)
+            return
+        link.wait(timeout_s)
+        taken, answers = self._taken, []
+        for parts in link.received():
+            try:
+                answer = self._receive(parts)
+            except ReplicaFrameBad as fault:
+                self.refused += 1
+                log.warning("a frame of the primary is refused: %s", fault)
+                self._hang_up()
+                self._looked_s = float("-inf")
+                return
+            if answer is not None:
+                answers.append(answer)
+            if self._link is None:
+                return
+        if self._taken != taken:
+            self._copy.sync()
+            self._say(Ack(self._mark, self._taken))
+        for answer in answers:
+            self._say(answer)
+
+    def _receive(self, parts: list[bytes]) -> Said | None:
+        """What is to be answered at once, if anything."""
+        envelope, data = decode(parts)
+        self._admit(envelope)
+        said = envelope.said
+        match said:
+            case Beat():
+                return BeatAck(said.at_s)
+            case Bye():
+                self._leadership.left()
+                self._looked_s = float("-inf")
+            case Rejoin():
+                self._copy.sync()
+                self._join()
+            case Resume():
+                self._is_resumed = True
+                self._taken += 1
+            case Whole():
+                self._mark = max(self._mark, said.mark)
+                self._taken += 1
+                self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
+            case Segment() | Write() | Cut() | Drop() | Keep() | FilePart() | FileGone():
+                self._next(said, data)
+            case _:
+                raise ReplicaFrameBad(detail=f"a primary does not say {type(said).__name__}")
+        return None
+
+    def _admit(self, envelope: Envelope) -> None:
+        """ReplicaFrameBad for one that is not the primary; a promise is durable before more."""
+        me, promised = self._leadership, self._leadership.promised
+        if envelope.log != me.log:
+            raise ReplicaFrameBad(detail=f"it is of log {envelope.log[:40]}")
+        if not me.accepts(envelope.epoch, envelope.replica, envelope.start):
+            raise ReplicaFrameBad(detail=f"its epoch {envelope.epoch} is below {me.promised}")
+        if me.promised != promised:
+            self._promise()
+        self._heard_s = now_s()
+        me.heard(self._heard_s)
+
+    def _next(
+        self, said: Segment | Write | Cut | Drop | Keep | FilePart | FileGone, data: bytes
+    ) -> None:
+        if not self._is_resumed and not isinstance(said, Drop):
+            return  # it joins anew
+        self._copy.take(said, data)
+        self._taken += 1
+        self._mark = max(self._mark, getattr(said, "mark", 0))

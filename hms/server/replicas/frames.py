@@ -1,0 +1,206 @@
+"""Frames of the link between copies: an envelope and what is said, and bytes of the log behind it.
+
+Two parts for each message. A frame of another log, epoch or start is refused by the envelope alone.
+`mark` numbers what the primary has written; 0 for bytes that a copy gets because it lacks them.
+"""
+
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from hms.errors.catalogue import ReplicaFrameBad
+
+__all__ = [
+    "BYTES_MAX",
+    "FORMAT",
+    "Ack",
+    "Beat",
+    "BeatAck",
+    "Bye",
+    "Cut",
+    "Drop",
+    "Envelope",
+    "FileGone",
+    "FilePart",
+    "Join",
+    "Keep",
+    "Rejoin",
+    "Resume",
+    "Said",
+    "Segment",
+    "Whole",
+    "Write",
+    "decode",
+    "encode",
+]
+
+FORMAT: Final = 1
+"""Of these frames; another one is refused."""
+BYTES_MAX: Final = 1 << 20
+"""Bytes of the log in one frame."""
+
+
+class _Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=True):
+    pass
+
+
+class Join(_Said, frozen=True):
+    """A copy wants the log. segments: header by number, of all that it has; ends: where the bytes
+    of the last ones end; files: those that are there in full."""
+
+    copy_id: str
+    promised: int
+    segments: dict[int, bytes]
+    ends: dict[int, int]
+    files: list[str]
+
+
+class Rejoin(_Said, frozen=True):
+    """The primary does not know whoever sent that: join."""
+
+
+class Resume(_Said, frozen=True):
+    """A copy is taken in; what follows is of this epoch and start."""
+
+
+class Drop(_Said, frozen=True):
+    """Remove segments that the primary's log does not have, and files."""
+
+    segments: list[int]
+    files: list[str]
+
+
+class Segment(_Said, frozen=True):
+    """A segment begins, of this size; its header is behind it. suffix: the end of its name."""
+
+    mark: int
+    number: int
+    size: int
+    suffix: str
+
+
+class Write(_Said, frozen=True):
+    """Bytes of a segment are behind it."""
+
+    mark: int
+    number: int
+    offset: int
+    crc: int
+
+
+class Cut(_Said, frozen=True):
+    """Nothing follows behind this offset."""
+
+    number: int
+    end: int
+
+
+class Keep(_Said, frozen=True):
+    """What the log needs: segments from oldest on, and these before it; and the history's."""
+
+    mark: int
+    oldest: int
+    pinned: list[int]
+    history: list[int]
+
+
+class FilePart(_Said, frozen=True):
+    """Bytes of a file are behind it; is_last: it is whole with them."""
+
+    mark: int
+    name: str
+    offset: int
+    is_last: bool
+    crc: int
+
+
+class FileGone(_Said, frozen=True):
+    """A file is not needed any more."""
+
+    mark: int
+    name: str
+
+
+class Whole(_Said, frozen=True):
+    """All that was written up to this mark was sent."""
+
+    mark: int
+
+
+class Ack(_Said, frozen=True):
+    """Everything up to the mark is synced; so many frames were taken since it joined."""
+
+    mark: int
+    frames: int
+
+
+class Beat(_Said, frozen=True):
+    """The primary lives; at_s: on its clock."""
+
+    at_s: float
+
+
+class BeatAck(_Said, frozen=True):
+    """A copy heard the beat of that time."""
+
+    at_s: float
+
+
+class Bye(_Said, frozen=True):
+    """Whoever says it stops."""
+
+
+Said = (
+    Join
+    | Rejoin
+    | Resume
+    | Drop
+    | Segment
+    | Write
+    | Cut
+    | Keep
+    | FilePart
+    | FileGone
+    | Whole
+    | Ack
+    | Beat
+    | BeatAck
+    | Bye
+)
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Who says what, of which log and epoch, in which start of its process."""
+
+    form: int
+    log: str
+    epoch: int
+    replica: str
+    start: int
+    said: Said
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Envelope)
+
+
+def encode(envelope: Envelope) -> bytes:
+    """The first part of a message."""
+    return _ENCODER.encode(envelope)
+
+
+def decode(parts: list[bytes]) -> tuple[Envelope, bytes]:
+    """A message, checked; ReplicaFrameBad."""
+    if len(parts) != 2:  # noqa: PLR2004 - an envelope and bytes
+        raise ReplicaFrameBad(detail=f"it has {len(parts)} parts")
+    try:
+        envelope = _DECODER.decode(parts[0])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ReplicaFrameBad(detail=str(error)[:200]) from error
+    if envelope.form != FORMAT:
+        raise ReplicaFrameBad(detail=f"its format is {envelope.form}, {FORMAT} is known")
+    said, data = envelope.said, parts[1]
+    if isinstance(said, Write | FilePart) and said.crc != crc32(data):
+        raise ReplicaFrameBad(detail="its bytes do not verify")
+    return envelope, data

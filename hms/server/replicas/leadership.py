@@ -1,0 +1,158 @@
+"""Leadership: when a copy follows, when it campaigns, and which frames it accepts (sans-IO).
+
+    FOLLOWING  --campaign won-->  LEADING  --a higher epoch, or no proof for lease_s-->  DEPOSED
+
+A lease decides only when to try and when to stop answering. What is confirmed is decided by epochs
+and copies (confirmation): a primary that was replaced finds nobody who takes its frames. An epoch
+is granted once, to one start of one copy; a copy promises an epoch, durably, before it takes the
+first frame of it, and takes none of a lower one from then on.
+
+With A copies needed of N, T = N - A + 1 promises are. The owner of a group of two has its own: the
+candidate was a member, so it has all that was ever confirmed.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from hms.errors.catalogue import ArbiterWentBack, ReplicaUnknown, ReplicaWentBack
+from hms.server.arbiter.interface import Configuration, Member, Standing
+
+__all__ = ["Campaign", "Follow", "Leadership", "Role"]
+
+
+class Role(StrEnum):
+    """What a copy is."""
+
+    FOLLOWING = "FOLLOWING"
+    LEADING = "LEADING"
+    DEPOSED = "DEPOSED"
+
+
+class Follow(NamedTuple):
+    """Receive the log of this replica; why: what is waited for."""
+
+    primary: str
+    why: str
+
+
+class Campaign(NamedTuple):
+    """Ask for the next epoch."""
+
+    version: int
+
+
+class Leadership:
+    """One copy, in one start of its process. Times are seconds of one clock of this machine."""
+
+    def __init__(
+        self, me: str, copy_id: str, start: int, promised: int, log: str, lease_s: float
+    ) -> None:
+        self.me, self.copy_id, self.start, self.log = me, copy_id, start, log
+        self.lease_s = lease_s
+        self.role = Role.FOLLOWING
+        self.promised = promised
+        """No frame of a lower epoch is accepted; durable before anything is answered."""
+        self.epoch = self.seen = 0
+        """The one that is led, and the highest that somebody spoke of."""
+        self._source: tuple[int, str, int] | None = None
+        """Epoch, replica and start whose frames are taken."""
+        self._heard_s = self._begun_s = float("-inf")
+        self._proved_s = float("-inf")
+        self._is_known = False
+        """The arbiter was read in this start: what it has of this copy may be of this start."""
+        self.is_left = False
+        """The primary said that it stops."""
+
+    def begin(self, now_s: float) -> None:
+        """The process started: the primary's silence counts from now."""
+        self._begun_s = now_s
+
+    # a copy that follows
+
+    def is_silent(self, now_s: float) -> bool:
+        """The primary has said nothing for a lease, or that it stops."""
+        return self.is_left or now_s - max(self._heard_s, self._begun_s) >= self.lease_s
+
+    def decide(self, standing: Standing | None, now_s: float) -> Follow | Campaign:
+        """What is to be done, as the arbiter stands. ReplicaUnknown, ReplicaWentBack."""
+        assert self.role is Role.FOLLOWING
+        if standing is None:
+            raise ReplicaUnknown(replica=self.me, detail="the arbiter has no configuration of it")
+        now = standing.configuration
+        if now.log != self.log:
+            detail = f"its log is {self.log}, that of the group {now.log}"
+            raise ReplicaUnknown(replica=self.me, detail=detail)
+        mine = self.member_of(now)
+        known = self._known_start(now, mine)
+        if self.start < known or (self.start == known and not self._is_known):
+            raise ReplicaWentBack(replica=self.me, here=self.start, known=known)
+        if self.promised > now.epoch:
+            raise ArbiterWentBack(endpoint=self.me, now=now.epoch, seen=self.promised)
+        self._is_known = True
+        if mine is None:
+            return Follow(now.primary, f"{now.primary} (epoch {now.epoch}, whose log it gets)")
+        if standing.leader is not None:
+            return Follow(now.primary, f"{now.primary} (epoch {now.epoch})")
+        if standing.preferred not in ("", self.me):
+            return Follow(now.primary, f"{standing.preferred} (which is to take over)")
+        if len(now.members) - now.copies + 1 > 1:
+            return Follow(now.primary, "too few promises of other copies")
+        others = [one for one in now.members if one.copy_id != self.copy_id]
+        if now.primary == self.me or not others or self.is_silent(now_s):
+            return Campaign(now.version)
+        return Follow(now.primary, f"{now.primary} (silent)")
+
+    def member_of(self, now: Configuration) -> Member | None:
+        """This copy among those that count; a new disk under an old name is none (H12)."""
+        return next((one for one in now.members if one.copy_id == self.copy_id), None)
+
+    def _known_start(self, now: Configuration, mine: Member | None) -> int:
+        known = 0 if mine is None else mine.start
+        return max(known, now.start) if mine is not None and now.primary == self.me else known
+
+    def accepts(self, epoch: int, primary: str, start: int) -> bool:
+        """Whether frames of this epoch from this start are taken; what is promised anew is in
+        `promised`, to be made durable before the first of them is answered (H1, H3)."""
+        if self.role is not Role.FOLLOWING or epoch < max(self.promised, 1):
+            return False
+        source = (epoch, primary, start)
+        if self._source is not None and self._source[0] == epoch and self._source != source:
+            return False
+        self._source, self.promised = source, epoch
+        return True
+
+    def heard(self, now_s: float) -> None:
+        """A frame of the primary was accepted."""
+        self._heard_s, self.is_left = now_s, False
+
+    def left(self) -> None:
+        """The primary said that it stops."""
+        self.is_left = True
+
+    # a copy that leads
+
+    def won(self, now: Configuration, asked_s: float) -> None:
+        """The campaign was won; asked_s: when it was asked for, which is when the lease began."""
+        assert self.role is Role.FOLLOWING
+        assert (now.primary, now.start) == (self.me, self.start)
+        assert now.epoch > self.promised
+        self.role, self.epoch, self.promised = Role.LEADING, now.epoch, now.epoch
+        self._proved_s = asked_s
+
+    def proved(self, asked_s: float) -> None:
+        """A renewal, or enough copies, said so of a question that was asked then."""
+        self._proved_s = max(self._proved_s, asked_s)
+
+    def is_proved(self, now_s: float) -> bool:
+        """What needs no record may be answered."""
+        return self.role is Role.LEADING and now_s - self._proved_s < self.lease_s
+
+    def saw(self, epoch: int) -> None:
+        """Somebody knows this epoch: a higher one ends this term for good."""
+        self.seen = max(self.seen, epoch)
+        if self.role is Role.LEADING and epoch > self.epoch:
+            self.role = Role.DEPOSED
+
+    def depose(self) -> None:
+        """Lead no more."""
+        self.role = Role.DEPOSED

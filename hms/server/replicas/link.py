@@ -1,0 +1,139 @@
+"""The link between copies: the sockets of both ends, and who may use them.
+
+Beyond loopback both ends show keys of the group (CURVE), and each knows the other's beforehand.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import zmq
+
+from hms.errors.catalogue import ReplicaAddressInUse
+from hms.server.links.key_guard import Guard
+from hms.server.links.keys import KeyPair
+from hms.server.replicas.confirmation import Limits
+from hms.server.replicas.frames import BYTES_MAX, FORMAT, Envelope, Said, encode
+
+__all__ = ["Group", "Listening", "Peer", "Speaking", "now_s"]
+
+MESSAGE_BYTES_MAX: Final = 16 * BYTES_MAX
+"""A JOIN lists every segment."""
+FRAMES_AT_ONCE: Final = 256
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """A replica as hms.conf has it. public_key: of its link, "" without keys."""
+
+    name: str
+    address: str
+    public_key: str = ""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """All replicas of a node, and what holds for them. keys: of this one."""
+
+    node: str
+    me: str
+    peers: Mapping[str, Peer]
+    lease_s: float
+    limits: Limits
+    keys: KeyPair | None = None
+
+
+def now_s() -> float:
+    """Seconds on a clock that is never set, and counts while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class _Link:
+    """What both ends have: a context of their own, since ZAP has one guard in each."""
+
+    def __init__(self, group: Group, kind: int) -> None:
+        self._context: zmq.Context[Any] = zmq.Context(1)
+        names = {p.public_key: p.name for p in group.peers.values() if p.public_key}
+        self._guard = None if group.keys is None else Guard(self._context, group.keys, names)
+        self.socket = self._context.socket(kind)
+        self.socket.setsockopt(zmq.LINGER, 200)
+        self.socket.setsockopt(zmq.SNDHWM, 0)  # bounded by what is not acknowledged
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
+        self.socket.setsockopt(zmq.HANDSHAKE_IVL, 3000)
+        self.poller = zmq.Poller()
+        self.poller.register(self.socket, zmq.POLLIN)
+        if self._guard is not None:
+            self.poller.register(self._guard.socket, zmq.POLLIN)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is something, or so long."""
+        self.poller.poll(max(0, round(timeout_s * 1000)))
+        if self._guard is not None:
+            self._guard.answer()
+
+    def received(self) -> Iterator[list[bytes]]:
+        """What is there, a bounded number."""
+        for _ in range(FRAMES_AT_ONCE):
+            try:
+                yield self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+
+    def close(self) -> None:
+        """What was said last still goes out, for a moment."""
+        self.socket.close()
+        if self._guard is not None:
+            self._guard.close()
+        self._context.term()
+
+
+class Listening(_Link):
+    """The primary's end. wake() may be called from any thread."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group, zmq.ROUTER)
+        if self._guard is not None:
+            self._guard.protect(self.socket)
+        address = group.peers[group.me].address
+        try:
+            self.socket.bind(address)
+        except zmq.ZMQError as fault:
+            self.close()
+            raise ReplicaAddressInUse(address=address, detail=str(fault)) from fault
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.poller.register(self._wake, zmq.POLLIN)
+
+    def wake(self) -> None:
+        """End a wait()."""
+        os.eventfd_write(self._wake, 1)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is something, or so long."""
+        super().wait(timeout_s)
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+
+    def close(self) -> None:
+        """What was said last still goes out, for a moment."""
+        super().close()
+        if hasattr(self, "_wake"):
+            os.close(self._wake)
+
+
+class Speaking(_Link):
+    """A follower's end, to one primary."""
+
+    def __init__(self, group: Group, primary: str) -> None:
+        super().__init__(group, zmq.DEALER)
+        self.primary = primary
+        peer = group.peers[primary]
+        if self._guard is not None:
+            self._guard.introduce(self.socket, peer.public_key)
+        self.socket.connect(peer.address)
+
+    def say(self, log: str, replica: str, start: int, said: Said, epoch: int = 0) -> None:
+        """Tell the primary."""
+        self.socket.send_multipart(
+            [encode(Envelope(FORMAT, log, epoch, replica, start, said)), b""]
+        )

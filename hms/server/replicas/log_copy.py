@@ -1,0 +1,219 @@
+"""A copy's segments and files: what the primary tells is written where it says, and synced.
+
+Nothing is made of the bytes here. A segment gets its name when its header is synced, as at the
+primary, and has its full size from the start, zeros behind what was written.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hms.errors.catalogue import ReplicaFrameBad
+from hms.server.replicas.frames import Cut, Drop, FileGone, FilePart, Join, Keep, Segment, Write
+from hms.store.files import is_whole_file
+from hms.store.journal.disk import CREATE, PRIVATE_DISK, UPDATE, Disk, write_all
+from hms.store.journal.format import SEGMENT_HEADER_BYTES, unpack_segment_header
+from hms.store.journal.segment_walk import (
+    HISTORY_SUFFIX,
+    LOG_SUFFIX,
+    PINNED_SUFFIX,
+    SUFFIXES,
+    last_written,
+    opened,
+    segment_file,
+    segment_numbers,
+)
+
+__all__ = ["FILES_FOLDER", "LogCopy", "Told"]
+
+FILES_FOLDER: Final = "files"
+_INCOMING: Final = "incoming"
+UNSURE: Final = 2
+"""So many of the last segments may not be whole."""
+Told = Segment | Write | Cut | Drop | Keep | FilePart | FileGone
+
+
+class LogCopy:
+    """The folder of a copy's store; one thread. Raises OSError, and ReplicaFrameBad for what does
+    not fit to what is there."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk, self._folder = disk, folder
+        self._files = folder / FILES_FOLDER
+        self._open: dict[int, int] = {}
+        self._unsynced: set[int] = set()
+        self._part: tuple[str, int] | None = None
+        disk.make_dir(folder)
+
+    def joins(self, copy_id: str, promised: int) -> Join:
+        """What is there."""
+        headers: dict[int, bytes] = {}
+        for suffix in (PINNED_SUFFIX, LOG_SUFFIX):
+            for number in segment_numbers(self._disk, self._folder, suffix):
+                with opened(self._disk, segment_file(self._folder, number, suffix)) as fd:
+                    headers[number] = self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
+        ends = {number: self._end(number) for number in sorted(headers)[-UNSURE:]}
+        return Join(copy_id, promised, headers, ends, self._whole_files())
+
+    def _end(self, number: int) -> int:
+        end = last_written(self._disk, self._fd(number), SEGMENT_HEADER_BYTES)
+        return end + -end % 8
+
+    def _whole_files(self) -> list[str]:
+        with suppress(FileNotFoundError):
+            return [n for n in self._disk.list_dir(self._files) if is_whole_file(n)]
+        return []
+
+    def take(self, said: Told, data: bytes) -> None:
+        """Do what the primary says; safe after the next sync()."""
+        match said:
+            case Write():
+                self._write(said, data)
+            case Segment():
+                self._begin(said, data)
+            case Cut():
+                self._cut(said)
+            case Drop():
+                self._drop(said)
+            case Keep():
+                self._keep(said)
+            case FilePart():
+                self._file(said, data)
+            case FileGone():
+                self._disk.unlink(self._files / _checked(said.name))
+
+    def sync(self) -> None:
+        """All that was written is safe."""
+        for number in sorted(self._unsynced):
+            self._disk.fdatasync(self._open[number])
+        self._unsynced.clear()
+        for number in sorted(self._open)[:-UNSURE]:
+            self._disk.close(self._open.pop(number))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for fd in self._open.values():
+            self._disk.close(fd)
+        self._open.clear()
+        self._unsynced.clear()
+        self._end_part()
+
+    # segments
+
+    def _begin(self, said: Segment, header: bytes) -> None:
+        found = unpack_segment_header(header)
+        if found is None or found.number != said.number or said.suffix not in SUFFIXES:
+            raise ReplicaFrameBad(detail=f"the header of segment {said.number} is none")
+        file = self._find(said.number)
+        if file is not None:
+            with opened(self._disk, file) as fd:
+                if self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0) != header:
+                    detail = f"segment {said.number} is there with another header"
+                    raise ReplicaFrameBad(detail=detail)
+            return
+        incoming = self._folder / _INCOMING
+        self._disk.unlink(incoming)
+        with opened(self._disk, incoming, CREATE) as fd:
+            self._disk.allocate(fd, said.size)
+            write_all(self._disk, fd, [header], 0)
+            self._disk.fsync(fd)
+        self._disk.rename(incoming, segment_file(self._folder, said.number, said.suffix))
+        self._disk.fsync_dir(self._folder)
+
+    def _write(self, said: Write, data: bytes) -> None:
+        if said.offset < SEGMENT_HEADER_BYTES:
+            raise ReplicaFrameBad(detail=f"it writes over the header of segment {said.number}")
+        write_all(self._disk, self._fd(said.number), [data], said.offset)
+        self._unsynced.add(said.number)
+
+    def _cut(self, said: Cut) -> None:
+        fd = self._fd(said.number)
+        size = self._disk.size(fd)
+        if SEGMENT_HEADER_BYTES <= said.end < size:
+            self._disk.ftruncate(fd, said.end)
+            self._disk.allocate(fd, size)
+            self._disk.fsync(fd)
+
+    def _drop(self, said: Drop) -> None:
+        """From the newest on, so that a crash leaves no gap."""
+        for number in sorted(said.segments, reverse=True):
+            self._forget(number)
+            for suffix in (LOG_SUFFIX, PINNED_SUFFIX):
+                self._disk.unlink(segment_file(self._folder, number, suffix))
+            self._disk.fsync_dir(self._folder)
+        for name in said.files:
+            self._disk.unlink(self._files / _checked(name))
+
+    def _keep(self, said: Keep) -> None:
+        pinned, history = set(said.pinned), set(said.history)
+        for suffix in (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX):
+            for number in segment_numbers(self._disk, self._folder, suffix):
+                if suffix == LOG_SUFFIX and number >= said.oldest:
+                    continue
+                self._leave(number, suffix, pinned, history)
+        self._disk.fsync_dir(self._folder)
+
+    def _leave(self, number: int, suffix: str, pinned: set[int], history: set[int]) -> None:
+        """A segment that has left the log gets the name that it has at the primary."""
+        file = segment_file(self._folder, number, suffix)
+        wanted = PINNED_SUFFIX if number in pinned else HISTORY_SUFFIX
+        if number not in pinned | history:
+            self._forget(number)
+            self._disk.unlink(file)
+        elif wanted != suffix:
+            self._disk.rename(file, segment_file(self._folder, number, wanted))
+
+    def _find(self, number: int) -> Path | None:
+        for suffix in (LOG_SUFFIX, PINNED_SUFFIX):
+            file = segment_file(self._folder, number, suffix)
+            with suppress(FileNotFoundError):
+                self._disk.size_and_age(file)
+                return file
+        return None
+
+    def _fd(self, number: int) -> int:
+        if number not in self._open:
+            file = self._find(number)
+            if file is None:
+                raise ReplicaFrameBad(detail=f"there is no segment {number}")
+            self._open[number] = self._disk.open(file, UPDATE)
+        return self._open[number]
+
+    def _forget(self, number: int) -> None:
+        self._unsynced.discard(number)
+        if number in self._open:
+            self._disk.close(self._open.pop(number))
+
+    # files of messages
+
+    def _file(self, said: FilePart, data: bytes) -> None:
+        """Whole, synced and with its name when its last part is taken."""
+        name, incoming = _checked(said.name), self._files / _INCOMING
+        if said.offset == 0:
+            self._end_part()
+            PRIVATE_DISK.make_dir(self._files)
+            self._disk.unlink(incoming)
+            self._part = name, PRIVATE_DISK.open(incoming, CREATE)
+        if self._part is None or self._part[0] != name:
+            raise ReplicaFrameBad(detail=f"file {name} does not begin at its beginning")
+        fd = self._part[1]
+        if self._disk.size(fd) != said.offset:
+            raise ReplicaFrameBad(detail=f"file {name} has a gap at {said.offset}")
+        write_all(self._disk, fd, [data], said.offset)
+        if said.is_last:
+            self._disk.fsync(fd)
+            self._end_part()
+            self._disk.rename(incoming, self._files / name)
+            self._disk.fsync_dir(self._files)
+
+    def _end_part(self) -> None:
+        part, self._part = self._part, None
+        if part is not None:
+            self._disk.close(part[1])
+
+
+def _checked(name: str) -> str:
+    """No path of somebody else's."""
+    if not is_whole_file(name):
+        raise ReplicaFrameBad(detail=f"{name[:80]!r} is no name of a file")
+    return name

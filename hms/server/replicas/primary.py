@@ -1,0 +1,590 @@
+"""A primary: sends what it writes to the other copies, knows what they have, and keeps its lease.
+
+Two threads beside those of the node: the link's has the socket, the keeper asks the arbiter, which
+may take its time. A storage worker that has synced a batch waits here until enough copies have it.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+from msgspec import structs
+
+from hms.errors.catalogue import (
+    ArbiterUnavailable,
+    LeadershipLost,
+    ReplicaFrameBad,
+    StoreFenced,
+)
+from hms.errors.tree import HmsError
+from hms.server.arbiter.interface import Arbiter, Configuration, Member
+from hms.server.replicas.catching_up import plan, resumes_at
+from hms.server.replicas.confirmation import Confirmation
+from hms.server.replicas.frames import (
+    BYTES_MAX,
+    FORMAT,
+    Ack,
+    Beat,
+    BeatAck,
+    Bye,
+    Cut,
+    Drop,
+    Envelope,
+    FileGone,
+    FilePart,
+    Join,
+    Keep,
+    Rejoin,
+    Resume,
+    Said,
+    Segment,
+    Whole,
+    Write,
+    decode,
+    encode,
+)
+from hms.server.replicas.leadership import Leadership, Role
+from hms.server.replicas.link import Group, Listening, now_s
+from hms.server.replicas.log_copy import FILES_FOLDER
+from hms.store.files import is_whole_file
+from hms.store.journal.disk import READ, Disk
+from hms.store.journal.format import SEGMENT_HEADER_BYTES
+from hms.store.journal.segment_walk import (
+    HISTORY_SUFFIX,
+    LOG_SUFFIX,
+    PINNED_SUFFIX,
+    all_files,
+    last_written,
+    opened,
+    segment_numbers,
+)
+
+__all__ = ["Primary"]
+
+log = logging.getLogger("hms.replicas")
+
+WINDOW_FRAMES: Final = 16
+"""A copy that catches up has so many frames of BYTES_MAX on their way to it."""
+BEHIND_FRAMES_MAX: Final = 1024
+"""A copy that has so many on their way to it joins again."""
+BEATS_PER_LEASE: Final = 5
+RENEWALS_PER_LEASE: Final = 3
+LOOKS_PER_LEASE: Final = 10
+JOIN_S: Final = 10.0
+
+
+class _Link:
+    """A copy that is connected."""
+
+    def __init__(self, route: bytes, member: Member) -> None:
+        self.route, self.member = route, member
+        self.todo: deque[int] = deque()
+        """Segments that it gets; the first one from `at` on."""
+        self.at: int | None = None
+        self.end = 0
+        self.ends: dict[int, int] = {}
+        self.files: deque[str] = deque()
+        self.is_whole = self.is_known = False
+        self.sent = self.taken = 0
+        """Frames."""
+
+
+class Primary:
+    """Leads one epoch of one node. Implements hms.server.replicas.replica_disk.Copies."""
+
+    def __init__(
+        self,
+        group: Group,
+        folder: Path,
+        disk: Disk,
+        arbiter: Arbiter,
+        leadership: Leadership,
+        granted: Configuration,
+        *,
+        silent_since_s: float,
+    ) -> None:
+        self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
+        self._leadership = leadership
+        me = Member(group.me, leadership.copy_id, leadership.start)
+        self._confirmation = Confirmation(granted, me, group.limits, silent_since_s)
+        self.on_fenced: Callable[[BaseException], None] = lambda _fault: None
+        self.epoch = granted.epoch
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        """Who keeps the lease and the members waits here."""
+        self._advanced = threading.Condition(lock)
+        """Who wants a mark confirmed waits here."""
+        self._outbox: deque[tuple[Said, bytes]] = deque()
+        self._links: dict[bytes, _Link] = {}
+        self._headers: dict[int, tuple[bytes, int]] = {}
+        self._ends: dict[int, int] = {}
+        """Of segments that were written in this start."""
+        self._current = 0
+        self._must_keep = False
+        self._fault: HmsError | None = None
+        self._is_over = False
+        self.refused = 0
+        self._socket = Listening(group)
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
+            for name, run in (("hms-replicas", self._serve), ("hms-lease", self._keep))
+        ]
+
+    # what the disk tells (Copies)
+
+    def begun(self, number: int, header: bytes, size: int) -> None:
+        """See Copies; the first one is the sign to begin."""
+        is_first = not self._current
+        with self._changed:
+            self._headers[number] = header, size
+            self._ends[number] = SEGMENT_HEADER_BYTES
+            self._current = number
+            mark = self._next_mark()
+            self._outbox.append((Segment(mark, number, size, LOG_SUFFIX), header))
+        if is_first:
+            for thread in self._threads:
+                thread.start()
+        self._socket.wake()
+
+    def written(self, number: int, offset: int, data: bytes) -> None:
+        """See Copies. Before the first segment of this start nobody is connected."""
+        with self._changed:
+            self._ends[number] = max(self._ends.get(number, 0), offset + len(data))
+            if not self._current:
+                return
+            for at in range(0, len(data), BYTES_MAX):
+                part = data[at : at + BYTES_MAX]
+                said = Write(self._next_mark(), number, offset + at, crc32(part))
+                self._outbox.append((said, part))
+        self._socket.wake()
+
+    def synced(self) -> None:
+        """See Copies."""
+        with self._changed:
+            confirmation = self._confirmation
+            mark = confirmation.written
+            confirmation.synced(mark)
+            if not confirmation.is_confirmed(mark):
+                self._changed.notify_all()
+            while not confirmation.is_confirmed(mark):
+                self._check()
+                self._advanced.wait()
+            self._check()
+
+    def kept(self) -> None:
+        """See Copies."""
+        self._must_keep = True
+
+    def file_there(self, name: str) -> None:
+        """See Copies."""
+        with self._changed:
+            said = FilePart(self._next_mark(), name, 0, is_last=False, crc=0)
+            self._outbox.append((said, b""))
+        self._socket.wake()
+
+    def file_gone(self, name: str) -> None:
+        """See Copies."""
+        with self._changed:
+            self._outbox.append((FileGone(self._next_mark(), name), b""))
+
+    def _next_mark(self) -> int:
+        self._confirmation.written += 1
+        return self._confirmation.written
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+        if self._is_over:
+            raise LeadershipLost(
+                replica=self._group.me, node=self._group.node, detail="it is stopping"
+            )
+
+    # for the node
+
+    def describe(self) -> dict[str, Any]:
+        """For the status."""
+        with self._changed:
+            now = self._confirmation.now
+            return {
+                "replica": self._group.me,
+                "epoch": self.epoch,
+                "members": [one.name for one in now.members],
+                "copies": now.copies,
+                "is_protected": len(now.members) > 1,
+                "replicas": self._confirmation.describe(now_s()),
+                "frames_refused": self.refused,
+            }
+
+    def stop(self) -> None:
+        """Say good-bye, and give the lease back."""
+        with self._changed:
+            self._is_over = True
+            self._wake_all()
+        if self._current:
+            self._socket.wake()
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join(JOIN_S)
+        with suppress(HmsError):
+            self._arbiter.resign()
+        self._arbiter.close()
+        self._socket.close()
+
+    def _fail(self, fault: HmsError) -> None:
+        """Confirm nothing more, and tell the node once."""
+        with self._changed:
+            if self._fault is not None or self._is_over:
+                return
+            self._fault = fault
+            self._leadership.depose()
+            self._wake_all()
+        self.on_fenced(fault)
+
+    def _wake_all(self) -> None:
+        self._changed.notify_all()
+        self._advanced.notify_all()
+
+    def _guarded(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except BaseException as fault:
+            log.exception("the link of the copies ends")
+            detail = f"{type(fault).__name__}: {fault}"
+            self._fail(LeadershipLost(replica=self._group.me, node=self._group.node, detail=detail))
+
+    # the keeper: the lease, and which copies count
+
+    def _keep(self) -> None:
+        renew_at_s = 0.0
+        while True:
+            with self._changed:
+                if self._is_over or self._fault is not None:
+                    return
+                at_s = now_s()
+                wanted = self._confirmation.wanted(at_s)
+                if wanted is not None:
+                    self._confirmation.asking(wanted)
+                self._leadership.proved(self._confirmation.proof_s(at_s))
+            if wanted is not None:
+                self._ask(wanted)
+            if now_s() >= renew_at_s:
+                renew_at_s = now_s() + self._group.lease_s / RENEWALS_PER_LEASE
+                self._renew()
+            if self._is_deposed():
+                return
+            with self._changed:
+                if self._confirmation.wanted(now_s()) is None or self._confirmation.asked:
+                    self._changed.wait(self._group.lease_s / LOOKS_PER_LEASE)
+
+    def _ask(self, new: Configuration) -> None:
+        """Until the arbiter has said what it has, both rules hold."""
+        try:
+            if self._arbiter.change(new.version - 1, new):
+                self._settle(new)
+            else:
+                self._read()
+        except ArbiterUnavailable as fault:
+            log.warning("members stay as they are: %s", fault)
+
+    def _read(self) -> None:
+        standing = self._arbiter.read()
+        if standing is None:
+            return
+        with self._changed:
+            self._leadership.saw(standing.configuration.epoch)
+        if self._leadership.role is Role.LEADING:
+            self._settle(standing.configuration)
+
+    def _settle(self, now: Configuration) -> None:
+        with self._changed:
+            before, after = self._confirmation.now, now
+            self._confirmation.settled(now)
+            self._advanced.notify_all()
+        if before.members != after.members:
+            names = ", ".join(one.name for one in after.members)
+            log.warning("copies that count: %s; %d confirm", names, after.copies)
+
+    def _renew(self) -> None:
+        asked_s = now_s()
+        try:
+            if self._arbiter.renew():
+                with self._changed:
+                    self._leadership.proved(asked_s)
+            else:
+                self._read()
+        except ArbiterUnavailable as fault:
+            log.warning("the lease is not renewed: %s", fault)
+
+    def _is_deposed(self) -> bool:
+        if self._leadership.role is Role.DEPOSED:
+            theirs = self._leadership.seen
+            self._fail(StoreFenced(path=str(self._folder), theirs=theirs, ours=self.epoch))
+        elif not self._leadership.is_proved(now_s()):
+            detail = f"neither the arbiter nor enough copies said so for {self._group.lease_s:g} s"
+            self._fail(LeadershipLost(replica=self._group.me, node=self._group.node, detail=detail))
+        else:
+            return False
+        return True
+
+    # the link
+
+    def _serve(self) -> None:
+        beat_at_s, pause_s = 0.0, self._group.lease_s / BEATS_PER_LEASE
+        while not self._is_over and self._fault is None:
+            self._socket.wait(0 if self._has_more() else max(0.0, beat_at_s - now_s()))
+            for parts in self._socket.received():
+                self._receive(parts[0], parts[1:])
+            self._send_outbox()
+            for link in list(self._links.values()):
+                self._catch_up(link)
+            if now_s() >= beat_at_s:
+                beat_at_s = now_s() + pause_s
+                self._to_all(Beat(now_s()))
+        self._to_all(Bye())
+
+    def _has_more(self) -> bool:
+        return any(self._may_send(link) for link in self._links.values())
+
+    def _may_send(self, link: _Link) -> bool:
+        return not link.is_whole and link.sent - link.taken < WINDOW_FRAMES
+
+    def _receive(self, route: bytes, parts: list[bytes]) -> None:
+        try:
+            envelope, _ = decode(parts)
+            if envelope.log != self._leadership.log:
+                raise ReplicaFrameBad(detail=f"it is of log {envelope.log[:40]}")  # noqa: TRY301
+            if isinstance(envelope.said, Join):
+                self._join(route, envelope, envelope.said)
+            elif (link := self._links.get(route)) is None:
+                self._send(route, Rejoin())
+            else:
+                self._said(link, envelope.said)
+        except ReplicaFrameBad as fault:
+            self.refused += 1
+            log.warning("a frame of a copy is refused: %s", fault)
+
+    def _said(self, link: _Link, said: Said) -> None:
+        copy_id = link.member.copy_id
+        with self._changed:
+            self._confirmation.heard(copy_id, now_s())
+            match said:
+                case Ack():
+                    link.taken = said.frames
+                    before = self._confirmation.confirmed
+                    self._confirmation.acked(copy_id, said.mark)
+                    if self._confirmation.confirmed > before:
+                        self._advanced.notify_all()
+                    if link.is_whole and not link.is_known:
+                        link.is_known = True
+                        self._changed.notify_all()
+                case BeatAck():
+                    self._confirmation.beat(copy_id, said.at_s)
+                case Bye():
+                    self._confirmation.left(copy_id)
+                    del self._links[link.route]
+                    self._changed.notify_all()
+                case _:
+                    raise ReplicaFrameBad(detail=f"a copy does not say {type(said).__name__}")
+
+    def _join(self, route: bytes, envelope: Envelope, said: Join) -> None:
+        """A copy comes, or comes again; what it lacks is begun."""
+        if said.promised > self.epoch:
+            with self._changed:
+                self._leadership.saw(said.promised)
+                self._changed.notify_all()
+            return
+        name, start = envelope.replica, envelope.start
+        if name not in self._group.peers or name == self._group.me:
+            raise ReplicaFrameBad(detail=f"{name[:40]!r} is no other replica of this node")
+        known = [o.start for o in self._confirmation.now.members if o.copy_id == said.copy_id]
+        known += [o.member.start for o in self._links.values() if o.member.copy_id == said.copy_id]
+        if start < max(known, default=0) or said.copy_id == self._leadership.copy_id:
+            detail = f"{name} started {start} times, {max(known, default=0)} are known"
+            raise ReplicaFrameBad(detail=f"{detail}: its copy went back, or is there twice")
+        link = _Link(route, Member(name, said.copy_id, start))
+        files = set(said.files)
+        with self._changed:
+            for old in [o for o in self._links.values() if o.member.copy_id == said.copy_id]:
+                del self._links[old.route]
+            wanted = self._headers_now()
+            found = plan(said.segments, said.ends, wanted)
+            link.todo.extend(found.lacking)
+            link.ends = said.ends
+            here = self._files_here()
+            link.files.extend(sorted(here - files))
+            if not found.drop:
+                self._links[route] = link
+                self._confirmation.joined(link.member, now_s())
+        log.info("%s joins, %d segments to get", name, len(found.lacking))
+        if found.drop:
+            self._send(route, Drop(found.drop, []))
+            self._send(route, Rejoin())
+            return
+        self._tell(link, Resume())
+        if gone := sorted(files - here):
+            self._tell(link, Drop([], gone))
+
+    def _headers_now(self) -> dict[int, bytes]:
+        """Of all segments that the log needs."""
+        found: dict[int, bytes] = {}
+        for number, file in all_files(self._disk, self._folder).items():
+            if file.suffix == HISTORY_SUFFIX:
+                continue
+            if number not in self._headers:
+                with suppress(FileNotFoundError), opened(self._disk, file, READ) as fd:
+                    header = self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
+                    self._headers[number] = header, self._disk.size(fd)
+            if number in self._headers:
+                found[number] = self._headers[number][0]
+        return found
+
+    def _files_here(self) -> set[str]:
+        with suppress(FileNotFoundError):
+            names = self._disk.list_dir(self._folder / FILES_FOLDER)
+            return {name for name in names if is_whole_file(name)}
+        return set()
+
+    # what is written now
+
+    def _send_outbox(self) -> None:
+        with self._changed:
+            waiting, self._outbox = self._outbox, deque()
+            must_keep, self._must_keep = self._must_keep, False
+        for said, data in waiting:
+            for link in list(self._links.values()):
+                self._pass_on(link, said, data)
+        if must_keep:
+            keep = self._keeps()
+            for link in self._links.values():
+                if link.is_whole:
+                    self._tell(link, keep)
+
+    def _pass_on(self, link: _Link, said: Said, data: bytes) -> None:
+        """To a copy that is whole; one that is not gets later what it has not passed yet. One that
+        is too far behind gets it from the files."""
+        if link.sent - link.taken > BEHIND_FRAMES_MAX:
+            self._begin_anew(link)
+        elif isinstance(said, FilePart):
+            if link.is_whole:
+                self._send_file(link, said.name, said.mark)
+            else:
+                link.files.append(said.name)
+        elif link.is_whole:
+            self._tell(link, said, data)
+        elif isinstance(said, FileGone):
+            self._tell(link, structs.replace(said, mark=0))
+        elif isinstance(said, Segment):
+            if said.number not in link.todo:
+                link.todo.append(said.number)
+        elif isinstance(said, Write) and said.number not in link.todo:
+            self._tell(link, structs.replace(said, mark=0), data)  # it has not all before it
+
+    def _keeps(self) -> Keep:
+        numbers = [
+            segment_numbers(self._disk, self._folder, suffix)
+            for suffix in (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX)
+        ]
+        return Keep(0, min(numbers[0], default=0), numbers[1], numbers[2])
+
+    # what a copy lacks
+
+    def _catch_up(self, link: _Link) -> None:
+        while self._may_send(link) and link.route in self._links:
+            if link.files:
+                self._send_file(link, link.files.popleft(), 0)
+            elif link.todo:
+                self._some_of(link, link.todo[0])
+            else:
+                self._make_whole(link)
+
+    def _some_of(self, link: _Link, number: int) -> None:
+        """The next bytes of a segment; one that was let go meanwhile has the copy join again."""
+        file = all_files(self._disk, self._folder).get(number)
+        header = self._headers.get(number)
+        if file is None or header is None or file.suffix == HISTORY_SUFFIX:
+            self._begin_anew(link)
+            return
+        try:
+            with opened(self._disk, file, READ) as fd:
+                if link.at is None:
+                    link.end = self._written_end(fd, number)
+                    theirs = link.ends.get(number, 0)
+                    link.at = resumes_at(theirs, link.end)
+                    self._tell(link, Segment(0, number, header[1], file.suffix), header[0])
+                link.end = max(link.end, self._ends.get(number, 0))
+                size = min(BYTES_MAX, link.end - link.at)
+                data = self._disk.pread(fd, size, link.at)
+        except FileNotFoundError:
+            return  # it has another name by now
+        if data:
+            self._tell(link, Write(0, number, link.at, crc32(data)), data)
+            link.at += len(data)
+        with self._changed:
+            if link.at >= max(link.end, self._ends.get(number, 0)):
+                link.todo.popleft()
+                link.at = None
+                is_done = True
+            else:
+                is_done = False
+        if is_done and number != self._current:
+            self._tell(link, Cut(number, link.end))
+
+    def _begin_anew(self, link: _Link) -> None:
+        """Have it join again."""
+        with self._changed:
+            self._confirmation.behind(link.member.copy_id)
+            self._links.pop(link.route, None)
+        self._send(link.route, Rejoin())
+
+    def _written_end(self, fd: int, number: int) -> int:
+        found = last_written(self._disk, fd, SEGMENT_HEADER_BYTES)
+        return max(found + -found % 8, self._ends.get(number, 0))
+
+    def _make_whole(self, link: _Link) -> None:
+        """It has the bytes of every segment: from here on it gets what is written."""
+        with self._changed:
+            if link.todo or link.files:
+                return
+            link.is_whole = True
+            self._confirmation.whole(link.member.copy_id)
+            mark = self._confirmation.written
+        self._tell(link, self._keeps())
+        self._tell(link, Whole(mark))
+        log.info("%s has the whole log", link.member.name)
+
+    def _send_file(self, link: _Link, name: str, mark: int) -> None:
+        """A file in parts; one that is gone is of no message any more."""
+        with (
+            suppress(FileNotFoundError),
+            opened(self._disk, self._folder / FILES_FOLDER / name, READ) as fd,
+        ):
+            size, at = self._disk.size(fd), 0
+            while True:
+                data = self._disk.pread(fd, BYTES_MAX, at)
+                is_last = at + len(data) >= size
+                said = FilePart(mark if is_last else 0, name, at, is_last=is_last, crc=crc32(data))
+                self._tell(link, said, data)
+                at += len(data)
+                if is_last:
+                    return
+
+    # saying
+
+    def _to_all(self, said: Said) -> None:
+        for link in list(self._links.values()):
+            self._send(link.route, said)
+
+    def _tell(self, link: _Link, said: Said, data: bytes = b"") -> None:
+        """Counted: the copy says how many it took."""
+        link.sent += 1
+        self._send(link.route, said, data)
+
+    def _send(self, route: bytes, said: Said, data: bytes = b"") -> None:
+        me = self._leadership
+        envelope = Envelope(FORMAT, me.log, self.epoch, me.me, me.start, said)
+        self._socket.socket.send_multipart([route, encode(envelope), data])

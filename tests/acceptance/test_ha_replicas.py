@@ -1,0 +1,224 @@
+"""Two copies of a log on two machines, and an arbiter: nothing confirmed is lost with one of them.
+
+Two processes with folders of their own, and a real arbiter. HMS_HA=full: 100 kills with each kind.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import hms
+from hms.testing.nodes import TestNode
+from hms.testing.ports import free_port
+from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, hms_command
+from tests.support.etcd import Etcd
+from tests.support.postgres import postgres_server
+from tests.support.project import ROOT
+from tests.support.waiting import wait_until
+
+IS_FULL = os.environ.get("HMS_HA") == "full"
+KILLS = 100 if IS_FULL else 1
+full = pytest.mark.skipif(not IS_FULL, reason="HMS_HA=full: it takes 15 s and more")
+LEASE_S = 3
+SMALL = {
+    "segment_bytes": "4 MiB",
+    "max_message_bytes": "1 MiB",
+    "max_transaction_bytes": "1 MiB",
+}
+_groups = count(1)
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """One server for all tests."""
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory):
+    """The same."""
+    server = Etcd(tmp_path_factory.mktemp("etcd"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["postgresql", "etcd"] if IS_FULL else ["etcd"])
+def arbiter(request):
+    """As hms.conf has it; each test has a domain of its own. The page's test has PostgreSQL."""
+    kind = request.param
+    url = request.getfixturevalue("postgres" if kind == "postgresql" else kind).url
+    return {"kind": kind, "endpoints": [url], "lease_s": LEASE_S}
+
+
+@contextmanager
+def machines(folder, arbiter, *names, **keys):
+    """Replicas of one node; the first one has the first copy."""
+    domain = f"d{next(_groups)}{os.getpid()}"
+    replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}"} for name in names}
+    made = []
+    for name in names:
+        own = folder / name
+        own.mkdir()
+        node = {"replica": name, "replica_timeout_s": 1, **keys}
+        config = {
+            "domain": {"name": domain},
+            "hms": QUEUES,
+            "node": {"node1": node},
+            "arbiter": arbiter,
+            "replica": replicas,
+        }
+        made.append(TestNode(own, own / "store", config, (), (), ()))
+    code, said = hms_command(made[0], "replica", "init")
+    assert code == 0, said
+    try:
+        yield made
+    finally:
+        for one in made:
+            if one.is_running:
+                one.resume()
+                one.kill()
+
+
+def said_by(*nodes):
+    """What the primary says of its copies."""
+    with connect(*nodes) as connection:
+        return connection.administer("status")["replication"]
+
+
+def wait_for_both(*nodes):
+    """Until both copies count."""
+    wait_until(lambda: said_by(*nodes)["is_protected"], WAIT_S)
+
+
+def test_the_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(tmp_path, arbiter):
+    """The primary is killed at any instant; the other one has all that was confirmed."""
+    with machines(tmp_path, arbiter, "a", "b") as nodes:
+        a, b = nodes
+        a.boot()
+        b.boot()
+        wait_for_both(a)
+        sender = Sender((a, b))
+        for _ in range(KILLS):
+            sender.wait_for(20)
+            a.kill()
+            sender.wait_for(5)
+            if IS_FULL:
+                a.boot()
+                wait_for_both(b)
+            a, b = b, a
+        sender.end()
+
+        assert said_by(a)["epoch"] == 1 + KILLS
+        assert bodies(a) == sender.confirmed
+
+
+def test_the_commands_of_the_page_make_two_machines(tmp_path, postgres):
+    """From two empty folders to a pair that survives a kill."""
+    page = (ROOT / "docs" / "how-to" / "two-machines.md").read_text()
+    text = re.search(r"<!-- file: hms.conf -->\n```toml\n(.*?)```", page, re.DOTALL)[1]
+    ports = {old: str(free_port()) for old in ("7700", "7701", "7710", "7711")}
+    text = text.replace("postgresql://hms@127.0.0.1:5432/postgres", postgres.url)
+    text = f'[domain]\nname = "page{os.getpid()}"\n{text}'
+    addresses = [f"tcp://127.0.0.1:{ports[old]}" for old in ("7700", "7701")]
+    for old, new in ports.items():
+        text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
+    for name, address in zip("ab", addresses, strict=True):
+        (tmp_path / name).mkdir()
+        own = text.replace('replica = "a"', f'replica = "{name}"').replace(addresses[0], address)
+        (tmp_path / name / "hms.conf").write_text(own)
+    try:
+        for name, typed in re.findall(
+            r"<!-- machine: (.) -->\n```console\n(.*?)```", page, re.DOTALL
+        ):
+            for line in typed.splitlines():
+                done = type_line(tmp_path / name, line.removeprefix("$ "))
+                if line == "$ hms replica status":
+                    wait_until(lambda: type_line(tmp_path / "a", "hms replica status")[0] == 0)
+                else:
+                    assert done[0] == 0, done
+        with hms.connect(addresses) as connection, connection.session() as session:
+            session.producer("orders").send(b"two coffees")
+        assert type_line(tmp_path / "a", "hms down")[0] == 0
+        with hms.connect(addresses, connect_timeout_s=WAIT_S) as connection:
+            session = connection.session()
+            assert session.consumer("orders").receive(WAIT_S).body == b"two coffees"
+        assert "standby" not in type_line(tmp_path / "b", "hms replica status")[1]
+    finally:
+        for name in "ab":
+            type_line(tmp_path / name, "hms down --now")
+
+
+def type_line(folder, line):
+    """What a command of the page says there."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = os.environ | {"PATH": path}
+    done = subprocess.run(
+        line.split(),
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@full
+def test_a_primary_that_goes_on_after_a_pause_confirms_nothing(tmp_path, arbiter):
+    """It is stopped past the lease, with a client still connected, and continued (38)."""
+    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+        a.boot()
+        b.boot()
+        wait_for_both(a)
+        with hms.connect(a.address, request_timeout_s=6) as old, old.session() as session:
+            producer = session.producer("orders")
+            producer.send(b"before")
+            a.pause()
+            late = producer.send_async(b"late")
+            assert said_by(b)["epoch"] == 2
+            a.resume()
+
+            assert a.wait() == 1
+            assert "HMS-5020" in a.log
+            assert isinstance(late.exception(WAIT_S), hms.SendInDoubt)
+        assert bodies(b) == [b"before"]
+        a.boot()
+        wait_for_both(b)
+        b.kill()
+
+        assert bodies(a) == []
+
+
+@full
+def test_an_empty_disk_gets_the_log_with_its_files(tmp_path, arbiter):
+    """Machine b comes later, with an empty store; then a is lost with its disk."""
+    body, source = os.urandom(3 << 20), tmp_path / "body"
+    source.write_bytes(body)
+    with machines(tmp_path, arbiter, "a", "b", **SMALL) as (a, b):
+        a.boot()
+        with connect(a) as connection, connection.session() as session:
+            producer = session.producer("orders")
+            for number in range(6):
+                producer.send(b"%d" % number * 300_000)
+            producer.send(hms.Message.file(source))
+            b.boot()
+            wait_for_both(a)
+            producer.send(hms.Message.file(source))
+        a.kill()
+        with connect(b) as connection, connection.session() as session:
+            consumer = session.consumer("orders")
+            for number in range(6):
+                assert consumer.receive(WAIT_S).body == b"%d" % number * 300_000
+            for _ in range(2):
+                consumer.receive(WAIT_S).save(tmp_path / "saved")
+                assert (tmp_path / "saved").read_bytes() == body
+                (tmp_path / "saved").unlink()
