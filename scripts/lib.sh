@@ -211,6 +211,7 @@ prepare_tools() {
     command -v etcd >/dev/null || prepare_etcd
     command -v promtool >/dev/null || packages+=(prometheus)
     command -v systemd-analyze >/dev/null || packages+=(systemd)
+    command -v mandoc >/dev/null || packages+=(mandoc)
     if [[ ${#packages[@]} -eq 0 ]]; then return 0; fi
     if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
         fail "the tests need ip, strace, cc and promtool (Debian, as root: apt-get install ${packages[*]})"

@@ -99,6 +99,7 @@ main = LazyGroup(
             "hms.boot.cli.completion:completion",
             "What a shell offers at the tabulator.",
         ),
+        "man": ("hms.boot.cli.man:man", "Write the manual pages."),
         "errors": ("hms.boot.cli.errors:errors", "What an error means and what to do."),
         "demo": ("hms.boot.cli.demo:demo", "The whole story on real flights."),
     },
