@@ -59,7 +59,7 @@ class Consumer(ConsumerSteps):
         is here behind it, which is never more than was prefetched. Empty when the time is over.
 
         What is said of a message that was received holds for each: AUTO acknowledges them now, so
-        whoever may fail or be interrupted in the midst of them acknowledges by hand or uses a
+        a program that may fail in the midst of them acknowledges by hand or uses a
         transaction. A file or a gathered group only ever comes first. InvalidArgument for a count
         below one.
         """

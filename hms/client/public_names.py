@@ -18,7 +18,16 @@ _GETTERS = tuple(
 
 PUBLIC = {
     "Connection": (
-        *("session", "transaction", "call", "call_async", "conversation", "administer", "admin"),
+        *(
+            "session",
+            "transaction",
+            "call",
+            "call_async",
+            "conversation",
+            "administer",
+            "admin",
+            "renew",
+        ),
         *(
             "outcome",
             "watch",

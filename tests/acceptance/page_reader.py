@@ -84,6 +84,7 @@ class Reader:
     def __init__(self, folder: Path, warm: subprocess.Popen[str]) -> None:
         self.folder = folder
         self.address = f"tcp://127.0.0.1:{free_port()}"
+        self.is_booted = False
         self.servers: list[subprocess.Popen[str]] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = {
@@ -129,6 +130,8 @@ class Reader:
             target.write_text(before + text)
         elif block.language in TYPED:
             for line in _lines(block.language, text):
+                if not block.is_seen and self._is_done(line):
+                    continue
                 no = block.how.get("says no")
                 self.type(line, says_no=no is not None and line.startswith(no))
         elif block.language == "python":
@@ -146,9 +149,17 @@ class Reader:
             self._must(line, words=shlex.split(line), says_no=says_no)
         else:
             self._printed(["bash", "-c", line])
+        if line.startswith(("hms boot", "hms down")):
+            self.is_booted = line.startswith("hms boot")
         config = self.folder / "hms.conf"
         if line.startswith("hms config init"):
             config.write_text(config.read_text().replace(ADDRESS, self.address))
+
+    def _is_done(self, line: str) -> bool:
+        """Whether a page before has left it done; the pages of a book share a node."""
+        if line == "hms config init":
+            return (self.folder / "hms.conf").exists()
+        return line == "hms boot" and self.is_booted
 
     def _must(self, typed: str, *, says_no: bool = False, **what: Any) -> None:
         code = self._asked(**what)

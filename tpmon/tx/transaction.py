@@ -37,7 +37,7 @@ def current() -> "Transaction | None":
 class Transaction(Work):
     """See the module. timeout_s 0: none. gtrid: that of the caller, in a service.
 
-    on_step is told of every step of its end, for tests that let the process die there.
+    on_step is called with every step of its end, for tests that let the process die there.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Transaction(Work):
     # ---- services
 
     def carry(self, link: Link, then: Then) -> tuple[bytes, Then]:
-        """Its name, to go with a call over that link, whose lock is held, and who is told of the
+        """Its name, to go with a call over that link, whose lock is held, and who is told the
         answer.
 
         The node hears of the transaction before it hears of the call, so nobody has to wait.

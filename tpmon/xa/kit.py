@@ -207,7 +207,7 @@ class DatabaseResource:
     def xa_recover(
         self, count: int, rmid: int = 0, flags: int = TMSTARTRSCAN | TMENDRSCAN
     ) -> list[Xid]:
-        """A page of the prepared branches of the database, whoever prepared them; XaError."""
+        """A page of the prepared branches of the database, by any process; XaError."""
         del rmid
         return self._scan.page(self, count, flags)
 
