@@ -147,7 +147,7 @@ class Node(Named, frozen=True, kw_only=True):
     max_transaction_bytes: Annotated[
         Size, Meta(ge=1024, le=1 << 30), key(engine="transaction_bytes_max")
     ] = 32 << 20
-    """The most one transaction sends; it is one record, at most half a segment."""
+    """The most one transaction sends, 256 bytes a message at least; at most half a segment."""
     transaction_idle_s: Annotated[
         float, Meta(ge=0, le=YEAR_S), key(engine="transaction_idle_ms")
     ] = 0

@@ -347,7 +347,7 @@ class Engine:
         """Before commit()."""
         self.state.at(now_ms)
         session = self.state.session(self.state.connection(connection), handle)
-        return transactions.commit_some(self.state, session)
+        return session.is_transacted and transactions.ready_some(session.work)
 
     def recover_some(self, connection: int, handle: int, now_ms: int, fx: Effects) -> bool:
         """Before recover()."""

@@ -47,6 +47,14 @@ class BranchHandlers:
         }
         self.handlers: dict[type, Callable[..., None]] = dict.fromkeys(self._answers, self._apply)
         """By the type of the request, as hms/server/request_handlers.py has them."""
+        self.slices: dict[type, Callable[[int, Any, int, Effects], bool]] = {
+            wire.XaPrepare: lambda number, r, _, __: branches.ready_some(
+                [r.xid], number, is_vote=True
+            ),
+            wire.XaCommit: lambda number, r, _, __: branches.ready_some([r.xid], number),
+            wire.Decide: lambda number, r, _, __: branches.ready_some(r.branches, number),
+        }
+        """The same of what is done under holds of the lock before their own."""
 
     def _apply(
         self, connection: int, correlation: int, request: Any, now_ms: int, fx: Effects

@@ -54,6 +54,7 @@ class RequestHandlers:
         self.clients: ClientOperations | None = None
         self._own = own
         self._metrics = metrics
+        branches = BranchHandlers(engine.branches, monitor)
         self._handlers: dict[type, Callable[..., None]] = {
             wire.OpenSession: self._open_session,
             wire.CloseSession: self._close_session,
@@ -74,9 +75,8 @@ class RequestHandlers:
             wire.Unadvertise: self._unadvertise,
             wire.Watch: self._watch,
             Order: self._operate,
-            **BranchHandlers(engine.branches, monitor).handlers,
+            **branches.handlers,
         }
-
         self._slices: dict[type, Callable[[int, Any, int, Effects], bool]] = {
             wire.CloseSession: self._end_some,
             wire.CloseConsumer: self._shut_some,
@@ -88,6 +88,7 @@ class RequestHandlers:
             wire.Unsubscribe: self._unsubscribe_some,
             wire.Poll: self._poll_some,
             Order: self._operate_some,
+            **branches.slices,
         }
         """What of a request is done under holds of the lock before its own."""
 

@@ -1,6 +1,7 @@
 """Sending: a batch is checked, numbered, placed in its queue or subscriptions, and recorded."""
 
 import msgspec
+from msgspec import structs
 
 from hms.engine.effects import Confirm, Effects, Refusal
 from hms.engine.flow.limits import check_batch, check_rows, memory_obstacle, obstacle_to
@@ -11,7 +12,7 @@ from hms.engine.groups.global_order import stamp_bytes, stamped_with_clock
 from hms.engine.groups.group_checks import check_ordering
 from hms.engine.log.live_index import offsets_of
 from hms.engine.log.paging import check_memory, page_out_new
-from hms.engine.messages import OVERHEAD_BYTES
+from hms.engine.messages import OVERHEAD_BYTES, make_messages
 from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time, time_stamp_bytes
 from hms.engine.queue.destinations import Queue, Topic
 from hms.engine.queue.dispatch import dispatch
@@ -47,12 +48,17 @@ from hms.errors.catalogue import (
     TransactionTooLarge,
 )
 from hms.records import MESSAGES_PER_BATCH_MAX, group, sent_to_queue
-from hms.wire.packed_messages import ROW, unpack_rows
+from hms.wire.packed_messages import ROW, slice_payloads, unpack_rows
 
 ACKNOWLEDGED_BYTES = 64
 """What an acknowledgement costs in a transaction's size."""
 BATCH_BYTES = 128
 """What a batch costs in a record beside its pack; more than its head and place."""
+MESSAGE_BYTES = 256
+"""A message counts at least so much in a transaction's size: a commit puts all of them into their
+places under one hold of the lock, and a million empty ones fitted into 32 MiB."""
+_LATE = DELAYED | ORDERED | FILES
+"""What becomes of these is known at the commit only."""
 
 
 def send(
@@ -91,7 +97,7 @@ def send(
     if is_transacted:
         one.check()
         check_batch(producer, session.work, batch.rows)
-        _check_transaction(state, session.work, len(pack) + BATCH_BYTES)
+        _check_transaction(state, session.work, _least_bytes(len(pack), count))
         one.join(fx)
     elif connection.rate is None and not (state.is_guarded and _looks(state, producer)):
         one.check()
@@ -250,6 +256,28 @@ def is_repeated(connection: Connection, producer_handle: int, first_sequence: in
     return first_sequence <= memory.forgotten or memory.recent.get(first_sequence) is not None
 
 
+def ready_batch(batch: PendingBatch) -> None:
+    """Before a commit: what may be done of store_batch() already, of what a transaction holds."""
+    rows = unpack_rows(batch.pack, batch.count)
+    incoming = accepted(batch.pack, rows)
+    if isinstance(batch.producer.destination, Queue) and not incoming.uses & _LATE:
+        batch.made = make_messages(
+            rows,
+            slice_payloads(batch.pack, rows),
+            batch.first_id,
+            0,
+            batch.timestamp_ms,
+            batch.is_persistent,
+        )
+        incoming = structs.replace(incoming, rows=())
+    batch.incoming = incoming
+
+
+def read_batch(batch: PendingBatch) -> Incoming:
+    """A batch that a transaction holds."""
+    return batch.incoming or accepted(batch.pack, unpack_rows(batch.pack, batch.count))
+
+
 def store_batch(
     state: State, pending: PendingBatch, batch: Incoming, first_sequence: int, fx: Effects
 ) -> Stored:
@@ -299,9 +327,18 @@ def _stamped(state: State, pending: PendingBatch, queue: Queue, batch: Incoming)
 def _record_bytes(state: State, batch: PendingBatch) -> int:
     """What a batch of a transaction takes in its record."""
     if isinstance(batch.producer.destination, Queue):
-        stamps = stamp_bytes(batch.pack, batch.count) + time_stamp_bytes(batch.pack, batch.count)
-        return len(batch.pack) + BATCH_BYTES + stamps
+        if not batch.record_bytes:
+            stamps = stamp_bytes(batch.pack, batch.count) + time_stamp_bytes(
+                batch.pack, batch.count
+            )
+            batch.record_bytes = _least_bytes(len(batch.pack), batch.count) + stamps
+        return batch.record_bytes
     return record_bytes(state, batch.producer, batch.count, len(batch.pack))
+
+
+def _least_bytes(size: int, count: int) -> int:
+    """What a pack takes in a transaction at least, whatever may be added to it."""
+    return max(size + BATCH_BYTES, MESSAGE_BYTES * count)
 
 
 def transaction_bytes(state: State, work: Work) -> int:

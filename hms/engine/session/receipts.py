@@ -1,8 +1,8 @@
 """Receipts: what a transaction acknowledged, made ready for its commit's one record.
 
 To sort 500,000 messages by place and to find the ranges of their ids takes 0.2 s. So before the
-commit slices of it do that; the commit itself, whose record has to be whole, does the rest and puts
-the ranges in.
+commit, or the vote of a branch, slices of it do that; the command itself, whose record has to be
+whole, does the rest and puts the ranges in.
 """
 
 from dataclasses import dataclass, field
@@ -23,15 +23,14 @@ _Acknowledged = list[tuple[Queue | Subscription, StoredMessage]]
 
 @dataclass(slots=True)
 class Received:
-    """At one place. records: of the first ranges; spans: those of the last messages."""
+    """At one place. spans: the ranges of ids that the log has to know of."""
 
     place: Queue | Subscription
     messages: list[StoredMessage] = field(default_factory=list)
     size_bytes: int = 0
-    records: list[Record] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
 
-    def take(self, messages: list[StoredMessage], at_ms: int) -> None:
+    def take(self, messages: list[StoredMessage]) -> None:
         """These too."""
         self.messages += messages
         self.size_bytes += sizes_of(messages)
@@ -41,17 +40,13 @@ class Received:
             if self.spans and self.spans[-1][1] + 1 == first:
                 self.spans[-1] = self.spans[-1][0], last
                 continue
-            if len(self.spans) == RANGES_PER_RECORD:
-                self.close(at_ms)
             self.spans.append((first, last))
 
-    def close(self, at_ms: int) -> list[Record]:
-        """The records of all that was taken."""
-        if self.spans:
-            kind, number = RecordType.ACKNOWLEDGED, self.place.number
-            self.records.append(ranges(kind, number, at_ms, self.spans))
-            self.spans = []
-        return self.records
+    def records(self, at_ms: int) -> list[Record]:
+        """What says that all of it has left."""
+        kind, number, spans = RecordType.ACKNOWLEDGED, self.place.number, self.spans
+        each = range(0, len(spans), RANGES_PER_RECORD)
+        return [ranges(kind, number, at_ms, spans[n : n + RANGES_PER_RECORD]) for n in each]
 
 
 class Receipts:
@@ -68,19 +63,19 @@ class Receipts:
         """Whether it was made for this list."""
         return acknowledged is self._acknowledged
 
-    def ready_some(self, at_ms: int) -> bool:
+    def ready_some(self) -> bool:
         """A slice, when much is left; whether there was one."""
         if len(self._acknowledged) - self._count <= READIED_AT_ONCE:
             return False
-        self._ready(READIED_AT_ONCE, at_ms)
+        self._ready(READIED_AT_ONCE)
         return True
 
-    def all(self, at_ms: int) -> list[Received]:
+    def all(self) -> list[Received]:
         """By place, in the order in which they first come."""
-        self._ready(len(self._acknowledged) - self._count, at_ms)
+        self._ready(len(self._acknowledged) - self._count)
         return list(self._places.values())
 
-    def _ready(self, count: int, at_ms: int) -> None:
+    def _ready(self, count: int) -> None:
         found: dict[int, list[StoredMessage]] = {}
         for place, message in islice(self._acknowledged, self._count, self._count + count):
             messages = found.get(id(place))
@@ -91,4 +86,4 @@ class Receipts:
             messages.append(message)
         self._count += count
         for key, messages in found.items():
-            self._places[key].take(messages, at_ms)
+            self._places[key].take(messages)

@@ -10,6 +10,7 @@ from hms.engine.flow.shares import Owner
 from hms.engine.flow.user_rate import UserRate
 from hms.engine.messages import ReadyCopy, StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
+from hms.engine.queue.incoming import Incoming
 from hms.engine.selector import Selector
 from hms.engine.selector.selector_fields import selector_view
 from hms.engine.session.deduplication import TAKEN_BYTES, ProducerMemory
@@ -72,6 +73,7 @@ class Work:
         "acknowledged",
         "delays_ms",
         "is_over",
+        "ready_count",
         "receipts",
         "rolled_back",
         "sends",
@@ -85,6 +87,8 @@ class Work:
         """Acknowledged in it, so still out."""
         self.receipts: Receipts | None = None
         """Of these, what was made ready for a commit."""
+        self.ready_count = 0
+        """So many batches, from the first one on, are ready as well."""
         self.delays_ms: dict[tuple[int, int], int] = {}
         """How long they wait after a rollback whose consumer says so itself, by the identity of
         their place and by their id."""
@@ -101,7 +105,7 @@ class Work:
     def clear(self) -> None:
         """It has ended, and what comes belongs to the next one."""
         self.sends, self.acknowledged, self.size_bytes = [], [], 0
-        self.delays_ms, self.receipts = {}, None
+        self.delays_ms, self.receipts, self.ready_count = {}, None, 0
 
 
 class Session:
@@ -220,7 +224,8 @@ class Consumer:
 
 
 class PendingBatch(msgspec.Struct):
-    """A batch that was taken, and that a transaction may hold until it commits."""
+    """A batch that was taken, and that a transaction may hold until it commits. incoming, made:
+    what was read of it, and its messages, when they were made ready before the commit."""
 
     producer: Producer
     first_id: int
@@ -228,3 +233,12 @@ class PendingBatch(msgspec.Struct):
     timestamp_ms: int
     is_persistent: bool
     pack: memoryview
+    record_bytes: int = 0
+    """What it takes in a record of its transaction, once somebody has asked; to a topic that is
+    another number each time."""
+    incoming: Incoming | None = None
+    made: list[StoredMessage] | None = None
+
+    def unready(self) -> None:
+        """The commit does not come yet."""
+        self.incoming = self.made = None

@@ -4,6 +4,7 @@ A commit is one GROUP record, so it is in the log as a whole or not at all.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 from hms.engine.effects import Effects, Refusal, Reply
 from hms.engine.flow.limits import keys_of, obstacle_to_commit
@@ -14,17 +15,23 @@ from hms.engine.messages import StoredMessage
 from hms.engine.queue.departures import forget_if_done
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch, wake
-from hms.engine.queue.incoming import accepted
-from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES, store_batch, transaction_bytes
+from hms.engine.queue.queue_send import (
+    ACKNOWLEDGED_BYTES,
+    read_batch,
+    ready_batch,
+    store_batch,
+    transaction_bytes,
+)
 from hms.engine.queue.settled_rest import FORGOTTEN_AT_ONCE
 from hms.engine.queue.settlement import NOTHING, SLICE, Return, Said, give_back, give_back_all
-from hms.engine.session.receipts import Receipts, Received
+from hms.engine.session.receipts import READIED_AT_ONCE, Receipts, Received
 from hms.engine.session.session_objects import Session, Work
 from hms.engine.state import State
 from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
 from hms.records import Memory, Record, group, memory
-from hms.wire.packed_messages import unpack_rows
 
+BATCH_EFFORT = 8
+"""What a batch costs to make ready beside its messages, in messages."""
 WITHDRAWN = "the commit was withdrawn before it took effect"
 """Somebody asked what became of it, and was told for good that it had no effect."""
 
@@ -72,6 +79,7 @@ def _waits(state: State, one: "_Commit") -> bool:
         return True
     if not state.blocked.must_wait(one, state.now_ms):
         return False
+    unready(one.work)
     one.session.work = Work()  # what comes now belongs to the next transaction
     return True
 
@@ -164,13 +172,12 @@ def take_effect(
     records: list[Record] = []
     touched: dict[int, Queue | Subscription] = {}
     for batch in work.sends:
-        incoming = accepted(batch.pack, unpack_rows(batch.pack, batch.count))
-        stored = store_batch(state, batch, incoming, 0, fx)
+        stored = store_batch(state, batch, read_batch(batch), 0, fx)
         records += stored.records
         touched.update((id(place), place) for place in stored.touched)
         page_out_new(state, stored.messages, stored.touched)
     is_much = len(work.acknowledged) > FORGOTTEN_AT_ONCE
-    for received in _receipts_of(work).all(state.now_ms):
+    for received in receipts_of(work).all():
         records += _settled(state, received, is_much=is_much)
         if received.place.line.tracks is not None:  # what waited for these may go out
             touched[id(received.place)] = received.place
@@ -181,12 +188,34 @@ def take_effect(
     return records, list(touched.values())
 
 
-def commit_some(state: State, session: Session) -> bool:
-    """Before commit(): a slice of what makes its record ready, and whether there was one."""
-    return session.is_transacted and _receipts_of(session.work).ready_some(state.now_ms)
+def ready_some(work: Work, *, with_sends: bool = True) -> bool:
+    """Before a command that makes one record of it: a slice of what it needs for that, and whether
+    there was one."""
+    if receipts_of(work).ready_some():
+        return True
+    count, some = 0, []
+    for batch in islice(work.sends, work.ready_count, None) if with_sends else ():
+        some.append(batch)
+        count += batch.count + BATCH_EFFORT
+        if count > READIED_AT_ONCE:
+            break
+    else:
+        return False
+    for batch in some:
+        ready_batch(batch)
+    work.ready_count += len(some)
+    return True
 
 
-def _receipts_of(work: Work) -> Receipts:
+def unready(work: Work) -> None:
+    """It is not committed yet."""
+    for batch in islice(work.sends, work.ready_count):
+        batch.unready()
+    work.ready_count = 0
+
+
+def receipts_of(work: Work) -> Receipts:
+    """What it acknowledged, by place."""
     receipts = work.receipts
     if receipts is None or not receipts.is_of(work.acknowledged):
         receipts = work.receipts = Receipts(work.acknowledged)
@@ -204,7 +233,7 @@ def _settled(state: State, received: Received, *, is_much: bool) -> list[Record]
         state.settled_rest.add(received.place, messages)
     else:
         line.forget_settled(messages)
-    return received.close(state.now_ms)
+    return received.records(state.now_ms)
 
 
 def _forget_some(state: State, fx: Effects) -> bool:

@@ -87,15 +87,20 @@ def messages_of(
     queue that is the only place to hold them in the log."""
     rows, first_seq = incoming.rows, state.next_seq
     state.next_seq = first_seq + batch.count
-    messages = make_messages(
-        rows,
-        slice_payloads(incoming.pack, rows),
-        batch.first_id,
-        first_seq,
-        batch.timestamp_ms,
-        batch.is_persistent,
-        holder,
-    )
+    if batch.made is not None:
+        messages = batch.made
+        for seq, message in enumerate(messages, first_seq):
+            message.seq, message.holders = seq, holder
+    else:
+        messages = make_messages(
+            rows,
+            slice_payloads(incoming.pack, rows),
+            batch.first_id,
+            first_seq,
+            batch.timestamp_ms,
+            batch.is_persistent,
+            holder,
+        )
     if incoming.uses & FILES and state.files.since_ms:
         messages = state.files.watched(messages)
     if holder:

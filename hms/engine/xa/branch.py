@@ -108,6 +108,11 @@ class Branch:
         return bool(self.sessions or self.suspended)
 
     @property
+    def may_end(self) -> bool:
+        """Whether it may vote or be committed now."""
+        return self.state in (BranchState.IDLE, BranchState.PREPARED) and not self.is_attached
+
+    @property
     def is_recorded(self) -> bool:
         """Whether the log has it."""
         return bool(self.serial)

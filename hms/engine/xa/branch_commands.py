@@ -7,8 +7,10 @@ from typing import Any
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.settlement import take_out
+from hms.engine.session.transactions import ready_some, unready
 from hms.engine.state import State
 from hms.engine.xa import association, completion, decision_requests, retained_state
+from hms.engine.xa.branch import Branch
 from hms.engine.xa.retained_state import Key
 from hms.engine.xa.xa_codes import DONE, UNKNOWN, Answer, Code
 from hms.errors.catalogue import DecisionRefused
@@ -73,6 +75,22 @@ class BranchCommands:
             return False
         return branch.is_hidden_from(self._state.connection(by).uid)
 
+    def ready_some(self, xids: Sequence[bytes], by: int, *, is_vote: bool = False) -> bool:
+        """Before prepare(), commit() and decide(): a slice of what their records need, and whether
+        there was one; see hms/engine/engine.py."""
+        known = [xid for xid in xids if not self._is_stranger(by, xid)]
+        works = [branch.work for branch in self._there(known) if branch.may_end]
+        return any(ready_some(work, with_sends=not is_vote) for work in works)
+
+    def _there(self, xids: Sequence[bytes]) -> list[Branch]:
+        found = self._state.branches.by_xid
+        return [found[xid] for xid in xids if xid in found]
+
+    def _not_ended(self, xids: Sequence[bytes]) -> None:
+        """These were not committed after all: what was made ready takes no memory any more."""
+        for branch in self._there(xids):
+            unready(branch.work)
+
     def prepare(
         self, xid: bytes, now_ms: int, fx: Effects, *, is_again: bool = False, by: int = 0
     ) -> Answer:
@@ -96,7 +114,11 @@ class BranchCommands:
         self._state.at(now_ms)
         if self._is_stranger(by, xid):
             return UNKNOWN
-        return completion.commit(self._state, xid, fx, is_one_phase=is_one_phase, is_again=is_again)
+        answer = completion.commit(
+            self._state, xid, fx, is_one_phase=is_one_phase, is_again=is_again
+        )
+        self._not_ended([xid])
+        return answer
 
     def rollback(self, xid: bytes, now_ms: int, fx: Effects, *, by: int = 0) -> Answer:
         """xa_rollback; by: the connection that asks."""
@@ -138,7 +160,10 @@ class BranchCommands:
             if _gtrid_of(xid) != gtrid and self._is_stranger(connection, xid):
                 reason = f"branch {xid.hex()} is not known here"
                 raise DecisionRefused(gtrid=gtrid.hex(), reason=reason)
-        return decision_requests.decide(self._state, connection, gtrid, participants, xids, fx)
+        try:
+            return decision_requests.decide(self._state, connection, gtrid, participants, xids, fx)
+        finally:
+            self._not_ended(xids)
 
     def end_global(self, connection: int, gtrid: bytes) -> None:
         """It ends without a decision."""

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription, Topic
-from hms.engine.queue.pending_list import ids_of
 from hms.engine.session.deduplication import ProducerMemory
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Session
-from hms.engine.session.transactions import by_place
+from hms.engine.session.transactions import receipts_of
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
@@ -61,10 +60,10 @@ def prepared_record(branch: Branch) -> Record:
     """All that a branch did and that outlives the node."""
     sends = [batch for batch in branch.work.sends if batch.is_persistent]
     receipts = [
-        (place.number, first, last)
-        for place, messages in by_place(branch.work)
-        if place.is_durable and place.number
-        for first, last in ids_of([m for m in messages if m.is_persistent])
+        (received.place.number, first, last)
+        for received in receipts_of(branch.work).all()
+        if received.place.number
+        for first, last in received.spans
     ]
     content = Prepared(
         branch.xid,

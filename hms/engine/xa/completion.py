@@ -15,7 +15,7 @@ from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import dispatch
 from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.queue.settlement import Return
-from hms.engine.session.session_objects import Work
+from hms.engine.session.session_objects import Producer, Work
 from hms.engine.session.transactions import end_without_effect, take_effect
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState, Call
@@ -56,7 +56,8 @@ def prepare(state: State, xid: bytes, fx: Effects, *, is_again: bool = False) ->
 def _vote(state: State, branch: Branch, fx: Effects) -> Answer:
     """Promise to commit what fits into a record, into memory until then, and where it goes to."""
     work, settings = branch.work, state.settings
-    too_large, size = _too_large(state, work), transaction_bytes(state, work)
+    size, limit = transaction_bytes(state, work), settings.transaction_bytes_max
+    too_large = _too_large(size, limit)
     if too_large:
         return _refuse(state, branch, Code.RBOTHER, too_large, fx)
     obstacle = obstacle_of(state, work)
@@ -120,7 +121,8 @@ def commit(state: State, xid: bytes, fx: Effects, *, is_one_phase: bool, is_agai
     fx.must_wait = True
     if branch.state is BranchState.ROLLBACK_ONLY:
         return _end_rolled_back(state, branch)
-    too_large = _too_large(state, branch.work)
+    size, limit = transaction_bytes(state, branch.work), state.settings.transaction_bytes_max
+    too_large = _too_large(size, limit)
     if branch.is_recorded and too_large:  # more subscribe than did when it voted
         return Answer(Code.RETRY, too_large)
     obstacle = "" if branch.is_recorded else too_large or obstacle_of(state, branch.work)
@@ -130,8 +132,7 @@ def commit(state: State, xid: bytes, fx: Effects, *, is_one_phase: bool, is_agai
     return DONE
 
 
-def _too_large(state: State, work: Work) -> str:
-    size, limit = transaction_bytes(state, work), state.settings.transaction_bytes_max
+def _too_large(size: int, limit: int) -> str:
     return f"it holds {size} bytes, max_transaction_bytes is {limit}" if size > limit else ""
 
 
@@ -148,8 +149,13 @@ def take_all(state: State, branch: Branch, fx: Effects) -> Effect:
 
 def effect_of(state: State, branch: Branch, fx: Effects) -> Effect:
     """A branch's work takes effect. Its producers may be closed, or of another life of the node."""
+    producers: dict[Producer, Producer] = {}
     for batch in branch.work.sends:
-        batch.producer = stand_in(state, batch.producer)
+        producer = batch.producer
+        found = producers.get(producer)
+        if found is None:
+            found = producers[producer] = stand_in(state, producer)
+        batch.producer = found
     return Effect(*take_effect(state, branch.work, fx))
 
 

@@ -7,7 +7,7 @@ from hms.engine.effects import Effects
 from hms.engine.log.state_records import applied, write
 from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.state import State
-from hms.engine.xa.branch import Branch, BranchState
+from hms.engine.xa.branch import Branch
 from hms.engine.xa.completion import finish, obstacle_of, take_all
 from hms.engine.xa.decisions import DECIDED_BYTES, IDENTITY, Active
 from hms.errors.catalogue import (
@@ -109,8 +109,7 @@ def _branch(state: State, gtrid: bytes, xid: bytes) -> Branch:
     branch = state.branches.by_xid.get(xid)
     if branch is None:
         raise DecisionRefused(gtrid=gtrid.hex(), reason=f"branch {xid.hex()} is not known here")
-    is_ready = branch.state in (BranchState.IDLE, BranchState.PREPARED)
-    if not is_ready or branch.is_attached:
+    if not branch.may_end:
         reason = f"branch {xid.hex()} is {branch.state.value}"
         raise DecisionRefused(gtrid=gtrid.hex(), reason=reason)
     obstacle = "" if branch.is_recorded else obstacle_of(state, branch.work)
