@@ -24,7 +24,7 @@ Told = Callable[["Outcome"], object]
 
 
 class Asking(Protocol):
-    """A connection, for threads or for asyncio."""
+    """The requests of a connection, for threads or for asyncio."""
 
     def administering(
         self, verb: str, arguments: dict[str, Any] | None, call: str = ""
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def operation_steps(
-    connection: Asking, verb: str, asked: Mapping[str, Any], told: Told | None = None
+    requests: Asking, verb: str, asked: Mapping[str, Any], told: Told | None = None
 ) -> Steps[Outcome]:
     """A command on the messages that are meant, chunk by chunk. at_once: so many at most in one."""
     outcome, limit, at_once = Outcome(), asked.get("limit", 0), asked.get("at_once", 0)
@@ -76,7 +76,7 @@ def operation_steps(
             wanted = min(limit - outcome.count if limit else at_once, at_once or limit)
             left = {"limit": wanted} if wanted else {}
             arguments = {**asked, **ids, **left, **at}
-            said = yield from connection.administering(verb, arguments, f"{verb}()")
+            said = yield from requests.administering(verb, arguments, f"{verb}()")
             outcome = outcome.and_then(said)
             at = {"after": said["after"], "end": said["end"]}
             has_more = said["has_more"]
@@ -92,14 +92,14 @@ def _batches(asked: Mapping[str, Any]) -> list[dict[str, str]]:
     return [{"ids": " ".join(ids[at : at + IDS_AT_ONCE])} for at in starts] or [{}]
 
 
-def list_steps(connection: Asking, asked: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
+def list_steps(requests: Asking, asked: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
     """Rows of the messages that are meant, page by page."""
     rows: list[dict[str, Any]] = []
     limit = asked.get("limit", LISTED)
     at: dict[str, int] = {}
     while len(rows) < limit:
         arguments = {**asked, **at, "limit": limit - len(rows)}
-        said = yield from connection.administering("message.list", arguments, "list()")
+        said = yield from requests.administering("message.list", arguments, "list()")
         rows += said["messages"]
         at = {"after": said["after"], "end": said["end"]}
         if not said["has_more"]:
@@ -108,13 +108,13 @@ def list_steps(connection: Asking, asked: Mapping[str, Any]) -> Steps[list[dict[
 
 
 def view_steps(
-    connection: Asking, place: str, message_id: str, bytes_max: int
+    requests: Asking, place: str, message_id: str, bytes_max: int
 ) -> Steps[dict[str, Any]]:
     """One message; MessageNotFound."""
     at: dict[str, int] = {}
     while True:
         arguments = {"place": place, "id": message_id, "bytes_max": bytes_max, **at}
-        said = yield from connection.administering("message.view", arguments, "view()")
+        said = yield from requests.administering("message.view", arguments, "view()")
         if "body" in said:
             shown: dict[str, Any] = said
             return shown
@@ -209,7 +209,7 @@ class Messages(_Selection):
         """A row for each, 1,000 unless limited: id, time_ms, type, priority, kind, bytes, count,
         state, expires_ms, due_ms, persistent, and the properties named."""
         asked = self._asked(properties=" ".join(properties))
-        rows: list[dict[str, Any]] = self._run(list_steps(self.connection, asked))
+        rows: list[dict[str, Any]] = self._run(list_steps(self.connection.requests, asked))
         return rows
 
     def count(self, told: Told | None = None) -> Outcome:
@@ -258,7 +258,7 @@ class Messages(_Selection):
         return self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
     def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
-        done: Outcome = self._run(operation_steps(self.connection, verb, asked, told))
+        done: Outcome = self._run(operation_steps(self.connection.requests, verb, asked, told))
         return done
 
     def _run(self, steps: Steps[Any]) -> Any:
@@ -273,7 +273,9 @@ class AsyncMessages(_Selection):
     async def list(self, properties: Sequence[str] = ()) -> list[dict[str, Any]]:
         """As Messages.list()."""
         asked = self._asked(properties=" ".join(properties))
-        rows: list[dict[str, Any]] = await self.connection.run(list_steps(self.connection, asked))
+        rows: list[dict[str, Any]] = await self.connection.run(
+            list_steps(self.connection.requests, asked)
+        )
         return rows
 
     async def count(self, told: Told | None = None) -> Outcome:
@@ -324,7 +326,7 @@ class AsyncMessages(_Selection):
         return await self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
     async def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
-        steps = operation_steps(self.connection, verb, asked, told)
+        steps = operation_steps(self.connection.requests, verb, asked, told)
         done: Outcome = await self.connection.run(steps)
         return done
 
@@ -343,7 +345,7 @@ class Admin:
     def view(self, place: str, message_id: str, bytes_max: int = 64 << 10) -> dict[str, Any]:
         """A message: the fields of a list, attempts, head, and so much of its body as bytes, None
         where the log alone has it. MessageNotFound."""
-        steps = view_steps(self._connection, place, message_id, bytes_max)
+        steps = view_steps(self._connection.requests, place, message_id, bytes_max)
         shown: dict[str, Any] = self._connection.run(steps)
         return shown
 
@@ -361,6 +363,6 @@ class AsyncAdmin:
 
     async def view(self, place: str, message_id: str, bytes_max: int = 64 << 10) -> dict[str, Any]:
         """As Admin.view()."""
-        steps = view_steps(self._connection, place, message_id, bytes_max)
+        steps = view_steps(self._connection.requests, place, message_id, bytes_max)
         shown: dict[str, Any] = await self._connection.run(steps)
         return shown
