@@ -18,6 +18,11 @@ class Browser:
         self._pages = pages
         self._pass: Iterator[Message] | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    # ---- as in asyncio; made by scripts/generate-client
+
     @property
     def queue(self) -> Queue:
         """The queue that is looked at."""
@@ -29,14 +34,15 @@ class Browser:
         return self._pages.selector
 
     def __iter__(self) -> Iterator[Message]:
-        messages, position = self._driver.run(self._pages.first())
+        page = self._driver.run(self._pages.first())
         while True:
+            messages, position = page
             for message in messages:
                 self._pages.check_open()
                 yield message
             if not position:
                 return
-            messages, position = self._driver.run(self._pages.after(position))
+            page = self._driver.run(self._pages.after(position))
 
     def next_message(self) -> Message | None:
         """The next message of one pass over the queue, or None at its end."""
@@ -48,11 +54,10 @@ class Browser:
         """Nothing is held at the node; only forbids further pages."""
         self._pages.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def __dir__(self) -> list[str]:
         return public_names(self)
+
+    # ---- end of what is made

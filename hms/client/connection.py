@@ -33,6 +33,11 @@ class Connection(hms.client.core.blocking_connection.Connection):
             self, ack=ack, is_transacted=transacted, is_xa=xa, is_asynchronous=asynchronous
         )
 
+    def __repr__(self) -> str:
+        return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"
+
+    # ---- as in asyncio; made by scripts/generate-client
+
     @property
     def admin(self) -> Admin:
         """What operators do to messages that wait: list, move, copy, delete, expire, alter."""
@@ -76,11 +81,10 @@ class Connection(hms.client.core.blocking_connection.Connection):
             )
         )
 
-    def __repr__(self) -> str:
-        return f"<Connection {', '.join(self.addresses)} {self.link.state.value}>"
-
     def __dir__(self) -> list[str]:
         return public_names(self)
+
+    # ---- end of what is made
 
 
 def connect(

@@ -50,10 +50,6 @@ class Consumer(ConsumerSteps):
                     return message
         return driver.run(self.receiving(timeout_s))
 
-    def receive_nowait(self) -> Message | None:
-        """The next message; None when the node has none for this consumer: it is asked."""
-        return self.receive(0)
-
     def receive_many(self, count: int, timeout_s: float | None = None) -> list[Message]:
         """Up to `count` messages in order: waits for the first as receive() does, and takes what
         is here behind it, which is never more than was prefetched. Empty when the time is over.
@@ -72,30 +68,6 @@ class Consumer(ConsumerSteps):
                 driver.flush()
                 return found
         return driver.run(self.receiving_many(count, timeout_s))
-
-    def __iter__(self) -> Iterator[Message]:
-        while not self.is_over:
-            try:
-                message = self.receive()
-            except ConnectionClosed:
-                return
-            if message is not None:
-                yield message
-
-    def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
-        """What message.ack() does."""
-        self._driver.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
-
-    def save(
-        self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
-    ) -> None:
-        """What message.save() does."""
-        self._driver.run(self.saving(message, info, target))
-
-    def request_retained(self) -> int:
-        """Have the topic's retained publications delivered, again or for the first time; how many.
-        NoRetainedMessage."""
-        return self._driver.run(self.requesting_retained())
 
     def listen(self, listener: Listener | None) -> None:
         """Have a function called for every message, one at a time per session, in order, on a
@@ -118,5 +90,37 @@ class Consumer(ConsumerSteps):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    # ---- as in asyncio; made by scripts/generate-client
+
+    def receive_nowait(self) -> Message | None:
+        """The next message; None when the node has none for this consumer: it is asked."""
+        return self.receive(0)
+
+    def __iter__(self) -> Iterator[Message]:
+        while not self.is_over:
+            try:
+                message = self.receive()
+            except ConnectionClosed:
+                return
+            if message is not None:
+                yield message
+
+    def acknowledge(self, stamp: Stamp, message: Message, *, is_upthrough: bool) -> None:
+        """What `message.ack()` does."""
+        self._driver.run(self.acknowledging(stamp, message, is_upthrough=is_upthrough))
+
+    def save(
+        self, message: Message, info: FileInfo, target: "str | os.PathLike[str] | BinaryIO"
+    ) -> None:
+        """What `message.save()` does."""
+        self._driver.run(self.saving(message, info, target))
+
+    def request_retained(self) -> int:
+        """Have the topic's retained publications delivered, again or for the first time; how many.
+        NoRetainedMessage."""
+        return self._driver.run(self.requesting_retained())
+
     def __dir__(self) -> list[str]:
         return public_names(self)
+
+    # ---- end of what is made

@@ -39,16 +39,6 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         session = self.connection.session(ack, transacted)
         return JMSContext(self.connection, session, self._sharing.joined())
 
-    def send(
-        self,
-        dest: Destination | str,
-        body: Body,
-        properties: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Receipt:
-        """Send a message; options as of Producer.send."""
-        return self.session.send(dest, body, properties, **options)
-
     def receive(
         self,
         dest: Destination | str,
@@ -62,6 +52,46 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         if key not in self._consumers:
             self._consumers[key] = self.session.consumer(destination, selector=selector)
         return self._consumers[key].receive(timeout_s)
+
+    def close(self) -> None:
+        """Close the session and the connection."""
+        try:
+            self.session.close()
+        finally:
+            self._leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    # ---- as in asyncio; made by scripts/generate-client
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
+
+    def _leave(self, kind: type[BaseException] | None = None) -> None:
+        if self._is_last():
+            self.connection.__exit__(kind, None, None)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.session.__exit__(kind, error, trace)
+        finally:
+            self._leave(kind)
+
+    def send(
+        self,
+        dest: Destination | str,
+        body: Body,
+        properties: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Receipt:
+        """Send a message; options as of Producer.send."""
+        return self.session.send(dest, body, properties, **options)
 
     def unsubscribe(self, topic: Topic | str, name: str) -> None:
         """End a durable subscription; SubscriptionNotFound."""
@@ -83,33 +113,7 @@ class JMSContext(ContextParts[Producer, Consumer, Browser]):
         """Roll its session back."""
         self.session.rollback()
 
-    def close(self) -> None:
-        """Close the session and the connection."""
-        try:
-            self.session.close()
-        finally:
-            self._leave()
-
-    def _leave(self, kind: type[BaseException] | None = None) -> None:
-        if self._is_last():
-            self.connection.__exit__(kind, None, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.session.__exit__(kind, error, trace)
-        finally:
-            self._leave(kind)
-
-    def __dir__(self) -> list[str]:
-        return public_names(self)
+    # ---- end of what is made
 
 
 def context(

@@ -199,17 +199,109 @@ class _Selection:
         )
 
 
+class AsyncMessages(_Selection):
+    """The same for asyncio."""
+
+    __slots__ = ()
+
+    async def list(self, properties: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """A row for each, 1,000 unless limited: id, time_ms, type, priority, kind, bytes, count,
+        state, expires_ms, due_ms, persistent, and the properties named."""
+        asked = self._asked(properties=" ".join(properties))
+        rows: list[dict[str, Any]] = await self.connection.run(
+            list_steps(self.connection.requests, asked)
+        )
+        return rows
+
+    async def count(self, told: Told | None = None) -> Outcome:
+        """How many there are, those in flight too."""
+        return await self._change("message.list", self._asked(is_dry=True), told)
+
+    async def move(
+        self, to: str, *, reset_count: bool = False, told: Told | None = None
+    ) -> Outcome:
+        """To another queue, with id, time, expiry, properties; QueueFull after whole chunks."""
+        return await self._change(
+            "message.move", self._asked(to=to, is_count_reset=reset_count), told
+        )
+
+    async def copy(self, to: str, *, told: Told | None = None) -> Outcome:
+        """To a queue, with new ids and $OriginalMessageID."""
+        return await self._change("message.copy", self._asked(to=to), told)
+
+    async def send_back(
+        self,
+        to: str = "",
+        *,
+        returns_max: int = 3,
+        ttl_s: float = 0,
+        told: Told | None = None,
+    ) -> Outcome:
+        """Dead letters go back to the queue, or the one subscription, that they came from, or to
+        another queue. Those that were sent back so often stay, and others for which there is a
+        reason in Outcome.left."""
+        asked = self._asked(to=to, returns_max=returns_max, ttl_ms=round(ttl_s * 1000))
+        return await self._change("dlq.return", asked, told)
+
+    async def delete(self, *, told: Told | None = None) -> Outcome:
+        """Removed; counted, and in the history."""
+        return await self._change("message.delete", self._asked(), told)
+
+    async def expire(self, *, told: Told | None = None) -> Outcome:
+        """As if their time were over: to the queue for expired ones, where there is one."""
+        return await self._change("message.expire", self._asked(), told)
+
+    async def alter(
+        self,
+        *,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        deliver_at: When | None = None,
+        told: Told | None = None,
+    ) -> Outcome:
+        """Another priority, time to live from now on (0: for ever), or time of delivery."""
+        return await self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
+
+    async def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
+        steps = operation_steps(self.connection.requests, verb, asked, told)
+        done: Outcome = await self.connection.run(steps)
+        return done
+
+
+class AsyncAdmin:
+    """The same for asyncio."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def messages(self, place: str) -> AsyncMessages:
+        """Messages of queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN."""
+        check_text("place", place)
+        return AsyncMessages(self._connection, place, {})
+
+    async def view(self, place: str, message_id: str, bytes_max: int = 64 << 10) -> dict[str, Any]:
+        """A message: the fields of a list, attempts, head, and so much of its body as bytes, None
+        where the log alone has it. MessageNotFound."""
+        steps = view_steps(self._connection.requests, place, message_id, bytes_max)
+        shown: dict[str, Any] = await self._connection.run(steps)
+        return shown
+
+
 class Messages(_Selection):
     """Messages of a place. Each command returns an Outcome when it is done and on disk; told: is
     called with the Outcome so far after each chunk."""
 
     __slots__ = ()
 
+    # ---- as in asyncio; made by scripts/generate-client
+
     def list(self, properties: Sequence[str] = ()) -> list[dict[str, Any]]:
         """A row for each, 1,000 unless limited: id, time_ms, type, priority, kind, bytes, count,
         state, expires_ms, due_ms, persistent, and the properties named."""
         asked = self._asked(properties=" ".join(properties))
-        rows: list[dict[str, Any]] = self._run(list_steps(self.connection.requests, asked))
+        rows: list[dict[str, Any]] = self.connection.run(
+            list_steps(self.connection.requests, asked)
+        )
         return rows
 
     def count(self, told: Told | None = None) -> Outcome:
@@ -258,77 +350,11 @@ class Messages(_Selection):
         return self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
     def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
-        done: Outcome = self._run(operation_steps(self.connection.requests, verb, asked, told))
-        return done
-
-    def _run(self, steps: Steps[Any]) -> Any:
-        return self.connection.run(steps)
-
-
-class AsyncMessages(_Selection):
-    """The same for asyncio."""
-
-    __slots__ = ()
-
-    async def list(self, properties: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """As Messages.list()."""
-        asked = self._asked(properties=" ".join(properties))
-        rows: list[dict[str, Any]] = await self.connection.run(
-            list_steps(self.connection.requests, asked)
-        )
-        return rows
-
-    async def count(self, told: Told | None = None) -> Outcome:
-        """As Messages.count()."""
-        return await self._change("message.list", self._asked(is_dry=True), told)
-
-    async def move(
-        self, to: str, *, reset_count: bool = False, told: Told | None = None
-    ) -> Outcome:
-        """As Messages.move()."""
-        return await self._change(
-            "message.move", self._asked(to=to, is_count_reset=reset_count), told
-        )
-
-    async def copy(self, to: str, *, told: Told | None = None) -> Outcome:
-        """As Messages.copy()."""
-        return await self._change("message.copy", self._asked(to=to), told)
-
-    async def send_back(
-        self,
-        to: str = "",
-        *,
-        returns_max: int = 3,
-        ttl_s: float = 0,
-        told: Told | None = None,
-    ) -> Outcome:
-        """As Messages.send_back()."""
-        asked = self._asked(to=to, returns_max=returns_max, ttl_ms=round(ttl_s * 1000))
-        return await self._change("dlq.return", asked, told)
-
-    async def delete(self, *, told: Told | None = None) -> Outcome:
-        """As Messages.delete()."""
-        return await self._change("message.delete", self._asked(), told)
-
-    async def expire(self, *, told: Told | None = None) -> Outcome:
-        """As Messages.expire()."""
-        return await self._change("message.expire", self._asked(), told)
-
-    async def alter(
-        self,
-        *,
-        priority: int | None = None,
-        ttl_s: float | None = None,
-        deliver_at: When | None = None,
-        told: Told | None = None,
-    ) -> Outcome:
-        """As Messages.alter()."""
-        return await self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
-
-    async def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
         steps = operation_steps(self.connection.requests, verb, asked, told)
-        done: Outcome = await self.connection.run(steps)
+        done: Outcome = self.connection.run(steps)
         return done
+
+    # ---- end of what is made
 
 
 class Admin:
@@ -336,6 +362,8 @@ class Admin:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+
+    # ---- as in asyncio; made by scripts/generate-client
 
     def messages(self, place: str) -> Messages:
         """Messages of queue:NAME, subscription:NAME[@TOPIC] or retained:PATTERN."""
@@ -349,20 +377,4 @@ class Admin:
         shown: dict[str, Any] = self._connection.run(steps)
         return shown
 
-
-class AsyncAdmin:
-    """The same for asyncio."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def messages(self, place: str) -> AsyncMessages:
-        """As Admin.messages()."""
-        check_text("place", place)
-        return AsyncMessages(self._connection, place, {})
-
-    async def view(self, place: str, message_id: str, bytes_max: int = 64 << 10) -> dict[str, Any]:
-        """As Admin.view()."""
-        steps = view_steps(self._connection.requests, place, message_id, bytes_max)
-        shown: dict[str, Any] = await self._connection.run(steps)
-        return shown
+    # ---- end of what is made

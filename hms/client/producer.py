@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from types import TracebackType
 from typing import Any, Self, Unpack
 
 from hms.client.core.thread_driver import ThreadDriver
@@ -67,14 +68,6 @@ class Producer(ProducerSteps):
             driver.run(self.adding(encoded, ticket))
         return future
 
-    def send_many(self, bodies: Iterable[Body]) -> Receipts:
-        """Send all, pipelined, and wait until the node has them.
-
-        The first error is raised after the rest of what is on its way is settled; its attribute
-        `receipts` then has a Receipt or None for each message that was sent.
-        """
-        return self._driver.run(self.sending_many(bodies))
-
     def submit_packs(self, packs: Iterable[tuple[bytes, int]]) -> list[PendingSend]:
         """Submit packs of messages that were made elsewhere, given with their counts; each becomes
         a frame, taken whole or refused whole. Returns before they are confirmed: see settle()."""
@@ -83,6 +76,19 @@ class Producer(ProducerSteps):
     def settle(self, tickets: list[PendingSend]) -> None:
         """Wait until the node has what was submitted; raises the first error that it had."""
         self._driver.run(self.settling(tickets))
+
+    def __enter__(self) -> Self:
+        return self
+
+    # ---- as in asyncio; made by scripts/generate-client
+
+    def send_many(self, bodies: Iterable[Body]) -> Receipts:
+        """Send all, pipelined, and wait until the node has them.
+
+        The first error is raised after the rest of what is on its way is settled; its attribute
+        `receipts` then has a Receipt or None for each message that was sent.
+        """
+        return self._driver.run(self.sending_many(bodies))
 
     def schedule(
         self,
@@ -104,11 +110,15 @@ class Producer(ProducerSteps):
         """Wait for the confirmation of what was sent, and close."""
         self._driver.run(self.closing())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_trace: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._driver.run(self.closing(is_hasty=kind is not None))
 
     def __dir__(self) -> list[str]:
         return public_names(self)
+
+    # ---- end of what is made

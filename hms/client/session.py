@@ -41,6 +41,25 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
         self.listening = ListeningThread(connection.driver, self)
         self._resource: HmsResource | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    # ---- what it makes
+
+    def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
+        self._driver.run(opening.granted(self.requests))
+        return Producer(self._driver, self, sender, options)
+
+    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
+        self._driver.run(opening.granted(self.requests))
+        return Consumer(self._driver, self, inbox, self.listening)
+
+    def _browser(self, pages: BrowsePages) -> Browser:
+        self._driver.run(pages.granted())
+        return Browser(self._driver, pages)
+
+    # ---- as in asyncio; made by scripts/generate-client
+
     def send(
         self,
         dest: Destination | str,
@@ -89,8 +108,6 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
         """End a durable subscription, given as it was made; SubscriptionNotFound."""
         self._driver.run(self.unsubscribing(topic, name, scheme))
 
-    # ---- destinations
-
     def create_queue(self, text: str) -> Queue:
         """The queue "NAME"; "NAME?export-name=jms/N&max-messages=5" creates it, for as long as the
         node runs (F-C4). DestinationExists, ExportNameInUse."""
@@ -131,9 +148,6 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
         settled, and the session closes."""
         self.listening.close(self.closing)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -146,22 +160,10 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
         finally:
             self.listening.close(partial(self.closing, is_hasty=error is not None))
 
-    # ---- what it makes
-
-    def _producer(self, sender: Sender, options: SendOptions, opening: Opening) -> Producer:
-        self._driver.run(opening.granted(self.requests))
-        return Producer(self._driver, self, sender, options)
-
-    def _consumer(self, inbox: PrefetchBuffer, opening: Opening) -> Consumer:
-        self._driver.run(opening.granted(self.requests))
-        return Consumer(self._driver, self, inbox, self.listening)
-
-    def _browser(self, pages: BrowsePages) -> Browser:
-        self._driver.run(pages.granted())
-        return Browser(self._driver, pages)
-
     def __dir__(self) -> list[str]:
         return public_names(self)
+
+    # ---- end of what is made
 
 
 def open_session(

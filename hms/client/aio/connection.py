@@ -41,16 +41,6 @@ class Connection(AsyncConnection):
         self.flush()
         return Session(self, state, opening, is_asynchronous=asynchronous)
 
-    async def renew(self, token: str) -> None:
-        """Prove anew who this is before the login ends (EventKind.LOGIN_EXPIRES), by another token
-        of the same user; what it may is looked at again. LoginRefused, LoginBusy."""
-        await self.run(self.requests.renewing(token))
-
-    async def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
-        """An operator's command, such as "queue.list"; returns plain data. One that changes
-        something is not repeated when the connection is lost: ConnectionLost."""
-        return await self.run(self.requests.administering(verb, arguments))
-
     @property
     def admin(self) -> AsyncAdmin:
         """What operators do to messages that wait: list, move, copy, delete, expire, alter."""

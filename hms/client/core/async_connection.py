@@ -91,6 +91,16 @@ class AsyncConnection:
     async def __aexit__(self, kind: object, *_trace: object) -> None:
         await self._close(is_hasty=kind is not None)
 
+    async def renew(self, token: str) -> None:
+        """Prove anew who this is before the login ends (EventKind.LOGIN_EXPIRES), by another token
+        of the same user; what it may is looked at again. LoginRefused, LoginBusy."""
+        await self.run(self.requests.renewing(token))
+
+    async def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
+        """An operator's command, such as "queue.list"; returns plain data. One that changes
+        something is not repeated when the connection is lost: ConnectionLost."""
+        return await self.run(self.requests.administering(verb, arguments))
+
     def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
         """A block that is one global transaction: it commits at its end, or rolls back by a fault.
 

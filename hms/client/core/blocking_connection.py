@@ -46,36 +46,6 @@ class Connection:
         """Held around all that touches the link; ConnectionForked in the child of a fork."""
         return self.driver.lock
 
-    @property
-    def addresses(self) -> Sequence[str]:
-        """Where it looks for the node, in this order."""
-        return self.driver.loop.addresses
-
-    @property
-    def request_timeout_s(self) -> float:
-        """How long an operation waits, also through an outage."""
-        return self.requests.request_timeout_s
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the node is reached right now."""
-        return self.requests.is_connected
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether it is closed, or lost for good."""
-        return self.requests.is_ended
-
-    @property
-    def client_id(self) -> str:
-        """The client id that it was given, "" for none."""
-        return self.link.hello.client_id
-
-    @property
-    def node_name(self) -> str:
-        """The node's name, from its last WELCOME."""
-        return self.link.welcome.node if self.link.welcome is not None else ""
-
     # ---- open and close
 
     def open(self) -> Self:
@@ -116,33 +86,7 @@ class Connection:
         """Ask, wait, and return the reply's plain data, or raise what the node answered."""
         return self.run(self.requests.asking(request, timeout_s, on_loss))
 
-    def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
-        """An operator's command, such as "queue.list"; returns plain data.
-
-        One that changes something is not repeated when the connection is lost: ConnectionLost.
-        """
-        return self.run(self.requests.administering(verb, arguments))
-
-    def renew(self, token: str) -> None:
-        """Prove anew who this is before the login ends (EventKind.LOGIN_EXPIRES), by another token
-        of the same user; what it may is looked at again. LoginRefused, LoginBusy."""
-        self.run(self.requests.renewing(token))
-
-    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
-        """A block that is one global transaction: it commits at its end, or rolls back by a fault.
-
-        timeout_s: after so long it can only be rolled back, 0 never; wait: "completed", or "logged"
-        to go on as soon as the decision is durable. TransactionRolledBack, TxMixed, TxHazard.
-        """
-        return current_transaction.blocks().Block(self, timeout_s, wait)
-
     # ---- services
-
-    def call(self, service: str, data: Data = None, timeout_s: float | None = None) -> Reply:
-        """Run a service and wait for its reply; timeout_s None: as long as the service or the node
-        says. ServiceTimeout, ServiceNotFound, ServerLost, ServiceHung; ServiceFailedReply when the
-        service itself fails, with its reply as attribute."""
-        return self.run(self.calls.asking_service(service, data, timeout_s))
 
     def call_async(
         self, service: str, data: Data = None, timeout_s: float | None = None
@@ -237,3 +181,61 @@ class Connection:
     def unadvertise(self, service: str) -> None:
         """Offer it no longer."""
         self.request(Unadvertise(service))
+
+    # ---- as in asyncio; made by scripts/generate-client
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Where it looks for the node, in this order."""
+        return self.driver.loop.addresses
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long an operation waits, also through an outage."""
+        return self.requests.request_timeout_s
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the node is reached right now."""
+        return self.requests.is_connected
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it is closed, or lost for good."""
+        return self.requests.is_ended
+
+    @property
+    def client_id(self) -> str:
+        """The client id that it was given, "" for none."""
+        return self.link.hello.client_id
+
+    @property
+    def node_name(self) -> str:
+        """The node's name, from its last WELCOME."""
+        return self.link.welcome.node if self.link.welcome is not None else ""
+
+    def renew(self, token: str) -> None:
+        """Prove anew who this is before the login ends (EventKind.LOGIN_EXPIRES), by another token
+        of the same user; what it may is looked at again. LoginRefused, LoginBusy."""
+        self.run(self.requests.renewing(token))
+
+    def administer(self, verb: str, arguments: dict[str, Any] | None = None) -> Any:
+        """An operator's command, such as "queue.list"; returns plain data. One that changes
+        something is not repeated when the connection is lost: ConnectionLost."""
+        return self.run(self.requests.administering(verb, arguments))
+
+    def transaction(self, timeout_s: float = 0, wait: str = "completed") -> Any:
+        """A block that is one global transaction: it commits at its end, or rolls back by a fault.
+
+        timeout_s: after so long it can only be rolled back, 0 never; wait: "completed", or "logged"
+        to go on as soon as the decision is durable. TransactionRolledBack, TxMixed, TxHazard.
+        """
+        return current_transaction.blocks().Block(self, timeout_s, wait)
+
+    def call(self, service: str, data: Data = None, timeout_s: float | None = None) -> Reply:
+        """Run a service and wait for its reply; timeout_s None: as long as the service or the node
+        says. ServiceTimeout, ServiceNotFound, ServerLost, ServiceHung; ServiceFailedReply when the
+        service itself fails, with its reply as attribute."""
+        return self.run(self.calls.asking_service(service, data, timeout_s))
+
+    # ---- end of what is made
