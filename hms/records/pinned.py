@@ -26,6 +26,10 @@ class PinnedRun(msgspec.Struct, frozen=True, array_like=True):
     offsets: bytes
     stays: Sequence[Stay]
 
+    def positions(self) -> list[int]:
+        """The offset of each message."""
+        return list(_unpacked("I", self.offsets))
+
     def each(self) -> list[tuple[int, int]]:
         """Id and offset of each message."""
         offsets = _unpacked("I", self.offsets)

@@ -115,7 +115,7 @@ def _takes_over(follower):
 
 
 def _unopened(place):
-    return (i for block in place.packed() for i in range(block.first_id, block.last_id + 1))
+    return (i for block in place.unopened() for i in range(block.first_id, block.last_id + 1))
 
 
 def _deliveries_not_counted(patch):

@@ -2,18 +2,35 @@
 
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from hms.engine.log.live_index import LiveIndex, hold, left_by
+from hms.engine.log.live_index import hold, left_by
 from hms.engine.log.packed_block import PackedBlock
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.pending_list import told_counts
 from hms.records import Stay
 from hms.records.message_states import Step, Steps
 
-__all__ = ["LoggedPlace", "Ranges"]
+__all__ = ["LoggedPlace", "Ranges", "Unopened"]
 
 Ranges = Sequence[tuple[int, int]]
 """First and last ids, both included."""
+
+
+class Unopened(Protocol):
+    """A batch of which every message waits at one place, and of which none is made yet."""
+
+    first_id: int
+
+    @property
+    def last_id(self) -> int:
+        """Of its last message."""
+
+    def opened(self) -> Sequence[StoredMessage]:
+        """Its messages, which know that the place holds them."""
+
+    def left_whole(self) -> None:
+        """Nobody needs a message of it."""
 
 
 class LoggedPlace:
@@ -25,12 +42,11 @@ class LoggedPlace:
     which every message waits may stand beside `waiting`, unopened.
     """
 
-    __slots__ = ("_blocks", "_firsts", "_packed", "due", "history", "number", "out", "waiting")
+    __slots__ = ("_firsts", "_packed", "due", "history", "number", "out", "waiting")
 
-    def __init__(self, number: int, blocks: LiveIndex | None = None) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
-        self._blocks = LiveIndex() if blocks is None else blocks
-        self._packed: dict[int, PackedBlock] = {}
+        self._packed: dict[int, Unopened] = {}
         self._firsts: list[int] = []
         """Their first ids, by which they are found; in order."""
         self.waiting: dict[int, StoredMessage] = {}
@@ -45,18 +61,27 @@ class LoggedPlace:
         if due:
             self.due.update((m.id, due[m.id]) for m in messages if m.id in due)
 
-    def hold_packed(self, block: PackedBlock) -> None:
+    def hold_packed(self, block: Unopened) -> None:
         """A new batch waits here."""
         self._packed[block.first_id] = block
         insort(self._firsts, block.first_id)
 
-    def packed(self) -> list[PackedBlock]:
+    def unopened(self) -> list[Unopened]:
         """The batches that nobody has opened, in the order of their ids."""
         return [self._packed[first] for first in self._firsts]
 
+    def packed(self) -> list[PackedBlock]:
+        """Those of them that are blocks already."""
+        return [one for one in self.unopened() if isinstance(one, PackedBlock)]
+
+    def drop(self, block: Unopened) -> None:
+        """An unopened batch gives way to what its messages are told as."""
+        del self._packed[block.first_id]
+        del self._firsts[bisect_right(self._firsts, block.first_id) - 1]
+
     def open_all(self) -> None:
         """All that waits stands in `waiting`."""
-        for block in self.packed():
+        for block in self.unopened():
             self._open(block)
 
     def open_in(self, ranges: Ranges) -> None:
@@ -65,15 +90,11 @@ class LoggedPlace:
             if block.first_id in self._packed:
                 self._open(block)
 
-    def _open(self, block: PackedBlock) -> None:
-        self._drop(block)
+    def _open(self, block: Unopened) -> None:
+        self.drop(block)
         self.waiting.update([(m.id, m) for m in block.opened()])
 
-    def _drop(self, block: PackedBlock) -> None:
-        del self._packed[block.first_id]
-        del self._firsts[bisect_right(self._firsts, block.first_id) - 1]
-
-    def _packed_in(self, ranges: Ranges) -> list[tuple[PackedBlock, bool]]:
+    def _packed_in(self, ranges: Ranges) -> list[tuple[Unopened, bool]]:
         """Unopened batches of which messages are in these ranges of ids, and whether all are in
         one of them."""
         if not self._firsts:
@@ -99,6 +120,7 @@ class LoggedPlace:
 
     def count(self, message_id: int, deliveries: int, attempts: int) -> None:
         """It was delivered so often before."""
+        self.open_in(((message_id, message_id),))
         self.history[message_id] = told_counts(deliveries, attempts)
 
     def step(self, steps: Steps, ranges: Ranges) -> None:
@@ -136,8 +158,8 @@ class LoggedPlace:
             if block.first_id not in self._packed:
                 continue
             if is_whole:
-                self._drop(block)
-                self._blocks.leave_whole(block)
+                self.drop(block)
+                block.left_whole()
             else:
                 self._open(block)
         ids = _ids(ranges)
@@ -152,8 +174,8 @@ class LoggedPlace:
 
     def end(self) -> None:
         """The place is gone with all that it holds."""
-        for block in self.packed():
-            self._blocks.leave_whole(block)
+        for block in self.unopened():
+            block.left_whole()
         left_by([*self.waiting.values(), *self.out.values()], self.number)
 
 

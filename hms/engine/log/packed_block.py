@@ -166,6 +166,10 @@ class PackedBlock(Block):
             holder=self._number,
         )
 
+    def left_whole(self) -> None:
+        """Nobody needs a message of it, and nobody has opened it."""
+        self._blocks.leave_whole(self)
+
     def swept(self, gone: set[int]) -> None:
         """Those at these places in the order of arrival do not stand in the line any more."""
         self._standing = [m for m in self._standing if m.seq not in gone]

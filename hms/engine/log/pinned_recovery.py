@@ -2,20 +2,26 @@
 of the log.
 
 Until all records are read such a message is a stub that says where it lies: it may have left since,
-and its segment be gone. Then each pinned segment is read once, for those that are still there.
+and its segment be gone. Then each pinned segment is read, for those that are still there. A batch
+that waits as a whole is one stub, and becomes the block that it was (packed_block.py).
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from operator import itemgetter
 
+from hms.engine.log import packed_block
 from hms.engine.log.live_index import BLOCK_MESSAGES, SEGMENT_SHIFT, hold, offsets_of
 from hms.engine.log.logged_place import LoggedPlace
 from hms.engine.messages import StoredMessage, make_messages
 from hms.errors.catalogue import StoreCorrupt
 from hms.records import (
     Kept,
+    PinnedRun,
     RecordType,
+    Sent,
+    Stay,
     decode_group,
     decode_moved,
     decode_sent,
@@ -23,7 +29,16 @@ from hms.records import (
 from hms.records.transitions import Payload
 from hms.wire.packed_messages import KIND_FILE, ROW
 
-__all__ = ["Found", "PinnedReader", "PinnedStub", "no_pinned", "pinned_messages", "resolve"]
+__all__ = [
+    "Found",
+    "PinnedBatch",
+    "PinnedReader",
+    "PinnedStub",
+    "no_pinned",
+    "pinned_messages",
+    "resolve",
+    "take_batches",
+]
 
 PinnedReader = Callable[[int], Iterable[tuple[int, int, int, memoryview, int]]]
 """The records of a segment behind the log, as a store gives them; LookupError when there is no such
@@ -55,6 +70,97 @@ class PinnedStub(StoredMessage, gc=False, eq=False, kw_only=True):
         return PinnedStub(
             id_, *nothing, is_persistent=True, length=0, segment=segment, offset=offset
         )
+
+
+class PinnedBatch:
+    """Messages that follow one another, and wait at one place: of a batch of which none has left,
+    if their segment says so too."""
+
+    __slots__ = ("_offsets", "first_id", "number", "segment")
+
+    def __init__(self, segment: int, first_id: int, offsets: list[int], number: int) -> None:
+        self.segment, self.first_id, self.number = segment, first_id, number
+        self._offsets = offsets
+
+    @staticmethod
+    def of(segment: int, run: PinnedRun) -> "PinnedBatch | None":
+        """What a record tells of such messages; None when they are others."""
+        if not isinstance(run.ids, int) or len(run.stays) != 1:
+            return None
+        (stay,) = run.stays
+        offsets = run.positions()
+        if stay != Stay(stay.number) or len(offsets) < packed_block.PACKED_MESSAGES:
+            return None
+        return PinnedBatch(segment, run.ids, offsets, stay.number)
+
+    @property
+    def last_id(self) -> int:
+        """Of its last message."""
+        return self.first_id + len(self._offsets) - 1
+
+    def is_of(self, record: Sent, at: int) -> bool:
+        """Whether it is the batch of that record, whose first message's bytes lie there."""
+        is_whole = record.message_count == len(self._offsets) and at == self._offsets[0]
+        return is_whole and [place.number for place in record.placements] == [self.number]
+
+    def opened(self) -> list[StoredMessage]:
+        """A stub for each message."""
+        each = enumerate(self._offsets, self.first_id)
+        stubs: list[StoredMessage] = [PinnedStub.at(id_, self.segment, at) for id_, at in each]
+        hold(stubs, self.number)
+        return stubs
+
+    def left_whole(self) -> None:
+        """Nobody needs a message of it."""
+
+
+def take_batches(
+    places: Iterable[LoggedPlace],
+    read: PinnedReader,
+    land: Callable[[Sent, int], bool],
+) -> None:
+    """Put blocks in the place of pinned batches. land: has a record wait as it lies, its first
+    message's bytes at that position; False when each message has to be seen. All others are opened:
+    resolve() finds their messages, or says what is missing."""
+    wanted: dict[int, dict[int, tuple[LoggedPlace, PinnedBatch]]] = {}
+    for place in places:
+        for one in place.unopened():
+            if isinstance(one, PinnedBatch):
+                wanted.setdefault(one.segment, {})[one.first_id] = place, one
+    for segment, batches in sorted(wanted.items()):
+        with suppress(LookupError):
+            for _, kind, _, payload, position in read(segment):
+                for record, at in _sent_records(kind, payload, position):
+                    found = batches.get(record.first_message_id)
+                    if found is not None and found[1].is_of(record, at & _OFFSET_MASK):
+                        _land(*found, record, at, land)
+                        del batches[record.first_message_id]
+        for place, batch in batches.values():
+            place.open_in(((batch.first_id, batch.last_id),))
+
+
+def _land(
+    place: LoggedPlace,
+    batch: PinnedBatch,
+    record: Sent,
+    at: int,
+    land: Callable[[Sent, int], bool],
+) -> None:
+    place.drop(batch)
+    if not land(record, at):
+        place.hold_packed(batch)
+        place.open_in(((batch.first_id, batch.last_id),))
+
+
+def _sent_records(kind: int, payload: Payload, position: int) -> Iterator[tuple[Sent, int]]:
+    """The SENT records in a record, and where the first message's bytes of each lie."""
+    if kind == RecordType.GROUP:
+        group = decode_group(payload)
+        for record, offset in zip(group.records, group.offsets, strict=True):
+            yield from _sent_records(record.type, record.parts[0], position + offset)
+    elif kind == RecordType.SENT:
+        sent = decode_sent(payload)
+        yield sent, position + sent.pack_offset + ROW.size * sent.message_count
 
 
 def resolve(

@@ -19,12 +19,14 @@ from hms.engine.log.logged_place import LoggedPlace
 from hms.engine.log.packed_block import BodyReader, packed
 from hms.engine.log.paging import page_out
 from hms.engine.log.pinned_recovery import (
+    PinnedBatch,
     PinnedReader,
     PinnedStub,
     in_blocks,
     message_of,
     no_pinned,
     resolve,
+    take_batches,
 )
 from hms.engine.log.state_records import STATE_TRANSITIONS, StateTables
 from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
@@ -165,7 +167,7 @@ class Recovery(StateTables):
     def _place(self, number: int) -> LoggedPlace:
         found = self.places.get(number)
         if found is None:
-            found = self.places[number] = LoggedPlace(number, self.state.blocks)
+            found = self.places[number] = LoggedPlace(number)
         return found
 
     def _landed_packed(self, record: Sent, position: int) -> bool:
@@ -235,10 +237,23 @@ class Recovery(StateTables):
         if not told.part:
             self.state.blocks.pinned[told.segment] = position >> SEGMENT_SHIFT
         for run in told.runs:
+            batch = PinnedBatch.of(told.segment, run)
+            if batch is not None and self._holds_pinned(batch):
+                continue
             stubs = [PinnedStub.at(id_, told.segment, offset) for id_, offset in run.each()]
             for stay in run.stays:
                 if stay.number in self.state.places:
                     self._stay(stubs, stay)
+
+    def _holds_pinned(self, batch: PinnedBatch) -> bool:
+        """Whether the messages wait as a batch, until the segment is read."""
+        place = self.state.places.get(batch.number)
+        if self._read is None or place is None or self.offers.undecided:
+            return False
+        logged = self._place(batch.number)
+        logged.leave(((batch.first_id, batch.last_id),))
+        logged.hold_packed(batch)
+        return True
 
     def _stay(self, stubs: Sequence[PinnedStub], stay: Stay) -> None:
         """Messages are at a place in the same way; most only wait there."""
@@ -254,6 +269,7 @@ class Recovery(StateTables):
     def _resolve(self) -> None:
         """Pinned messages that are still there are read."""
         files = self.state.files
+        take_batches(self.places.values(), self._read_pinned, self._landed_packed)
         for segment, found in resolve(self.places.values(), self._read_pinned, files.watch):
             for messages, offsets in in_blocks(found):
                 self._land_at(messages, offsets, segment << SEGMENT_SHIFT)

@@ -8,6 +8,7 @@ import pytest
 from hms.engine.engine import Engine
 from hms.engine.log import packed_block
 from hms.engine.log import recovery as recovery_module
+from hms.engine.log.pinned_recovery import PinnedStub
 from hms.engine.queue.settlement import Return
 from hms.errors.catalogue import StoreFailed
 from hms.store.journal import Journal
@@ -181,7 +182,20 @@ def test_in_a_full_memory_a_boot_leaves_the_bodies_in_the_log(tmp_path):
     assert after.waiting() == before
 
 
-def test_an_unopened_batch_is_pinned_and_found_again(tmp_path, made):
+@pytest.fixture
+def stubs(monkeypatch):
+    """The ids of messages of pinned segments that were looked for one by one."""
+    found, make = [], PinnedStub.at
+
+    def noted(id_, segment, offset):
+        found.append(id_)
+        return make(id_, segment, offset)
+
+    monkeypatch.setattr(PinnedStub, "at", staticmethod(noted))
+    return found
+
+
+def test_an_unopened_batch_is_pinned_and_found_again(tmp_path, made, stubs):
     """The log turns over while nobody looks at what waits: it is told of as a whole."""
     node = life(tmp_path)
     batches(node, 30)
@@ -194,9 +208,27 @@ def test_an_unopened_batch_is_pinned_and_found_again(tmp_path, made):
         churn(node, 160, first=first)
         line = node.engine.state.queues["orders"].line
         assert line.waiting_count == 30 * BATCH
-        assert made["packed"] <= 2 * BATCH
+        assert node.store.describe()["pinned_segments"] > 0
+        assert (made["packed"], stubs) == (0, [])
         node.close()
-    assert JournalNode(tmp_path, SETTINGS).waiting() == before
+    after = JournalNode(tmp_path, SETTINGS)
+    assert stubs == []
+    assert after.waiting() == before
+
+
+def test_a_pinned_batch_of_which_some_have_left_is_found_by_each_message(tmp_path, stubs):
+    """Its segment tells of more than is there."""
+    node = life(tmp_path)
+    batches(node, 30)
+    node.acknowledge(node.consume(credit=BATCH + 5))
+    node.run(lambda fx, now_ms: node.engine.close_consumer(1, 1, now_ms, fx))
+    churn(node, 160, first=10_000)
+    before = node.waiting()
+    node.close()
+
+    after = JournalNode(tmp_path, SETTINGS)
+    assert (len(before), len(stubs)) == (28 * BATCH + BATCH - 5, BATCH - 5)
+    assert after.waiting() == before
 
 
 def everything(engine):
@@ -234,7 +266,8 @@ def random_life(path, rng):
         what = rng.random()
         if what < 0.4:
             size = rng.choice((1, 5, BATCH, 64))
-            node.publish(sent, [b"%d" % k for k in range(size)], priority=rng.choice((4, 4, 6)))
+            bodies = [b"%d" % k + bytes(150) for k in range(size)]
+            node.publish(sent, bodies, priority=rng.choice((4, 4, 6)))
             sent += size
         elif what < 0.65:
             node.credit(rng.choice((1, 7, 50, 90)), rng.choice((1, 2)))
@@ -253,6 +286,10 @@ def random_life(path, rng):
                         1, h, 0, s, w, now_ms, fx
                     )
                 )
+    for _ in range(8):
+        node.publish(sent, [bytes(150)] * BATCH)
+        sent += BATCH
+    churn(node, rng.choice((0, 160)), first=10_000)  # what waits is pinned, or it is not
     node.close()
 
 
