@@ -7,6 +7,7 @@ are by target, each in the order of the rows. Whoever sends chunk after chunk ke
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hms.errors.catalogue import MessageFormatError
@@ -68,6 +69,8 @@ class Row(NamedTuple):
     body: bytes | None
 
 
+_row = partial(tuple.__new__, Row)
+"""Row._make without its check of the length."""
 Encoded = tuple[bytes, bytes, bytes]
 
 
@@ -126,9 +129,9 @@ class Chunker:
 
     def chunks(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
         """Chunks as rows of CHUNK_SCHEMA."""
-        chunk = _Open()
+        chunk, places = _Open(), _Places(self.into)
         for row in rows:
-            self._add(chunk, row)
+            self._add(chunk, row, places)
             seen = chunk.rows + chunk.copies + chunk.files
             if seen >= self.rows_max or chunk.size >= self.bytes_max:
                 yield chunk.closed()
@@ -136,45 +139,67 @@ class Chunker:
         if chunk.first >= 0:
             yield chunk.closed()
 
-    def _add(self, chunk: _Open, row: Row) -> None:
+    def _add(self, chunk: _Open, row: Row, places: "_Places") -> None:
+        """The loop of a replay: what is the same for many messages is made once."""
+        offset, id_, destination, destination_kind, priority, timestamp, kind, head, body = row
         if chunk.first < 0:
-            chunk.first = row.offset
-        chunk.last = row.offset
-        if is_file(row.kind):
+            chunk.first = offset
+        chunk.last = offset
+        if kind in _FILES:
             chunk.files += 1
             return
-        head, body = row.head or b"", row.body or b""
+        place, origin = places[destination, destination_kind]
+        head, body = head or b"", body or b""
         try:
             known = decode_head(head)
         except MessageFormatError:  # written by another library: it goes as it came
             chunk.unmarked += 1
         else:
-            if REPLAY_RUN in known.node and not self.takes_copies:
+            node = known.node
+            if REPLAY_RUN in node and not self.takes_copies:
                 chunk.copies += 1
                 return
-            marked = encode_head(self._marked(known, row))
-            is_small = len(marked) <= HEAD_BYTES_MAX
-            head, chunk.unmarked = (marked if is_small else head), chunk.unmarked + (not is_small)
-        place = self.into.place(row.destination or "", row.destination_kind or "queue")
-        kind = _KIND_NUMBERS.get(row.kind or "", KIND_CARRAY)
-        said = ROW.pack(len(head), len(body), 0, 0, row.priority or 0, kind, 0, 0)
-        chunk.messages.setdefault(place, []).append((said, head, body))
+            said = self._said(origin, id_, timestamp, offset)
+            if NODE_TOPIC in node:
+                said[REPLAY_TOPIC] = node[NODE_TOPIC]
+            own = (known.properties, known.types, known.correlation_id, known.reply_to, known.type)
+            marked = encode_head(Head(*own, said))
+            if len(marked) <= HEAD_BYTES_MAX:
+                head = marked
+            else:
+                chunk.unmarked += 1
+        number = _KIND_NUMBERS.get(kind or "", KIND_CARRAY)
+        table = ROW.pack(len(head), len(body), 0, 0, priority or 0, number, 0, 0)
+        messages = chunk.messages.get(place)
+        if messages is None:
+            messages = chunk.messages[place] = []
+        messages.append((table, head, body))
         chunk.rows += 1
         chunk.size += len(head) + len(body)
 
-    def _marked(self, head: Head, row: Row) -> Head:
-        """The head with its origin instead of what the node said of the message then."""
-        node: dict[str, Any] = {
+    def _said(self, origin: str, id_: str, timestamp: int, offset: int) -> dict[str, Any]:
+        """The origin of a message, instead of what the node said of it then."""
+        return {
             REPLAY_RUN: self.run,
-            REPLAY_ORIGIN: f"{row.destination_kind}:{row.destination}",
-            REPLAY_ID: row.message_id,
-            REPLAY_TIME: row.timestamp,
-            REPLAY_OFFSET: row.offset,
+            REPLAY_ORIGIN: origin,
+            REPLAY_ID: id_,
+            REPLAY_TIME: timestamp,
+            REPLAY_OFFSET: offset,
         }
-        if NODE_TOPIC in head.node:
-            node[REPLAY_TOPIC] = head.node[NODE_TOPIC]
-        own = (head.properties, head.types, head.correlation_id, head.reply_to, head.type)
-        return Head(*own, node)
+
+
+class _Places(dict[tuple[str | None, str | None], tuple[tuple[str, str], str]]):
+    """Where the messages of each destination go, and what they say that it was."""
+
+    def __init__(self, into: Into) -> None:
+        super().__init__()
+        self._into = into
+
+    def __missing__(self, key: tuple[str | None, str | None]) -> tuple[tuple[str, str], str]:
+        destination, kind = key
+        found = self._into.place(destination or "", kind or "queue"), f"{kind}:{destination}"
+        self[key] = found
+        return found
 
 
 def _arrow_schema() -> "pa.Schema":
@@ -203,7 +228,7 @@ def _rows(batch: "pa.RecordBatch") -> Iterator[Row]:
         if name == "timestamp":
             column = column.cast(pa.timestamp("ms")).cast(pa.int64())
         columns.append(column.to_pylist())
-    yield from map(Row._make, zip(*columns, strict=True))
+    yield from map(_row, zip(*columns, strict=True))
 
 
 def _frames(messages: list[Encoded]) -> Iterator[list[Encoded]]:
