@@ -9,6 +9,9 @@ from hms.store.interface import SegmentGoneError, Store
 GAP_BYTES: Final = 4096
 """Two messages so close are read together: what lies between costs less than a second read."""
 RUN_BYTES: Final = 1 << 20
+ALONE_BYTES: Final = 32 * 1024
+"""A message of this size is read alone: to copy it out of what was read together costs more than a
+second read."""
 Place = tuple[int, int, int]
 """Position, size, and which message it is."""
 Positions = Callable[[Sequence[StoredMessage]], list[int]]
@@ -77,7 +80,9 @@ def _runs(places: list[Place]) -> Iterator[list[Place]]:
     run: list[Place] = []
     for place in places:
         if run and (
-            place[0] - (run[-1][0] + run[-1][1]) > GAP_BYTES or place[0] - run[0][0] > RUN_BYTES
+            max(place[1], run[-1][1]) >= ALONE_BYTES
+            or place[0] - (run[-1][0] + run[-1][1]) > GAP_BYTES
+            or place[0] - run[0][0] > RUN_BYTES
         ):
             yield run
             run = []
