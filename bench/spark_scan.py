@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="hms-scan-"))
-    spark = session("bench")
+    spark = session("bench", is_long_lived=True)
     try:
         figures = measure(spark, folder, options.events, options.rounds)
     finally:

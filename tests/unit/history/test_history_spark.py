@@ -43,6 +43,23 @@ def test_a_cluster_keeps_its_own_addresses_and_python():
     assert "Serial" not in settings["spark.driver.extraJavaOptions"]
 
 
+def test_only_a_session_that_lives_long_optimizes_what_it_does_often():
+    """Its JVM takes half as much again to start, which a command never gets back."""
+    name = "spark.driver.extraJavaOptions"
+    short, long = (spark._settings(is_local=True, is_long_lived=one)[name] for one in (False, True))
+
+    assert "-XX:TieredStopAtLevel=1" in short.split()
+    assert set(short.split()) - set(long.split()) == {"-XX:TieredStopAtLevel=1"}
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_values_of_arrow_are_not_looked_at_twice(is_local):
+    """A scan of three columns takes 0.6 of the time without."""
+    options = spark._settings(is_local)["spark.driver.extraJavaOptions"]
+
+    assert "-Darrow.enable_unsafe_memory_access=true" in options.split()
+
+
 def test_the_logging_file_is_found_in_a_folder_with_a_space(cache):
     """Java options are split at spaces."""
     options = spark._settings(is_local=True)["spark.driver.extraJavaOptions"]
