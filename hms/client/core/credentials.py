@@ -51,12 +51,16 @@ class Credentials:
             raise LoginRequired(address=address, mechanisms=offered)
         if not is_private:
             raise InsecureTransport(address=address)
-        token = self.token
-        if callable(token):
-            token = token()
-            check_text("token", token, SECRET_CHARACTERS_MAX)
-        response = (self.password or token).encode()
+        response = (self.password or self.fresh_token() or "").encode()
         return Auth(mechanism, self.user, response, self.domain_password.encode())
+
+    def fresh_token(self) -> str:
+        """The token, of now where a function gives it."""
+        if not callable(self.token):
+            return self.token
+        token = self.token()
+        check_text("token", token, SECRET_CHARACTERS_MAX)
+        return token
 
     def check_welcome(self, welcome: Welcome, address: str) -> None:
         """Whoever gives a password believes that it is checked: LoginNotChecked where it is not."""

@@ -14,6 +14,7 @@ runs `calls`, which are the application's own functions, where they may block.
 
 import enum
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,8 @@ from hms.wire import frames, structures
 from hms.wire.frames import Kind
 from hms.wire.packed_messages import DELIVERED_ROW, unpack_delivered
 from hms.wire.structures import Hello, Limits, Request, Welcome
+
+_LOGGER = logging.getLogger("hms.client")
 
 _FRAME_BYTES_SLACK = 1 << 20  # a DELIVER may be above frame_bytes_max by its rows
 _ANSWERS = frozenset((Kind.REPLY, Kind.ERROR, Kind.CONFIRM, Kind.BROWSED, Kind.ANSWER))
@@ -65,6 +68,8 @@ class Link(IncomingCalls):
         super().__init__()
         self.hello = hello
         self.address = ""
+        self._renewed_by = ""
+        """The last token that a function gave for a renewal."""
         self.next_server_key = b""
         """The key that the node will show, as it said over a connection where it had shown one."""
         self.is_private = True
@@ -290,7 +295,7 @@ class Link(IncomingCalls):
                 self.on_ready(event.kind, event.destination, _READY[event.what])
             return
         if event.what == "login_expires":
-            self.announce(EventKind.LOGIN_EXPIRES)
+            self._renew_itself()
             return
         if event.what == "server_key":
             self.next_server_key = str(event.error_fields.get("key", "")).encode()
@@ -344,6 +349,28 @@ class Link(IncomingCalls):
         self.ask(
             Kind.AUTH, structures.encode(structures.Auth("TOKEN", "", token.encode())), pending
         )
+
+    def _renew_itself(self) -> None:
+        """By a further token, where a function gives one; else, or when that is not taken, the
+        event listener is told."""
+        token = ""
+        if callable(self._credentials.token):
+            try:
+                token = self._credentials.fresh_token()
+            except Exception as fault:  # noqa: BLE001 - of the application's function
+                _LOGGER.warning("no further token: %s", fault)
+        if not token or token == self._renewed_by:
+            self.announce(EventKind.LOGIN_EXPIRES)
+            return
+        self._renewed_by = token
+
+        def done(pending: Pending) -> None:
+            if pending.error is None:
+                self.renewed(token, pending.value())
+            else:
+                self.announce(EventKind.LOGIN_EXPIRES, pending.error)
+
+        self.renew(token, Pending("renew()", OnLoss.FAIL, then=done))
 
     def renewed(self, token: str, answer: dict[str, Any]) -> None:
         """The node takes it; the next login brings it, too."""

@@ -1,24 +1,21 @@
 """The attacks of the specification's table, AT-01 to AT-48, each by its number, with the figure of
 its bar. ELSEWHERE names the tests that show a row, ABSENT why a row has nothing to be shown on.
 
-The walks of AT-35 and the measurement of AT-12 in full:
+The walks of AT-35 and the measurement of AT-12 in full, 5,000 logins each, or HMS_LOGINS of them:
 
-    HMS_ATTACKS=full python -m pytest tests/acceptance/security/test_attacks.py
+    HMS_ATTACKS=full python -m pytest tests/acceptance/security -k "at_12 or at_35"
 """
 
 import logging
-import math
 import os
 import random
 import re
 import socket
 import threading
-import time
 import tracemalloc
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from statistics import mean, variance
 from types import SimpleNamespace
 
 import msgspec
@@ -48,12 +45,13 @@ from tests.support.byte_proxy import ByteProxy
 from tests.support.gated import LOCAL, GatedNode
 from tests.support.hello import hello_of
 from tests.support.largest import pack, send
+from tests.support.login_times import ATTACKS_FULL, compared
 from tests.support.memory import SETTINGS, MemoryNode
 from tests.support.secured import PASSWORD, document, secured_node
 from tests.support.waiting import wait_until
 
 REPLACE = msgspec.structs.replace
-IS_FULL = os.environ.get("HMS_ATTACKS") == "full"
+T_MAX = 4.5
 ROOT = Path(__file__).parents[3]
 SECURITY = "tests/acceptance/security/"
 ELSEWHERE = {
@@ -494,26 +492,13 @@ def test_at_12_a_name_that_is_not_there_costs_as_much_as_a_wrong_password(node, 
     assert len(set(costs)) == 1
 
 
-TIMED = 5000 if IS_FULL else 3
-
-
 def test_at_12_the_times_of_both_tell_nothing(tmp_path, held, told):
-    """Welch's t of the times of an unknown user beside a wrong password, in turn; judged in the
-    long form alone, as it hangs on the clock."""
-    times = {"nobody": [], "u": []}
+    """An unknown user beside a wrong password, of the security file."""
     with secured_node(tmp_path, held) as running:
-        for _ in range(TIMED):
-            for name, found in times.items():
-                began = time.perf_counter()
-                with pytest.raises(hms.LoginRefused):
-                    hms.connect(running.address, user=name, password="wrong")
-                found.append(time.perf_counter() - began)
-    one, other = times.values()
-    spread = math.sqrt((variance(one) + variance(other)) / TIMED)
-    t = abs(mean(one) - mean(other)) / spread
-    told(12, each=TIMED, t=round(t, 2), mean_ms=round(mean(one) * 1000, 1))
+        figures = compared(running.address, "nobody", "u")
+    told(12, of="file", **figures)
 
-    assert t < 4.5 or not IS_FULL
+    assert figures["t"] < T_MAX or not ATTACKS_FULL
 
 
 def test_at_13_a_flood_of_wrong_logins_runs_no_more_hashes_than_allowed(held, monkeypatch, told):
@@ -779,7 +764,7 @@ def test_at_29_a_subscription_puts_nothing_into_a_queue_that_its_owner_lost(held
     assert isinstance(node.ask("v", denied), hms.NotAuthorized)
 
 
-SEEDS = 10_000 if IS_FULL else 60
+SEEDS = 10_000 if ATTACKS_FULL else 60
 
 
 def test_at_35_a_revocation_beside_sends_has_the_order_of_the_log(held, told):

@@ -414,7 +414,7 @@ def test_a_prefix_keeps_the_names_of_a_directory_apart():
 
 
 def test_the_whole_way_with_a_token_that_is_renewed(keys, tmp_path):
-    """Threads and asyncio; the event comes, and a function gives the token of each login."""
+    """Threads and asyncio; the event comes, and the application gives another one."""
     (tmp_path / "jwks.json").write_bytes((keys.folder / "jwks.json").read_bytes())
     held = document(billing=["produce queue:orders", "consume queue:orders"])
     users = {"root": held.user["root"]}
@@ -425,7 +425,8 @@ def test_the_whole_way_with_a_token_that_is_renewed(keys, tmp_path):
         return keys.token(exp=int(time.time()) + seconds, **claims)
 
     with secured_node(tmp_path, held) as running:
-        with hms.connect(running.address, token=token, event_listener=told.append) as connection:
+        given = {"token": token(), "event_listener": told.append}
+        with hms.connect(running.address, **given) as connection:
             wait_until(lambda: [e.kind for e in told] == [EventKind.LOGIN_EXPIRES])
             connection.renew(token(600))
             with pytest.raises(hms.LoginRefused):
@@ -444,3 +445,40 @@ def test_the_whole_way_with_a_token_that_is_renewed(keys, tmp_path):
         ended = hms.connect(running.address, token=token(2), exception_listener=said.append)
         wait_until(lambda: any(isinstance(one, hms.LoginExpired) for one in said))
         ended.close()
+
+
+@pytest.mark.parametrize("end", ["another user's", "none", "the same"])
+def test_a_function_renews_the_token_by_itself(keys, tmp_path, end):
+    """The event comes only when it gives none that is taken, with the reason."""
+    (tmp_path / "jwks.json").write_bytes((keys.folder / "jwks.json").read_bytes())
+    held = document(billing=["produce queue:orders"])
+    held = REPLACE(
+        held, user={"root": held.user["root"]}, authenticator={"sso": entry_of(leeway_s=0)}
+    )
+    told, given = [], []
+
+    def of(seconds, **claims):
+        return keys.token(exp=int(time.time()) + seconds, **claims)
+
+    def token():
+        if len(given) < 2:
+            given.append(of(30 + len(given)))
+        elif end == "another user's":
+            given.append(of(40, preferred_username="other"))
+        elif end == "none":
+            raise OSError("no issuer")
+        else:
+            given.append(given[-1])
+        return given[-1]
+
+    with (
+        secured_node(tmp_path, held) as running,
+        hms.connect(running.address, token=token, event_listener=told.append) as connection,
+    ):
+        first = connection.link.hello.resume
+        wait_until(lambda: told)
+        assert connection.link.hello.resume != first
+        assert told[0].kind is EventKind.LOGIN_EXPIRES
+        is_refused = isinstance(told[0].reason, hms.LoginRefused)
+        assert is_refused is (end == "another user's")
+        assert connection.is_connected

@@ -10,11 +10,13 @@ from hms.server.logins.authenticators import AwayError, LoginAttempt, NotMineErr
 from hms.server.logins.ldap_logins import LdapLogins, escaped
 from hms.server.logins.security_document import AuthenticatorEntry
 from tests.support.byte_proxy import ByteProxy
+from tests.support.login_times import ATTACKS_FULL, compared
 from tests.support.secured import PASSWORD, document, secured_node
 from tests.support.slapd import MANAGER, MANAGER_PASSWORD, PEOPLE, SUFFIX, Authority, Slapd
 from tests.support.waiting import wait_until
 
 REPLACE = msgspec.structs.replace
+T_MAX = 4.5
 GROUP = f"cn=billers,ou=groups,{SUFFIX}"
 BIND = "file:ldap.secret"
 
@@ -285,3 +287,11 @@ def _is_in(node):
     except (hms.LoginRefused, hms.LoginBusy):
         return False
     return True
+
+
+def test_at_12_a_directory_tells_no_more_of_a_name_than_the_file(node, record_property):
+    """One search more or less is not to be seen in the time."""
+    figures = compared(node.address, "nobody", "clerk")
+    record_property("figures", {"test": "AT-12", "of": "ldap", **figures})
+
+    assert figures["t"] < T_MAX or not ATTACKS_FULL
