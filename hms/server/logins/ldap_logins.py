@@ -4,6 +4,7 @@ ldap3, of the extra `ldap`, speaks the protocol. Its own TLS checks neither cert
 name unless told to, and matches names by itself; ours is the one of the standard library.
 """
 
+import secrets
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -53,7 +54,13 @@ class LdapLogins:
         if not password or "\0" in password or not attempt.user:
             return None  # an empty one would be let in as nobody (RFC 4513 §5.1.2)
         with self._searching() as (url, connection):
-            dn = self._dn_of(connection, attempt.user)
+            try:
+                dn = self._dn_of(connection, attempt.user)
+            except NotMineError:
+                # As long as for a name that is there: a second connection, and its bind.
+                absent = f"cn={secrets.token_hex(8)},{self._entry.user_base}"
+                with self._connected(url, absent, secrets.token_hex(8)):
+                    raise
             with self._connected(url, dn, password) as (_, code):
                 if code == _WRONG_PASSWORD:
                     return None

@@ -492,6 +492,7 @@ def test_at_12_a_name_that_is_not_there_costs_as_much_as_a_wrong_password(node, 
     assert len(set(costs)) == 1
 
 
+@pytest.mark.timeout(3600 if ATTACKS_FULL else 120)
 def test_at_12_the_times_of_both_tell_nothing(tmp_path, held, told):
     """An unknown user beside a wrong password, of the security file."""
     with secured_node(tmp_path, held) as running:
