@@ -28,7 +28,7 @@ from hms.server.replicas.copy_state import (
 )
 from hms.server.replicas.follower import Follower
 from hms.server.replicas.leadership import Leadership
-from hms.server.replicas.link import Group, Peer
+from hms.server.replicas.link import Group, Listening, Peer
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
 from hms.store.journal import Journal
@@ -78,7 +78,7 @@ def lead(
     try:
         state = _state(arbiter, group, config, node)
         leadership = Leadership(
-            group.me, state.copy_id, state.starts, state.promised, state.log, group.lease_s
+            group.me, state.copy_id, state.starts + 1, state.promised, state.log, group.lease_s
         )
         follower = Follower(group, node.store, REAL_DISK, arbiter, leadership, state, waits, pauses)
         won = follower.run()
@@ -87,6 +87,12 @@ def lead(
         raise
     finally:
         lock.release()
+    try:
+        socket = Listening(group)
+    except BaseException:
+        arbiter.resign()
+        arbiter.close()
+        raise
     primary = Primary(
         group,
         node.store,
@@ -94,6 +100,7 @@ def lead(
         arbiter,
         leadership,
         won.configuration,
+        socket,
         silent_since_s=won.silent_since_s,
     )
     try:

@@ -6,7 +6,6 @@ outcome of a change of the configuration is unknown the old rule and the new one
 confirmed record is durable at enough members of whatever configuration the arbiter has (H4, H5).
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import structs
@@ -52,7 +51,8 @@ class Confirmation:
         """since_s: since when the others are silent, if none comes."""
         self.now, self._me, self._limits, self._since_s = now, me, limits, since_s
         self.asked: Configuration | None = None
-        """A change whose outcome is not known yet."""
+        """A change that is prepared, or whose outcome is not known yet: both rules hold."""
+        self._is_sent = False
         self.written = self.own = 0
         self.confirmed = 0
         self._peers: dict[str, _Peer] = {}
@@ -64,9 +64,9 @@ class Confirmation:
         peer = self._peers[member.copy_id] = _Peer(member.name, member.start)
         peer.heard_s = peer.joined_s = now_s
 
-    def whole(self, copy_id: str) -> None:
-        """It was sent all that was written so far, and gets all that follows."""
-        self._peers[copy_id].whole_at = self.written
+    def whole(self, copy_id: str, mark: int) -> None:
+        """It was sent all that was written up to the mark, and gets all that follows."""
+        self._peers[copy_id].whole_at = mark
 
     def behind(self, copy_id: str) -> None:
         """It gets older bytes first, again."""
@@ -135,10 +135,13 @@ class Confirmation:
     # which copies count
 
     def wanted(self, now_s: float) -> Configuration | None:
-        """The next change of the configuration, or None. The arbiter is asked, then asking() and
-        at last settled() are called."""
-        if self.asked is not None:
+        """The next change of the configuration, or None: asking() is called, the arbiter is asked
+        when may_ask() says so, and settled() is told what it has."""
+        if self.asked is not None and (self._is_sent or self._are_here(self.asked, now_s)):
             return self.asked
+        if self.asked is not None:
+            self.asked = None
+            self._advance()
         admitted = self._admitted()
         kept = admitted if admitted is not None else self._kept(now_s)
         if kept is None:
@@ -166,7 +169,7 @@ class Confirmation:
             if one.copy_id == self._me.copy_id or not self._is_away(one, now_s, silent_s):
                 continue
             kept = [other for other in self.now.members if other is not one]
-            if len(kept) >= self._limits.copies_min and self._have_all(kept):
+            if len(kept) >= self._limits.copies_min:
                 return kept
         return None
 
@@ -177,18 +180,29 @@ class Confirmation:
         begun_s = peer.heard_s if peer.is_whole else min(peer.heard_s, peer.joined_s)
         return now_s - begun_s >= silent_s
 
-    def _have_all(self, kept: Iterable[Member]) -> bool:
-        """What is confirmed is durable at enough of those that stay."""
-        have = [self._mark_of(one.copy_id) >= self.confirmed for one in kept]
-        return sum(have) >= copies_needed(len(have))
+    def _are_here(self, rule: Configuration, now_s: float) -> bool:
+        """Those that a prepared change counts are whole, and are heard."""
+        others = (one for one in rule.members if one.copy_id != self._me.copy_id)
+        return all(
+            self._mark_of(one.copy_id) and not self._is_away(one, now_s, self._limits.timeout_s)
+            for one in others
+        )
 
     def asking(self, new: Configuration) -> None:
-        """The arbiter is being asked: both rules hold until it is known what it has."""
+        """A change is prepared: from here on both rules hold, until it is known what the arbiter
+        has. So what is confirmed waits for a new copy, and that one comes up with it."""
         self.asked = new
+
+    def may_ask(self, new: Configuration) -> bool:
+        """All that is confirmed is durable at enough of the new members (H5); then the arbiter is
+        asked, and the change is not taken back."""
+        if not self._is_sent:
+            self._is_sent = self._reached(new) >= self.confirmed
+        return self._is_sent
 
     def settled(self, now: Configuration) -> None:
         """What the arbiter has, after it was asked."""
-        self.now, self.asked = now, None
+        self.now, self.asked, self._is_sent = now, None, False
         self._advance()
 
     # for operators

@@ -5,6 +5,7 @@ synced before anything that depends on it is said.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -54,27 +55,37 @@ def write_state(disk: Disk, folder: Path, state: CopyState) -> None:
     disk.fsync_dir(folder)
 
 
-def state_of(disk: Disk, folder: Path, replica: str, log: str) -> CopyState:
-    """The copy's state with one more start; an empty folder becomes a new copy. ReplicaUnknown for
-    a store that was never a copy, or is one of another log."""
+def new_id() -> str:
+    """Of a log or of a copy."""
+    return os.urandom(16).hex()
+
+
+def state_of(
+    disk: Disk, folder: Path, replica: str, log: str, make_id: Callable[[], str] = new_id
+) -> CopyState:
+    """The copy's state; an empty folder becomes a new copy. ReplicaUnknown for a store that was
+    never a copy, or is one of another log.
+
+    A start is counted when the arbiter was read: one that is refused must not count, or a copy that
+    went back would come up with what is known of it by trying again.
+    """
     disk.make_dir(folder)
     found = read_state(disk, folder, replica)
     if found is None:
         if all_files(disk, folder):
             detail = f"{folder} holds a log that is no copy of the group's"
             raise ReplicaUnknown(replica=replica, detail=detail)
-        found = CopyState(log, os.urandom(16).hex())
+        found = CopyState(log, make_id())
+        write_state(disk, folder, found)
     if found.log != log:
         detail = f"{folder} holds a copy of log {found.log}, the group's is {log}"
         raise ReplicaUnknown(replica=replica, detail=detail)
-    state = msgspec.structs.replace(found, starts=found.starts + 1)
-    write_state(disk, folder, state)
-    return state
+    return found
 
 
 def begin_copy(disk: Disk, folder: Path, replica: str) -> CopyState:
     """The first copy of a group: what is in the folder is its log."""
     found = read_state(disk, folder, replica)
-    state = found or CopyState(os.urandom(16).hex(), os.urandom(16).hex())
+    state = found or CopyState(new_id(), new_id())
     write_state(disk, folder, state)
     return state

@@ -36,7 +36,7 @@ from hms.server.replicas.frames import (
     decode,
 )
 from hms.server.replicas.leadership import Campaign, Leadership
-from hms.server.replicas.link import Group, Speaking, now_s
+from hms.server.replicas.link import Group, Line, Speaking, now_s
 from hms.server.replicas.log_copy import LogCopy
 from hms.store.journal.disk import Disk
 
@@ -72,12 +72,15 @@ class Follower:
         state: CopyState,
         waits: Callable[[str], None],
         pauses: Callable[[], None],
+        line: Callable[[Group, str], Line] = Speaking,
+        clock_s: Callable[[], float] = now_s,
     ) -> None:
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership, self._state = leadership, state
         self._waits, self._pauses = waits, pauses
         self._copy = LogCopy(disk, folder)
-        self._link: Speaking | None = None
+        self._make_line, self._clock_s = line, clock_s
+        self._link: Line | None = None
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
         self._taken = self._mark = 0
         self._is_resumed = False
@@ -85,19 +88,33 @@ class Follower:
 
     def run(self) -> Won:
         """Follow, until a campaign is won."""
-        self._leadership.begin(now_s())
+        self.begin()
         pause_s = self._group.lease_s / LOOKS_PER_LEASE
         try:
             while True:
-                if self._is_look_due(now_s()) and (won := self._look()) is not None:
+                if (won := self.step(pause_s)) is not None:
                     return won
-                self._take(pause_s)
         except OSError as fault:
             detail = f"{self._folder}: {fault.strerror or fault}"
             raise StoreFailed(detail=detail, path=str(self._folder)) from fault
         finally:
-            self._hang_up()
-            self._copy.close()
+            self.end()
+
+    def begin(self) -> None:
+        """The process started."""
+        self._leadership.begin(self._clock_s())
+
+    def step(self, pause_s: float) -> Won | None:
+        """One turn: look when that is due, take what has come within the pause."""
+        if self._is_look_due(self._clock_s()) and (won := self._look()) is not None:
+            return won
+        self._take(pause_s)
+        return None
+
+    def end(self) -> None:
+        """Let go of the link and the files."""
+        self._hang_up()
+        self._copy.close()
 
     @property
     def _beats_s(self) -> float:
@@ -110,10 +127,12 @@ class Follower:
         return at_s - self._looked_s >= self._group.lease_s / BEATS_PER_LEASE / SILENT_BEATS
 
     def _look(self) -> Won | None:
-        at_s = self._looked_s = now_s()
+        at_s = self._looked_s = self._clock_s()
         self._pauses()
         try:
             action = self._leadership.decide(self._arbiter.read(), at_s)
+            if self._state.starts != self._leadership.start:
+                self._keep(starts=self._leadership.start)
             if isinstance(action, Campaign):
                 return self._campaign(action)
         except ArbiterUnavailable as fault:
@@ -126,7 +145,7 @@ class Follower:
         return None
 
     def _campaign(self, action: Campaign) -> Won | None:
-        asked_s, me = now_s(), self._leadership
+        asked_s, me = self._clock_s(), self._leadership
         silent = asked_s - self._group.limits.timeout_s
         since_s = float("-inf") if me.is_silent(asked_s) and self._heard_s < silent else asked_s
         won = self._arbiter.campaign(action.version, me.me, me.start)
@@ -137,10 +156,13 @@ class Follower:
         self._promise()
         return Won(won, since_s)
 
-    def _promise(self) -> None:
+    def _keep(self, **changes: int) -> None:
         """Durable, before anything that depends on it is said."""
-        self._state = structs.replace(self._state, promised=self._leadership.promised)
+        self._state = structs.replace(self._state, **changes)
         write_state(self._disk, self._folder, self._state)
+
+    def _promise(self) -> None:
+        self._keep(promised=self._leadership.promised)
 
     # the link
 
@@ -149,14 +171,14 @@ class Follower:
         if primary == self._group.me or primary not in self._group.peers:
             return
         is_there = self._link is not None and self._link.primary == primary
-        if is_there and now_s() - self._joined_s < self._beats_s:
+        if is_there and self._clock_s() - self._joined_s < self._beats_s:
             return
         self._hang_up()
-        self._link = Speaking(self._group, primary)
+        self._link = self._make_line(self._group, primary)
         self._join()
 
     def _join(self) -> None:
-        self._joined_s, self._is_resumed = now_s(), False
+        self._joined_s, self._is_resumed = self._clock_s(), False
         self._taken = self._mark = 0
         self._say(self._copy.joins(self._state.copy_id, self._leadership.promised))
 
@@ -235,7 +257,7 @@ class Follower:
             raise ReplicaFrameBad(detail=f"its epoch {envelope.epoch} is below {me.promised}")
         if me.promised != promised:
             self._promise()
-        self._heard_s = now_s()
+        self._heard_s = self._clock_s()
         me.heard(self._heard_s)
 
     def _next(

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import zmq
@@ -18,7 +18,7 @@ from hms.server.links.keys import KeyPair
 from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.frames import BYTES_MAX, FORMAT, Envelope, Said, encode
 
-__all__ = ["Group", "Listening", "Peer", "Speaking", "now_s"]
+__all__ = ["Group", "Line", "Listening", "Peer", "Socket", "Speaking", "now_s"]
 
 MESSAGE_BYTES_MAX: Final = 16 * BYTES_MAX
 """A JOIN lists every segment."""
@@ -47,6 +47,43 @@ class Group(msgspec.Struct, frozen=True):
 def now_s() -> float:
     """Seconds on a clock that is never set, and counts while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Socket(Protocol):
+    """A primary's end, or what a simulator has in its place."""
+
+    def send(self, route: bytes, envelope: bytes, data: bytes) -> None:
+        """To one copy."""
+
+    def received(self) -> Iterator[list[bytes]]:
+        """What is there."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is something, or so long."""
+
+    def wake(self) -> None:
+        """End a wait()."""
+
+    def close(self) -> None:
+        """No more."""
+
+
+class Line(Protocol):
+    """A follower's end, or what a simulator has in its place."""
+
+    primary: str
+
+    def say(self, log: str, replica: str, start: int, said: Said, epoch: int = 0) -> None:
+        """Tell the primary."""
+
+    def received(self) -> Iterator[list[bytes]]:
+        """What is there."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is something, or so long."""
+
+    def close(self) -> None:
+        """No more."""
 
 
 class _Link:
@@ -107,6 +144,10 @@ class Listening(_Link):
     def wake(self) -> None:
         """End a wait()."""
         os.eventfd_write(self._wake, 1)
+
+    def send(self, route: bytes, envelope: bytes, data: bytes) -> None:
+        """To one copy; one that is gone gets nothing."""
+        self.socket.send_multipart([route, envelope, data])
 
     def wait(self, timeout_s: float) -> None:
         """Until there is something, or so long."""

@@ -4,11 +4,12 @@ Nothing is made of the bytes here. A segment gets its name when its header is sy
 primary, and has its full size from the start, zeros behind what was written.
 """
 
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hms.errors.catalogue import ReplicaFrameBad
+from hms.errors.catalogue import ReplicaFrameBad, StoreCorrupt
 from hms.server.replicas.frames import Cut, Drop, FileGone, FilePart, Join, Keep, Segment, Write
 from hms.store.files import is_whole_file
 from hms.store.journal.disk import CREATE, PRIVATE_DISK, UPDATE, Disk, write_all
@@ -18,8 +19,9 @@ from hms.store.journal.segment_walk import (
     LOG_SUFFIX,
     PINNED_SUFFIX,
     SUFFIXES,
-    last_written,
+    Walk,
     opened,
+    read_info,
     segment_file,
     segment_numbers,
 )
@@ -28,8 +30,7 @@ __all__ = ["FILES_FOLDER", "LogCopy", "Told"]
 
 FILES_FOLDER: Final = "files"
 _INCOMING: Final = "incoming"
-UNSURE: Final = 2
-"""So many of the last segments may not be whole."""
+OPEN_MAX: Final = 2
 Told = Segment | Write | Cut | Drop | Keep | FilePart | FileGone
 
 
@@ -52,12 +53,21 @@ class LogCopy:
             for number in segment_numbers(self._disk, self._folder, suffix):
                 with opened(self._disk, segment_file(self._folder, number, suffix)) as fd:
                     headers[number] = self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
-        ends = {number: self._end(number) for number in sorted(headers)[-UNSURE:]}
+        last = sorted(headers)[-1:]
+        ends = {number: self._end(number) for number in last}
         return Join(copy_id, promised, headers, ends, self._whole_files())
 
     def _end(self, number: int) -> int:
-        end = last_written(self._disk, self._fd(number), SEGMENT_HEADER_BYTES)
-        return end + -end % 8
+        """Behind the last record that verifies: a power cut may have left any part of what was not
+        synced, also what lies behind a gap."""
+        file = self._find(number)
+        assert file is not None
+        with suppress(StoreCorrupt):  # it gets all of it anew
+            info = read_info(self._disk, file, number, is_last=True)
+            walk = Walk(self._disk, self._fd(number), info)
+            deque(walk.records(), maxlen=0)
+            return walk.at
+        return SEGMENT_HEADER_BYTES
 
     def _whole_files(self) -> list[str]:
         with suppress(FileNotFoundError):
@@ -87,7 +97,7 @@ class LogCopy:
         for number in sorted(self._unsynced):
             self._disk.fdatasync(self._open[number])
         self._unsynced.clear()
-        for number in sorted(self._open)[:-UNSURE]:
+        for number in sorted(self._open)[:-OPEN_MAX]:
             self._disk.close(self._open.pop(number))
 
     def close(self) -> None:
@@ -111,6 +121,7 @@ class LogCopy:
                     detail = f"segment {said.number} is there with another header"
                     raise ReplicaFrameBad(detail=detail)
             return
+        self.sync()  # so that only the last segment may be torn
         incoming = self._folder / _INCOMING
         self._disk.unlink(incoming)
         with opened(self._disk, incoming, CREATE) as fd:

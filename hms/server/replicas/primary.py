@@ -49,7 +49,7 @@ from hms.server.replicas.frames import (
     encode,
 )
 from hms.server.replicas.leadership import Leadership, Role
-from hms.server.replicas.link import Group, Listening, now_s
+from hms.server.replicas.link import Group, Socket, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.store.files import is_whole_file
 from hms.store.journal.disk import READ, Disk
@@ -105,8 +105,10 @@ class Primary:
         arbiter: Arbiter,
         leadership: Leadership,
         granted: Configuration,
+        socket: Socket,
         *,
         silent_since_s: float,
+        clock_s: Callable[[], float] = now_s,
     ) -> None:
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership = leadership
@@ -126,14 +128,19 @@ class Primary:
         """Of segments that were written in this start."""
         self._current = 0
         self._must_keep = False
+        self._passed = 0
+        """The mark up to which what was written is on its way."""
         self._fault: HmsError | None = None
         self._is_over = False
         self.refused = 0
-        self._socket = Listening(group)
+        self._socket, self._clock_s = socket, clock_s
+        self._renew_at_s = self._beat_at_s = float("-inf")
         self._threads = [
             threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
             for name, run in (("hms-replicas", self._serve), ("hms-lease", self._keep))
         ]
+        self.start: Callable[[], None] = self._start
+        """Called with the first segment; a simulator has no threads."""
 
     # what the disk tells (Copies)
 
@@ -147,9 +154,12 @@ class Primary:
             mark = self._next_mark()
             self._outbox.append((Segment(mark, number, size, LOG_SUFFIX), header))
         if is_first:
-            for thread in self._threads:
-                thread.start()
+            self.start()
         self._socket.wake()
+
+    def _start(self) -> None:
+        for thread in self._threads:
+            thread.start()
 
     def written(self, number: int, offset: int, data: bytes) -> None:
         """See Copies. Before the first segment of this start nobody is connected."""
@@ -166,15 +176,22 @@ class Primary:
     def synced(self) -> None:
         """See Copies."""
         with self._changed:
-            confirmation = self._confirmation
-            mark = confirmation.written
-            confirmation.synced(mark)
-            if not confirmation.is_confirmed(mark):
-                self._changed.notify_all()
-            while not confirmation.is_confirmed(mark):
-                self._check()
+            mark = self._synced_here()
+            while not self._is_confirmed(mark):
                 self._advanced.wait()
-            self._check()
+
+    def _synced_here(self) -> int:
+        """The mark up to which all is synced here."""
+        mark = self._confirmation.written
+        self._confirmation.synced(mark)
+        if not self._confirmation.is_confirmed(mark):
+            self._changed.notify_all()
+        return mark
+
+    def _is_confirmed(self, mark: int) -> bool:
+        """Enough copies have it; raises when this copy leads no more."""
+        self._check()
+        return self._confirmation.is_confirmed(mark)
 
     def kept(self) -> None:
         """See Copies."""
@@ -216,7 +233,7 @@ class Primary:
                 "members": [one.name for one in now.members],
                 "copies": now.copies,
                 "is_protected": len(now.members) > 1,
-                "replicas": self._confirmation.describe(now_s()),
+                "replicas": self._confirmation.describe(self._clock_s()),
                 "frames_refused": self.refused,
             }
 
@@ -260,26 +277,32 @@ class Primary:
     # the keeper: the lease, and which copies count
 
     def _keep(self) -> None:
-        renew_at_s = 0.0
-        while True:
+        while self._keep_once():
             with self._changed:
                 if self._is_over or self._fault is not None:
                     return
-                at_s = now_s()
-                wanted = self._confirmation.wanted(at_s)
-                if wanted is not None:
-                    self._confirmation.asking(wanted)
-                self._leadership.proved(self._confirmation.proof_s(at_s))
-            if wanted is not None:
-                self._ask(wanted)
-            if now_s() >= renew_at_s:
-                renew_at_s = now_s() + self._group.lease_s / RENEWALS_PER_LEASE
-                self._renew()
-            if self._is_deposed():
-                return
-            with self._changed:
-                if self._confirmation.wanted(now_s()) is None or self._confirmation.asked:
+                if self._confirmation.wanted(self._clock_s()) is None or self._confirmation.asked:
                     self._changed.wait(self._group.lease_s / LOOKS_PER_LEASE)
+
+    def _keep_once(self) -> bool:
+        """Ask what is to be asked; whether this copy still leads."""
+        with self._changed:
+            if self._is_over or self._fault is not None:
+                return False
+            at_s = self._clock_s()
+            wanted = self._confirmation.wanted(at_s)
+            if wanted is not None:
+                self._confirmation.asking(wanted)
+                if not self._confirmation.may_ask(wanted):
+                    wanted = None
+            self._advanced.notify_all()  # a change that was taken back may have been the reason
+            self._leadership.proved(self._confirmation.proof_s(at_s))
+        if wanted is not None:
+            self._ask(wanted)
+        if self._clock_s() >= self._renew_at_s:
+            self._renew_at_s = self._clock_s() + self._group.lease_s / RENEWALS_PER_LEASE
+            self._renew()
+        return not self._is_deposed()
 
     def _ask(self, new: Configuration) -> None:
         """Until the arbiter has said what it has, both rules hold."""
@@ -310,7 +333,7 @@ class Primary:
             log.warning("copies that count: %s; %d confirm", names, after.copies)
 
     def _renew(self) -> None:
-        asked_s = now_s()
+        asked_s = self._clock_s()
         try:
             if self._arbiter.renew():
                 with self._changed:
@@ -324,7 +347,7 @@ class Primary:
         if self._leadership.role is Role.DEPOSED:
             theirs = self._leadership.seen
             self._fail(StoreFenced(path=str(self._folder), theirs=theirs, ours=self.epoch))
-        elif not self._leadership.is_proved(now_s()):
+        elif not self._leadership.is_proved(self._clock_s()):
             detail = f"neither the arbiter nor enough copies said so for {self._group.lease_s:g} s"
             self._fail(LeadershipLost(replica=self._group.me, node=self._group.node, detail=detail))
         else:
@@ -334,18 +357,21 @@ class Primary:
     # the link
 
     def _serve(self) -> None:
-        beat_at_s, pause_s = 0.0, self._group.lease_s / BEATS_PER_LEASE
         while not self._is_over and self._fault is None:
-            self._socket.wait(0 if self._has_more() else max(0.0, beat_at_s - now_s()))
-            for parts in self._socket.received():
-                self._receive(parts[0], parts[1:])
-            self._send_outbox()
-            for link in list(self._links.values()):
-                self._catch_up(link)
-            if now_s() >= beat_at_s:
-                beat_at_s = now_s() + pause_s
-                self._to_all(Beat(now_s()))
+            pause_s = 0.0 if self._has_more() else max(0.0, self._beat_at_s - self._clock_s())
+            self._socket.wait(pause_s)
+            self._serve_once()
         self._to_all(Bye())
+
+    def _serve_once(self) -> None:
+        for parts in self._socket.received():
+            self._receive(parts[0], parts[1:])
+        self._send_outbox()
+        for link in list(self._links.values()):
+            self._catch_up(link)
+        if (at_s := self._clock_s()) >= self._beat_at_s:
+            self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
+            self._to_all(Beat(at_s))
 
     def _has_more(self) -> bool:
         return any(self._may_send(link) for link in self._links.values())
@@ -371,7 +397,7 @@ class Primary:
     def _said(self, link: _Link, said: Said) -> None:
         copy_id = link.member.copy_id
         with self._changed:
-            self._confirmation.heard(copy_id, now_s())
+            self._confirmation.heard(copy_id, self._clock_s())
             match said:
                 case Ack():
                     link.taken = said.frames
@@ -379,7 +405,7 @@ class Primary:
                     self._confirmation.acked(copy_id, said.mark)
                     if self._confirmation.confirmed > before:
                         self._advanced.notify_all()
-                    if link.is_whole and not link.is_known:
+                    if (link.is_whole and not link.is_known) or self._confirmation.asked:
                         link.is_known = True
                         self._changed.notify_all()
                 case BeatAck():
@@ -419,7 +445,7 @@ class Primary:
             link.files.extend(sorted(here - files))
             if not found.drop:
                 self._links[route] = link
-                self._confirmation.joined(link.member, now_s())
+                self._confirmation.joined(link.member, self._clock_s())
         log.info("%s joins, %d segments to get", name, len(found.lacking))
         if found.drop:
             self._send(route, Drop(found.drop, []))
@@ -454,6 +480,7 @@ class Primary:
     def _send_outbox(self) -> None:
         with self._changed:
             waiting, self._outbox = self._outbox, deque()
+            self._passed = self._confirmation.written
             must_keep, self._must_keep = self._must_keep, False
         for said, data in waiting:
             for link in list(self._links.values()):
@@ -546,13 +573,14 @@ class Primary:
         return max(found + -found % 8, self._ends.get(number, 0))
 
     def _make_whole(self, link: _Link) -> None:
-        """It has the bytes of every segment: from here on it gets what is written."""
+        """It has the bytes of every segment, up to what was passed on last: what has been written
+        since then goes to it as it comes."""
+        mark = self._passed
         with self._changed:
             if link.todo or link.files:
                 return
             link.is_whole = True
-            self._confirmation.whole(link.member.copy_id)
-            mark = self._confirmation.written
+            self._confirmation.whole(link.member.copy_id, mark)
         self._tell(link, self._keeps())
         self._tell(link, Whole(mark))
         log.info("%s has the whole log", link.member.name)
@@ -587,4 +615,4 @@ class Primary:
     def _send(self, route: bytes, said: Said, data: bytes = b"") -> None:
         me = self._leadership
         envelope = Envelope(FORMAT, me.log, self.epoch, me.me, me.start, said)
-        self._socket.socket.send_multipart([route, encode(envelope), data])
+        self._socket.send(route, encode(envelope), data)

@@ -1,0 +1,39 @@
+"""python -m tests.sim.replicas --minutes N [--seed N]: worlds until the time is over."""
+
+import argparse
+import logging
+import sys
+import time
+
+from tests.sim.replicas.world import World
+
+
+def main():
+    """0: no invariant was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.replicas")
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=6000)
+    logging.disable(logging.CRITICAL)
+    given = parser.parse_args()
+    begun, seed, changes, confirmed, bad = time.monotonic(), given.seed, 0, 0, 0
+    while (spent := time.monotonic() - begun) < given.minutes * 60:
+        world = World(seed)
+        for fault in world.run(given.steps):
+            bad += 1
+            print(f"seed {seed}: {fault}", flush=True)
+        changes, confirmed, seed = (
+            changes + world.role_changes,
+            confirmed + len(world.confirmed),
+            seed + 1,
+        )
+    rate = round(changes / spent * 60)
+    print(
+        f"{seed - given.seed} worlds, {changes} role changes ({rate} a minute), "
+        f"{confirmed} confirmed records, {bad} violations"
+    )
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The network: lines that keep their order, and end as a whole when they are cut."""
+
+from collections import deque
+
+from hms.server.replicas.frames import FORMAT, Ack, Envelope, decode, encode
+
+
+class Line:
+    """A follower's end. Messages of both ways wait here until the world lets them through."""
+
+    def __init__(self, net, me, primary):
+        self.net, self.me, self.primary = net, me, primary
+        self.route = b"%d" % next(net.routes)
+        self.up, self.down, self.here, self.there = deque(), deque(), deque(), deque()
+        self.is_cut = net.is_cut(me, primary)
+        self.epoch = 0
+        net.lines[self.route] = self
+
+    def say(self, log, replica, start, said, epoch=0):
+        if isinstance(said, Ack):
+            self.net.on_ack(self.me, self.epoch)
+        if not self.is_cut:
+            self.up.append([encode(Envelope(FORMAT, log, epoch, replica, start, said)), b""])
+
+    def received(self):
+        while self.here:
+            parts = self.here.popleft()
+            self.epoch = decode(parts)[0].epoch
+            yield parts
+
+    def wait(self, _timeout_s):
+        pass
+
+    def close(self):
+        self.is_closed = self.is_cut = True
+        self.here.clear()
+
+
+class Socket:
+    """A primary's end; frames of those who call it by its name."""
+
+    def __init__(self, net, me):
+        self._net, self._me = net, me
+        net.sockets[me] = self
+
+    def send(self, route, envelope, data):
+        line = self._net.lines.get(route)
+        if line is not None and not line.is_cut and line.primary == self._me:
+            line.down.append([envelope, data])
+
+    def received(self):
+        for line in list(self._net.lines.values()):
+            while line.primary == self._me and line.there:
+                yield [line.route, *line.there.popleft()]
+
+    def wait(self, _timeout_s):
+        pass
+
+    def wake(self):
+        pass
+
+    def close(self):
+        if self._net.sockets.get(self._me) is self:
+            del self._net.sockets[self._me]
+
+
+class Net:
+    """All lines. on_ack: told before a copy says that it has something."""
+
+    def __init__(self, rng, on_ack):
+        self._rng, self.on_ack = rng, on_ack
+        self.lines, self.sockets = {}, {}
+        self.routes = iter(range(1, 1 << 30))
+        self.partitioned = False
+
+    def is_cut(self, _one, _other):
+        return self.partitioned
+
+    def partition(self, *, is_cut):
+        """Nothing gets through, or new lines do."""
+        self.partitioned = is_cut
+        if is_cut:
+            for line in self.lines.values():
+                line.is_cut = True
+
+    def gone(self, name):
+        """A process ended: its lines are no more, what it has said may still come."""
+        self.sockets.pop(name, None)
+        for line in list(self.lines.values()):
+            if line.me == name:
+                line.is_cut = True
+            elif line.primary == name:
+                line.there.clear()
+
+    def carry(self):
+        """Some of what is on its way arrives."""
+        for line in list(self.lines.values()):
+            for source, target in ((line.up, line.there), (line.down, line.here)):
+                for _ in range(self._rng.randint(0, min(len(source), 6))):
+                    target.append(source.popleft())
+            is_over = line.is_cut and not (line.up or line.down or line.here or line.there)
+            if is_over or (line.is_cut and self._rng.random() < 0.05):
+                del self.lines[line.route]

@@ -1,0 +1,501 @@
+"""The world: two machines with a process each, driven step by step; the invariants after each."""
+
+import hashlib
+import random
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from hms.errors.catalogue import (
+    ArbiterUnavailable,
+    ReplicaUnknown,
+    ReplicaWentBack,
+    StoreCorrupt,
+)
+from hms.errors.tree import HmsError
+from hms.server.arbiter import Configuration, Member, MemoryArbiter, MemoryEngine
+from hms.server.arbiter.interface import decode_configuration
+from hms.server.replicas.confirmation import Limits
+from hms.server.replicas.copy_state import CopyState, state_of, write_state
+from hms.server.replicas.follower import Follower
+from hms.server.replicas.leadership import Leadership
+from hms.server.replicas.link import Group, Peer
+from hms.server.replicas.primary import Primary
+from hms.store.journal.disk import CREATE, write_all
+from hms.store.journal.format import (
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Entry,
+    pack_records,
+    pack_seal,
+    pack_segment_header,
+    record_bytes,
+    unpack_segment_header,
+)
+from hms.store.journal.recovery import Recovery
+from hms.store.journal.segment_walk import segment_file
+from tests.sim.disk import Crash, SimDisk
+from tests.sim.replicas.lines import Line, Net, Socket
+
+FOLDER = Path("/copy")
+LOG, UID, LEASE_S, SEGMENT = "1f" * 16, 7, 5.0, 4096
+KIND = 1
+NAMES = ("a", "b")
+HEAL_STEPS = 4000
+
+
+class Disk(SimDisk):
+    """Of one machine."""
+
+    def size_and_age(self, path):
+        if path.name not in self.names:
+            raise FileNotFoundError(path)
+        return super().size_and_age(path)
+
+    def safe(self, name):
+        """What a power cut would leave of a file."""
+        inode = self.safe_names.get(name)
+        return b"" if inode is None else bytes(inode.safe)
+
+
+class Log:
+    """What a primary writes: batches of records, one on its way at a time, as the journal does."""
+
+    def __init__(self, world, name, primary, epoch):
+        self.world, self.disk, self.primary = world, world.disks[name], primary
+        self.name, self.epoch = name, epoch
+        recovery = Recovery(self.disk, FOLDER, UID)
+        found = [(lsn, bytes(payload)) for lsn, _, _, payload, _ in recovery.records()]
+        recovery.cut_tail()
+        world.opened(name, found)
+        self.lsn, self.number = recovery.next_lsn, recovery.next_number - 1
+        self.fd = self.salt = self.at = None
+        self.batch = None
+        self._begin()
+        recovery.seal_tail()
+        self.write(1)
+
+    def _begin(self):
+        old = self.fd, self.at, self.salt
+        self.number += 1
+        spare = FOLDER / "spare.log"
+        self.disk.unlink(spare)
+        fd = self.disk.open(spare, CREATE)
+        self.disk.allocate(fd, SEGMENT)
+        header = pack_segment_header(self.epoch, UID, self.number, self.lsn, 1)
+        write_all(self.disk, fd, [header], 0)
+        self.disk.fdatasync(fd)
+        self.disk.rename(spare, segment_file(FOLDER, self.number))
+        self.disk.fsync_dir(FOLDER)
+        self.primary.begun(self.number, header, SEGMENT)
+        if old[0] is not None:
+            seal = pack_seal(self.lsn, old[2])
+            write_all(self.disk, old[0], [seal], old[1])
+            self.primary.written(self.number - 1, old[1], seal)
+            self.disk.fdatasync(old[0])
+            self.disk.close(old[0])
+        self.fd, self.at = fd, SEGMENT_HEADER_BYTES
+        self.salt = unpack_segment_header(header).salt
+
+    def write(self, records):
+        """Records on their way; one batch at a time."""
+        payloads = [
+            b"%d %s" % (next(self.world.bodies), self.name.encode()) for _ in range(records)
+        ]
+        size = sum(record_bytes(len(payload)) for payload in payloads)
+        if self.at + size + RECORD_HEADER_BYTES > SEGMENT:
+            self._begin()
+        entries = [
+            Entry(self.number, self.lsn + n, KIND, 1, (payload,), len(payload))
+            for n, payload in enumerate(payloads)
+        ]
+        data = b"".join(pack_records(entries, self.salt))
+        end = write_all(self.disk, self.fd, [data], self.at)
+        self.primary.written(self.number, self.at, data)
+        records = [(entry.lsn, payload) for entry, payload in zip(entries, payloads, strict=True)]
+        self.batch = [records, (self.number, self.at, data), None]
+        self.at, self.lsn = end, self.lsn + len(payloads)
+
+    def step(self):
+        """Sync, or see whether enough copies have it."""
+        if self.batch is None:
+            return False
+        if self.batch[2] is None:
+            self.disk.fdatasync(self.fd)
+            with self.primary._changed:
+                self.batch[2] = self.primary._synced_here()
+        elif self.primary._is_confirmed(self.batch[2]):
+            records, place, _ = self.batch
+            self.batch = None
+            self.world.confirm(self.name, self.epoch, records, place)
+        return True
+
+
+class Process:
+    """One start of one replica."""
+
+    def __init__(self, world, name):
+        self.world, self.name = world, name
+        disk = world.disks[name]
+        self.arbiter = MemoryArbiter(world.engine, name)
+        state = state_of(disk, FOLDER, name, LOG, world.make_id)
+        self.start = state.starts + 1
+        self.leadership = Leadership(name, state.copy_id, self.start, state.promised, LOG, LEASE_S)
+        self.primary = self.log = None
+        self.follower = Follower(
+            world.group(name),
+            FOLDER,
+            disk,
+            self.arbiter,
+            self.leadership,
+            state,
+            lambda _what: None,
+            lambda: None,
+            lambda group, primary: Line(world.net, group.me, primary),
+            lambda: world.now_s,
+        )
+        self.follower.begin()
+
+    def step(self):
+        if self.primary is None:
+            self._follow()
+            return
+        how = self.world.rng.random()
+        if how < 0.4:
+            self.primary._serve_once()
+        elif how < 0.6:
+            self.primary._keep_once()
+        elif not self.log.step() and not self.world.is_healing:
+            self.log.write(self.world.rng.randint(1, 4))
+        if self.primary._fault is not None:
+            raise self.primary._fault
+
+    def _follow(self):
+        won = self.follower.step(0)
+        if won is None:
+            return
+        self.follower.end()
+        world, name = self.world, self.name
+        world.granted(name, self.start, won.configuration.epoch)
+        self.primary = Primary(
+            world.group(name),
+            FOLDER,
+            world.disks[name],
+            self.arbiter,
+            self.leadership,
+            won.configuration,
+            Socket(world.net, name),
+            silent_since_s=won.silent_since_s,
+            clock_s=lambda: world.now_s,
+        )
+        self.primary.start = lambda: None
+        self.log = Log(world, name, self.primary, won.configuration.epoch)
+
+
+class World:
+    """Everything from one seed. faults: what went against an invariant."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.now_s = 1000.0
+        self.bodies = count(1)
+        self.faults, self.terms = [], {}
+        self.confirmed, self.last_place, self.role_changes = [], None, 0
+        self.is_healing = True
+        self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
+        self.net = Net(self.rng, self._acked)
+        self.disks = {name: self._disk() for name in NAMES}
+        self.backups, self.lost, self.paused = {}, set(), {}
+        self.promises, self.retired = {}, {}
+        first = CopyState(LOG, self.make_id())
+        write_state(self.disks["a"], FOLDER, first)
+        member = Member("a", first.copy_id)
+        MemoryArbiter(self.engine, "init").begin(Configuration(1, LOG, members=(member,)))
+        self.processes = {}
+        self.is_healing = False
+        self._acts = (
+            (0.004, self._kill_one),
+            (0.002, self._kill_all),
+            (0.003, self._pause),
+            (0.003, lambda _name: self.net.partition(is_cut=True)),
+            (0.018, lambda _name: self.net.partition(is_cut=False)),
+            (0.004, self.engine.unreachable.add),
+            (0.003, self.engine.mute.add),
+            (0.023, self._reach_arbiter),
+            (0.002, self._end_lease),
+            (0.002, self._back_up),
+            (0.0005, self.restore),
+            (0.0005, self._lose_disk),
+        )
+
+    def _disk(self):
+        disk = Disk(self.rng)
+        disk.before = self._before
+        return disk
+
+    def _before(self, _call, _inode):
+        if not self.is_healing and self.rng.random() < 0.0004:
+            raise Crash(is_power=self.rng.random() < 0.5)
+
+    def make_id(self):
+        return f"{self.rng.getrandbits(128):032x}"
+
+    def group(self, me):
+        peers = {name: Peer(name, f"tcp://{name}") for name in NAMES}
+        return Group("n", me, peers, LEASE_S, Limits(1, 2.0, 20.0))
+
+    # the invariants
+
+    def fault(self, text):
+        self.faults.append(text)
+
+    def granted(self, name, start, epoch):
+        """H1: an epoch has one start of one replica; H10: epochs rise."""
+        self.role_changes += 1
+        if epoch in self.terms or epoch <= max(self.terms, default=0):
+            self.fault(f"H1: epoch {epoch} was granted to {self.terms.get(epoch)} and to {name}")
+        self.terms[epoch] = name, start
+        if self.rng.random() < 0.2:
+            self.same_bytes()
+
+    def opened(self, name, found):
+        """H6: whoever leads holds every record that was confirmed before."""
+        there = dict(found)
+        missing = [lsn for lsn, body in self.confirmed if there.get(lsn) != body]
+        if missing:
+            self.fault(f"H6: {name} leads and lacks {len(missing)} confirmed, from {missing[0]} on")
+
+    def confirm(self, name, epoch, records, place):
+        """H10 and H4."""
+        last = self.confirmed[-1][0] if self.confirmed else 0
+        if records[0][0] <= last:
+            self.fault(f"H10: {name} confirms {records[0][0]} in epoch {epoch}, {last} was")
+        self.confirmed += records
+        self.last_place = place
+        self.check_durable("H4")
+
+    def configuration(self):
+        return decode_configuration(self.engine.value, "sim")
+
+    def check_durable(self, which="H5"):
+        """What was confirmed last is safe at enough members of what the arbiter has."""
+        if self.last_place is None:
+            return
+        now, (number, at, data) = self.configuration(), self.last_place
+        have = 0
+        for member in now.members:
+            if (member.name, member.copy_id) in self.lost:
+                have += 1  # its machine has a new disk: the arbiter does not know yet
+                continue
+            disk = self.disks[member.name]
+            safe = disk.safe(segment_file(FOLDER, number).name)
+            state = self._state(member.name)
+            is_it = state is not None and state.copy_id == member.copy_id
+            have += is_it and safe[at : at + len(data)] == data
+        if have < now.copies:
+            lsn = self.confirmed[-1][0]
+            self.fault(f"{which}: {lsn} is at {have} of {now.copies} copies, version {now.version}")
+            self.last_place = None
+
+    def _state(self, name):
+        data = self.disks[name].safe("REPLICA")
+        return msgspec.json.decode(data, type=CopyState) if data else None
+
+    def _acked(self, name, epoch):
+        """H3: who says that it has something of an epoch has promised it, for good."""
+        state = self._state(name)
+        if state is None or state.promised < epoch:
+            self.fault(f"H3: {name} answers epoch {epoch} before its promise is safe")
+        if state is not None and state.promised > epoch:
+            self.fault(f"H3: {name} takes frames of epoch {epoch}, it promised {state.promised}")
+
+    def check_promises(self):
+        """H3: a promise never falls."""
+        for name in NAMES:
+            if (state := self._state(name)) is not None:
+                before = self.promises.get(state.copy_id, 0)
+                if state.promised < before:
+                    self.fault(f"H3: {name} promised {before}, and now {state.promised}")
+                self.promises[state.copy_id] = max(before, state.promised)
+
+    def check_members(self):
+        """H13: one that went back counts again when it was taken in anew: from then on its disk is
+        looked at like any other's."""
+        for member in self.configuration().members:
+            if member.start > self.retired.get(member.copy_id, 1 << 30):
+                del self.retired[member.copy_id]
+                self.lost.discard((member.name, member.copy_id))
+
+    def same_bytes(self):
+        """H2: of one writer, two copies have the same bytes as far as both go."""
+        a, b = (self.disks[name] for name in NAMES)
+        for name in sorted(set(a.names) & set(b.names)):
+            one, other = a.names[name].cache, b.names[name].cache
+            is_segment = name.endswith(".log") and name != "spare.log"
+            if not is_segment or one[:SEGMENT_HEADER_BYTES] != other[:SEGMENT_HEADER_BYTES]:
+                continue
+            ends = [len(bytes(x).rstrip(b"\0")) for x in (one, other)]
+            end = min(ends) // 8 * 8 - RECORD_HEADER_BYTES
+            if self.is_healing and one[:end] != other[:end]:
+                self.fault(f"H2: {name} differs below {end}")
+
+    # what happens
+
+    def run(self, steps=6000):
+        """Until so many steps, or a fault; then all is healed and has to go on."""
+        for _ in range(steps):
+            self.step()
+            if self.faults:
+                return self.faults
+        self.heal()
+        return self.faults
+
+    def step(self):
+        self.now_s += self.rng.choice((0, 0, 0.01, 0.05, 0.2))
+        self.net.carry()
+        if not self.is_healing:
+            self.happen()
+        for name in NAMES:
+            if self.paused.get(name, 0) > self.now_s:
+                continue
+            for _ in range(self.rng.randint(1, 3)):
+                self.turn(name)
+        self.check_durable()
+        self.check_promises()
+        self.check_members()
+
+    def turn(self, name):
+        try:
+            if name not in self.processes:
+                if self.is_healing or self.rng.random() < 0.05:
+                    self.disks[name].start()
+                    self.processes[name] = Process(self, name)
+                return
+            self.processes[name].step()
+        except Crash as crash:
+            self.kill(name, is_power=crash.is_power)
+        except ArbiterUnavailable:
+            pass
+        except (ReplicaWentBack, ReplicaUnknown):
+            self.kill(name, is_power=False)
+            self.replace_disk(name)
+        except StoreCorrupt as fault:
+            self.fault(f"damage at {name}: {fault}")
+        except HmsError:
+            self.kill(name, is_power=False)
+
+    def kill(self, name, *, is_power):
+        if name in self.processes:
+            del self.processes[name]
+        self.disks[name].fail(is_power=is_power)
+        self.net.gone(name)
+        self.paused.pop(name, None)
+
+    def happen(self):
+        """One of the things that happen, at times."""
+        how, name = self.rng.random(), self.rng.choice(NAMES)
+        for share, act in self._acts:
+            how -= share
+            if how < 0:
+                act(name)
+                return
+
+    def _kill_all(self, _name):
+        for one in NAMES:
+            self.kill(one, is_power=True)
+
+    def _reach_arbiter(self, _name):
+        self.engine.unreachable.clear()
+        self.engine.mute.clear()
+
+    def _end_lease(self, _name):
+        self.engine.leader_until_s = 0.0
+
+    def _pause(self, name):
+        self.paused[name] = self.now_s + self.rng.random() * 3 * LEASE_S
+
+    def _kill_one(self, name):
+        self.kill(name, is_power=self.rng.random() < 0.5)
+
+    def _lose_disk(self, name):
+        if self.is_spare(name):
+            self.kill(name, is_power=False)
+            self.replace_disk(name)
+
+    def _back_up(self, name):
+        """What is safe."""
+        disk = self.disks[name]
+        self.backups[name] = {n: bytes(inode.safe) for n, inode in disk.safe_names.items()}
+
+    def is_spare(self, name):
+        """The other one has all: this disk may be lost."""
+        now = self.configuration()
+        other = next(one for one in NAMES if one != name)
+        state = self._state(other)
+        ids = {member.copy_id for member in now.members}
+        losses = {copy_id for _, copy_id in self.lost}
+        return state is not None and state.copy_id in ids - losses
+
+    def replace_disk(self, name):
+        """An empty disk under the old name."""
+        if not self.is_spare(name):
+            return
+        if (state := self._state(name)) is not None:
+            self.lost.add((name, state.copy_id))
+        self.disks[name] = self._disk()
+
+    def restore(self, name):
+        """The machine has what it had at some time before."""
+        files = self.backups.pop(name, None) if self.is_spare(name) else None
+        state = self._state(name)
+        if not files or "REPLICA" not in files or state is None:
+            return
+        old = msgspec.json.decode(files["REPLICA"], type=CopyState)
+        known = [m.start for m in self.configuration().members if m.copy_id == old.copy_id]
+        if old.starts >= max(known, default=1 << 30):
+            return  # no start since: it cannot be told from a crash
+        self.retired[old.copy_id] = max(known, default=0)
+        self.kill(name, is_power=False)
+        self.lost.add((name, state.copy_id))
+        disk = self.disks[name] = self._disk()
+        disk.before = lambda _call, _inode: None
+        disk.start()
+        for file, data in files.items():
+            fd = disk.open(FOLDER / file, CREATE)
+            write_all(disk, fd, [data], 0)
+            disk.fsync(fd)
+            disk.close(fd)
+        disk.fsync_dir(FOLDER)
+        disk.before = self._before
+        self.promises.pop(old.copy_id, None)
+
+    def heal(self):
+        """Everything works again: both copies count, and have the same."""
+        self.is_healing = True
+        self.net.partition(is_cut=False)
+        self.engine.unreachable.clear()
+        self.engine.mute.clear()
+        self.paused.clear()
+        for _ in range(HEAL_STEPS):
+            self.step()
+            if self.faults:
+                return
+            if self.is_whole():
+                self.same_bytes()
+                return
+        self.fault(f"stuck: {self.configuration()}")
+
+    def is_whole(self):
+        if len(self.configuration().members) < len(NAMES):
+            return False
+        leaders = [one for one in self.processes.values() if one.log is not None]
+        return any(one.log.batch is None for one in leaders)
+
+    def digest(self):
+        """What all disks hold."""
+        found = hashlib.sha256()
+        for name in NAMES:
+            for file, inode in sorted(self.disks[name].safe_names.items()):
+                found.update(file.encode() + bytes(inode.safe))
+        return found.hexdigest()
