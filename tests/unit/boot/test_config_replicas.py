@@ -1,0 +1,97 @@
+"""What hms.conf says of a node with replicas: every impossible combination, with its line."""
+
+import pytest
+
+from hms.boot.config import effective, load
+from hms.errors.catalogue import ConfigError
+
+GOOD = """
+[node.N]
+replica = "a"
+{node}
+[svrgroup.hms]
+{group}
+[arbiter]
+kind = "etcd"
+endpoints = ["http://127.0.0.1:2379"]
+{arbiter}
+[replica.a]
+address = "tcp://127.0.0.1:7710"
+{a}
+[replica.b]
+address = "tcp://127.0.0.1:7711"
+{b}
+"""
+ABSENT = {"node": "", "group": "", "arbiter": "", "a": "", "b": ""}
+
+
+def text(**parts):
+    return GOOD.format(**{**ABSENT, **parts})
+
+
+def report(tmp_path, said):
+    path = tmp_path / "hms.conf"
+    path.write_text(said)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
+    """And what holds is told with the defaults."""
+    path = tmp_path / "hms.conf"
+    path.write_text(text())
+
+    config = load(path)
+
+    assert [one.name for one in config.replicas_of(config.node())] == ["a", "b"]
+    assert effective(config)["arbiter"]["lease_s"] == 5
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"node": 'database = "sqlite:x"'}, "database: with replicas not"),
+        ({"node": 'shared = true\nruntime = "run"'}, "shared: with replicas not"),
+        ({"node": 'BOOT = "COLD"'}, "BOOT: with replicas not"),
+        ({"node": 'archive = "REQUIRED"'}, "archive: with replicas not"),
+        ({"group": "HMSPORT = 7800"}, "HMSPORT: a node with replicas is in no cluster"),
+        ({"arbiter": "lease_s = 2"}, "lease_s: 2 is out of range"),
+        ({"arbiter": 'user = "x"'}, "user: not available"),
+        ({"a": 'engine_roll = "ACTIVE"'}, "engine_roll: no replica is preferred"),
+        ({"b": 'mode = "ASYNC"'}, "mode: every replica is synchronous"),
+        ({"b": 'NODENAME = "M"'}, "NODENAME: there is no node 'M'"),
+        ({"a": 'public_key = "x"'}, "public_key: must be 40 characters"),
+        ({"b": '[replica.c]\naddress = "tcp://127.0.0.1:7712"'}, "has 3 replicas: there can be"),
+        ({"node": "copies_min = 3"}, "copies_min: "),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_line(tmp_path, parts, told):
+    """At the check, not when a machine is lost."""
+    said = report(tmp_path, text(**parts))
+
+    assert told in said
+    assert "hms.conf:" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('replica = "a"', "", "[node.N] needs replica: which of a, b this machine is"),
+        ('replica = "a"', 'replica = "c"', "there is no 'c'"),
+        ("127.0.0.1:7711", "127.0.0.1:7710", "tcp://127.0.0.1:7710 is that of [replica.a] already"),
+        ("127.0.0.1:7711", "10.0.0.2:7711", "[replica.b] needs public_key"),
+        ("tcp://127.0.0.1:7711", "ipc:///x", "must be such as tcp://"),
+        ("http://127.0.0.1", "http://10.0.0.9", "beyond loopback and not encrypted: use https://"),
+        ("http://127.0.0.1:2379", "postgresql://h/d", "kind 'etcd' wants http:// or https://"),
+        ("http://127.0.0.1:2379", "http://u:geheim@h", "a password does not stand in hms.conf"),
+        ("[replica.b]\n", "[rm.x]\n", "node N has 1 replica: there can be two"),
+        ('[arbiter]\nkind = "etcd"\n', "[alerts]\n", "needs an [arbiter]"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(tmp_path, old, new, told):
+    """One machine, two names, open lines, the wrong address: each says what it is."""
+    said = report(tmp_path, text().replace(old, new))
+
+    assert told in said
+    assert "geheim" not in said
