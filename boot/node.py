@@ -124,6 +124,7 @@ class NodeProcess:
             self._own.alerts,
             config.alerts,
             lambda: (self._disk_free_bytes, self._disk_bytes),
+            compose.clock_ms,
         )
         self._linking = make_linking(config, node, self._engine, self._broker)
         self._ledger = compose.ledger(node, self._engine_bytes)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from hms.boot.descriptors import open_share
+from hms.boot.monitoring.watch_node import NodeWatch
 from hms.boot.sections import Alerts as Limits
 from hms.engine.admin.destination_figures import oldest_ms
 from hms.engine.engine import Engine
@@ -39,11 +40,19 @@ class Watch:
         alerts: Alerts,
         limits: Limits,
         free_bytes: Callable[[], tuple[int, int]],
+        clock_ms: Callable[[], int],
     ) -> None:
-        """free_bytes: what is left of the store's disk, and of how much."""
+        """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people."""
         self._broker, self._store = broker, store
         self._alerts, self._limits = alerts, limits
         self._free_bytes = free_bytes
+        self._node = NodeWatch(
+            alerts,
+            limits,
+            lambda: broker.backed_up_ms,
+            lambda: broker.resources,
+            clock_ms,
+        )
         self._rest: Iterator[Place] = iter(())
         self._names: set[str] = set()
         self._acknowledged: dict[str, int] = {}
@@ -57,6 +66,7 @@ class Watch:
         self._broker.look(self._look_at_places)
         self._broker.look(self._look_at_node)
         self._look_at_machine()
+        self._node.look()
 
     def _look_at_machine(self) -> None:
         limits, put = self._limits, self._alerts.put
@@ -94,6 +104,7 @@ class Watch:
         put("producers_blocked", blocked, f"{blocked} sends wait", limits.producers_blocked_s)
         in_doubt = len(state.branches.in_doubt())
         put("in_doubt", in_doubt, f"{in_doubt} branches are in doubt", limits.in_doubt_s)
+        self._node.look_at_engine(engine)
         self._look_at_rates(engine)
 
     def _look_at_rates(self, engine: Engine) -> None:

@@ -40,6 +40,15 @@ class Alerts(Entry, frozen=True, kw_only=True):
     """One of a hundred syncs of the log takes longer."""
     in_doubt_s: Seconds = 20
     """Branches of transactions have been in doubt for so long."""
+    resource_down_s: Seconds = 60
+    """A resource manager cannot be reached for so long."""
+    peer_down_s: Seconds = 10
+    """Another node of the cluster cannot be reached for so long."""
+    clock_step_s: Seconds = 1
+    """The clock of the machine moved by itself further than this; it is shown for ten minutes."""
+    backup_overdue_s: Seconds = 93_600
+    """No backup was begun for so long, since the boot or the last one. 0: none is expected. With
+    `hms backup ship` a few minutes."""
     login_failures_per_minute: Count = 10
     """More logins than this were refused in a minute."""
     denials_per_minute: Count = 60

@@ -232,7 +232,7 @@ class Engine:
         """Tell the log again of what is live in these blocks, which stays where it lies."""
         rest = self.state.settled_rest
         if rest:  # the log says already that these have left
-            rest.settle_now([m for block in blocks for m in block.messages if m is not None])
+            rest.settle_now([m for block in blocks for m in block.lying() if m is not None])
         compaction.pin(self.state, segment, part, blocks, fx)
 
     def next_to_move(self, segment: int) -> list[StoredMessage]:

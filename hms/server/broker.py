@@ -735,6 +735,11 @@ class Broker:
             finally:
                 self._holds.ended(begun_s, cpu_begun_s, "a look")
 
+    @property
+    def backed_up_ms(self) -> int:
+        """When a backup was begun last; 0: not since the boot."""
+        return self._requests.backed_up_ms
+
     def commit_counts(self) -> list[int]:
         """How many commits of the log took how long; see histograms.SECONDS."""
         return list(self._commit_seconds.counts)

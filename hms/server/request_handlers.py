@@ -16,7 +16,7 @@ from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOpera
 from hms.server.listener_services import tell_running
 from hms.server.node_operations import NODE_OPERATIONS, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
-from hms.server.segment_roll import SEGMENT_OPERATIONS, SegmentOperations
+from hms.server.segment_roll import BACKUP, SEGMENT_OPERATIONS, SegmentOperations
 from hms.server.service_monitor import Listener, ServiceMonitor
 from hms.server.service_operations import SERVICE_OPERATIONS, operate
 from hms.server.supervision import Supervisor
@@ -51,6 +51,8 @@ class RequestHandlers:
         self._shown = shown
         self._ordered = ordered
         self.segments: SegmentOperations | None = None
+        self.backed_up_ms = 0
+        """When a backup was begun last; 0: not since the boot."""
         self.clients: ClientOperations | None = None
         self._own = own
         self._metrics = metrics
@@ -418,6 +420,7 @@ class RequestHandlers:
             value = operate(self._monitor, self._servers(), verb, arguments)
         elif verb in SEGMENT_OPERATIONS and self.segments is not None:
             value = self.segments.operate(arguments, fx)
+            self.backed_up_ms = now_ms if verb == BACKUP else self.backed_up_ms
         elif verb in CLIENT_OPERATIONS and self.clients is not None:
             value = self.clients.operate(connection, verb, arguments, now_ms, fx)
         elif verb in NODE_OPERATIONS and self._own is not None:

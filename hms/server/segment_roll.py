@@ -14,9 +14,10 @@ from hms.errors.catalogue import StoreFull
 from hms.store.interface import Store
 from hms.wire.operations import EraseLog
 
-__all__ = ["SEGMENT_OPERATIONS", "SegmentOperations"]
+__all__ = ["BACKUP", "SEGMENT_OPERATIONS", "SegmentOperations"]
 
-SEGMENT_OPERATIONS = frozenset(("log.seal", "backup.create", "log.erase"))
+BACKUP = "backup.create"
+SEGMENT_OPERATIONS = frozenset(("log.seal", BACKUP, "log.erase"))
 _NOT_READY = "no further segment is prepared yet; ask again in a moment"
 
 
@@ -48,6 +49,6 @@ class SegmentOperations:
             self._store.adopt(asked.segment)
         wanted = {int(id_, 16) for id_ in asked.ids.split()}
         blocks = self._engine.blocks_in(asked.segment) if wanted else ()
-        live = {m.id for block in blocks for m in block.messages if m is not None}
+        live = {m.id for block in blocks for m in block.lying() if m is not None}
         found = " ".join(f"{id_:x}" for id_ in sorted(live & wanted))
         return {"live": found, "first": self._store.leave(asked.until)}

@@ -35,7 +35,11 @@ NODE = {
     "max_transaction_bytes": 1 << 18,
     "max_message_bytes": 1 << 17,
 }
-CONFIG = {"node": {"N1": NODE}, "hms": {"queue": {"orders": {}, "late": {"redelivery_limit": 1}}}}
+CONFIG = {
+    "node": {"N1": NODE},
+    "alerts": {"backup_overdue_s": 0.2},
+    "hms": {"queue": {"orders": {}, "late": {"redelivery_limit": 1}}},
+}
 NODE_UID_COLUMNS = ("offset", "event", "message_id", "destination")
 COMES = ("sent", "forwarded")
 GOES = ("acknowledged", "expired", "dead_lettered", "purged", "moved", "discarded")
@@ -145,6 +149,7 @@ def made(tmp_path_factory):
                 traffic.more(100)
                 words = ["--rounds", 1, "--full-every", full_every]
                 command(node, "ship", "--to", folder / "shipped", *words)
+        until(lambda: "alert backup_overdue begins" in node.log, 30)
         node.stop()
         yield node, folder, traffic, first
 

@@ -1,0 +1,86 @@
+"""What becomes an alert of the node itself: its peers, resource managers, clock and backups.
+
+clock_stepped    the wall clock moved by itself; it holds for ten minutes
+backup_overdue   no backup for too long, counted from the boot when there was none since
+"""
+
+import time
+from collections.abc import Callable
+
+from hms.boot.sections import Alerts as Limits
+from hms.engine.engine import Engine
+from hms.engine.xa.branch_operations import count_in_doubt
+from hms.server.alerts import Alerts
+from hms.server.resource_managers import ResourceManagers
+
+__all__ = ["NodeWatch"]
+
+STEP_SHOWN_S = 600
+MILLI = 1000
+NAMES_SHOWN = 5
+
+
+class NodeWatch:
+    """look() in one thread, with what the engine has under its lock.
+
+    backed_up_ms: when a backup was last begun, 0: not since the boot.
+    """
+
+    def __init__(
+        self,
+        alerts: Alerts,
+        limits: Limits,
+        backed_up_ms: Callable[[], int],
+        resources: Callable[[], ResourceManagers],
+        clock_ms: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._alerts, self._limits = alerts, limits
+        self._backed_up_ms, self._resources = backed_up_ms, resources
+        self._clock_ms, self._monotonic = clock_ms, monotonic
+        self._began_ms = clock_ms()
+        self._offset_ms = self._began_ms - monotonic() * MILLI
+        self._stepped_s = 0.0
+        self._stepped_at_s = float("-inf")
+
+    def look_at_engine(self, engine: Engine) -> None:
+        """Under the engine's lock; of what is bounded by the configuration alone."""
+        put, limits = self._alerts.put, self._limits
+        found = count_in_doubt(engine.state)["branches_heuristic"]
+        text = f"an operator decided {found} branches; hms transaction forget ends it"
+        put("heuristic_outcome", found, text)
+        peers = () if engine.cluster is None else engine.cluster.peers.values()
+        down = sorted(peer.name for peer in peers if not peer.is_up)
+        put("peer_down", down, f"{_some(down)} cannot be reached", limits.peer_down_s)
+
+    def look(self) -> None:
+        """At the clock, backups and resource managers."""
+        put, limits = self._alerts.put, self._limits
+        rows = self._resources().describe().get("recovery", {}).get("resources", ())
+        down = sorted(str(row.get("name")) for row in rows if row.get("state") == "down")
+        put("resource_down", down, f"{_some(down)} cannot be reached", limits.resource_down_s)
+        now_ms, now_s = self._clock_ms(), self._monotonic()
+        self._look_at_clock(now_ms, now_s)
+        since_s = (now_ms - max(self._backed_up_ms(), self._began_ms)) // MILLI
+        is_late = limits.backup_overdue_s and since_s >= limits.backup_overdue_s
+        put("backup_overdue", is_late, f"no backup was begun for {since_s} s")
+
+    def _look_at_clock(self, now_ms: int, now_s: float) -> None:
+        offset_ms = now_ms - now_s * MILLI
+        stepped_s = (offset_ms - self._offset_ms) / MILLI
+        self._offset_ms = offset_ms
+        if abs(stepped_s) > self._limits.clock_step_s:
+            self._stepped_s, self._stepped_at_s = stepped_s, now_s
+            self._began_ms += round(stepped_s * MILLI)
+        is_recent = now_s - self._stepped_at_s < STEP_SHOWN_S
+        text = f"the clock went {abs(self._stepped_s):.1f} s {_way(self._stepped_s)}"
+        self._alerts.put("clock_stepped", is_recent, text)
+
+
+def _way(seconds: float) -> str:
+    return "ahead" if seconds > 0 else "back"
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,102 @@
+"""Alerts of the node itself: each is provoked, and ends."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hms.boot.monitoring.watch_node import STEP_SHOWN_S, NodeWatch
+from hms.boot.sections import Alerts as Limits
+from hms.engine.xa.branch import BranchState
+from hms.server.alerts import Alerts
+
+
+class Rig:
+    """A node whose clocks and figures stand here."""
+
+    def __init__(self):
+        self.now_s, self.ahead_ms, self.backed_up_ms = 100.0, 1_700_000_000_000, 0
+        self.resources = {}
+        self.branches = []
+        self.peers = {}
+        self.alerts = Alerts(self.clock_ms, lambda: self.now_s)
+        self.watch = NodeWatch(
+            self.alerts,
+            Limits(),
+            lambda: self.backed_up_ms,
+            lambda: SimpleNamespace(describe=lambda: self.resources),
+            self.clock_ms,
+            lambda: self.now_s,
+        )
+
+    def clock_ms(self):
+        return self.ahead_ms + round(self.now_s * 1000)
+
+    def look(self, later_s=1.0):
+        """What is wrong so much later, by name."""
+        self.now_s += later_s
+        state = SimpleNamespace(
+            branches=SimpleNamespace(in_doubt=lambda: self.branches),
+            decisions=SimpleNamespace(decided={}),
+        )
+        cluster = SimpleNamespace(peers=self.peers)
+        self.watch.look_at_engine(SimpleNamespace(state=state, cluster=cluster))
+        self.watch.look()
+        return {one["alert"]: one["text"] for one in self.alerts.active()}
+
+
+@pytest.fixture
+def rig():
+    made = Rig()
+    assert made.look() == {}
+    return made
+
+
+def test_what_an_operator_decided_is_an_alert_until_it_is_forgotten(rig):
+    """The transaction manager may have decided otherwise."""
+    rig.branches = [SimpleNamespace(state=BranchState.PREPARED)]
+    assert rig.look() == {}
+    rig.branches.append(SimpleNamespace(state=None))
+    assert rig.look().keys() == {"heuristic_outcome"}
+    rig.branches.pop()
+    assert rig.look() == {}
+
+
+def test_a_peer_that_cannot_be_reached_is_an_alert(rig):
+    """After ten seconds: a link that comes again at once is none."""
+    rig.peers = {2: SimpleNamespace(name="node2", is_up=False)}
+    assert rig.look() == {}
+    assert rig.look(10) == {"peer_down": "node2 cannot be reached"}
+    rig.peers[2].is_up = True
+    assert rig.look() == {}
+
+
+def test_a_resource_manager_that_is_down_is_named(rig):
+    """Transactions with it wait."""
+    rows = [{"name": "pg", "state": "down"}, {"name": "maria", "state": "up"}]
+    rig.resources = {"recovery": {"resources": rows}}
+    assert rig.look() == {}
+    assert rig.look(60) == {"resource_down": "pg cannot be reached"}
+    rows[0]["state"] = "up"
+    assert rig.look() == {}
+
+
+@pytest.mark.parametrize(("step_s", "way"), [(90, "ahead"), (-90, "back")])
+def test_a_clock_that_steps_is_told_for_ten_minutes(rig, step_s, way):
+    """What expires and what is due follows it. Half a second is no step."""
+    rig.ahead_ms += 500
+    assert rig.look() == {}
+    rig.ahead_ms += 1000 * step_s
+    assert rig.look() == {"clock_stepped": f"the clock went 90.0 s {way}"}
+    assert rig.look(STEP_SHOWN_S - 1).keys() == {"clock_stepped"}
+    assert rig.look() == {}
+
+
+def test_a_backup_that_is_overdue_is_told_until_one_is_begun(rig):
+    """Also when there was none since the boot; a step of the clock does not make it late."""
+    rig.ahead_ms += 100_000_000
+    assert rig.look().keys() == {"clock_stepped"}
+    assert rig.look(93_000) == {}
+    assert rig.look(700).keys() == {"backup_overdue"}
+    rig.backed_up_ms = rig.clock_ms()
+    assert rig.look() == {}
+    assert rig.look(93_601).keys() == {"backup_overdue"}
