@@ -1,17 +1,22 @@
-"""Wheels: what they are built for, and that none lacks the C extension without a word.
+"""Wheels, and that none lacks the C extension without a word; the container.
 
-The long form builds one, repairs it and tests it in a fresh environment:
+The long forms build a wheel and try it in a fresh environment, and a Debian with what the container
+has (as root):
 
     HMS_WHEEL=1 scripts/test tests/unit/project/test_wheels.py
+    HMS_CONTAINER=1 scripts/test tests/unit/project/test_wheels.py
 """
 
+import json
 import os
 import subprocess
 import sys
 import tomllib
 
 import pytest
+from click.testing import CliRunner
 
+from hms.boot.cli import main
 from tests.support.project import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -53,3 +58,26 @@ if "HMS_WHEEL" in os.environ:
         assert done.returncode == 0, done.stdout + done.stderr
         (wheel,) = (tmp_path / "repaired").glob("*.whl")
         assert "manylinux" in wheel.name
+
+
+def test_a_container_is_made_of_what_is_there():
+    """The file is not run where there is no container runtime, what it runs is."""
+    folder = ROOT / "packaging" / "container"
+    text = (folder / "Containerfile").read_text()
+    assert "packaging/container/install" in text
+    assert os.access(folder / "install", os.X_OK)
+    assert "USER 7780" in text
+    (check,) = [line for line in text.splitlines() if line.startswith("HEALTHCHECK")]
+    words = json.loads(check.partition("CMD ")[2])
+    assert CliRunner().invoke(main, [*words[1:], "--help"]).exit_code == 0
+    assert subprocess.run(["sh", "-n", str(folder / "install")], check=False).returncode == 0
+
+
+if "HMS_CONTAINER" in os.environ:
+
+    @pytest.mark.timeout(900)
+    def test_a_node_boots_in_what_the_container_is_made_of(tmp_path):
+        """In a Debian of its own, as the user of the container."""
+        command = [str(ROOT / "scripts" / "container"), str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
