@@ -1,9 +1,12 @@
-"""Pages are typed as they stand; page_reader.py says how."""
+"""Pages are typed as they stand; page_reader.py says how. HMS_PAGES=full: with Spark, too."""
 
+import contextlib
+import functools
 import tomllib
 
 import pytest
 
+from tests.acceptance.bank_rig import bank
 from tests.acceptance.page_reader import Reader, blocks, warm_shell
 from tests.support.project import ROOT
 
@@ -14,9 +17,12 @@ RUN = [
     for page in PAGES
     if page.stem not in ELSEWHERE and any(block.runs for block in blocks(page))
 ]
-BOOKS = [[page] for page in RUN if "reference" not in page.parts]
-BOOKS += [[page for page in RUN if "reference" in page.parts]]
-"""What is read in one folder: a page, but all of the reference, whose examples need a node only."""
+SMALL = ("reference", "asyncio", "large-files", "schedules", "retries", "testing", "sizing")
+SMALL += tuple(f"coming-from-{one}" for one in ("rabbitmq", "jms", "tmax"))
+ALONE = [page for page in RUN if not set(SMALL) & {page.stem, *page.parts}]
+BOOKS = [*([page] for page in ALONE), [page for page in RUN if page not in ALONE]]
+"""What is read beside one node, each page in a folder of its own: the examples of the reference and
+small pages, which need a node and nothing else of it; the others boot one as they say."""
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +33,27 @@ def warm():
         shell.stdin.close()
 
 
+@pytest.fixture(scope="module")
+def databases():
+    """Both of a bank, started for the first page that needs them; their addresses."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def start():
+            both = stack.enter_context(bank())
+            return {
+                "postgresql://bank@localhost/west": both.postgres.url,
+                "mariadb://bank@localhost/east": both.mariadb.url,
+            }
+
+        yield start
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book[-1].relative_to(ROOT).as_posix())
-def test_a_page_does_what_it_says(book, tmp_path, warm):
+def test_a_page_does_what_it_says(book, tmp_path, warm, databases):
     """The first command of a page that fails is the last one its reader tries."""
-    with Reader(tmp_path, warm) as reader:
+    with Reader(tmp_path, warm, databases) as reader:
         for page in book:
             reader.read(page)
 
