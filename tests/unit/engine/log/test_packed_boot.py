@@ -5,13 +5,16 @@ import sys
 
 import pytest
 
+from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.log import packed_block
 from hms.engine.log import recovery as recovery_module
 from hms.engine.log.pinned_recovery import PinnedStub
 from hms.engine.queue.settlement import Return
 from hms.errors.catalogue import StoreFailed
+from hms.server.segment_roll import SegmentOperations
 from hms.store.journal import Journal
+from hms.wire.operations import EraseLog
 from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 from tests.sim.judge import wrong_totals
 from tests.support.journal_node import JournalNode
@@ -193,6 +196,24 @@ def stubs(monkeypatch):
 
     monkeypatch.setattr(PinnedStub, "at", staticmethod(noted))
     return found
+
+
+def test_messages_of_an_unopened_batch_are_told_of_to_who_erases(tmp_path):
+    """Those that nobody has opened wait too: their bytes must stay."""
+    node = life(tmp_path)
+    batches(node, 3)
+    node.close()
+    node = life(tmp_path)
+    (block, *_) = node.engine.blocks_in(1)
+    assert not block.is_open
+    ids = " ".join(f"{block.first_id + n:x}" for n in range(BATCH))
+
+    said = SegmentOperations(node.engine, node.store).operate(
+        EraseLog(segment=1, ids=ids), Effects()
+    )
+
+    assert said["live"].split() == ids.split()
+    node.close()
 
 
 def test_an_unopened_batch_is_pinned_and_found_again(tmp_path, made, stubs):
