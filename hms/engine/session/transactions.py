@@ -174,8 +174,10 @@ def take_effect(
     for batch in work.sends:
         stored = store_batch(state, batch, read_batch(batch), 0, fx)
         records += stored.records
-        touched.update((id(place), place) for place in stored.touched)
-        page_out_new(state, stored.messages, stored.touched)
+        for place in stored.touched:  # of a queue it is one, and there may be 100,000 batches
+            touched[id(place)] = place
+        if state.is_crowded:
+            page_out_new(state, stored.messages, stored.touched)
     is_much = len(work.acknowledged) > FORGOTTEN_AT_ONCE
     for received in receipts_of(work).all():
         records += _settled(state, received, is_much=is_much)
