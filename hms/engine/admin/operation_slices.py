@@ -24,6 +24,8 @@ from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
 from hms.engine.state import State
 from hms.engine.topic import TopicNode
 from hms.engine.topic.retention import take_away
+from hms.engine.xa.branch import Branch
+from hms.engine.xa.branch_operations import describe_branch, every_branch
 from hms.records import Cause
 from hms.wire import operations as ops
 from hms.wire.commands import Order
@@ -38,17 +40,21 @@ SLICED = (
     "queue.delete",
     "subscription.delete",
     "metrics.show",
+    "transaction.list",
 )
 WALKED_AT_ONCE = 1000
 """Topics: 5 ms."""
 BURIED_AT_ONCE = 500
 """Messages that become dead letters: 10 ms."""
+LISTED_AT_ONCE = 2000
+"""Branches: 5 ms."""
 
 
 class Progress:
     """Of one operation: what was discarded, and what is to be shown."""
 
     __slots__ = (
+        "_branches",
         "_buries",
         "_connection",
         "_ends",
@@ -70,6 +76,7 @@ class Progress:
         self._purged: list[Queue | Subscription] = []
         self._figures: FiguresPass | None = None
         self._buries = False
+        self._branches: Iterator[Branch] | None = None
         arguments, verb = asked.arguments, asked.command.name
         if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
@@ -84,6 +91,8 @@ class Progress:
                 self._buries = not arguments.discard
                 self._ends = arguments.discard or not _is_paged(queue)
                 self._purged = [queue] if self._ends else []
+        elif verb == "transaction.list":
+            self._branches = iter(every_branch(state))
         elif isinstance(arguments, ops.DeleteSubscription):
             self._purged, self._ends = [unused_subscription(state, arguments)], True
 
@@ -93,6 +102,8 @@ class Progress:
             return self._walk_some(self._walk, state, fx)
         if self._figures is not None:
             return self._figures.go_on()
+        if self._branches is not None:
+            return self._list_some(self._branches, state)
         for place in self._purged:
             count = self._discard_some(state, place, fx)
             self.count += count
@@ -124,9 +135,16 @@ class Progress:
         """Where nothing is left for the operation itself; else None."""
         if self._figures is not None:
             return self._figures.answer()
+        if self._branches is not None:
+            return self._rows
         if self._walk is None:
             return None
         return self._rows if isinstance(self.asked.arguments, ops.ShowTopics) else self.count
+
+    def _list_some(self, branches: Iterator[Branch], state: State) -> bool:
+        some = list(islice(branches, LISTED_AT_ONCE))
+        self._rows += [describe_branch(state, b) for b in some if b.xid in state.branches.by_xid]
+        return len(some) == LISTED_AT_ONCE
 
     def _walk_some(
         self, walk: Iterator[TopicNode[StoredMessage] | None], state: State, fx: Effects

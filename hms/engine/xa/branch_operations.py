@@ -24,8 +24,12 @@ from hms.wire import operations as ops
 
 def list_branches(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
     """All branches, those in doubt first."""
-    found = [*state.branches.in_doubt(), *state.branches.live.values()]
-    return [_describe(state, branch) for branch in found]
+    return [describe_branch(state, branch) for branch in every_branch(state)]
+
+
+def every_branch(state: State) -> list[Branch]:
+    """All branches, those in doubt first."""
+    return [*state.branches.in_doubt(), *state.branches.live.values()]
 
 
 def count_in_doubt(state: State) -> dict[str, Any]:
@@ -48,10 +52,11 @@ def show_branch(state: State, asked: ops.NameBranch, _: Effects) -> dict[str, An
         name = f"{producer.destination.kind}:{producer.topic or producer.destination.name}"
         sends[name] = sends.get(name, 0) + batch.count
     receipts = {f"{p.kind}:{p.name}": len(messages) for p, messages in by_place(branch.work)}
-    return _describe(state, branch) | {"sends": sends, "receipts": receipts}
+    return describe_branch(state, branch) | {"sends": sends, "receipts": receipts}
 
 
-def _describe(state: State, branch: Branch) -> dict[str, Any]:
+def describe_branch(state: State, branch: Branch) -> dict[str, Any]:
+    """What a list says of it."""
     since_ms = branch.prepared_at_ms or branch.began_ms
     return {
         "xid": branch.xid.hex(),

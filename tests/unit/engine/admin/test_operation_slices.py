@@ -6,6 +6,7 @@ from hms.engine.admin import operation_slices
 from hms.engine.queue import purge_slices
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import INTERNAL, TICK
+from hms.wire import branch_requests as tx
 from hms.wire import structures as wire
 from hms.wire.frames import Envelope, Kind, SendHead, encode_send
 from hms.wire.packed_messages import FLAG_RETAIN, ROW
@@ -300,3 +301,22 @@ def test_the_end_of_a_passing_subscription_leaves_what_waits_to_ticks(node, peer
 def _tick(node):
     while node.engine.is_behind:
         node.broker.handle(INTERNAL, [TICK])
+
+
+def test_a_list_of_branches_takes_many_holds_and_names_each_that_is_there_still(monkeypatch):
+    """A node may have 100,000, which took 0.2 s; one that ends meanwhile is not told."""
+    monkeypatch.setattr(operation_slices, "LISTED_AT_ONCE", 10)
+    node = Node()
+    peer = Peer(node, 1)
+    peer.request(wire.OpenSession(9, 0, is_xa=True))
+    xids = [bytes([0, 0, 0, 1, 1, 1]) + bytes([65, n]) for n in range(35)]
+    for xid in xids:
+        peer.request(tx.XaStart(9, xid))
+        peer.request(tx.XaEnd(9, xid, 0x04000000))
+    branches = node.engine.state.branches
+    ended = branches.by_xid[xids[-1]]
+
+    found, turns = node.operate(peer, "transaction.list", lambda: branches.forget(ended))
+
+    assert [row["xid"] for row in found] == [xid.hex() for xid in xids[:-1]]
+    assert turns == 4
