@@ -74,6 +74,7 @@ from hms.errors.catalogue import IllegalState
 from hms.errors.tree import FieldValue
 from hms.records import Cause, NodeEvent, Record, Snapshot, dictionary, identity, node_event
 from hms.wire.commands import Order, order
+from hms.wire.outcome_tokens import Token
 from hms.wire.packed_messages import FLAG_IN_FLIGHT, slice_payloads, unpack_rows
 
 BROWSE_MAX = 1000
@@ -148,7 +149,7 @@ class Engine:
         """What tokens of this log are signed with; empty when it has no identity."""
         return self.state.identity.secret
 
-    def outcome(self, asked: outcomes.Doubt, now_ms: int, fx: Effects) -> dict[str, FieldValue]:
+    def outcome(self, asked: Token, now_ms: int, fx: Effects) -> dict[str, FieldValue]:
         """What became of a send or commit in doubt, for good."""
         self.state.at(now_ms)
         return outcomes.outcome(self.state, asked, fx)

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 
 from hms.engine.effects import Effects, Reply
 from hms.engine.engine import Engine
-from hms.engine.session.outcomes import Doubt
 from hms.errors.catalogue import OutcomeElsewhere, TokenRefused
 from hms.server.connection_registry import ConnectionRegistry
 from hms.wire import structures as wire
-from hms.wire.outcome_tokens import Token, is_signed, read_token
+from hms.wire.outcome_tokens import is_signed, read_token
 
 __all__ = ["OutcomeRequests"]
 
@@ -34,17 +33,4 @@ class OutcomeRequests:
         is_genuine = is_signed(token, request.token, engine.token_secret)
         if not is_genuine or not self._registry.may_ask_for(connection, token.user):
             raise TokenRefused
-        fx.out.append(Reply(connection, correlation, engine.outcome(_doubt(token), now_ms, fx)))
-
-
-def _doubt(token: Token) -> Doubt:
-    return Doubt(
-        token.is_commit,
-        token.client_uid,
-        token.handle,
-        token.number,
-        token.offset,
-        token.count,
-        token.frame_count,
-        token.is_logged,
-    )
+        fx.out.append(Reply(connection, correlation, engine.outcome(token, now_ms, fx)))

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from hms.engine.session.outcomes import Doubt
 from hms.errors.catalogue import StoreLocked, StoreUnavailable
 from hms.records import RecordType
+from hms.wire.outcome_tokens import Token
 from tests.support.store_node import StoreNode
 from tests.support.store_place import ONE_QUEUE, append, batch, happened, numbers_in
 from tests.support.store_walk import Walk
@@ -247,7 +247,7 @@ def test_settled_messages_are_gone_after_a_boot(store_place):
 def test_what_was_withdrawn_stays_withdrawn_after_a_boot(store_place):
     """It is remembered like a batch that was taken, with no message of its own."""
     node = StoreNode(store_place)
-    asked = Doubt(is_commit=False, client_uid=7, handle=1, number=5, count=2, frame_count=2)
+    asked = Token(b"", 7, "", is_commit=False, handle=1, number=5, count=2, frame_count=2)
     answers = []
     node.run(lambda fx: answers.append(node.engine.outcome(asked, node.now_ms, fx)))
     node.store.close()

@@ -8,43 +8,26 @@ An answer is final. What is not in the log is withdrawn before that is said, so 
 that arrives late is refused with SendWithdrawn; a commit that arrives late is rolled back.
 """
 
-from dataclasses import dataclass
-
 from hms.engine.effects import Effects
 from hms.engine.session.deduplication import WITHDRAWN, Taken
 from hms.engine.session.session_objects import Session
 from hms.engine.state import State
 from hms.errors.tree import FieldValue
 from hms.records import Memory, memory
+from hms.wire.outcome_tokens import Token
 
-__all__ = ["Doubt", "outcome"]
+__all__ = ["outcome"]
 
 Answer = dict[str, FieldValue]
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """What is asked about. handle: of the producer or session; number: the first sequence of the
-    frame, or the commit's number; offset, count: which messages of the frame; is_logged: whether
-    the log has it if it was taken."""
-
-    is_commit: bool
-    client_uid: int
-    handle: int
-    number: int
-    offset: int = 0
-    count: int = 1
-    frame_count: int = 1
-    is_logged: bool = True
-
-
-def outcome(state: State, asked: Doubt, fx: Effects) -> Answer:
+def outcome(state: State, asked: Token, fx: Effects) -> Answer:
     """What became of it, for good; the answer waits for the log."""
     fx.must_wait = True
     return _of_commit(state, asked) if asked.is_commit else _of_send(state, asked, fx)
 
 
-def _of_send(state: State, asked: Doubt, fx: Effects) -> Answer:
+def _of_send(state: State, asked: Token, fx: Effects) -> Answer:
     memories, first = state.memories, asked.number
     key = (asked.client_uid, asked.handle)
     found = memories.known(*key)
@@ -66,7 +49,7 @@ def _of_send(state: State, asked: Doubt, fx: Effects) -> Answer:
     return _answer("WITHDRAWN")
 
 
-def _of_commit(state: State, asked: Doubt) -> Answer:
+def _of_commit(state: State, asked: Token) -> Answer:
     memories, number = state.memories, asked.number
     key = (asked.client_uid, asked.handle)
     last = memories.last_commit(*key)

@@ -1,18 +1,17 @@
 """Outcomes: what is in doubt is asked of the log, and the answer never changes."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from hms.engine.effects import Refusal, Reply
-from hms.engine.session.outcomes import Doubt
 from hms.errors import SendInDoubt, SendWithdrawn, TransactionRolledBack
+from hms.wire.outcome_tokens import Token
 from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages
 from tests.support.engine_rig import EngineRig
 
 UID = 77
-SEND = Doubt(is_commit=False, client_uid=UID, handle=1, number=1, count=3, frame_count=3)
-COMMIT = Doubt(is_commit=True, client_uid=UID, handle=2, number=1)
+SEND = Token(b"", UID, "", is_commit=False, handle=1, number=1, count=3, frame_count=3)
+COMMIT = Token(b"", UID, "", is_commit=True, handle=2, number=1)
 
 
 @pytest.fixture
