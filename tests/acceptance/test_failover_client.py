@@ -105,19 +105,30 @@ def in_doubt(future, kind=hms.SendInDoubt):
     return caught.value.token
 
 
+def swallowed(log, client, way):
+    """A send whose frame ("up") or whose confirmation ("down") is lost on the wire."""
+    log.wire.lose(way)
+    sent = client.sending(b"once")
+    log.wire.wait_swallowed(way)
+    return sent
+
+
 def kill(log):
     log.node.kill()
     log.wire.pass_on()
 
 
+def boot_again(log):
+    """Its node is killed and comes back with the same log."""
+    kill(log)
+    log.node.boot()
+
+
 def test_v01_a_send_that_the_node_never_read_is_repeated(log, opened):
     """It was written, the node was killed before it read it."""
     client = opened(log.address)
-    log.wire.lose("up")
-    sent = client.sending(b"once")
-    log.wire.wait_swallowed("up")
-    kill(log)
-    log.node.boot()
+    sent = swallowed(log, client, "up")
+    boot_again(log)
 
     receipt = sent.result(WAIT_S)
 
@@ -128,11 +139,8 @@ def test_v01_a_send_that_the_node_never_read_is_repeated(log, opened):
 def test_v03_a_durable_send_whose_confirmation_was_lost_is_answered_as_it_was(log, opened):
     """The id is the original one: the message is there under it, once."""
     client = opened(log.address)
-    log.wire.lose("down")
-    sent = client.sending(b"once")
-    log.wire.wait_swallowed("down")
-    kill(log)
-    log.node.boot()
+    sent = swallowed(log, client, "down")
+    boot_again(log)
 
     receipt = sent.result(WAIT_S)
 
@@ -143,11 +151,8 @@ def test_v03_a_durable_send_whose_confirmation_was_lost_is_answered_as_it_was(lo
 def test_v09_with_another_node_in_reach_it_is_held_for_its_own_log(log, node_m, opened):
     """M stores nothing of it."""
     client = opened([log.address, node_m.address])
-    log.wire.lose("down")
-    sent = client.sending(b"once")
-    log.wire.wait_swallowed("down")
-    kill(log)
-    log.node.boot()
+    sent = swallowed(log, client, "down")
+    boot_again(log)
 
     sent.result(WAIT_S)
 
@@ -157,9 +162,7 @@ def test_v09_with_another_node_in_reach_it_is_held_for_its_own_log(log, node_m, 
 def test_v10_v11_what_is_in_doubt_and_was_stored_is_said_to_be_stored(log, node_m, opened):
     """The library sends nothing again; the outcome has the id."""
     client = opened([log.address, node_m.address], request_timeout_s=BRIEF_S)
-    log.wire.lose("down")
-    sent = client.sending(b"once")
-    log.wire.wait_swallowed("down")
+    sent = swallowed(log, client, "down")
     log.wire.refuse()
     kill_and_refuse(log)
 
@@ -202,8 +205,7 @@ def test_v21_an_open_transaction_is_rolled_back(log, opened):
     client = opened(log.address, transacted=True)
     client.shell.do(lambda: client.producer.send(b"gone"))
     client.shell.do(lambda: client.connection.administer("queue.list"))
-    kill(log)
-    log.node.boot()
+    boot_again(log)
 
     with pytest.raises(hms.TransactionRolledBack):
         client.shell.do(client.session.commit)
@@ -223,8 +225,7 @@ def test_v22_v23_the_log_says_what_became_of_a_commit(log, opened, is_durable):
     log.wire.lose(way)
     committed = client.shell.begin(client.session.commit)
     log.wire.wait_swallowed(way)
-    kill(log)
-    log.node.boot()
+    boot_again(log)
 
     if is_durable:
         committed.result(WAIT_S)
@@ -299,8 +300,7 @@ def test_v32_receive_waits_through_an_outage(log, opened):
     client = opened(log.address)
     consumer = client.shell.do(lambda: client.session.consumer("orders"))
     received = client.shell.begin(lambda: consumer.receive(WAIT_S))
-    kill(log)
-    log.node.boot()
+    boot_again(log)
     opened(log.node.address).sending(b"at last").result(WAIT_S)
 
     assert bytes(received.result(WAIT_S).body) == b"at last"
@@ -311,9 +311,7 @@ def test_v32_receive_waits_through_an_outage(log, opened):
 def test_v52_close_during_the_outage_names_what_is_in_doubt(log, opened):
     """With the token of each."""
     client = opened(log.address, request_timeout_s=BRIEF_S)
-    log.wire.lose("down")
-    sent = client.sending(b"once")
-    log.wire.wait_swallowed("down")
+    sent = swallowed(log, client, "down")
     kill_and_refuse(log)
     log.wire.refuse()
 
