@@ -24,7 +24,7 @@ COMPRESSED = struct.Struct("<BQ")
 ZLIB, ZSTD = "zlib", "zstd"
 INFLATED_BYTES_MAX = 64 << 20
 RATIO_MAX = 250
-"""A body may become so many times as large; what is real is rarely above 20."""
+"""The largest permitted ratio of inflated to compressed bytes; real bodies rarely exceed 20."""
 WORTH_BYTES = 256
 """A smaller body is sent as it is."""
 _CODES = {ZLIB: 1, ZSTD: 2}

@@ -18,7 +18,7 @@ __all__ = ["Acknowledge", "Consumer"]
 
 
 class Consumer(ConsumerSteps):
-    """See Session.consumer(). Iterating waits for ever, until the consumer or session is closed."""
+    """See Session.consumer(). Iterating ends when the consumer or session is closed."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Consumer(ConsumerSteps):
         is here behind it, which is never more than was prefetched. Empty when the time is over.
 
         What is said of a message that was received holds for each: AUTO acknowledges them now, so
-        a program that may fail in the midst of them acknowledges by hand or uses a
-        transaction. A file or a gathered group only ever comes first. InvalidArgument for a count
+        a program that may fail between them acknowledges by hand or uses a transaction.
+        A file or a gathered group only ever comes first. InvalidArgument for a count
         below one.
         """
         check_count(count)
@@ -78,7 +78,7 @@ class Consumer(ConsumerSteps):
     def close(self) -> None:
         """Close, when its running listener has ended; a listener that closes its own consumer goes
         on, and then its message is settled."""
-        with self._driver.lock:  # not in the midst of a receive
+        with self._driver.lock:  # not during a receive
             if self._is_closed:
                 return
             self._is_closed = True

@@ -35,15 +35,15 @@ from hms.wire.structures import Poll, RequestRetained
 
 _COUNT_MAX = 1 << 32
 POLL_S = 1.0
-"""So long a receive without a time of its own waits for a node to say whether it has anything, and
-so long before the end of its time another one asks at the earliest."""
+"""How long receive(0) waits for the node's answer whether it has a message, and how long before
+its deadline another receive asks at the earliest."""
 GRACE_S = 0.025
-"""So long beyond its time a receive waits for the answer."""
+"""How long after its deadline a receive still waits for the answer."""
 Listener = Callable[[Message], object]
 
 
 def check_count(count: int) -> None:
-    """InvalidArgument for a number of messages that nobody can receive."""
+    """InvalidArgument for a number of messages that cannot be received."""
     check_number("count", count, 1, _COUNT_MAX)
 
 
@@ -172,7 +172,7 @@ class ConsumerSteps:
 
     def receiving(self, timeout_s: float | None) -> Steps[Message | None]:
         """The next message; None when the time is over and the node, which is asked then, has none
-        for it either. Whoever is cancelled while it waits has taken nothing."""
+        for it either. A receive that is cancelled while it waits has taken nothing."""
         message = (self._inbox.buffer and self.at_hand()) or self.taken()
         if message is not None:
             return message
@@ -180,7 +180,7 @@ class ConsumerSteps:
         return None if delivered is None else self._consumed(delivered)
 
     def receiving_many(self, count: int, timeout_s: float | None) -> Steps[list[Message]]:
-        """The next message, and up to so many in all of those that are here already."""
+        """The next message, and those behind it that are here already, up to `count` in all."""
         first = yield from self.receiving(timeout_s)
         return [] if first is None else self.with_more(first, count)
 
@@ -210,7 +210,7 @@ class ConsumerSteps:
         return [] if one is None else [one]
 
     def _run(self, count: int) -> list[Message]:
-        """The same as at_hand(), for up to so many at once."""
+        """The same as at_hand(), for up to `count` messages at once."""
         inbox = self._inbox
         buffer, room = inbox.buffer, min(inbox.allowance, count)
         taken: list[Delivered] = []

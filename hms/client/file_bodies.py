@@ -19,7 +19,7 @@ __all__ = ["FileInfo"]
 
 BLOCK_BYTES = 4096
 FRAME_BYTES = 256 << 10
-"""Blocks travel together, in frames of about so many bytes."""
+"""The approximate size of the frames in which blocks travel."""
 BLOCK_BYTES_MAX = FRAME_BYTES
 _SHOWN = 255
 FILE_NAMES = (NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL)

@@ -38,7 +38,7 @@ from hms.wire.structures import CloseFile, FileBlock, OpenFile, ReadFile, encode
 
 FRAMES_AT_ONCE = 8
 ATTEMPTS_MAX = 3
-"""So often a file may arrive damaged before its sender is told."""
+"""How many damaged arrivals of a file are repeated before the send fails."""
 
 # ---- to the node
 

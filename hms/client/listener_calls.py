@@ -104,7 +104,7 @@ class Listening(Caller, Generic[_Runner]):
             return
         try:
             yield from self.ended(consumer)
-        except BaseException:  # whoever is cancelled here closes all the same
+        except BaseException:  # a cancelled close still closes
             if self.is_calling_for(consumer):
                 self.afterwards(closing)
             else:
@@ -190,4 +190,4 @@ class Listening(Caller, Generic[_Runner]):
         try:
             yield from closing()
         except Exception:
-            _LOGGER.exception("what a listener closed did not close in order")
+            _LOGGER.exception("what a listener closed did not close cleanly")

@@ -63,7 +63,7 @@ class Outcome:
 def operation_steps(
     requests: Asking, verb: str, asked: Mapping[str, Any], told: Told | None = None
 ) -> Steps[Outcome]:
-    """A command on the messages that are meant, chunk by chunk. at_once: so many at most in one."""
+    """A command on the messages that are meant, chunk by chunk. at_once: the most in one chunk."""
     outcome, limit, at_once = Outcome(), asked.get("limit", 0), asked.get("at_once", 0)
     asked = {name: value for name, value in asked.items() if name != "at_once"}
     batches = _batches(asked)
@@ -86,7 +86,7 @@ def operation_steps(
 
 
 def _batches(asked: Mapping[str, Any]) -> list[dict[str, str]]:
-    """So many ids as one request takes; one without any when none were named."""
+    """The ids in batches of IDS_AT_ONCE; one batch without ids when none were named."""
     ids = asked.get("ids", "").split()
     starts = range(0, len(ids), IDS_AT_ONCE)
     return [{"ids": " ".join(ids[at : at + IDS_AT_ONCE])} for at in starts] or [{}]

@@ -181,6 +181,6 @@ def _ask_to_close(link: Link, request: Request) -> Pending:
 
 def node_now_ms(link: Link) -> int:
     """The node's time in milliseconds since 1970 UTC. Clocks differ by hours: a client that judged
-    by its own would give live messages back for ever, or show dead ones."""
+    by its own would always return live messages, or show expired ones."""
     told = link.node_ms(monotonic())
     return time_ns() // 1_000_000 if told is None else told

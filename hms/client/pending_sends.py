@@ -99,7 +99,7 @@ class PendingSend:
         )
 
     def ended(self) -> None:
-        """Nobody waits for it any longer: where it is traced, that ends."""
+        """Its sender stopped waiting: where it is traced, that ends."""
         if self.span is not None:
             self.span.end(self.error)
 

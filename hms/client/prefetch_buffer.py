@@ -73,7 +73,7 @@ class PrefetchBuffer:
         """Of the credit; what the application took since credit was given."""
         self.window = Window(opening.credit_bytes)
         self.allowance = 0
-        """So many may be taken with nothing to be looked at or said but the message itself."""
+        """How many messages may be taken without any check but of the message itself."""
         self._clock_ms = clock_ms
         self._notify = notify
         self.released: list[int] = []
@@ -198,7 +198,7 @@ class PrefetchBuffer:
     def judge(
         self, message_id: int, verdict: Reject | Retry, why: tuple[str, str] = ("", "")
     ) -> list[Settlement]:
-        """Give one message back for ever, or to be tried again after its own delay."""
+        """Reject one message, or return it to be retried after its own delay."""
         self.seen.pop(message_id, None)
         if message_id in self.acknowledged:  # of a transaction, which is about to be rolled back
             self.acknowledged.remove(message_id)

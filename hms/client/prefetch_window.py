@@ -36,7 +36,7 @@ class Window:
         return 2 * (self._size_bytes + self.taken_bytes) >= self.limit
 
     def taken(self, left: int) -> bool:
-        """So many messages are left in the buffer; whether half of the window can be given back."""
+        """`left` messages remain in the buffer; whether half of the window can be returned."""
         arrived = self._arrived
         while arrived and self._count - arrived[0][0] >= left:
             count, size_bytes = arrived.popleft()

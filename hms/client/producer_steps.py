@@ -68,7 +68,7 @@ class ProducerSteps:
 
     @property
     def ttl_s(self) -> float:
-        """How many seconds its messages live, 0 for ever."""
+        """How many seconds its messages live; 0: they do not expire."""
         return self._options.ttl_ms / 1000
 
     @property
@@ -78,7 +78,7 @@ class ProducerSteps:
 
     @property
     def delay_s(self) -> float:
-        """For how many seconds its messages are delivered to nobody."""
+        """How many seconds its messages are held before they are delivered."""
         return self._options.delay_ms / 1000
 
     @property
@@ -232,7 +232,7 @@ class ProducerSteps:
         self.check_open()
 
     def _outcome(self, ticket: PendingSend) -> Steps[None]:
-        """Until its outcome is known. Whoever is cancelled here has sent the message or not; what
+        """Until its outcome is known. A send that is cancelled here may have been stored; what
         becomes of it is not lost on the books of the link."""
         requests, patience_s = self._requests, self._requests.request_timeout_s
         is_done = False

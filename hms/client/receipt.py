@@ -13,7 +13,7 @@ class Receipt(NamedTuple):
 
 
 UNKNOWN = Receipt(None, 0.0)
-"""Of a message that nobody waited for (F-B4)."""
+"""The receipt of a message whose confirmation was not waited for (F-B4)."""
 
 
 class LaterReceipt(Receipt):

@@ -43,7 +43,7 @@ OTHER_LOG = "the connection was lost before they were confirmed, and only anothe
 TEMPORARY = "HMS.TEMP."
 """How the names of temporary queues begin, which the log knows nothing of."""
 RECEIPTS_KEPT = 1000
-"""So many confirmed frames of a producer are compared with the log when it comes back."""
+"""How many confirmed frames of a producer are compared with the log after a reconnect."""
 Kept = tuple[bytes | None, int, int, int]
 """Log, first sequence number, first message id, and how many messages."""
 FRAME_MESSAGES_MAX = 256
@@ -151,7 +151,7 @@ class SendFrame:
         )
 
     def token(self, ticket: PendingSend) -> str:
-        """By which somebody can ask later what became of a ticket's messages; "" for none."""
+        """The token for asking later what became of a ticket's messages; "" for none."""
         sender, offset = self.sender, 0
         if not self.is_bound or sender.is_transacted:
             return ""
@@ -204,7 +204,7 @@ class Sender:
         self.kept: deque[Kept] = deque(maxlen=RECEIPTS_KEPT)
         """What was confirmed last, as the log must have it when it comes back."""
         self.has_doubts = False
-        """Whether somebody may ask later what became of something that it sent."""
+        """Whether a token was given out for any of its sends."""
         self.is_logged = destination.kind == "queue" and not destination.name.startswith(TEMPORARY)
         self.frame_size = LARGEST
         self.error: HmsError | None = None
@@ -333,7 +333,7 @@ class Sender:
         return error
 
     def in_doubt(self, count: int, reason: str = OTHER_LOG, token: str = "") -> SendInDoubt:
-        """So many may be stored, by default in the log of the node before."""
+        """The error for `count` messages that may be stored, by default in the previous log."""
         name = str(self.destination)
         return SendInDoubt(destination=name, count=count, reason=reason, token=token)
 
@@ -352,7 +352,7 @@ class Sender:
         return self.in_doubt_after(ticket.count, late, token)
 
     def in_doubt_after(self, count: int, late: HmsError, token: str = "") -> SendInDoubt:
-        """So many have left, and `late` ended the wait for their answer."""
+        """The error for `count` messages that were sent; `late` ended the wait for their answer."""
         if self.link.is_looking:
             return self.in_doubt(count, token=token)
         reason = f"no answer within {late.fields.get('timeout_s', 0):g} s"

@@ -229,7 +229,7 @@ class SessionState(Settling):
             self.link.participants.remove(self)
 
     def leave(self) -> Pending | None:
-        """The connection closes in order, and so does the session."""
+        """The connection closes cleanly, and so does the session."""
         return self.close()
 
     # ---- transactions

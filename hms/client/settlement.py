@@ -24,7 +24,7 @@ from hms.errors.catalogue import AcknowledgeLost, ListenerInterrupted
 from hms.wire.frames import Action, Kind, Settlement, encode_settle
 
 ACKNOWLEDGEMENTS_MAX = 256
-"""So many of one consumer are held back at most."""
+"""The most acknowledgements of one consumer that are held back."""
 LAZY_ACKNOWLEDGEMENTS_MAX = 10
 """The same in DUPS_OK (F-B3)."""
 TICK_S = 0.005
@@ -212,7 +212,7 @@ class Settling(Participant):
         self.say(inbox.judge(message_id, verdict, self._why(verdict)))
 
     def _why(self, fault: Exception | None) -> tuple[str, str]:
-        """Where the node takes it: what the listener raised, for whoever finds a dead letter."""
+        """Where the node takes it: what the listener raised, for the reader of a dead letter."""
         return reason_of(fault) if self.link.limits.takes_why else ("", "")
 
     def interrupted(self, error: ListenerInterrupted) -> None:
@@ -278,7 +278,7 @@ class Settling(Participant):
         return pending
 
     def _leave_unsure(self, items: list[Settlement]) -> None:
-        """Send acknowledgements that nobody waits for."""
+        """Send acknowledgements without waiting for an answer."""
         self._unsure += [item for item in items if item.action is Action.ACKNOWLEDGE]
         self._send(items)
         self._tick_soon()

@@ -38,7 +38,7 @@ Coded = tuple[int, str]
 
 
 LOGS_MAX = 10_000
-"""Of so many branches that are not committed it is remembered in which log they are."""
+"""For how many uncommitted branches it is remembered which log has them."""
 
 
 class XaSession(Protocol):

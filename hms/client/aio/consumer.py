@@ -18,7 +18,7 @@ from hms.errors.catalogue import ConnectionClosed
 
 
 class Consumer(Opened, ConsumerSteps):
-    """See Session.consumer(). Iterating waits for ever, until the consumer or session is closed."""
+    """See Session.consumer(). Iterating ends when the consumer or session is closed."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from hms.constants import BodyKind
 from hms.errors.catalogue import TooManyRequests
 
 WAITING_MAX = 16_384
-"""So many messages of send_async() may wait for room."""
+"""The most messages of send_async() that may wait for room."""
 
 
 class Producer(Opened, ProducerSteps):

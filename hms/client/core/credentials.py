@@ -63,6 +63,6 @@ class Credentials:
         return token
 
     def check_welcome(self, welcome: Welcome, address: str) -> None:
-        """Whoever gives a password believes that it is checked: LoginNotChecked where it is not."""
+        """A client that gives a password expects a check: LoginNotChecked where there is none."""
         if self.mechanisms and not welcome.is_secured and not self.is_open_allowed:
             raise LoginNotChecked(address=address)

@@ -8,7 +8,7 @@ is here; asked while OFF it is sent as soon as the link is UP. After WELCOME the
 sessions) open again what they had open, then what is still asked is sent again in its old order.
 A send, a commit or an XA step that may be in the log of the node before is never repeated at
 another log: its node is looked for until `looks_until`, then it is ended as in doubt.
-Whoever drives the link sends the outbox, wakes the threads that wait for what is in `woken`, and
+The driver of the link sends the outbox, wakes the threads that wait for what is in `woken`, and
 runs `calls`, which are the application's own functions, where they may block.
 """
 
@@ -73,7 +73,7 @@ class Link(IncomingCalls):
         self.next_server_key = b""
         """The key that the node will show, as it said over a connection where it had shown one."""
         self.is_private = True
-        """Whether nobody on the way to the node can read what is sent."""
+        """Whether what is sent cannot be read on the way to the node."""
         self._credentials = credentials
         self.state = State.OFF
         self.error: HmsError = ConnectionLost(address="the node", reason="it is not connected yet")
@@ -118,7 +118,7 @@ class Link(IncomingCalls):
         return next(self._handles)
 
     def tell(self, kind: Kind, payload: bytes = b"", count: int = 1) -> None:
-        """Send without expecting an answer; said to nobody while the link is not up."""
+        """Send without expecting an answer; dropped while the link is not up."""
         if self.state is State.UP:
             self.outbox.append(frames.frame(kind, payload, 0, count))
 
@@ -150,7 +150,7 @@ class Link(IncomingCalls):
         return pending
 
     def abandon(self, asked: Asked) -> None:
-        """Nobody waits for it any longer: do not send it again."""
+        """Its caller stopped waiting: do not send it again."""
         for correlation, waiting in self.asked.items():
             if waiting is asked:
                 if self.state is not State.UP:

@@ -1,7 +1,7 @@
 """Steps: an operation that has to wait, written once for threads and for asyncio.
 
 It is a generator. Between its steps it touches the link; a step says what has to happen before it
-goes on. Whoever drives it (thread_driver.py with threads, loop_driver.py in an event loop)
+goes on. Its driver (thread_driver.py with threads, loop_driver.py in an event loop)
 holds the connection's lock while it runs, sends what the link has to send before each step, and
 throws into it what ends a step, such as a cancellation: so one `finally` cleans up for both."""
 
@@ -27,7 +27,7 @@ class Outside(NamedTuple):
     In asyncio what it returns is awaited if it can be. The step's outcome is the result.
 
     gives_way: it is one of many that may follow one another without a wait, so in asyncio others
-    have a turn after it, and whoever drives it can be cancelled there."""
+    have a turn after it, and the operation can be cancelled there."""
 
     call: Callable[[], Any]
     gives_way: bool = False

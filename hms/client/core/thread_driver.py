@@ -65,7 +65,7 @@ class ThreadDriver:
         finally:
             self.lock.acquire()
 
-    # ---- for whoever holds the lock
+    # ---- lock held
 
     def begin(self) -> None:
         """Begin to connect."""
@@ -86,7 +86,7 @@ class ThreadDriver:
         none will run any more."""
         return self._background.call_mark(mark)
 
-    # ---- for whoever does not hold it
+    # ---- lock not held
 
     def wait_until(self, key: object, is_done: Callable[[], object]) -> None:
         """Wait until is_done(), asked again whenever key is woken or interrupt() is called."""

@@ -155,7 +155,7 @@ class Transport:
             return "the handshake failed"
 
     def close(self, linger_ms: int = 0) -> None:
-        """Close; what was sent may still leave for so long."""
+        """Close; what was sent may still leave for linger_ms."""
         with contextlib.suppress(zmq.ZMQError):
             self._socket.disable_monitor()
         self._monitor.close(linger=0)

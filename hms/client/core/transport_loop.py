@@ -1,7 +1,8 @@
 """Transport loop: what carries a link: one ZeroMQ socket after the other. It never waits.
 
 Two drivers carry it on: thread_driver.py with threads, loop_driver.py in an event loop. They watch
-the socket and wake whoever waits. What is due by the clock stands in heartbeat.py."""
+the socket and wake the threads or tasks that wait. What is due by the clock stands in
+heartbeat.py."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ class Shell(Protocol):
 
 
 class TransportLoop:
-    """See the module. Whoever touches link holds the driver's lock, and calls flush() after it."""
+    """See the module. Callers that touch link hold the driver's lock and call flush() after it."""
 
     def __init__(
         self, link: Link, addresses: Sequence[str], options: Options, shell: Shell
@@ -88,7 +89,7 @@ class TransportLoop:
         self._refused: set[str] = set()
         self._was_up = False
 
-    # ---- for whoever holds the lock
+    # ---- lock held
 
     def flush(self) -> None:
         """Send what the link has to send, wake who waits for what came, plan what is due."""
