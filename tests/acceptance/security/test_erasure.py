@@ -114,6 +114,29 @@ def test_what_was_received_long_ago_is_erased_and_the_books_balance(node):
     assert "records are whole" in run("audit", "verify")
 
 
+def test_what_still_waits_in_a_pinned_segment_is_spared(node):
+    """It is mostly live, so it stays where it is, and a boot reads messages out of it."""
+    bodies = [bytes([number]) * 900_000 for number in range(4)]
+    login = {"user": "u", "password": PASSWORD}
+    with hms.connect(node.address, **login) as sending, sending.session() as session:
+        out = session.producer(hms.Queue("payments"))
+        for body in bodies:
+            out.send(hms.Message(body, properties={"person": "roberta"}))
+            out.send(hms.Message(b"of winifred", properties={"person": "winifred"}))
+    rows = erased("--property", "person=winifred", "--yes")
+    assert rows["queue:payments"] == (4, 4, 0)
+    assert rows["segments of log and history"] == (4, 4, 0)
+    assert list(node.store.rglob("*.pinned"))
+    assert holding(node, b"winifred") == []
+
+    node.kill()
+    assert "is GOOD" in run("store", "verify")
+    node.boot()
+    with hms.connect(node.address) as connection, connection.session() as session:
+        consumer = session.consumer(hms.Queue("payments"), selector="person = 'roberta'")
+        assert [consumer.receive(timeout_s=10).body for _ in bodies] == bodies
+
+
 def holding(node, said):
     """The files of a node that have these bytes."""
     files = [file for file in node.store.rglob("*") if file.is_file()]
