@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from pathlib import Path
 
 from hms.boot.entries import Config, Listener, Node
+from hms.boot.policy_sharing import PolicySharing
 from hms.boot.resume_keys import resume_keys
 from hms.boot.security_file import load_security, stamp_of
 from hms.engine.effects import Effects
@@ -57,6 +58,12 @@ class Securing:
         self._seen = stamp_of(path)
         self._document = load_security(path)
         settings = self._document.security
+        is_sharing = engine.cluster is not None and node.group.link_key_file is not None
+        self._sharing = (
+            PolicySharing(path, engine.cluster, engine.state.settings.node_index)
+            if is_sharing and engine.cluster is not None
+            else None
+        )
         self._workers = LoginWorkers(
             settings.login_workers, settings.login_queue_max, settings.fail_delay_ms
         )
@@ -109,6 +116,8 @@ class Securing:
         self.gate.refresh_outside(self._clock_ms())
         if self._auditing.is_due(self._clock_ms()):
             self._change(lambda fx, now_ms: self._auditing.flush(now_ms, fx))
+        if self._sharing is not None:
+            self._sharing.look(self._document, self._change)
         stamp = stamp_of(self._path)
         if stamp == self._seen:
             return

@@ -21,7 +21,15 @@ from hms.boot.locate import parse
 from hms.errors.catalogue import SecurityFileError
 from hms.server.logins.security_document import SecurityDocument, check_document, read_document
 
-__all__ = ["change_security", "load_security", "save_security", "security_text", "stamp_of"]
+__all__ = [
+    "change_security",
+    "load_security",
+    "read_security",
+    "replace_security",
+    "save_security",
+    "security_text",
+    "stamp_of",
+]
 
 FILE_BYTES_MAX = 4 << 20
 _HEAD = (
@@ -35,7 +43,11 @@ _SECTIONS = ("security", "user", "role", "token", "key", "authenticator")
 
 def load_security(path: Path) -> SecurityDocument:
     """The document; SecurityFileError has one line for each fault."""
-    text = _read(path)
+    return read_security(path, _read(path))
+
+
+def read_security(path: Path, text: str) -> SecurityDocument:
+    """The same of a text that is to stand there."""
     parsed = parse(text)
     document, faults = read_document(parsed.data)
     told = [*parsed.faults, *[(parsed.line_of(where), said) for where, said in faults]]
@@ -83,6 +95,13 @@ def change_security(
             )
             save_security(path, changed)
         return changed
+
+
+def replace_security(path: Path, document: SecurityDocument) -> None:
+    """Write a document of another node, unless the file has a newer one by now."""
+    with _locked(path):
+        if load_security(path).version <= document.version:
+            save_security(path, document)
 
 
 def security_text(document: SecurityDocument) -> str:

@@ -9,7 +9,7 @@ import click
 
 from hms.boot.cli.target import Target
 from hms.boot.security_file import change_security, load_security
-from hms.errors.catalogue import InvalidArgument, NotSupported
+from hms.errors.catalogue import InvalidArgument, NotConfigMaster, NotSupported
 from hms.server.logins.security_document import SecurityDocument
 
 __all__ = ["DRY_RUN", "apply", "document_of", "ends_at", "password_from", "path_of"]
@@ -44,12 +44,21 @@ def apply(
 ) -> None:
     """Change the file, or only try to; a node that runs takes it over within a second."""
     path = path_of(target)
+    _check_master(target)
     if is_dry:
         change(load_security(path))
         target.say(f"{said} (not done: --dry-run)", {"dry_run": True, "said": said})
         return
     version = change_security(path, change).version
     target.say(f"{said}; version {version}", {"said": said, "version": version})
+
+
+def _check_master(target: Target) -> None:
+    """NotConfigMaster where only another node's file may be changed; it comes here from there."""
+    config = target.config()
+    node, master = config.node(target.node_name), config.domain.config_master
+    if master and master != node.name and node.group.link_key_file is not None:
+        raise NotConfigMaster(kind="policy", destination="", what="change", master=master)
 
 
 def password_from(file: Path | None) -> str:

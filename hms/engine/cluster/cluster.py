@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hms.engine.cluster.balancing import Balancing
-from hms.engine.cluster.cluster_messages import Answer, Ask, Gossip, Interest, News, Offer, Word
+from hms.engine.cluster.cluster_messages import (
+    Answer,
+    Ask,
+    Gossip,
+    Interest,
+    News,
+    Offer,
+    Policy,
+    Word,
+)
 from hms.engine.cluster.cluster_settings import ClusterSettings
 from hms.engine.cluster.demand import serve
 from hms.engine.cluster.directory import VERBS, Directory
@@ -18,6 +27,7 @@ from hms.engine.cluster.gossip import Gossiping
 from hms.engine.cluster.master_node import check_master
 from hms.engine.cluster.members import Incarnation
 from hms.engine.cluster.peer_state import Peer
+from hms.engine.cluster.policy_exchange import PolicyExchange
 from hms.engine.cluster.relay_state import Relays
 from hms.engine.cluster.relaying import gone, interested, relay_name, wishes
 from hms.engine.cluster.source import accepted, say, taken_back
@@ -41,6 +51,7 @@ class Cluster:
         self.describe_links: Callable[[], Mapping[str, Any]] = dict
         """What the links tell for the status."""
         self.directory = Directory(state)
+        self.policy = PolicyExchange()
         self._gossip = Gossiping(settings.interval_ms)
         self._balancing = Balancing(state, settings.interval_ms, self.peers, self._gossip)
         self._relays = Relays(state)
@@ -89,6 +100,14 @@ class Cluster:
         self._say(index, Interest(wishes(self._state)), fx)
         for some in self.directory.all():
             self._say(index, News(some), fx)
+        if self.policy.own is not None:
+            self._say(index, self.policy.own, fx)
+
+    def tell_policy(self, policy: Policy, fx: Effects) -> None:
+        """This node has another security document."""
+        self.policy.own = policy
+        for peer in self._up():
+            self._say(peer.index, policy, fx)
 
     def down(self, index: int, reason: str, now_ms: int, fx: Effects) -> None:
         """A node is gone; what is offered to it waits for it."""
@@ -115,6 +134,8 @@ class Cluster:
             self._asked(peer, word, fx)
         elif isinstance(word, News):
             self.directory.told(word.entries, fx)
+        elif isinstance(word, Policy):
+            self.policy.told(word)
         elif isinstance(word, Interest):
             relay = interested(self._state, index, word, fx)
             if relay is not None:

@@ -18,6 +18,7 @@ from hms.wire.packed_messages import KIND_COMPRESSED, KIND_NONE
 _LENGTH = struct.Struct("<I")
 WORD_BYTES_MAX = 1 << 20
 """The head of a word; a state of a thousand queues takes a tenth of it."""
+POLICY_BYTES_MAX = WORD_BYTES_MAX - 1024
 MESSAGES_PER_OFFER_MAX = 1024
 VERSION_END = 1 << 48
 """Versions of an entry are below: each change makes one more of them."""
@@ -108,6 +109,15 @@ class News(msgspec.Struct, frozen=True, array_like=True, tag="n"):
     entries: Sequence[Entry] = ()
 
 
+class Policy(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """The security document of the node that speaks, as its file has it. node: the one that made
+    this version, as far as it is known. Said over encrypted links alone."""
+
+    version: _Count
+    node: _Count
+    text: Annotated[str, msgspec.Meta(max_length=POLICY_BYTES_MAX)] = ""
+
+
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     """What became of an offer; recorded before it is said."""
 
@@ -116,7 +126,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     reason: str = ""
 
 
-Word = Gossip | Ask | Offer | Answer | Interest | News
+Word = Gossip | Ask | Offer | Answer | Interest | News | Policy
 _decode = msgspec.msgpack.Decoder(Word).decode
 
 

@@ -1,0 +1,33 @@
+"""The security document in a cluster: the newest version of any node is that of all.
+
+Of two documents the one of the higher version holds, of one version that of the node with the
+higher index, as with destinations (directory.py). It is no record: passwords' hashes are in no log.
+What another node has newer lies here until whoever keeps the file has taken it.
+"""
+
+from hms.engine.cluster.cluster_messages import Policy
+
+__all__ = ["PolicyExchange"]
+
+
+class PolicyExchange:
+    """own: what this node has; None while it takes no part."""
+
+    def __init__(self) -> None:
+        self.own: Policy | None = None
+        self.heard: Policy | None = None
+        """What another node has, and is newer."""
+
+    def told(self, word: Policy) -> None:
+        """What a node has."""
+        own = self.own
+        if own is None or _rank(word) <= _rank(own):
+            return
+        if word.text == own.text:
+            self.own = word
+        elif self.heard is None or _rank(word) > _rank(self.heard):
+            self.heard = word
+
+
+def _rank(word: Policy) -> tuple[int, int]:
+    return word.version, word.node

@@ -1,0 +1,99 @@
+"""The security document in a cluster: a change at one node holds at all, over encrypted links."""
+
+import itertools
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import hms
+from hms.boot.cli import main
+from hms.boot.security_file import load_security, save_security
+from hms.engine.cluster.cluster_messages import Policy, decode_word, encode_word
+from hms.engine.cluster.policy_exchange import PolicyExchange
+from hms.server.links.keys import make_key_file
+from hms.testing.ports import free_port
+from hms.testing.toml_text import to_toml
+from tests.support.secured import PASSWORD, document
+from tests.support.waiting import wait_until
+
+REPLACE = msgspec.structs.replace
+NAMES = ["n1", "n2"]
+
+
+def config_of(folder, **domain):
+    """Two secured nodes with keys, each with a file of its own."""
+    nodes, groups = {}, {}
+    for index, name in enumerate(NAMES, 1):
+        (folder / name).mkdir()
+        key, path = folder / f"{name}.key", folder / name / "security.toml"
+        save_security(path, document(u=["produce queue:orders"]))
+        nodes[name] = {"listen": [f"ipc://{folder}/{name}/s"], "security": str(path)}
+        groups[f"g{index}"] = {
+            "NODENAME": name,
+            "HMSINDEX": index,
+            "HMSPORT": free_port(),
+            "HMSHEARTBEAT": 2.0,
+            "HMSGQINT": 0.2,
+            "link_key_file": str(key),
+            "link_public_key": make_key_file(key),
+        }
+    made = {"hms": {"queue": {"orders": {}, "payments": {}}}, "node": nodes, "svrgroup": groups}
+    return {**made, "domain": domain} if domain else made
+
+
+def run(node, *words, code=0):
+    done = CliRunner().invoke(main, [*words, "--node", node], prog_name="hms")
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_a_change_at_one_node_holds_at_the_other_also_after_it_was_down(tmp_path, monkeypatch):
+    """A user who is disabled at one must not get in at the other."""
+    files = [tmp_path / name / "security.toml" for name in NAMES]
+    with hms.testing.node(config=config_of(tmp_path), nodes=2) as first:
+        monkeypatch.setenv("HMS_CONFIG", str(first.config_file))
+        second = first.nodes[1]
+        run("n1", "role", "create", "billing")
+        run("n1", "permission", "grant", "billing", "connect listener:*")
+        run("n1", "user", "alter", "u", "--role", "u", "--role", "billing")
+        wait_until(lambda: load_security(files[1]) == load_security(files[0]))
+        with hms.connect(second.address, user="u", password=PASSWORD) as connection:
+            assert connection.is_connected
+
+        second.kill()
+        run("n1", "user", "disable", "u")
+        second.boot()
+        wait_until(lambda: not load_security(files[1]).user["u"].enabled)
+        version = load_security(files[1]).version
+        wait_until(lambda: f"policy version {version} holds" in second.log)
+        with pytest.raises(hms.LoginRefused):
+            hms.connect(second.address, user="u", password=PASSWORD)
+        run("n2", "user", "enable", "u")
+        wait_until(lambda: load_security(files[0]).user["u"].enabled)
+
+
+def test_only_the_master_changes_the_policy_where_one_is_declared(tmp_path, monkeypatch):
+    """Its document comes to the others, and theirs would be lost."""
+    (tmp_path / "hms.conf").write_text(to_toml(config_of(tmp_path, config_master="n1")))
+    monkeypatch.setenv("HMS_CONFIG", str(tmp_path / "hms.conf"))
+    assert "n1" in run("n2", "role", "create", "r", code=1)
+    run("n1", "role", "create", "r")
+
+
+def test_the_newest_document_holds_whoever_hears_of_it_first():
+    """Of one version that of the higher index; without a part in it nothing is taken."""
+    words = [Policy(2, 1, "a"), Policy(3, 1, "b"), Policy(3, 2, "c"), Policy(1, 9, "d")]
+    for order in itertools.permutations(words):
+        node = PolicyExchange()
+        node.own = Policy(2, 1, "a")
+        for word in order:
+            node.told(decode_word(encode_word(word))[0])
+        assert node.heard.text == "c"
+    apart = PolicyExchange()
+    apart.told(words[1])
+    assert apart.heard is None
+    same = PolicyExchange()
+    same.own = Policy(3, 1, "c")
+    same.told(Policy(3, 2, "c"))
+    assert (same.own.node, same.heard) == (2, None)
