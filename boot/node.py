@@ -468,7 +468,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if node.security is not None:
             keep_memory_private()
         taken = take_store(config, node, given.ready_fd, waits=given.standby)
-        start = given.start or ("WARM" if taken.has_waited else None)  # whatever BOOT says
+        start = "WARM" if taken.has_waited else given.start  # whatever else was said
         process = NodeProcess(config, taken, start)
         try:
             return process.run(given.ready_fd if not taken.has_waited else None)

@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import hms
+from hms.server.links.keys import make_key_file
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
 from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, hms_command
@@ -59,10 +62,13 @@ def arbiter(request):
 
 
 @contextmanager
-def machines(folder, arbiter, *names, **keys):
+def machines(folder, arbiter, *names, has_keys=False, **keys):
     """Replicas of one node; the first one has the first copy."""
     domain = f"d{next(_groups)}{os.getpid()}"
     replicas = {name: {"address": f"tcp://127.0.0.1:{free_port()}"} for name in names}
+    for name in names if has_keys else ():
+        file = folder / f"{name}.key"
+        replicas[name] |= {"key_file": str(file), "public_key": make_key_file(file)}
     made = []
     for name in names:
         own = folder / name
@@ -199,11 +205,90 @@ def test_a_primary_that_goes_on_after_a_pause_confirms_nothing(tmp_path, arbiter
 
 
 @full
+def test_what_one_copy_alone_had_is_cut_and_stored_once(tmp_path, arbiter):
+    """A send and a commit are synced at a only; b takes over without, and a returns (2, 24)."""
+    with machines(tmp_path, arbiter, "a", "b", replica_timeout_s=60) as (a, b):
+        a.boot()
+        b.boot()
+        wait_for_both(a)
+        with connect(a, b) as connection, connection.session() as session:
+            producer = session.producer("orders")
+            producer.send(b"both")
+            work = connection.session(transacted=True)
+            work.producer("orders").send(b"never")
+            before = log_bytes(a)
+            b.pause()
+            late = producer.send_async(b"late")
+            outcome = []
+            commits = threading.Thread(target=lambda: outcome.append(fault_of(work.commit)))
+            commits.start()
+            wait_until(lambda: b"late" in log_bytes(a) and log_bytes(a) != before, WAIT_S)
+            a.kill()
+            b.resume()
+            late.result(WAIT_S)
+            commits.join(WAIT_S)
+            assert [type(one) for one in outcome] == [hms.TransactionRolledBack]
+        a.boot()
+        wait_for_both(b)
+        b.kill()
+
+        assert bodies(a) == [b"both", b"late"]
+
+
+def fault_of(act):
+    """What it raises."""
+    try:
+        act()
+    except hms.HmsError as fault:
+        return fault
+    return None
+
+
+def log_bytes(one):
+    """What its segments hold."""
+    return b"".join(file.read_bytes() for file in sorted(Path(one.store).glob("*.log")))
+
+
+@full
+def test_an_arbiter_that_is_away_stops_take_overs_and_no_traffic(tmp_path):
+    """Nothing is noticed as long as both copies are there; with the arbiter the take-over comes
+    back (42)."""
+    folder = tmp_path / "etcd"
+    folder.mkdir()
+    server = Etcd(folder)
+    server.start()
+    arbiter = {"kind": "etcd", "endpoints": [server.url], "lease_s": LEASE_S}
+    try:
+        with machines(tmp_path, arbiter, "a", "b") as (a, b):
+            a.boot()
+            b.boot()
+            wait_for_both(a)
+            server.stop()
+            sender = Sender((a, b))
+            until = time.monotonic() + 3 * LEASE_S
+            while time.monotonic() < until:
+                sender.wait_for(20)
+            assert said_by(a)["epoch"] == 1
+            a.kill()
+            with pytest.raises(hms.HmsError):
+                hms.connect(b.address, connect_timeout_s=2 * LEASE_S)
+            server.start()
+            sender.wait_for(5)
+            sender.end()
+
+            assert said_by(b)["epoch"] == 2
+            assert bodies(b) == sender.confirmed
+    finally:
+        server.stop()
+
+
+@full
 def test_an_empty_disk_gets_the_log_with_its_files(tmp_path, arbiter):
-    """Machine b comes later, with an empty store; then a is lost with its disk."""
+    """Machine b comes later, with an empty store; then a is lost with its disk. The link is
+    encrypted."""
     body, source = os.urandom(3 << 20), tmp_path / "body"
     source.write_bytes(body)
-    with machines(tmp_path, arbiter, "a", "b", **SMALL) as (a, b):
+    with machines(tmp_path, arbiter, "a", "b", has_keys=True, **SMALL) as (a, b):
         a.boot()
         with connect(a) as connection, connection.session() as session:
             producer = session.producer("orders")

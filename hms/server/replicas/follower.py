@@ -146,8 +146,7 @@ class Follower:
 
     def _campaign(self, action: Campaign) -> Won | None:
         asked_s, me = self._clock_s(), self._leadership
-        silent = asked_s - self._group.limits.timeout_s
-        since_s = float("-inf") if me.is_silent(asked_s) and self._heard_s < silent else asked_s
+        since_s = float("-inf") if me.is_silent(asked_s) else asked_s
         won = self._arbiter.campaign(action.version, me.me, me.start)
         if won is None:
             return None
