@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 from hms.engine.settings import DestinationSettings, EngineSettings
+from hms.server.accepted_sockets import Arrivals
 from hms.server.gateway import GatewayLimits
 from hms.server.listening_sockets import ListenAt, Listener
 from hms.wire.frames import Kind, SendHead, encode_send, frame
@@ -114,16 +115,17 @@ def test_a_body_that_is_in_the_log_only_is_read_to_where_it_is_joined_from(tmp_p
 @pytest.fixture
 def pair():
     """A listener, and a socket that is connected to it."""
-    context, callers = zmq.Context(), []
+    context, callers, arrivals = zmq.Context(), [], Arrivals()
     limits = GatewayLimits(
         frame_bytes_max=4 * MIB, peers_max=4, heartbeat_s=10, pending_bytes_per_peer=8 * MIB
     )
-    listener = Listener(context, ListenAt("tcp://127.0.0.1:*"), limits, callers)
+    listener = Listener(context, ListenAt("tcp://127.0.0.1:*"), limits, callers, arrivals)
     client = context.socket(zmq.DEALER)
     client.connect(listener.endpoint)
     yield listener, client
     client.close(0)
     listener.close()
+    arrivals.close()
     context.term()
 
 
