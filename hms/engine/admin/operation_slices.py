@@ -17,6 +17,7 @@ from hms.engine.admin.topic_operations import (
     pattern_of,
     unused_subscription,
 )
+from hms.engine.admin.views import describe_subscription
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
@@ -24,7 +25,6 @@ from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
 from hms.engine.state import State
 from hms.engine.topic import TopicNode
 from hms.engine.topic.retention import take_away
-from hms.engine.xa.branch import Branch
 from hms.engine.xa.branch_operations import describe_branch, every_branch
 from hms.records import Cause
 from hms.wire import operations as ops
@@ -41,24 +41,25 @@ SLICED = (
     "subscription.delete",
     "metrics.show",
     "transaction.list",
+    "subscription.list",
 )
 WALKED_AT_ONCE = 1000
 """Topics: 5 ms."""
 BURIED_AT_ONCE = 500
 """Messages that become dead letters: 10 ms."""
 LISTED_AT_ONCE = 2000
-"""Branches: 5 ms."""
+"""Branches or subscriptions: 5 ms."""
 
 
 class Progress:
     """Of one operation: what was discarded, and what is to be shown."""
 
     __slots__ = (
-        "_branches",
         "_buries",
         "_connection",
         "_ends",
         "_figures",
+        "_listed",
         "_purged",
         "_rows",
         "_walk",
@@ -76,7 +77,7 @@ class Progress:
         self._purged: list[Queue | Subscription] = []
         self._figures: FiguresPass | None = None
         self._buries = False
-        self._branches: Iterator[Branch] | None = None
+        self._listed: Iterator[dict[str, Any]] | None = None
         arguments, verb = asked.arguments, asked.command.name
         if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
@@ -91,8 +92,8 @@ class Progress:
                 self._buries = not arguments.discard
                 self._ends = arguments.discard or not _is_paged(queue)
                 self._purged = [queue] if self._ends else []
-        elif verb == "transaction.list":
-            self._branches = iter(every_branch(state))
+        elif verb in _LISTS:
+            self._listed = _LISTS[verb](state)
         elif isinstance(arguments, ops.DeleteSubscription):
             self._purged, self._ends = [unused_subscription(state, arguments)], True
 
@@ -102,8 +103,10 @@ class Progress:
             return self._walk_some(self._walk, state, fx)
         if self._figures is not None:
             return self._figures.go_on()
-        if self._branches is not None:
-            return self._list_some(self._branches, state)
+        if self._listed is not None:
+            before = len(self._rows)
+            self._rows += islice(self._listed, LISTED_AT_ONCE)
+            return len(self._rows) - before == LISTED_AT_ONCE
         for place in self._purged:
             count = self._discard_some(state, place, fx)
             self.count += count
@@ -135,16 +138,11 @@ class Progress:
         """Where nothing is left for the operation itself; else None."""
         if self._figures is not None:
             return self._figures.answer()
-        if self._branches is not None:
+        if self._listed is not None:
             return self._rows
         if self._walk is None:
             return None
         return self._rows if isinstance(self.asked.arguments, ops.ShowTopics) else self.count
-
-    def _list_some(self, branches: Iterator[Branch], state: State) -> bool:
-        some = list(islice(branches, LISTED_AT_ONCE))
-        self._rows += [describe_branch(state, b) for b in some if b.xid in state.branches.by_xid]
-        return len(some) == LISTED_AT_ONCE
 
     def _walk_some(
         self, walk: Iterator[TopicNode[StoredMessage] | None], state: State, fx: Effects
@@ -157,6 +155,24 @@ class Progress:
             topics = [node.topic for node in nodes if node.retained is not None]
             self.count += take_away(state, topics, Cause.CLEARED, fx)
         return len(visited) == WALKED_AT_ONCE and len(self._rows) < LISTED_MAX
+
+
+def _branches(state: State) -> Iterator[dict[str, Any]]:
+    """Those that were there when the list was begun, and are there still."""
+    for branch in every_branch(state):
+        if state.branches.by_xid.get(branch.xid) is branch:
+            yield describe_branch(state, branch)
+
+
+def _subscriptions(state: State) -> Iterator[dict[str, Any]]:
+    """The same."""
+    known = state.space.subscriptions
+    for key, subscription in list(known.items()):
+        if known.get(key) is subscription:
+            yield describe_subscription(subscription)
+
+
+_LISTS = {"transaction.list": _branches, "subscription.list": _subscriptions}
 
 
 def _is_paged(queue: Queue) -> bool:

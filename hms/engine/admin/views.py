@@ -100,7 +100,8 @@ def _describe_topic(topic: Topic) -> dict[str, Any]:
     }
 
 
-def _describe_subscription(subscription: Subscription) -> dict[str, Any]:
+def describe_subscription(subscription: Subscription) -> dict[str, Any]:
+    """A subscription and its counters."""
     return {
         "name": subscription.name,
         "topic": subscription.said_topic,
@@ -147,7 +148,7 @@ def _topic_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any
 
 def _subscription_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
     found = state.space.subscriptions.values()
-    return [_describe_subscription(s) for s in found]
+    return [describe_subscription(s) for s in found]
 
 
 def _session_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:

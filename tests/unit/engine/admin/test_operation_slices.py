@@ -320,3 +320,18 @@ def test_a_list_of_branches_takes_many_holds_and_names_each_that_is_there_still(
 
     assert [row["xid"] for row in found] == [xid.hex() for xid in xids[:-1]]
     assert turns == 4
+
+
+def test_a_list_of_subscriptions_takes_many_holds(monkeypatch):
+    """20,000 took 68 ms, and there may be more."""
+    monkeypatch.setattr(operation_slices, "LISTED_AT_ONCE", 10)
+    node = Node()
+    peer = Peer(node, 1)
+    names = [f"d{n}" for n in range(25)]
+    for handle, name in enumerate(names, 100):
+        peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 0, durable=name))
+
+    found, turns = node.operate(peer, "subscription.list")
+
+    assert [row["name"] for row in found] == names
+    assert turns == 3
