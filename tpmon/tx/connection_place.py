@@ -70,7 +70,9 @@ class Blocking:
             asking.flush()
 
         def answer() -> object:
-            return pending.checked() if pending.is_done else self.run(asking.answer_to(pending))
+            if pending.is_done:
+                return pending.checked()
+            return self.run(asking.requests.answer_to(pending))
 
         return answer
 
