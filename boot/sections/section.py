@@ -90,7 +90,8 @@ class Key:
     @property
     def why(self) -> str:
         """Why it is there: the text below the field, or that of a type which several keys share."""
-        return self.shared_why or _texts(self.entry).get(self.attribute, "")
+        text = self.shared_why or _texts(self.entry).get(self.attribute, "")
+        return " ".join(text.split())  # a comment and a table's cell are one line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
