@@ -44,6 +44,7 @@ def _letters(connection, queue, count):
         until(lambda: not queue_view.count().count, 60)
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_past_and_the_handler_agree_rule_by_rule(tmp_path):
     """Who tries a table on yesterday's letters knows what it will do tonight."""
     rules = tmp_path / "table.rules"

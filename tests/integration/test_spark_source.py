@@ -115,7 +115,7 @@ def test_sql_reads_the_history(spark, store):
 
 def test_the_tail_is_read_while_the_node_is_writing(spark, tmp_path):
     """The history of the last second matters most after an incident."""
-    journal = begin(tmp_path / "live", 256 * 1024)
+    journal = begin(tmp_path / "live", 1 << 20)
     write(journal, batch(1, 10))
     planned_before = read(spark, tmp_path / "live").count()
     stopping = threading.Event()
