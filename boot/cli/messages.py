@@ -54,6 +54,7 @@ def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask; it asks on a terminal only."),
         click.option("--dry-run", "is_dry", is_flag=True, help="Count, and change nothing."),
+        click.option("--pause", "is_paused", is_flag=True, help="Consumers get none meanwhile."),
         click.option("--atomic", "is_atomic", is_flag=True, help="All of it as one, or nothing."),
         click.option("--all", "is_all", is_flag=True, help="All of them are meant."),
     ):
@@ -232,7 +233,7 @@ def _change(
     target: Target, place: str, done: str, verb: str, rest: dict[str, Any], **more: Any
 ) -> None:
     is_all, is_dry, is_sure = rest.pop("is_all"), rest.pop("is_dry"), rest.pop("yes")
-    is_atomic = rest.pop("is_atomic")
+    is_atomic, is_paused = rest.pop("is_atomic"), rest.pop("is_paused")
     chosen = asked_for(**rest)
     if not (is_all or any(chosen.values())):
         raise click.UsageError("say which messages, such as with --selector or --id, or --all")
@@ -240,6 +241,7 @@ def _change(
         found = connection.admin.messages(place).where(**chosen)
         found = found.everything() if is_all else found
         found = found.atomic() if is_atomic else found
+        found = found.paused() if is_paused else found
         if is_dry:
             outcome = getattr(found.dry_run(), verb)(**more)
             _say_outcome(target, place, f"would be {done}", outcome)

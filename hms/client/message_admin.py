@@ -7,13 +7,19 @@ one place; saying it again goes on.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from hms.client.core.arguments import check_number, check_text
 from hms.client.core.operations import Steps
 from hms.client.send_options import When, epoch_s
-from hms.errors.catalogue import InvalidArgument, MessageNotFound
+from hms.errors.catalogue import (
+    ConnectionClosed,
+    ConnectionLost,
+    InvalidArgument,
+    MessageNotFound,
+)
 
 __all__ = ["Admin", "AsyncAdmin", "AsyncMessages", "Messages", "Outcome", "operation_steps"]
 
@@ -63,9 +69,24 @@ class Outcome:
 def operation_steps(
     requests: Asking, verb: str, asked: Mapping[str, Any], told: Told | None = None
 ) -> Steps[Outcome]:
-    """A command on the messages that are meant, chunk by chunk. at_once: the most in one chunk."""
+    """A command on the messages that are meant, chunk by chunk. at_once: the most in one chunk;
+    pauses: consumers of the place get none meanwhile."""
+    if not asked.get("pauses"):
+        return (yield from _chunks(requests, verb, asked, told))
+    place = {"place": asked["place"]}
+    yield from requests.administering("message.hold", place, f"{verb}()")
+    try:
+        return (yield from _chunks(requests, verb, asked, told))
+    finally:
+        with suppress(ConnectionLost, ConnectionClosed):  # then the node lets go by itself
+            yield from requests.administering("message.release", place, f"{verb}()")
+
+
+def _chunks(
+    requests: Asking, verb: str, asked: Mapping[str, Any], told: Told | None
+) -> Steps[Outcome]:
     outcome, limit, at_once = Outcome(), asked.get("limit", 0), asked.get("at_once", 0)
-    asked = {name: value for name, value in asked.items() if name != "at_once"}
+    asked = {name: value for name, value in asked.items() if name not in ("at_once", "pauses")}
     batches = _batches(asked)
     if asked.get("is_atomic") and len(batches) > 1:
         raise InvalidArgument(what="ids", detail=f"more than {IDS_AT_ONCE} are not done as one")
@@ -181,6 +202,11 @@ class _Selection:
         between two."""
         check_number("at_once", at_once, 1, (1 << 31) - 1)
         return replace(self, chosen={**self.chosen, "at_once": at_once})
+
+    def paused(self) -> Self:
+        """While the command that follows works, consumers of the place get nothing; what they have
+        is not touched. It ends with the command, or the connection."""
+        return replace(self, chosen={**self.chosen, "pauses": True})
 
     def dry_run(self) -> Self:
         """The command that follows counts, and changes nothing."""

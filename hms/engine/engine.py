@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hms.engine.admin import views
+from hms.engine.admin import held_places, views
 from hms.engine.admin.operation_slices import Progress
 from hms.engine.cluster import cluster_operations as cluster_commands
 from hms.engine.cluster.cluster import Cluster
@@ -310,6 +310,7 @@ class Engine:
         found = self.state.connections.get(number)
         opening.close_connection(self.state, number, Return.LOST, fx)
         if found is not None:
+            held_places.end_holds(self.state, found, fx)
             temporary_destinations.owner_left(self.state, found.uid, fx, is_final=is_final)
 
     # what takes more than one hold of the lock: each of these does a slice, and tells whether to
@@ -788,6 +789,8 @@ class Engine:
             return cluster_commands.operate(self.state, self.cluster, verb, arguments)
         if self.cluster is not None:
             self.cluster.check_command(verb, arguments)
+        if verb in (held_places.HOLD, held_places.RELEASE):
+            return held_places.operate(self.state, connection, verb, arguments, fx)
         progress = self._progress.pop(connection, None)
         answer = None if progress is None else progress.answer
         if answer is None:

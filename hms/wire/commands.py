@@ -209,6 +209,8 @@ _OPERATIONS = (
     _operation("message.list", ops.SelectMessages, _A.BROWSE, "{place}", _R.READ),
     _operation("message.view", ops.ViewMessage, _A.BROWSE, "{place}", _R.READ),
     _operation("message.move", ops.MoveMessages, _A.PURGE, "{place}", _R.ONCE),
+    _operation("message.hold", ops.NamePlace, _A.PURGE, "{place}", _R.ONCE),
+    _operation("message.release", ops.NamePlace, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.copy", ops.MoveMessages, _A.BROWSE, "{place}", _R.ONCE),
     _operation("message.delete", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),
     _operation("message.expire", ops.SelectMessages, _A.PURGE, "{place}", _R.ONCE),

@@ -30,6 +30,7 @@ __all__ = [
     "NameBranch",
     "NameClient",
     "NameOne",
+    "NamePlace",
     "Nothing",
     "Operation",
     "PauseDestination",
@@ -230,6 +231,12 @@ class SelectMessages(Operation, frozen=True):
     properties: Text = ""
     is_atomic: bool = False
     is_erasure: bool = False
+
+
+class NamePlace(Operation, frozen=True):
+    """queue:NAME or subscription:NAME[@TOPIC]."""
+
+    place: Text
 
 
 class MoveMessages(SelectMessages, frozen=True):

@@ -56,7 +56,11 @@ class Balancing:
     def serve(self, queue: Queue, fx: Effects) -> None:
         """Give what other nodes asked for. A queue whose consumption is paused looks empty."""
         hungry = [peer for peer in self._up() if queue.name in peer.wanted]
-        if hungry and queue.line.waiting_count and not queue.control.is_receiving_paused:
+        if (
+            hungry
+            and queue.line.waiting_count
+            and not (queue.control.is_receiving_paused or queue.holds)
+        ):
             serve(self._state, self.of(queue), queue, hungry, fx)
 
     def ask(self, queue: Queue, fx: Effects) -> None:

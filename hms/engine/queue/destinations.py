@@ -54,6 +54,8 @@ class Place:
         self.redelivery_delay_ms = 0
         self.dead_letter = DEAD_LETTER_QUEUE
         self.expired_to = ""
+        self.holds = 0
+        """So many commands of operators keep its messages from consumers (held_places.py)."""
         self.turn = 0
         """Whose turn it is among the consumers."""
         self.feed: Callable[[Effects], None] | None = None

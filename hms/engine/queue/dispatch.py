@@ -40,7 +40,8 @@ def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
 def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> None:
     line = place.line
     state.outgoing.rest.pop(id(place), None)
-    if not line.waiting_count or not place.consumers or place.control.is_receiving_paused:
+    is_paused = place.control.is_receiving_paused or place.holds
+    if not line.waiting_count or not place.consumers or is_paused:
         if place.feed is not None:
             place.feed(fx)
         return

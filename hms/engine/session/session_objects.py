@@ -52,6 +52,8 @@ class Connection:
         self.consumers: dict[int, Consumer] = {}
         self.watched: dict[tuple[str, str], None] = {}
         """Destinations, by kind and name, of whose consumers it is told."""
+        self.holds: list[Queue | Subscription] = []
+        """Places that a command of its operator keeps from consumers (held_places.py)."""
         self.rate: UserRate | None = None
         """What its user may send in a second, together with its other connections."""
         self.search: Search | None = None

@@ -41,6 +41,8 @@ _OF_MESSAGES = (
     "message.delete",
     "message.expire",
     "message.alter",
+    "message.hold",
+    "message.release",
 )
 _LOOKUP = "destination.lookup.show"
 _KNOWN_BY: Mapping[str, tuple[Action, ...]] = {

@@ -133,6 +133,30 @@ def test_python_does_the_same_and_waits_or_awaits(node):
     assert asyncio.run(go_on()) == (300, b"499", 500)
 
 
+def test_a_command_that_pauses_leaves_nothing_to_consumers_meanwhile(node, command):
+    """What a consumer has is not touched, and it gets more when the command is done."""
+    fill(node, 10)
+    with hms.connect(node.address) as connection, hms.connect(node.address) as operator:
+        session = connection.session(ack=hms.AckMode.CLIENT)
+        consumer = session.consumer("orders", prefetch=1)
+        first = consumer.receive(WAIT_S)
+        came = []
+
+        def told(outcome):
+            if outcome.count == 4:
+                first.ack()  # there is room for more
+            came.append(consumer.receive(timeout_s=0))
+
+        found = operator.admin.messages("queue:orders").everything().paused().by(4)
+        assert found.move(to="late", told=told).count == 9
+        assert came == [None] * 3
+        command("send", "orders", "10")
+        assert consumer.receive(WAIT_S).body == b"10"
+    assert (
+        command("message", "move", "queue:late", "--to", "done", "--all", "--pause")["moved"] == 9
+    )
+
+
 def test_dead_letters_are_counted_and_go_back_without_a_program(node, command):
     """Three rejected ones: why and where from is shown, then they are sent back, then purged."""
     ids = fill(node, 3)

@@ -92,6 +92,7 @@ NEEDS = {
     "client.close": ["operate client:1"],
     **{f"message.{v}": ["browse queue:orders"] for v in ("list", "view")},
     **{f"message.{v}": ["purge queue:orders"] for v in ("delete", "expire", "alter")},
+    **{f"message.{v}": ["purge queue:orders"] for v in ("hold", "release")},
     "message.move": ["purge queue:orders", "produce queue:later"],
     "message.copy": ["browse queue:orders", "produce queue:later"],
     "dlq.queues": ["view queue:x"],
