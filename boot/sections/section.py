@@ -164,7 +164,7 @@ def _texts(entry: type[Entry]) -> dict[str, str]:
         assert isinstance(made, ast.ClassDef)
         for one, text in pairwise(made.body):
             if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr):
-                found[ast.unparse(one.target)] = " ".join(ast.literal_eval(text.value).split())
+                found[ast.unparse(one.target)] = ast.literal_eval(text.value)
     return found
 
 
