@@ -77,6 +77,11 @@ class Confirmation:
         if (peer := self._peers.get(copy_id)) is not None:
             peer.heard_s = now_s
 
+    def is_heard(self, copy_id: str, now_s: float) -> bool:
+        """It said something lately."""
+        peer = self._peers.get(copy_id)
+        return peer is not None and now_s - peer.heard_s < self._limits.timeout_s
+
     def left(self, copy_id: str) -> None:
         """It is gone."""
         if (peer := self._peers.get(copy_id)) is not None:
@@ -142,7 +147,7 @@ class Confirmation:
         if self.asked is not None:
             self.asked = None
             self._advance()
-        admitted = self._admitted()
+        admitted = self._admitted(now_s)
         kept = admitted if admitted is not None else self._kept(now_s)
         if kept is None:
             return None
@@ -153,11 +158,12 @@ class Confirmation:
             copies=copies_needed(len(kept)),
         )
 
-    def _admitted(self) -> list[Member] | None:
+    def _admitted(self, now_s: float) -> list[Member] | None:
         """A copy that has all, alone or in place of one of its name; or one that began again."""
         for copy_id, peer in self._peers.items():
             member = Member(peer.name, copy_id, peer.start)
-            if peer.is_whole and member not in self.now.members:
+            is_here = peer.is_whole and self.is_heard(copy_id, now_s)
+            if is_here and member not in self.now.members:
                 return [*(one for one in self.now.members if one.name != peer.name), member]
         return None
 
@@ -212,7 +218,7 @@ class Confirmation:
         ids = {one.copy_id for one in self.now.members}
         rows: list[dict[str, object]] = []
         for copy_id, peer in self._peers.items():
-            is_here = now_s - peer.heard_s < self._limits.timeout_s
+            is_here = self.is_heard(copy_id, now_s)
             is_whole = peer.is_whole and is_here
             rows.append(
                 {

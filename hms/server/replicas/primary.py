@@ -428,7 +428,9 @@ class Primary:
         if name not in self._group.peers or name == self._group.me:
             raise ReplicaFrameBad(detail=f"{name[:40]!r} is no other replica of this node")
         known = [o.start for o in self._confirmation.now.members if o.copy_id == said.copy_id]
-        known += [o.member.start for o in self._links.values() if o.member.copy_id == said.copy_id]
+        if self._confirmation.is_heard(said.copy_id, self._clock_s()):
+            links = self._links.values()
+            known += [o.member.start for o in links if o.member.copy_id == said.copy_id]
         if start < max(known, default=0) or said.copy_id == self._leadership.copy_id:
             detail = f"{name} started {start} times, {max(known, default=0)} are known"
             raise ReplicaFrameBad(detail=f"{detail}: its copy went back, or is there twice")

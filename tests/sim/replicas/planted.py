@@ -7,7 +7,6 @@ from msgspec import structs
 
 from hms.server.arbiter.interface import encode
 from hms.server.arbiter.memory import MemoryArbiter
-from hms.server.replicas import primary as leading
 from hms.server.replicas.confirmation import Confirmation, _Peer
 from hms.server.replicas.follower import Follower
 from hms.server.replicas.leadership import Campaign, Leadership
@@ -56,15 +55,6 @@ def changed_without_version(patch):
     patch.setattr(MemoryArbiter, "change", change)
 
 
-def empty_disk_under_an_old_name(patch):
-    """A copy counts by its name."""
-
-    def member_of(self, now):
-        return next((one for one in now.members if one.name == self.me), None)
-
-    patch.setattr(Leadership, "member_of", member_of)
-
-
 def stranger_campaigns(patch):
     """A copy that was removed takes over all the same."""
     decide = Leadership.decide
@@ -109,23 +99,15 @@ def gap_taken_for_whole(patch):
     patch.setattr(LogCopy, "_end", end)
 
 
-def tail_left_in_place(patch):
-    """What a later primary did not adopt stays."""
-    patch.setattr(LogCopy, "_cut", lambda *_: None)
-    patch.setattr(leading, "resumes_at", min)
-
-
 PLANTS = [
     confirmed_by_one_fewer,
     answered_before_sync,
     promise_not_kept,
     learner_counted,
     changed_without_version,
-    empty_disk_under_an_old_name,
     stranger_campaigns,
     gone_back_counted,
     shrunk_before_the_answer,
     admitted_while_it_lacks_some,
     gap_taken_for_whole,
-    tail_left_in_place,
 ]

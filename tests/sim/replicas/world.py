@@ -162,14 +162,27 @@ class Process:
             self._follow()
             return
         how = self.world.rng.random()
-        if how < 0.4:
+        if how < 0.3:
             self.primary._serve_once()
+        elif how < 0.4:
+            self._serve_and_write()
         elif how < 0.6:
             self.primary._keep_once()
         elif not self.log.step() and not self.world.is_healing:
             self.log.write(self.world.rng.randint(1, 4))
         if self.primary._fault is not None:
             raise self.primary._fault
+
+    def _serve_and_write(self):
+        """A storage worker writes between what the link does."""
+        primary = self.primary
+        for parts in primary._socket.received():
+            primary._receive(parts[0], parts[1:])
+        primary._send_outbox()
+        if not self.log.step() and not self.world.is_healing:
+            self.log.write(1)
+        for link in list(primary._links.values()):
+            primary._catch_up(link)
 
     def _follow(self):
         won = self.follower.step(0)
@@ -270,10 +283,21 @@ class World:
         """H10 and H4."""
         last = self.confirmed[-1][0] if self.confirmed else 0
         if records[0][0] <= last:
-            self.fault(f"H10: {name} confirms {records[0][0]} in epoch {epoch}, {last} was")
+            self._late(name, epoch, records, place)
+            return
         self.confirmed += records
         self.last_place = place
         self.check_durable("H4")
+
+    def _late(self, name, epoch, records, place):
+        """One that was paused tells of a record that enough copies had before: whoever leads now
+        has it in the same place."""
+        newest, self.last_place = self.last_place, place
+        before = len(self.faults)
+        self.check_durable(f"H10: {name} in epoch {epoch}")
+        if len(self.faults) == before:
+            self.confirmed = sorted({*self.confirmed, *records})
+            self.last_place = newest
 
     def configuration(self):
         return decode_configuration(self.engine.value, "sim")
@@ -453,9 +477,9 @@ class World:
             return
         old = msgspec.json.decode(files["REPLICA"], type=CopyState)
         known = [m.start for m in self.configuration().members if m.copy_id == old.copy_id]
-        if old.starts >= max(known, default=1 << 30):
+        if state.copy_id != old.copy_id or not known or old.starts >= known[0]:
             return  # no start since: it cannot be told from a crash
-        self.retired[old.copy_id] = max(known, default=0)
+        self.retired[old.copy_id] = max(*known, state.starts)
         self.kill(name, is_power=False)
         self.lost.add((name, state.copy_id))
         disk = self.disks[name] = self._disk()
