@@ -131,7 +131,7 @@ ARGUMENTS = {
     "cluster.drain": {},
     **{
         f"message.{verb}": {"place": "queue:orders"}
-        for verb in ("list", "delete", "expire", "alter")
+        for verb in ("list", "delete", "expire", "alter", "hold", "release")
     },
     "message.view": {"place": "queue:orders", "id": "1"},
     **{f"message.{verb}": {"place": "queue:orders", "to": "later"} for verb in ("move", "copy")},
