@@ -126,7 +126,7 @@ class Reader:
         if self.config.exists():
             self.environment["HMS_CONFIG"] = str(self.config)
         self.folder = self.root / f"{page.parent.name}-{page.stem}"
-        self.folder.mkdir()
+        self.folder.mkdir(parents=True)
         if "HMS_CONFIG" not in self.environment:
             self.config = self.folder / "hms.conf"
         for block in blocks(page):

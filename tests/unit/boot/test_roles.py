@@ -49,7 +49,11 @@ def test_a_supervisor_hears_a_standby(tmp_path, monkeypatch):
 
         monkeypatch.setattr("hms.boot.standby.open_store", open_store)
         node = SimpleNamespace(
-            name="N1", runtime=tmp_path / "run", shared=False, database="postgresql://h/d"
+            name="N1",
+            runtime=tmp_path / "run",
+            shared=False,
+            database="postgresql://h/d",
+            replica=None,
         )
         monkeypatch.setattr("hms.boot.standby.Taken", lambda *given, **more: (given, more))
         (given, more) = take_store(None, node, None, waits=True)
