@@ -46,7 +46,7 @@ BYTES_BEFORE_LOGIN = 16 << 10
 BYTES_OF_HANDSHAKE = 4096
 BYTES_OF_PING = 24
 """A ping and an answer to one, with room to spare."""
-NEVER = -1.0
+NEVER, LEFT = -1.0, -2.0
 
 
 @dataclass(slots=True)
@@ -71,9 +71,11 @@ class Caller:
     """What has come since it was last heard, as the last look found."""
     suspicions: int = 0
     """How many looks in turn found more than one frame can be."""
-    _heard_at: float = NEVER
+    heard_at: float = NEVER
+    """When a look found that it was heard last."""
+    _counts_from: float = NEVER
     _heard_bytes: int = 0
-    """When that was, and how much had come by the first look since then; -1: none yet."""
+    """Since when bytes are counted, and how many had come then."""
     _seen_bytes: int = 0
     _local_bytes: int = -1
     """What was read of a local socket before its counter was set; -1: this is none."""
@@ -92,20 +94,14 @@ class Caller:
         finally:
             connection.detach()
 
-    def look(self, heard_at: float) -> bool:
+    def look(self) -> bool:
         """Find how much has come since it was last heard: of one frame, or of none. False when
-        nothing has come since the last look.
-
-        One that was heard since then is not asked for: its next frame counts from the next look.
-        """
-        if heard_at != self._heard_at:
-            self._heard_at, self._heard_bytes, self.unheard_bytes = heard_at, -1, 0
-            return True
+        nothing has come since the last look."""
         came = self.read_bytes()
         if came is None:
             return False
-        if self._heard_bytes < 0:
-            self._heard_bytes = self._seen_bytes = came
+        if self._counts_from != self.heard_at:
+            self._counts_from, self._heard_bytes, self._seen_bytes = self.heard_at, came, came
             return True
         has_grown, self._seen_bytes = came != self._seen_bytes, came
         self.unheard_bytes = came - self._heard_bytes
@@ -197,7 +193,7 @@ class Caller:
 
     def left(self) -> None:
         """Its peer is known no more; the connection may say HELLO again, or has to go."""
-        self.has_peer, self._heard_bytes = False, -1
+        self.has_peer, self.heard_at, self._counts_from = False, LEFT, LEFT
 
 
 class Arrivals:
@@ -237,8 +233,10 @@ class Arrivals:
         """Nothing came of late: be told again when something does."""
         if self.active.pop(caller.descriptor, None) is not None:
             self._quiet[caller.descriptor] = caller
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105 - suppress() is three calls, for each message that comes alone
                 self._epoll.modify(caller.descriptor, _ARRIVAL)
+            except OSError:
+                pass  # it has gone already
 
     def close(self) -> None:
         """Be told of nobody any more."""

@@ -38,7 +38,7 @@ from hms.server.listening_sockets import (
 from hms.server.logins.callers import Caller
 from hms.server.logins.client_guard import ClientGuard
 from hms.server.memory_pressure import Pressure
-from hms.server.peers import LOOK_S, OnLost, Peer, PeerKey, PeerTable
+from hms.server.peers import FOREVER, LOOK_S, OnLost, Peer, PeerKey, PeerTable
 from hms.wire.frames import CLIENT_KINDS, Envelope, Kind, decode_envelope
 from hms.workers.outbox import Doorbell, Outbox
 
@@ -211,15 +211,16 @@ class Gateway:
         self._is_running = False
         self._doorbell.ring()
 
-    def _take_turn(self) -> None:
-        poller = self._poller if self._is_reading else self._deaf_poller
-        sleep_ms = self._sleep_ms()
-        ready = zmq.zmq_poll(poller.sockets, sleep_ms)
+    def _take_turn(self) -> None:  # noqa: C901 - a call each is paid for every message
+        peers, sleep_ms = self._peers, self._sleep_ms()
+        sockets = self._poller.sockets if self._is_reading else self._deaf_poller.sockets
+        if self._is_reading and peers.look_at != FOREVER:
+            sockets = sockets[1:]  # that something arrives is known
+        ready = zmq.zmq_poll(sockets, sleep_ms)
         if ready and ready[0][0] == self._arrivals.at:
-            # Mostly libzmq has the frame in a moment: that is waited for, for one call and no turn.
-            self._arrivals.take_events()
-            self._due_at = min(self._due_at, self._clock() + LOOK_S)
-            ready = zmq.zmq_poll(poller.sockets, min(sleep_ms, LOOK_MS))
+            # Mostly libzmq has the frame in a moment: that is waited for, for no turn of its own.
+            peers.look_at = self._clock() + LOOK_S
+            ready = zmq.zmq_poll(sockets[1:], min(sleep_ms, LOOK_MS))
         if not self.outbox.is_awake:
             self.outbox.rouse()
         now = self._clock()
@@ -231,18 +232,25 @@ class Gateway:
             listener = self._listeners.get(source)
             if listener is not None:
                 self._read(listener, now)
-            elif source not in self._monitors and source != self._arrivals.at:
+            elif source not in self._monitors:
                 self._doorbell.silence()
         if self.outbox.batches:
             self._send_outbox(now, SENDS_PER_TURN)
-        ledger = self.ledger
-        peers = self._peers
-        is_due = now >= self._due_at or peers.congested or peers.is_probing
-        if is_due or ledger.total > ledger.own_bytes:
-            peers.tend(now, self._is_reading)
-            self._show_keys()
-            self._pressure.tend(now)
-            self._due_at = min(peers.due_at(), self._pressure.due_at())
+        if now >= peers.look_at:
+            peers.look(now, self._is_reading)
+        if (
+            now >= self._due_at
+            or peers.congested
+            or peers.is_probing
+            or self.ledger.total > self.ledger.own_bytes
+        ):
+            self._tend(now)
+
+    def _tend(self, now: float) -> None:
+        self._peers.tend(now, self._is_reading)
+        self._show_keys()
+        self._pressure.tend(now)
+        self._due_at = min(self._peers.due_at(), self._pressure.due_at())
 
     def _show_keys(self) -> None:
         while self._rekeyed:
@@ -255,7 +263,8 @@ class Gateway:
         """How long the poll may sleep: not at all while the outbox holds something."""
         if not self.outbox.rest():
             return 0
-        left_ms = int((self._due_at - self._clock()) * 1000) + 1
+        due_at = min(self._due_at, self._peers.look_at)
+        left_ms = int((due_at - self._clock()) * 1000) + 1
         most_ms = PROBE_MS if self._peers.is_probing else SLEEP_MS_MAX
         return min(most_ms, max(0, left_ms))
 

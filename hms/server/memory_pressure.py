@@ -72,7 +72,8 @@ class Pressure:
 
     def tend(self, now: float) -> None:
         """Look at everybody when the process has grown; cut those who have been told why."""
-        if self._ledger.total + self._peers.pending_bytes > self._ledger.bytes_max:
+        pending_bytes = self._peers.pending_bytes if self._peers.congested else 0
+        if self._ledger.total + pending_bytes > self._ledger.bytes_max:
             self.relieve()
         while self._parting and self._parting[0][0] <= now:
             self._parting.pop(0)[1].caller.cut()

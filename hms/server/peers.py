@@ -19,13 +19,14 @@ from hms.server.listening_sockets import FrameParts, GatewayLimits, Listener, ex
 from hms.server.logins.callers import Caller as Who
 from hms.wire.frames import Envelope, Kind, frame
 
-__all__ = ["LOOK_S", "OnLost", "Peer", "PeerKey", "PeerTable"]
+__all__ = ["FOREVER", "LOOK_S", "OnLost", "Peer", "PeerKey", "PeerTable"]
 
 PeerKey = NewType("PeerKey", int)
 OnLost = Callable[[PeerKey, str], None]
 
 HEARTBEATS_PER_PERIOD = 3
 SCANS_PER_PERIOD = 12  # amortised over all frames: four looks between two heartbeats
+FOREVER = float("inf")
 LOOK_S, LOOK_S_MIN = 0.005, 0.002
 """How soon those are looked at again that bring something, and whose frame grows."""
 LOOK_S_PER_CALLER = 0.0003
@@ -136,7 +137,8 @@ class PeerTable:
         self._retry_s = RETRY_S_MIN
         self._retry_at = 0.0
         self._scan_at = 0.0
-        self._look_at = 0.0
+        self.look_at = FOREVER
+        """When look() has something to do next."""
         self.is_probing = False
         """A connection was closed whose peer is not lost yet: the next turn is soon."""
 
@@ -221,8 +223,7 @@ class PeerTable:
 
     def due_at(self) -> float:
         """When tend() has something to do next."""
-        due_at = min(self._scan_at, self._retry_at) if self.congested else self._scan_at
-        return min(due_at, self._look_at) if self._arrivals.active else due_at
+        return min(self._scan_at, self._retry_at) if self.congested else self._scan_at
 
     def tend(self, now: float, is_reading: bool) -> None:
         """Do what is due: try the congested again, keep up the heartbeats."""
@@ -230,8 +231,6 @@ class PeerTable:
             self.retry(now)
         if now >= self._scan_at:
             self._scan(now, is_reading)
-        if now >= self._look_at and self._arrivals.active:
-            self._look_at = now + (self._look() if is_reading else LOOK_S)
         self.is_probing = False
         for listener in self._by_pipe if is_reading else ():
             if listener.callers.gone:
@@ -267,18 +266,27 @@ class PeerTable:
             return True
         return False
 
-    def _look(self) -> float:
-        """Look who sends a frame without end, and tell how soon to look again."""
+    def look(self, now: float, is_reading: bool) -> None:
+        """Look who sends a frame without end."""
+        self._arrivals.take_events()
         asked, is_growing = 0, False
-        for caller in list(self._arrivals.active.values()):
+        for caller in list(self._arrivals.active.values()) if is_reading else ():
             peer = self._by_key.get(PeerKey(caller.peer)) if caller.has_peer else None
-            before = caller.unheard_bytes
-            if not caller.look(NEVER if peer is None else peer.heard_at):
+            heard_at = NEVER if peer is None else peer.heard_at
+            if caller.heard_at != heard_at:  # if more comes of it, the kernel tells
+                caller.heard_at, caller.unheard_bytes = heard_at, 0
+                self._arrivals.rest(caller)
+            elif caller.look():
+                is_growing = True
+            else:
                 self._arrivals.rest(caller)
             asked += caller.unheard_bytes != 0
-            is_growing = is_growing or caller.unheard_bytes > before
-            self._judge(caller, peer)
-        return max(LOOK_S_MIN if is_growing else LOOK_S, LOOK_S_PER_CALLER * asked)
+            if caller.unheard_bytes <= BYTES_BEFORE_LOGIN:
+                caller.suspicions = 0
+            else:
+                self._judge(caller, peer)
+        pause_s = max(LOOK_S_MIN if is_growing else LOOK_S, LOOK_S_PER_CALLER * asked)
+        self.look_at = now + pause_s if self._arrivals.active else FOREVER
 
     def _judge(self, caller: Caller, peer: Peer | None) -> None:
         """Cut one that has sent more than the largest frame since it was last heard.

@@ -497,6 +497,26 @@ def test_what_is_read_of_a_local_socket_is_counted_for_ever(monkeypatch):
             assert caller.read_bytes() == come
 
 
+def test_a_connection_whose_peer_left_is_counted_anew():
+    """It may say HELLO again, and what its first peer sent is no frame without end."""
+    far, near = socket.socketpair()
+    with far, near:
+        caller = Caller(near.fileno(), os.fstat(near.fileno()).st_ino)
+        caller.count_reads()
+        for size, unheard in ((1000, 1000), (10, 1010)):
+            far.sendall(bytes(size))
+            near.recv(size)
+            assert caller.look()
+            assert caller.unheard_bytes == unheard
+        caller.left()
+        caller.heard_at, caller.unheard_bytes = accepted_sockets.NEVER, 0  # as a look finds it
+        assert caller.look()
+        far.sendall(bytes(7))
+        near.recv(7)
+        assert caller.look()
+        assert caller.unheard_bytes == 7
+
+
 def test_a_connection_that_says_nothing_is_not_looked_at():
     """The kernel tells when something comes."""
     with running() as rig, client_of(rig.endpoints[0]) as good:
