@@ -30,7 +30,7 @@ from hms.constants import AckMode
 
 class Session(SessionMembers[Producer, Consumer, Browser]):
     """See hms.connect(...).session(). Leaving its block closes it; a transacted one commits first,
-    or rolls back when an exception leaves."""
+    or rolls back when an Exception leaves: a failed attempt of what it received."""
 
     def __init__(
         self, connection: Connection, state: SessionState, *, is_asynchronous: bool
@@ -158,7 +158,7 @@ class Session(SessionMembers[Producer, Consumer, Browser]):
             if self.transacted and not self.state.is_closed and error is None:
                 self.commit()
         finally:
-            self.listening.close(partial(self.closing, is_hasty=error is not None))
+            self.listening.close(partial(self.closing, left_by=error))
 
     def __dir__(self) -> list[str]:
         return public_names(self)

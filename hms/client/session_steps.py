@@ -197,10 +197,11 @@ class SessionSteps:
 
     # ---- its end
 
-    def closing(self, *, is_hasty: bool = False) -> Steps[None]:
+    def closing(self, *, left_by: BaseException | None = None) -> Steps[None]:
         """Wait for confirmations, settle what was received, close; a transaction rolls back.
-        is_hasty: an exception has left its block, so the node has LEAVE_S for each."""
-        requests, state = self.requests, self.state
+        left_by: what has left its block, so the node has LEAVE_S for each. An Exception is a failed
+        attempt for what the transaction received; the end of a program or task is none."""
+        requests, state, is_hasty = self.requests, self.state, left_by is not None
         if state.is_closed:
             return
         state.begin_close()
@@ -208,6 +209,8 @@ class SessionSteps:
             is_ended = partial(getattr, requests, "is_ended")
             yield from self.sends_settled(is_ended, closes=True, is_hasty=is_hasty)
         finally:
+            if self.transacted and isinstance(left_by, Exception) and not state.is_closed:
+                state.rollback()
             pending = None if state.is_closed else state.close()  # another one may have meanwhile
         if pending is not None and is_hasty:
             yield Wait(pending, lambda: pending.is_done, monotonic() + LEAVE_S)

@@ -1516,7 +1516,7 @@ class StoreNotWhole(TpSystem):
     cure_text: ClassVar[str] = (
         "No node was started on it. Restore the file from a backup, together with its -wal "
         "where there is one; if no node ever kept messages in it, remove it, or set another "
-        "database or database_table_prefix, and boot again: that begins an empty store."
+        "database or table_prefix, and boot again: that begins an empty store."
     )
 
 

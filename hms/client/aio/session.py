@@ -29,7 +29,7 @@ from hms.client.xa_resource import AsyncHmsResource
 
 class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
     """See hms.aio.connect(...).session(). Leaving its block closes it; a transacted one commits
-    first, or rolls back when an exception leaves."""
+    first, or rolls back when an Exception leaves: a failed attempt of what it received."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Session(Opened, SessionMembers[Producer, Consumer, Browser]):
             if self.transacted and not self.state.is_closed and error is None:
                 await self.commit()
         finally:
-            await self.listening.close(partial(self.closing, is_hasty=error is not None))
+            await self.listening.close(partial(self.closing, left_by=error))
 
     # ---- what it makes
 
