@@ -20,6 +20,8 @@ __all__ = ["TableView", "print_table", "table_options"]
 
 COLUMNS_MAX = 6
 """So many columns are shown where a command names none."""
+GAP = 2
+"""Blanks between the columns of a terminal."""
 _VIEW = "hms.table"
 _COMPARISONS = ("!=", ">=", "<=", "=", ">", "<")
 
@@ -196,16 +198,30 @@ def _print_plain(names: list[str], lines: list[list[str]], _: set[int]) -> None:
 
 def _print_on_terminal(names: list[str], lines: list[list[str]], numbers: set[int]) -> None:
     """A table as wide as the terminal at most; what is too long ends with an ellipsis."""
-    from rich.console import Console  # noqa: PLC0415 - a pipe, and the help, load no rich
+    from rich.cells import cell_len  # noqa: PLC0415 - a pipe, and the help, load no rich
+    from rich.console import Console  # noqa: PLC0415 - the same
     from rich.table import Table  # noqa: PLC0415 - the same
     from rich.text import Text  # noqa: PLC0415 - the same
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for at, name in enumerate(names):
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    widths = [max(map(cell_len, column)) for column in zip(names, *lines, strict=True)]
+    _narrow(widths, console.width - GAP * (len(names) - 1))
+    for at, (name, width) in enumerate(zip(names, widths, strict=True)):
         table.add_column(
-            Text(name), justify="right" if at in numbers else "left", overflow="ellipsis"
+            Text(name),
+            justify="right" if at in numbers else "left",
+            overflow="ellipsis",
+            no_wrap=True,
+            width=width,
         )
-        table.columns[at].no_wrap = True
     for line in lines:
         table.add_row(*(Text(text) for text in line))
-    Console(highlight=False).print(table)
+    console.print(table)
+
+
+def _narrow(widths: list[int], room: int) -> None:
+    """Make columns fit into so many characters: the widest gives way first, so that a long text
+    does not cut the names and ids beside it."""
+    while sum(widths) > room and (widest := max(widths)) > 1:
+        widths[widths.index(widest)] -= 1

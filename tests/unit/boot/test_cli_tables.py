@@ -106,6 +106,19 @@ def test_a_terminal_of_80_columns_is_not_exceeded(table, monkeypatch, capsys):
     assert all(len(click.unstyle(line)) <= 80 for line in said.splitlines()), plain
 
 
+def test_a_long_text_cuts_no_id_beside_it(monkeypatch, capsys):
+    """The ids of dead letters were cut, and no command that takes one could be typed."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    row = {"id": "0100000002a8", "reason": "REJECTED", "origin": "queue:orders", "text": "no " * 90}
+
+    print_table([row], empty="none", is_json=False)
+
+    said = click.unstyle(capsys.readouterr().out)
+    assert "0100000002a8  REJECTED  queue:orders  no no" in said
+    assert all(len(line) <= 80 for line in said.splitlines())
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
