@@ -28,10 +28,19 @@ _ALL_AT_ONCE = 1 << 30
 CHUNKS_A_SECOND = 4
 _HOUR = len("2026-01-01T00")
 
+
+def _checked_origin(_context: click.Context, _option: click.Parameter, value: str | None) -> Any:
+    if value and ":" not in value:
+        raise click.BadParameter(f"write queue:{value} or topic:{value}")
+    return value
+
+
 _LETTERS = (
     click.option("--queue", default="", help="Of this queue alone, such as HMS.DLQ."),
     click.option("--reason", help="Such as REDELIVERY_LIMIT, REJECTED or EXPIRED."),
-    click.option("--origin", help="Where they came from, such as queue:orders."),
+    click.option(
+        "--origin", callback=_checked_origin, help="Where they came from, such as queue:orders."
+    ),
 )
 
 

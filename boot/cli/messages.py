@@ -260,10 +260,12 @@ def _change(
 
 
 def confirm(what: str, count: Callable[[], Any], *, is_sure: bool) -> None:
-    """Ask on a terminal, with the number and the first ids."""
+    """Ask on a terminal, with the number and the first ids, if there are any."""
     if is_sure or not sys.stdin.isatty():
         return
     meant = count()
+    if not meant.count:
+        return
     click.echo(f"{meant.count} messages: {' '.join(meant.ids)}", err=True)
     click.confirm(f"{what} {meant.count} messages?", abort=True, err=True)
 
