@@ -104,7 +104,9 @@ def _tables(section):
 def test_the_sample_shows_every_key_with_its_default_and_why(section, one):
     """An operator must not have to look elsewhere for what there is."""
     assert one.why
-    assert f"# {one.why}\n" in sample()
+    is_example = one.default is None and one.otherwise
+    without = f" Without it: {one.otherwise}." if is_example else ""  # else it looks like a default
+    assert f"# {one.why}{without}\n" in sample()
     shown = next(table[one.name] for table in _tables(section) if one.name in table)
     if one.default is not None:
         assert one.read(shown) == one.default
