@@ -219,7 +219,7 @@ class Gateway:
         ready = zmq.zmq_poll(sockets, sleep_ms)
         if ready and ready[0][0] == self._arrivals.at:
             # Mostly libzmq has the frame in a moment: that is waited for, for no turn of its own.
-            peers.look_at = self._clock() + LOOK_S
+            peers.look_at = self._clock() + peers.look_pause_s
             ready = zmq.zmq_poll(sockets[1:], min(sleep_ms, LOOK_MS))
         if not self.outbox.is_awake:
             self.outbox.rouse()

@@ -31,6 +31,8 @@ LOOK_S, LOOK_S_MIN = 0.005, 0.002
 """How soon those are looked at again that bring something, and whose frame grows."""
 LOOK_S_PER_CALLER = 0.0003
 """To ask the kernel for one takes 6 microseconds: one part in 50 of the time at most."""
+LOOK_S_PER_ACTIVE = 0.00002
+"""One that was heard costs a word to the kernel, and one of it."""
 SUSPICIONS_MIN = 8
 """So many looks in turn a frame may seem too large while others may stand before it, and as many
 as there are peers: each of them is read once before any is read twice."""
@@ -139,6 +141,8 @@ class PeerTable:
         self._scan_at = 0.0
         self.look_at = FOREVER
         """When look() has something to do next."""
+        self.look_pause_s = LOOK_S
+        """How long after something arrives it looks: with many who send all the time, later."""
         self.is_probing = False
         """A connection was closed whose peer is not lost yet: the next turn is soon."""
 
@@ -269,8 +273,9 @@ class PeerTable:
     def look(self, now: float, is_reading: bool) -> None:
         """Look who sends a frame without end."""
         self._arrivals.take_events()
-        asked, is_growing = 0, False
-        for caller in list(self._arrivals.active.values()) if is_reading else ():
+        asked, is_growing, active = 0, False, list(self._arrivals.active.values())
+        self.look_pause_s = max(LOOK_S, LOOK_S_PER_ACTIVE * len(active))
+        for caller in active if is_reading else ():
             peer = self._by_key.get(PeerKey(caller.peer)) if caller.has_peer else None
             heard_at = NEVER if peer is None else peer.heard_at
             if caller.heard_at != heard_at:  # if more comes of it, the kernel tells
