@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 import hms
 
@@ -79,3 +80,15 @@ def hms_command(one, *words):
     command = [sys.executable, "-m", "hms.boot", *words, "--config", str(one.config_file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     return done.returncode, done.stdout + done.stderr
+
+
+@contextmanager
+def ended(nodes):
+    """Kill those that still run at the end of the block, also paused ones."""
+    try:
+        yield
+    finally:
+        for one in nodes:
+            if one.is_running:
+                one.resume()
+                one.kill()

@@ -19,7 +19,7 @@ import hms
 from hms.server.links.keys import make_key_file
 from hms.testing.nodes import TestNode
 from hms.testing.ports import free_port
-from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, hms_command
+from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, ended, hms_command
 from tests.support.etcd import Etcd
 from tests.support.postgres import postgres_server
 from tests.support.project import ROOT
@@ -84,13 +84,8 @@ def machines(folder, arbiter, *names, has_keys=False, **keys):
         made.append(TestNode(own, own / "store", config, (), (), ()))
     code, said = hms_command(made[0], "replica", "init")
     assert code == 0, said
-    try:
+    with ended(made):
         yield made
-    finally:
-        for one in made:
-            if one.is_running:
-                one.resume()
-                one.kill()
 
 
 def said_by(*nodes):

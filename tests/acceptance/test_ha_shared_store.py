@@ -11,7 +11,7 @@ import pytest
 
 import hms
 from hms.testing.nodes import TestNode
-from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, hms_command
+from tests.acceptance.ha_rig import QUEUES, WAIT_S, Sender, bodies, connect, ended, hms_command
 
 KILLS = 100 if os.environ.get("HMS_HA") == "full" else 2
 LEASE_S = 3
@@ -30,13 +30,8 @@ def machines(folder, *names, **keys):
         own = folder / name
         own.mkdir()
         made.append(TestNode(own, folder / "store", config(**keys), (), (), ()))
-    try:
+    with ended(made):
         yield made
-    finally:
-        for one in made:
-            if one.is_running:
-                one.resume()
-                one.kill()
 
 
 def generation(*nodes):
