@@ -1,5 +1,6 @@
 """What every test shares: how Hypothesis searches, and where the project lies."""
 
+import gc
 import logging
 import os
 from pathlib import Path
@@ -15,6 +16,19 @@ settings.register_profile("long", _COMMON, max_examples=2_000)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "default")
 )
+
+
+def pytest_sessionstart():
+    """No garbage is looked for while the tests are collected: nothing of them is any."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """The tests, 1.4 million objects, stay to the end: a pause of seconds each time somebody looks
+    for garbage, in a process that plays clients with heartbeats."""
+    gc.enable()
+    gc.freeze()
+
 
 _ROOT = Path(__file__).resolve().parent.parent
 
