@@ -8,8 +8,8 @@ that one. libzmq then closes it.
 
 libzmq assembles a frame of many parts before anybody sees it, however much it is. So the kernel is
 asked how many bytes libzmq has read of a connection, every few milliseconds while something comes
-and no frame is complete: Arrivals tells of which. An idle connection, and one whose frames keep
-coming, cost no such question.
+and no frame is complete: Arrivals tells of which. One whose frames keep coming costs no such
+question, an idle one a question now and then.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ import socket
 import struct
 import termios
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import zmq
@@ -199,7 +200,9 @@ class Caller:
 class Arrivals:
     """Which connections bring something; of all listening sockets of a gateway.
 
-    The kernel tells once of each: then it is active, until a look finds that nothing more came.
+    The kernel tells once of each: then it is active, until a look finds that nothing more came. It
+    tells nothing of what libzmq has read before the main thread asks, as when little comes at a
+    time and the processor is shared: wake_some() has the quiet ones looked at in turn.
     """
 
     def __init__(self) -> None:
@@ -228,6 +231,11 @@ class Arrivals:
             caller = self._quiet.pop(descriptor, None)
             if caller is not None:
                 self.active[descriptor] = caller
+
+    def wake_some(self, count: int) -> None:
+        """Have so many looked at of which the kernel has told nothing for longest."""
+        for descriptor in list(islice(self._quiet, count)):
+            self.active[descriptor] = self._quiet.pop(descriptor)
 
     def rest(self, caller: Caller) -> None:
         """Nothing came of late: be told again when something does."""

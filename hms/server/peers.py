@@ -33,6 +33,8 @@ LOOK_S_PER_CALLER = 0.0003
 """To ask the kernel for one takes 6 microseconds: one part in 50 of the time at most."""
 LOOK_S_PER_ACTIVE = 0.00002
 """One that was heard costs a word to the kernel, and one of it."""
+LOOKS_PER_SCAN = 1000
+"""So many quiet ones are looked at besides at each scan: 10 milliseconds at most."""
 SUSPICIONS_MIN = 8
 """So many looks in turn a frame may seem too large while others may stand before it, and as many
 as there are peers: each of them is read once before any is read twice."""
@@ -352,6 +354,8 @@ class PeerTable:
                 self.lose(peer, reason)
             elif peer.is_accepted and now - peer.sent_at >= idle_s and not peer.pending:
                 self.send(peer, _HEARTBEAT, now)
+        self._arrivals.wake_some(LOOKS_PER_SCAN)
+        self.look(now, is_reading)
 
     def _why_lost(self, peer: Peer, now: float) -> str:
         period_s = self._limits.heartbeat_s
