@@ -39,7 +39,10 @@ def test_calls_files_and_changes_of_file_are_counted(names, figures):
 
 
 def test_a_message_that_met_a_heartbeat_is_no_measure():
-    """Only a way that several messages went is told."""
+    """Neither the longest way is told nor one that ended too soon; how many went exactly the same
+    way is chance when several threads wake one another."""
     ways = [_way("a1", "b1", "c1"), _way("a1")] + [_way("a1", "b1")] * 8
+    none_alike = [_way(*["a1"] * length) for length in range(10, 0, -1)]
 
     assert _figures(_usual(ways)) == Figures(2, 2, 1)
+    assert _figures(_usual(none_alike)).calls == 3
