@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from hms.client.core.blocking_connection import Connection
 from hms.client.core.service_data import decode_data, encode_data
-from hms.errors.catalogue import ServiceNotFound
+from hms.errors.catalogue import ServerLost, ServiceNotFound
 from hms.wire.structures import make_error
 
 WAIT_S = 30
@@ -86,8 +86,9 @@ class Caller:
         return decode_data(head.kind, answer)
 
     def when_offered(self, service, data=None):
-        """The same, when some server offers the service."""
-        return until(lambda: self(service, data), ServiceNotFound)
+        """The same, when some server offers the service; one that was killed offers it until the
+        node has seen its connection end."""
+        return until(lambda: self(service, data), ServiceNotFound, ServerLost)
 
     def servers(self):
         """What operators see of the server processes, by name."""
