@@ -179,6 +179,18 @@ def fake_node(limits: Limits = LIMITS) -> Any:
         node.close()
 
 
+@contextmanager
+def patient(connection: Any) -> Any:
+    """What is opened in the block is waited for, however short the request_timeout_s is that the
+    test is about: a node that is late there is slow, not silent."""
+    requests = connection.requests
+    brief_s, requests.request_timeout_s = requests.request_timeout_s, WAIT_S
+    try:
+        yield
+    finally:
+        requests.request_timeout_s = brief_s
+
+
 def in_thread(call) -> "queue.Queue[object]":
     """Run it in a thread; its result or error comes through the queue."""
     ended: queue.Queue[object] = queue.Queue()

@@ -5,7 +5,7 @@ import contextlib
 from functools import partial
 
 import pytest
-from client_rig import WAIT_S, FakeNode
+from client_rig import WAIT_S, FakeNode, patient
 
 import hms
 from hms.client.core.operations import Outside
@@ -182,8 +182,9 @@ def test_a_call_gives_up_when_the_outage_is_too_long(play, node):
     """F-K6, F-K8."""
 
     async def scene(conn):
-        session = await conn.session()
-        producer, consumer = await session.producer("orders"), await session.consumer("orders")
+        with patient(conn):
+            session = await conn.session()
+            producer, consumer = await session.producer("orders"), await session.consumer("orders")
         node.drop()
         with pytest.raises(hms.ConnectionLost):
             await consumer.receive()

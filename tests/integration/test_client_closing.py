@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from client_rig import WAIT_S, FakeNode, in_thread
+from client_rig import WAIT_S, FakeNode, in_thread, patient
 
 import hms
 from hms.client.core import requests
@@ -229,9 +229,10 @@ def test_what_a_silent_node_does_not_answer_in_time_is_in_doubt(node):
     """The future of send_async() has a time too; previously it stayed open until close(), which
     told it that the connection was closed, though the message is stored."""
     connection = hms.connect(node.address, request_timeout_s=0.1)
-    producer = connection.session().producer("q")
-    transacted = connection.session(transacted=True)
-    transacted.producer("q").send(hms.Message(b"x"))
+    with patient(connection):
+        producer = connection.session().producer("q")
+        transacted = connection.session(transacted=True)
+        transacted.producer("q").send(hms.Message(b"x"))
     keep_silent(node, Kind.SEND)
     keep_silent(node, Commit)
 
@@ -251,7 +252,8 @@ def test_what_a_silent_node_does_not_answer_in_time_is_in_doubt_in_asyncio(node)
 
     async def run() -> None:
         connection = await hms.aio.connect(node.address, request_timeout_s=0.1)
-        producer = await connection.session().producer("q")
+        with patient(connection):
+            producer = await connection.session().producer("q")
         keep_silent(node, Kind.SEND)
         for begun in [producer.send_async(b"x"), producer.send(b"x")]:
             with pytest.raises(hms.SendInDoubt):

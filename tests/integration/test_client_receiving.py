@@ -3,12 +3,11 @@
 import queue
 import sys
 import threading
-import time
 
 import msgspec
 import pytest
 from client_frames import browsed
-from client_rig import LIMITS, WAIT_S, FakeNode, fake_node, in_thread
+from client_rig import LIMITS, WAIT_S, FakeNode, fake_node, in_thread, patient
 
 import hms
 from hms.wire.frames import Action, Kind
@@ -23,6 +22,7 @@ from hms.wire.structures import (
     Poll,
     Recover,
 )
+from tests.support.store_place import until
 
 
 @pytest.fixture
@@ -33,10 +33,7 @@ def connection(node: FakeNode):
 
 def _await_buffered(consumer: hms.Consumer, count: int) -> None:
     """Until so many messages wait in the client."""
-    until = time.monotonic() + WAIT_S
-    while len(consumer._inbox.buffer) < count:
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    until(lambda: len(consumer._inbox.buffer) >= count, pause_s=0.001)
 
 
 def test_a_message_is_received_and_acknowledged_by_itself(connection, node):
@@ -396,13 +393,12 @@ def test_a_consumer_that_the_node_closes_says_why(connection, node):
     """F-E11: an operator's close must not look like an empty queue. What was delivered and was not
     taken is back at the node, for others."""
     from hms.wire import structures
-    from tests.support.waiting import wait_until
 
     consumer = connection.session().consumer("orders")
     node.deliver((1, b"before"))
     event = structures.Event("consumer_closed", consumer._inbox.number, 4001, {"kind": "queue"})
     node.tell(Kind.EVENT, structures.encode(event))
-    wait_until(lambda: consumer._inbox.error is not None)
+    until(lambda: consumer._inbox.error is not None)
 
     with pytest.raises(hms.DestinationNotFound):
         consumer.receive(WAIT_S)
@@ -472,24 +468,24 @@ def test_a_timeout_names_what_was_called(node):
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("lookup()", lambda connection: connection.session().lookup("orders")),
-        ("create_queue()", lambda c: c.session().create_queue("a?max-messages=5")),
-        ("create_topic()", lambda c: c.session().create_topic("a?max-messages=5")),
-        ("temporary_queue()", lambda connection: connection.session().temporary_queue()),
-        ("delete_temporary()", lambda c: c.session().delete_temporary(hms.Queue("a"))),
-        ("schedules()", lambda connection: connection.schedules()),
-        ("schedule()", lambda connection: connection.schedule("a")),
-        ("cancel_schedule()", lambda connection: connection.cancel_schedule("a")),
-        ("administer()", lambda connection: connection.administer("schedule.list")),
+        ("lookup()", lambda _, s: s.lookup("orders")),
+        ("create_queue()", lambda _, s: s.create_queue("a?max-messages=5")),
+        ("create_topic()", lambda _, s: s.create_topic("a?max-messages=5")),
+        ("temporary_queue()", lambda _, s: s.temporary_queue()),
+        ("delete_temporary()", lambda _, s: s.delete_temporary(hms.Queue("a"))),
+        ("schedules()", lambda c, _: c.schedules()),
+        ("schedule()", lambda c, _: c.schedule("a")),
+        ("cancel_schedule()", lambda c, _: c.cancel_schedule("a")),
+        ("administer()", lambda c, _: c.administer("schedule.list")),
     ],
 )
 def test_a_timeout_names_what_was_called_also_where_another_command_does_it(node, name, call):
     """administer() was named to whoever had called lookup()."""
     for kind in (Administer, CreateTemporary, DeleteTemporary):
         node.on[kind] = lambda _: None
-    with (
-        hms.connect(node.address, request_timeout_s=0.2) as connection,
-        pytest.raises(hms.RequestTimeout) as late,
-    ):
-        call(connection)
+    with hms.connect(node.address, request_timeout_s=0.05) as connection:
+        with patient(connection):
+            session = connection.session()
+        with pytest.raises(hms.RequestTimeout) as late:
+            call(connection, session)
     assert late.value.what == name

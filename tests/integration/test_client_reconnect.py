@@ -5,13 +5,14 @@ import queue
 
 import msgspec
 import pytest
-from client_rig import WAIT_S, FakeNode, fake_node, in_thread, restart
+from client_rig import WAIT_S, FakeNode, fake_node, in_thread, patient, restart
 
 import hms
 from hms.client.core import requests
 from hms.wire import structures
 from hms.wire.frames import Action, Kind
 from hms.wire.structures import Hello, OpenConsumer, OpenProducer, OpenSession
+from tests.support.store_place import until
 
 
 @pytest.fixture
@@ -93,8 +94,8 @@ def test_a_killed_node_is_noticed_at_once_without_reconnect(node, errors):
 
     node.drop()
 
-    assert isinstance(errors.get(timeout=5), hms.ConnectionLost)
-    assert isinstance(waiting.get(timeout=5), hms.ConnectionLost)
+    assert isinstance(errors.get(timeout=WAIT_S), hms.ConnectionLost)
+    assert isinstance(waiting.get(timeout=WAIT_S), hms.ConnectionLost)
     with pytest.raises(hms.ConnectionLost):
         connection.session()
     connection.close()
@@ -157,8 +158,9 @@ def test_a_call_gives_up_when_the_outage_is_too_long(node, errors):
     with hms.connect(
         node.address, request_timeout_s=0.3, exception_listener=errors.put
     ) as connection:
-        session = connection.session()
-        producer, consumer = session.producer("orders"), session.consumer("orders")
+        with patient(connection):
+            session = connection.session()
+            producer, consumer = session.producer("orders"), session.consumer("orders")
         node.drop()
         errors.get(timeout=WAIT_S)
 
@@ -210,7 +212,7 @@ def test_a_prefetched_message_is_dropped_by_the_loss(connection, node, errors):
     """F-K5: it comes again, flagged; keeping it would hand it out twice."""
     consumer = connection.session().consumer("orders")
     node.deliver((1, b"first"))
-    node.wait(lambda: consumer._inbox.buffer)
+    until(lambda: consumer._inbox.buffer, pause_s=0.001)
 
     node.drop()
     errors.get(timeout=WAIT_S)
