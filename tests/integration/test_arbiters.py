@@ -21,7 +21,9 @@ from tests.support.etcd import Etcd
 from tests.support.postgres import postgres_server
 from tests.support.waiting import wait_until
 
-LEASE_S = 1
+LEASE_S = 60
+"""None ends by itself while a test goes on; calls of a server are waited for a third of it."""
+BRIEF_S = 1
 WAIT_S = 30
 FIRST = Configuration(
     version=1,
@@ -42,15 +44,24 @@ class InMemory:
     def make(self, me):
         return MemoryArbiter(self.engine, me)
 
-    def end_lease(self, _arbiter):
+    watching = make
+
+    def end_leases(self):
         self.now_s += LEASE_S
+
+    def shorten(self, _arbiter):
+        """Time passes by the test's word only."""
+
+    def until_ended(self, _is_so):
+        self.end_leases()
 
     def put(self, value):
         self.engine.value = value
 
 
 class Real:
-    """A server that the module started; each test has a node of its own."""
+    """A server that the module started; each test has a node of its own. start: of a node's name
+    and the seconds of a lease."""
 
     count = 0
 
@@ -60,12 +71,21 @@ class Real:
         self.node = f"node{Real.count}"
         self._made = []
 
-    def make(self, _me):
-        self._made.append(self._start(self.node))
+    def make(self, _me, lease_s=LEASE_S):
+        self._made.append(self._start(self.node, lease_s))
         return self._made[-1]
 
-    def end_lease(self, arbiter):
-        wait_until(lambda: arbiter.read().leader is None, WAIT_S)
+    def watching(self, me):
+        """One that looks often."""
+        return self.make(me, BRIEF_S)
+
+    def shorten(self, arbiter):
+        """What is granted to it from now on ends soon; how long it waits for the server stays."""
+        arbiter.read()
+        arbiter._lease_s = BRIEF_S
+
+    def until_ended(self, is_so):
+        wait_until(is_so, WAIT_S)
 
     def close(self):
         for one in self._made:
@@ -74,6 +94,16 @@ class Real:
 
 class InPostgresql(Real):
     """One row."""
+
+    def end_leases(self):
+        """As if their time were over by the server's clock."""
+        own = self.make("")
+        own.read()
+        own._connection.execute(
+            "UPDATE hms_arbiter SET lease_until = clock_timestamp(),"
+            " preferred_until = clock_timestamp() WHERE node = %s",
+            (self.node,),
+        )
 
     def put(self, value):
         own = self.make("")
@@ -85,6 +115,13 @@ class InPostgresql(Real):
 
 class InEtcd(Real):
     """Three keys."""
+
+    def end_leases(self):
+        """As the server does when their time is over."""
+        own = self.make("")
+        for held in own._look()[1:]:
+            if held is not None:
+                own._revoke(held["lease"])
 
     def put(self, value):
         own = self.make("")
@@ -110,10 +147,10 @@ def engine(request):
         return
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres").url
-        made = InPostgresql(lambda node: PostgresqlArbiter(url, "d", node, LEASE_S))
+        made = InPostgresql(lambda node, lease_s: PostgresqlArbiter(url, "d", node, lease_s))
     else:
         url = request.getfixturevalue("etcd").url
-        made = InEtcd(lambda node: EtcdArbiter([url], "d", node, LEASE_S))
+        made = InEtcd(lambda node, lease_s: EtcdArbiter([url], "d", node, lease_s))
     yield made
     made.close()
 
@@ -174,10 +211,10 @@ def test_a_lease_that_ended_lets_another_one_in_and_its_epoch_is_over(engine, pa
     """The old leader learns it by its renewal; before that it could have it again."""
     a, b = pair
     a.campaign(1, "a", 1)
-    engine.end_lease(b)
+    engine.end_leases()
     assert a.renew()
     assert b.read().leader == Leader("a", 1)
-    engine.end_lease(b)
+    engine.end_leases()
     won = b.campaign(2, "b", 1)
 
     assert (won.version, won.epoch, won.primary) == (3, 2, "b")
@@ -203,10 +240,25 @@ def test_a_preference_ends(engine, pair):
     a, b = pair
     a.campaign(1, "a", 1)
     a.resign("c")
-    engine.now_s = getattr(engine, "now_s", 0) + LEASE_S
-    wait_until(lambda: b.campaign(2, "b", 1) is not None, WAIT_S)
+    assert b.campaign(2, "b", 1) is None
+    engine.end_leases()
 
+    assert b.campaign(2, "b", 1).epoch == 2
     assert b.read().leader == Leader("b", 2)
+
+
+def test_what_was_granted_ends_by_itself(engine, pair):
+    """By the clock of the server: a lease, and the preference for another."""
+    a, b = pair
+    engine.shorten(a)
+    a.campaign(1, "a", 1)
+    engine.until_ended(lambda: b.read().leader is None)
+    assert b.read().leader is None
+    assert a.renew()
+    a.resign("c")
+    engine.until_ended(lambda: not b.read().preferred)
+
+    assert b.campaign(2, "b", 1).epoch == 2
 
 
 def test_only_the_leader_of_the_epoch_changes_the_configuration(engine, pair):
@@ -221,16 +273,16 @@ def test_only_the_leader_of_the_epoch_changes_the_configuration(engine, pair):
     assert not a.change(2, Configuration(4, won.log, 1, "a", 1, won.members, 2, 2))
     assert a.change(2, fewer)
     assert b.read().configuration == fewer
-    engine.end_lease(b)
+    engine.end_leases()
     b.campaign(3, "b", 1)
     assert not a.change(4, Configuration(5, won.log, 2, "b", 1, won.members, 2, 2))
 
 
 def test_a_watcher_is_told(engine, pair):
     """It is a hint: it reads for itself."""
-    a, b = pair
+    a, _ = pair
     told = threading.Event()
-    end = b.watch(told.set)
+    end = engine.watching("b").watch(told.set)
     wait_until(lambda: told.is_set() or not _campaigned(a, told), WAIT_S)
     end()
 
