@@ -450,7 +450,7 @@ def test_a_silent_node_does_not_hold_a_receive_beyond_its_time(receive):
             ended = in_thread(lambda: getattr(consumer, receive)(*arguments[receive]))
 
             assert not ended.get(timeout=WAIT_S)
-            assert len(node.requests(Poll)) == 1
+            assert len(node.wait(lambda: node.requests(Poll))) == 1
             node.deliver((1, b"late"))
             assert consumer.receive(WAIT_S).body == b"late"
 
