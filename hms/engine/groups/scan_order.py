@@ -3,11 +3,15 @@
 Each of them remembers how far it has looked, so what it keeps does not grow with what waits. Keys
 end with the id of a message, not with the message: who still has a key of one that has left does
 not keep its body in memory.
+
+The order of a million messages takes two seconds to make, most of it for what a boot has not opened
+yet. So it grows in slices, from the head of the queue, and who looks stops at the frontier.
 """
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
@@ -113,15 +117,55 @@ class LateOffers:
 
 
 class ScanOrder:
-    """index: waiting messages by id, kept by the line; sort: what orders them beside their
-    arrival."""
+    """index: waiting messages by id, kept by the line; empty at first. sort: what orders them
+    beside their arrival. back: what waits and stands in no order; run: what else waits, in the
+    queue's order. Both are what waits when the order is begun: what comes or goes while it grows is
+    told by add() and remove()."""
 
-    def __init__(self, index: dict[int, StoredMessage], sort: MessageSort | None) -> None:
+    def __init__(
+        self,
+        index: dict[int, StoredMessage],
+        sort: MessageSort | None = None,
+        back: Iterable[StoredMessage] = (),
+        run: Iterable[StoredMessage] = (),
+    ) -> None:
         self.index = index
         self.late = LateOffers(index)
+        self.frontier: Key = BEGINNING
+        """Everything before this place is in the order; END: everything is."""
         self._sort = sort
-        keys = sorted(map(self.key, index.values()))
-        self._chunks = [keys[at : at + _CHUNK] for at in range(0, len(keys), _CHUNK)]
+        self._chunks: list[list[Key]] = []
+        self._back: Iterator[StoredMessage] = iter(back)
+        self._run: Iterator[StoredMessage] = iter(run)
+        self._gone: set[int] = set()
+        """The ids of what has left before the order has grown so far."""
+
+    def grow(self, count: int) -> int:
+        """So many messages more are in the order; how many there were."""
+        if self.frontier is END:
+            return 0
+        some = list(islice(self._back, count))
+        for message in some:
+            self._enter(message)
+        if len(some) == count:
+            return count
+        more = list(islice(self._run, count - len(some)))
+        for message in more:
+            self._enter(message)
+        if len(some) + len(more) < count:
+            self._grown()
+        else:
+            self.frontier = behind(self.key(more[-1]))
+        return len(some) + len(more)
+
+    def _enter(self, message: StoredMessage) -> None:
+        if message.id not in self._gone and message.id not in self.index:
+            self.index[message.id] = message
+            self.add(message)
+
+    def _grown(self) -> None:
+        self.frontier, self._back, self._run = END, iter(()), iter(())
+        self._gone.clear()
 
     def key(self, message: StoredMessage) -> Key:
         """Where a message stands."""
@@ -136,8 +180,11 @@ class ScanOrder:
     def add(self, message: StoredMessage) -> None:
         """A message begins to wait."""
         key, chunks = self.key(message), self._chunks
-        if not chunks or (key > chunks[-1][-1] and len(chunks[-1]) >= _CHUNK):
-            chunks.append([key])
+        if not chunks or key > chunks[-1][-1]:
+            if chunks and len(chunks[-1]) < _CHUNK:
+                chunks[-1].append(key)
+            else:
+                chunks.append([key])
             return
         at = self._chunk_of(key)
         chunk = chunks[at]
@@ -147,30 +194,36 @@ class ScanOrder:
 
     def remove(self, message: StoredMessage) -> None:
         """A message waits no more."""
-        if not self._chunks:
-            return
         key = self.key(message)
-        at = self._chunk_of(key)
-        chunk = self._chunks[at]
-        place = bisect_left(chunk, key)
-        if place < len(chunk) and chunk[place] == key:
-            del chunk[place]
-            if not chunk:
-                del self._chunks[at]
+        if self._chunks:
+            at = self._chunk_of(key)
+            chunk = self._chunks[at]
+            place = bisect_left(chunk, key)
+            if place < len(chunk) and chunk[place] == key:
+                del chunk[place]
+                if not chunk:
+                    del self._chunks[at]
+                return
+        if self.frontier is not END:
+            self._gone.add(message.id)
 
     def clear(self) -> None:
         """Nothing waits."""
         self._chunks.clear()
+        self._grown()
 
     def onwards(self, place: Key) -> Iterator[Key]:
-        """The keys at and behind a place, in order; nothing may come or go meanwhile."""
+        """The keys at and behind a place and before the frontier, in order; nothing may come or go
+        meanwhile."""
         if not self._chunks:
             return
-        at = self._chunk_of(place)
+        at, frontier = self._chunk_of(place), self.frontier
         chunk = self._chunks[at]
-        yield from chunk[bisect_left(chunk, place) :]
-        for chunk in self._chunks[at + 1 :]:
-            yield from chunk
+        for keys in chain([chunk[bisect_left(chunk, place) :]], self._chunks[at + 1 :]):
+            if keys and keys[-1] > frontier:
+                yield from keys[: bisect_left(keys, frontier)]
+                return
+            yield from keys
 
     def _chunk_of(self, key: Key) -> int:
         """The chunk that a key belongs to; there is one."""

@@ -6,8 +6,10 @@ their order (ready_queue.py), or their group or global order holds them back (or
 """
 
 import heapq
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 
 from hms.engine.admin.counters import COUNTED, Counters, Totals
@@ -397,15 +399,20 @@ class PendingList:
         return [*self.in_order(), *self._delayed]
 
     def open_index(self) -> dict[int, StoredMessage]:
-        """Waiting messages by id, kept from now on; for selectors and for what is taken by id."""
+        """Waiting messages by id, all of them, kept from now on."""
         if self._index is None:
             self._index = {m.id: m for m in self.in_order()}
+        elif self._scan is not None:
+            self._scan.grow(sys.maxsize)
         return self._index
 
     def open_scan(self) -> ScanOrder:
-        """Waiting messages in their order, kept from now on; for selectors."""
+        """Waiting messages in their order, kept from now on; for selectors, who have it grow."""
         if self._scan is None:
-            self._scan = ScanOrder(self.open_index(), self.sort)
+            held = list(self.tracks.held()) if self.held_count and self.tracks is not None else []
+            back, run = self._standing.begun()
+            self._index = {}
+            self._scan = ScanOrder(self._index, self.sort, chain(held, back), run)
         return self._scan
 
     def close_scan(self) -> None:

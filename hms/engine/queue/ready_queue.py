@@ -232,6 +232,18 @@ class ReadyQueue:
         level, later = self._levels[priority], self._later.get(priority)
         return level if later is None else chain(level, later)
 
+    def begun(self) -> tuple[Iterator[StoredMessage], Iterator[StoredMessage]]:
+        """Those that stand in no order, and the others in order; they are what stands here now, and
+        others may come or go until both end."""
+        gone = frozenset(self._gone)
+        runs: list[Iterable[StoredMessage]] = []
+        for priority in range(len(self._levels) - 1, -1, -1):
+            runs.append(list(self._levels[priority]))
+            if priority in self._later:
+                runs.append(self._later[priority].begun())
+        back = (e[-1] for e in list(self._heap) if e[-1].seq not in gone)
+        return back, (m for m in chain.from_iterable(runs) if m.seq not in gone)
+
     def arrivals(self, after: int, *, is_newest_first: bool) -> list[Iterator[StoredMessage]]:
         """Runs of all that arrived after a place in the order of arrival, or before it, each run in
         that order; found by halving, so that a page costs what it shows. What came back stands in

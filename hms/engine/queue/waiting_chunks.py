@@ -7,6 +7,7 @@ more than it looks at.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from hms.engine.log.packed_block import PackedBlock
 from hms.engine.messages import StoredMessage
@@ -30,6 +31,10 @@ class WaitingChunks:
     def __iter__(self) -> Iterator[StoredMessage]:
         for chunk in self._chunks:
             yield from _messages(chunk)
+
+    def begun(self) -> Iterator[StoredMessage]:
+        """Those that are here now; others may come or go until it ends."""
+        return chain.from_iterable(map(_messages, list(self._chunks)))
 
     def add_packed(self, block: PackedBlock) -> None:
         """A batch that is younger than all others."""

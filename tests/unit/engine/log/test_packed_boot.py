@@ -2,11 +2,15 @@
 
 import random
 import sys
+from itertools import pairwise
 
 import pytest
 
+from hms.engine import state
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
+from hms.engine.groups import candidates, scan_slices
+from hms.engine.groups.scan_order import BEGINNING, END
 from hms.engine.log import packed_block
 from hms.engine.log import recovery as recovery_module
 from hms.engine.log.pinned_recovery import PinnedStub
@@ -338,3 +342,61 @@ def test_packed_or_one_by_one_a_boot_finds_the_same(tmp_path, seed):
         found.append((figures, sums, ways, firsts, everything(engine)))
         journal.close()
     assert found[0] == found[1]
+
+
+def test_a_first_selector_opens_what_waits_in_slices(tmp_path, made, monkeypatch):
+    """All batches were opened under one hold: 1.4 s for a million messages."""
+    for module in (scan_slices, state):
+        monkeypatch.setattr(module, "LOOK_STEPS", 2 * BATCH)
+    monkeypatch.setattr(scan_slices, "TURN_STEPS", BATCH)
+    monkeypatch.setattr(candidates, "GROWN_AT_ONCE", 2 * BATCH)
+    node = life(tmp_path)
+    batches(node, 20)
+    node.publish(20 * BATCH + 1, [b"urgent"], priority=3)
+    node.close()
+    again = life(tmp_path)
+    opened = [made["packed"]]
+
+    again.consume(selector="JMSPriority = 3")
+    opened.append(made["packed"])
+    while again.engine.is_behind:
+        again.tick()
+        opened.append(made["packed"])
+
+    assert max(b - a for a, b in pairwise(opened)) <= 3 * BATCH
+    assert made["packed"] >= 20 * BATCH
+    (found,) = again.engine.state.connections[1].consumers[1].out.values()
+    assert found.priority == 3
+    again.close()
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_what_comes_and_goes_while_the_order_grows_is_in_it_or_not(tmp_path, seed):
+    """In the end it is what waits, in order; on the way it is that before the frontier."""
+    rng = random.Random(seed)
+    random_life(tmp_path, rng)
+    journal, engine = booted(tmp_path, is_packed=True)
+    line = engine.state.queues["orders"].line
+    engine.state.take_seqs(1000)
+    out, expired = line.take(rng.randint(0, 30), 1 << 20, 0, []), []
+    order = line.open_scan()
+    assert not order.index
+    while order.frontier is not END:
+        what, waiting = rng.random(), list(line.in_order())
+        if what < 0.3 and waiting:
+            out.append(rng.choice(waiting))
+            line.take_one(out[-1])
+        elif what < 0.5 and waiting:
+            out += line.take(rng.randint(1, 40), 1 << 20, 0, expired)
+        elif what < 0.7 and out:
+            line.put_back(out.pop(rng.randrange(len(out))), 1, 1)
+        elif what < 0.75 and waiting:
+            line.remove(rng.choice(waiting))
+        order.grow(rng.choice((1, 7, 40)))
+        keys = [order.key(m) for m in line.in_order()]
+        assert list(order.onwards(BEGINNING)) == [key for key in keys if key < order.frontier]
+        assert line.waiting_count == len(keys)
+
+    assert order.index == {m.id: m for m in line.in_order()}
+    assert line.open_index() is order.index
+    journal.close()
