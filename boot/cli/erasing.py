@@ -3,8 +3,8 @@ place what is gone and what is not.
 
 It is made of the commands for messages, subscriptions and schedules, so each step needs its
 permission and is a record of the audit, without what was looked for. What left a place, or had left
-it before, is then overwritten in the segments of the log and the history. An archive is told as
-pending: its files are not looked at.
+it before, is then overwritten in the segments of the log and the history, and in the files of the
+archive. What it cannot look at is told as pending.
 """
 
 import json
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -21,9 +22,11 @@ import click
 from hms.boot.cli.erasing_segments import Segments
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.stores import log_folder
+from hms.errors import HmsError
 from hms.errors.catalogue import DurableNameInUse, InvalidArgument, ScheduleNotFound
+from hms.history.archive import erase as erase_archive
 from hms.history.erasing import Erasure
-from hms.store.journal.archive_mark import ARCHIVE_MARK
+from hms.wire.operations import SCHEDULES_LISTED_MAX
 
 __all__ = ["erase", "forget"]
 
@@ -66,7 +69,7 @@ def erase(
         made = _of_user if user is not None else _of_selector
         rows = [row for row in made(connection, user or chosen or "", is_dry) if row.found]
         if chosen is not None:
-            rows += _files(target, connection, chosen, pair, is_dry)
+            rows += [row for row in _files(target, connection, chosen, pair, is_dry) if row.found]
     shown = [row._asdict() for row in rows]
     show_table(target, shown, empty="Nothing is there.")
 
@@ -80,9 +83,7 @@ def forget(target: Target, user: str) -> list[str]:
             if row["owner"] == user:
                 _end(connection, {"name": row["name"], "topic": row["topic"]})
                 done.append(f"subscription:{row['name']}")
-        for name in _schedules(connection, user):
-            connection.cancel_schedule(name)
-            done.append(f"schedule:{name}")
+        done += [row.place for row in _of_schedules(connection, is_dry=False, owner=user)]
     return done
 
 
@@ -114,6 +115,7 @@ def _of_selector(connection: Any, selector: str, is_dry: bool) -> Iterator[_Plac
         meant = connection.admin.messages(place).where(selector=selector)
         meant = replace(meant, chosen={**meant.chosen, "is_erasure": True})
         yield _erased(place, meant, is_dry)
+    yield from _of_schedules(connection, is_dry, selector=selector)
 
 
 def _of_user(connection: Any, user: str, is_dry: bool) -> Iterator[_Place]:
@@ -121,11 +123,18 @@ def _of_user(connection: Any, user: str, is_dry: bool) -> Iterator[_Place]:
         if row["owner"] == user:
             place = f"subscription:{_named(row)}"
             yield _erased(place, connection.admin.messages(place).everything(), is_dry)
-    for name in _schedules(connection, user):
-        if not is_dry:
-            with suppress(ScheduleNotFound):
-                connection.cancel_schedule(name)
-        yield _Place(f"schedule:{name}", 1, 0 if is_dry else 1, 0)
+    yield from _of_schedules(connection, is_dry, owner=user)
+
+
+def _of_schedules(connection: Any, is_dry: bool, **chosen: str) -> Iterator[_Place]:
+    while names := _schedules(connection, **chosen):
+        for name in names:
+            if not is_dry:
+                with suppress(ScheduleNotFound):
+                    connection.cancel_schedule(name)
+            yield _Place(f"schedule:{name}", 1, 0 if is_dry else 1, 0)
+        if is_dry:
+            return
 
 
 def _erased(place: str, meant: Any, is_dry: bool) -> _Place:
@@ -147,28 +156,48 @@ def _named(row: dict[str, Any]) -> str:
     return f"{row['name']}@{row['topic']}"
 
 
-def _schedules(connection: Any, user: str) -> list[str]:
-    rows = connection.administer("schedule.list")
-    return [row["name"] for row in rows if row.get("owner") == user]
+def _schedules(connection: Any, **chosen: str) -> list[str]:
+    asked = {"kind": "schedule", "limit": SCHEDULES_LISTED_MAX, **chosen}
+    return [row["name"] for row in connection.administer("schedule.list", asked)]
 
 
 def _files(
     target: Target, connection: Any, selector: str, pair: str | None, is_dry: bool
-) -> list[_Place]:
-    """The files that hold what was erased, now or before; where the store is not here, none."""
+) -> Iterator[_Place]:
+    """The files that hold what was erased, now or before, and those that are not looked at."""
     if target.address is not None:
-        return []
-    node = target.config().node(target.node_name)
+        yield _unseen("files of the node, which are looked at where its configuration is")
+        return
+    config = target.config()
+    node = config.node(target.node_name)
+    for copy in config.replicas_of(node):
+        yield _unseen(f"copy {copy.name} of the log")
     if node.database is not None:
-        return []
-    folder = log_folder(node)
-    found, left = Segments(connection, folder, Erasure(selector, _words(selector, pair))).erase(
-        is_dry=is_dry
-    )
-    rows = [_Place("segments of log and history", found, 0 if is_dry else found - left, left)]
-    if (folder / ARCHIVE_MARK).exists():
-        rows.append(_Place("archive, not looked at", 1, 0, 1))
-    return [row for row in rows if row.found]
+        yield _unseen("database store")
+        return
+    folder, erasure = log_folder(node), Erasure(selector, _words(selector, pair))
+    segments = Segments(connection, folder, erasure)
+    found, left = segments.erase(is_dry=is_dry)
+    yield _Place("segments of log and history", found, 0 if is_dry else found - left, left)
+    yield from map(_unseen, segments.faults())
+    yield from _archive(folder, erasure, is_dry)
+
+
+def _archive(folder: Path, erasure: Erasure, is_dry: bool) -> Iterator[_Place]:
+    try:
+        done = erase_archive(folder, erasure, is_dry=is_dry)
+    except HmsError as fault:
+        yield _unseen(f"archive: {fault}")
+        return
+    if done is not None:
+        found = len(done.ids)
+        yield _Place("archive", found, 0 if is_dry else found, 0)
+        yield from (_unseen(f"archive: {fault}") for fault in done.faults)
+
+
+def _unseen(what: str) -> _Place:
+    """A place that could not be looked at, or through."""
+    return _Place(what, 1, 0, 1)
 
 
 def _words(selector: str, pair: str | None) -> list[str]:

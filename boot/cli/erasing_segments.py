@@ -3,13 +3,16 @@ the log, and copies in which it is blank take their place."""
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from hms.errors.catalogue import StoreCorrupt
 from hms.history.erasing import AUDIT, Erasure
 from hms.history.seals import seal
 from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.reader import read_segment
 from hms.store.journal.segment_walk import (
     ERASED_SUFFIX,
     LOG_SUFFIX,
@@ -32,6 +35,18 @@ class Segments:
     def __init__(self, connection: Any, folder: Path, erasure: Erasure) -> None:
         self._connection, self._folder, self._erasure = connection, folder, erasure
         self._pause = threading.Event()
+
+    def faults(self) -> list[str]:
+        """Of segments behind which, where they are damaged, nobody looks."""
+        told = []
+        for info in self._all()[:-1]:
+            try:
+                deque(read_segment(info.file), maxlen=0)
+            except StoreCorrupt as fault:
+                told.append(f"segment {info.number}: {fault}")
+            except FileNotFoundError:  # it was let go meanwhile
+                continue
+        return told
 
     def erase(self, *, is_dry: bool) -> tuple[int, int]:
         """How much was found, and how much of it is left: what still waits in a pinned segment, and

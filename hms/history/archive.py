@@ -16,7 +16,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,18 +26,18 @@ import msgspec
 from hms.errors.catalogue import ArchiveError
 from hms.history import compaction
 from hms.history.archive_check import checked, new_manifest, own_identity
+from hms.history.archive_erasing import ErasedArchive, erase_archive, remove_unnamed
 from hms.history.archive_hadoop import place_of
 from hms.history.archive_mark import Mark, read_mark, write_mark
-from hms.history.archive_place import ArchivePlace, is_url
+from hms.history.archive_place import ArchivePlace, is_url, local_place
 from hms.history.archive_write import (
-    DATA,
-    DRAFT,
     HASHED,
     files_of,
     frame_of_log,
     summary,
     write_files,
 )
+from hms.history.erasing import Erasure
 from hms.history.faults import as_own
 from hms.history.manifest import Manifest, load_manifest, store_manifest
 from hms.history.segments import PathName, Segment, sealed, survey
@@ -46,7 +46,7 @@ from hms.history.spark import borrowed_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveReport", "archive", "where_of"]
+__all__ = ["ArchiveReport", "archive", "erase", "where_of"]
 
 PIECE_BYTES = 512 * 1024 * 1024
 """So much of the log is archived in one step."""
@@ -119,6 +119,23 @@ def archive(
         return run.report(time.monotonic() - run.began_s)
 
 
+def erase(store: PathName, erasure: Erasure, *, is_dry: bool) -> ErasedArchive | None:
+    """Erase from the archive of a store; None where it has none. Spark is started only for an
+    archive that it alone can reach. ArchiveError, also while a run of it works."""
+    mark = read_mark(store)
+    if mark is None:
+        return None
+    with ExitStack() as stack:
+        stack.enter_context(_refusals(mark.where))
+        if not is_dry:
+            stack.enter_context(_alone(store, mark.where))
+        if is_url(mark.where):
+            session = stack.enter_context(borrowed_session(None, "hms-erase", None))
+            stack.enter_context(as_own())
+            return erase_archive(place_of(session, mark.where), erasure, is_dry=is_dry)
+        return erase_archive(local_place(mark.where), erasure, is_dry=is_dry)
+
+
 @contextmanager
 def _refusals(where: str) -> Iterator[None]:
     """What the disk refuses is an error of the archive."""
@@ -167,12 +184,7 @@ class _Run:
 
     def clean(self) -> None:
         """Remove what runs before this one have left, and write the mark that one may have owed."""
-        known = {file.name for file in self._manifest.files}
-        known.update(name for name, _ in self._manifest.dropped)
-        self._place.remove(DRAFT)
-        for name in self._place.files(DATA):
-            if name not in known:
-                self._place.remove(name)
+        remove_unnamed(self._place, self._manifest)
         if not self._is_new:
             self._mark()
 

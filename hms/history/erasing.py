@@ -32,7 +32,7 @@ from hms.store.journal.format import (
 from hms.store.journal.segment_walk import ERASED_SUFFIX, SegmentInfo, is_whole
 from hms.wire.packed_messages import ROW, unpack_rows
 
-__all__ = ["AUDIT", "Erasure", "blank_head"]
+__all__ = ["AUDIT", "Content", "Erasure", "blank_head"]
 
 AUDIT = 0
 """In place of a message's id: a record of the audit."""
@@ -40,15 +40,21 @@ _EMPTY_HEADS = {0: b"", 1: b"\x90", 2: b"\x91\x80", 3: b"\xdc\0\0"}
 _UNFINISHED = ".erasing"
 
 
-class _Place(NamedTuple):
-    """A message in a record: where its head and body lie there."""
+class Content(NamedTuple):
+    """A message, and where its head and body lie."""
 
     id: int
     timestamp_ms: int
     expires_at_ms: int
     priority: int
-    head: memoryview
-    body: memoryview
+    head: memoryview | bytes
+    body: memoryview | bytes
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is left of it."""
+        head = bytes(self.head)
+        return head == blank_head(len(head)) and bytes(self.body).count(0) == len(self.body)
 
 
 def blank_head(size: int) -> bytes:
@@ -82,6 +88,8 @@ class Erasure:
         data = bytearray(info.file.read_bytes())
         for at, places, _ in self._records(data, info, spared):
             for place in places:
+                assert isinstance(place.head, memoryview)
+                assert isinstance(place.body, memoryview)
                 place.head[:] = blank_head(len(place.head))
                 place.body[:] = bytes(len(place.body))
             if places:
@@ -98,7 +106,7 @@ class Erasure:
 
     def _records(
         self, data: bytearray, info: SegmentInfo, spared: Collection[int]
-    ) -> Iterator[tuple[int, list[_Place], list[int]]]:
+    ) -> Iterator[tuple[int, list[Content], list[int]]]:
         """Where a record with something to erase lies, and that. Arguments of the audit are places
         too: erased here at once, as they are not zeros."""
         view, at = memoryview(data), SEGMENT_HEADER_BYTES
@@ -115,7 +123,7 @@ class Erasure:
                 places = [
                     place
                     for place in _places(header.kind, payload)
-                    if place.id not in spared and self._is_meant(place)
+                    if place.id not in spared and not place.is_blank and self.chooses(place)
                 ]
                 if places:
                     yield at, places, [place.id for place in places]
@@ -131,15 +139,14 @@ class Erasure:
         payload[:] = blank
         return True
 
-    def _is_meant(self, place: _Place) -> bool:
-        head = bytes(place.head)
-        if head == blank_head(len(head)) and bytes(place.body).count(0) == len(place.body):
-            return False
-        about = place.timestamp_ms, place.expires_at_ms, place.priority, 0, len(head), head
-        return self._is_chosen(StoredMessage.of(place.id, 0, *about, is_persistent=True))
+    def chooses(self, one: Content) -> bool:
+        """Whether the selector chooses a message."""
+        head = bytes(one.head)
+        about = one.timestamp_ms, one.expires_at_ms, one.priority, 0, len(head), head
+        return self._is_chosen(StoredMessage.of(one.id, 0, *about, is_persistent=True))
 
 
-def _places(kind: int, payload: memoryview) -> Iterator[_Place]:
+def _places(kind: int, payload: memoryview) -> Iterator[Content]:
     """The messages whose bytes a record holds."""
     if kind == RecordType.SENT:
         record = decode_sent(payload)
@@ -155,7 +162,7 @@ def _places(kind: int, payload: memoryview) -> Iterator[_Place]:
         for one in messages:
             middle, end = at + one.head_bytes, at + one.head_bytes + one.body_bytes
             head, body = payload[at:middle], payload[middle:end]
-            yield _Place(one.id, one.timestamp_ms, one.expires_at_ms, one.priority, head, body)
+            yield Content(one.id, one.timestamp_ms, one.expires_at_ms, one.priority, head, body)
             at = end
     elif kind == RecordType.PREPARED:
         content, packs = decode_prepared(payload)
@@ -163,11 +170,11 @@ def _places(kind: int, payload: memoryview) -> Iterator[_Place]:
             yield from _packed(pack, batch.count, batch.first_message_id, batch.timestamp_ms)
 
 
-def _packed(pack: memoryview, count: int, first_id: int, timestamp_ms: int) -> Iterator[_Place]:
+def _packed(pack: memoryview, count: int, first_id: int, timestamp_ms: int) -> Iterator[Content]:
     at = count * ROW.size
     for number, row in enumerate(unpack_rows(pack, count)):
         middle, end = at + row.head_bytes, at + row.head_bytes + row.body_bytes
         expires_ms = timestamp_ms + row.ttl_ms if row.ttl_ms else 0
         head, body = pack[at:middle], pack[middle:end]
-        yield _Place(first_id + number, timestamp_ms, expires_ms, row.priority, head, body)
+        yield Content(first_id + number, timestamp_ms, expires_ms, row.priority, head, body)
         at = end

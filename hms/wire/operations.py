@@ -151,10 +151,13 @@ class DeleteSubscription(Operation, frozen=True):
 
 
 class ListSchedules(Operation, frozen=True):
-    """kind: schedule or delayed, both without; destination: such as queue:orders."""
+    """kind: schedule or delayed, both without; destination: such as queue:orders; owner, selector:
+    schedules alone, of that user, whose message it chooses."""
 
     kind: str = ""
     destination: Text = ""
+    owner: Text = ""
+    selector: Text = ""
     limit: int = SCHEDULES_LISTED
 
 

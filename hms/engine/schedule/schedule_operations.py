@@ -9,6 +9,8 @@ from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
 from hms.engine.queue.dispatch import discard
 from hms.engine.schedule import schedule_changes
 from hms.engine.schedule.schedule_records import describe
+from hms.engine.schedule.schedules import Schedule
+from hms.engine.selector.selector_fields import checked_selector, selector_view
 from hms.engine.state import State
 from hms.errors.catalogue import InvalidArgument, ScheduleNotFound
 from hms.records import Cause
@@ -19,15 +21,19 @@ ID_DIGITS = 12
 
 def schedule_list(state: State, asked: ops.ListSchedules, _: Effects) -> list[dict[str, Any]]:
     """Schedules and delayed messages, the next one due first; kind: "schedule" or "delayed" for
-    those only, destination: of one queue or topic, limit: so many."""
+    those only, destination: of one queue or topic, limit: so many; schedules alone: owner, of that
+    user, selector, whose message it chooses."""
     kind, destination, limit = asked.kind, asked.destination, asked.limit
+    is_chosen = _choice(asked)
+    if is_chosen is not None:
+        kind = kind or "schedule"
     if kind not in ("", "schedule", "delayed"):
         raise InvalidArgument(what="kind", detail=f"{kind!r} is neither schedule nor delayed")
     if not 0 < limit <= ops.SCHEDULES_LISTED_MAX:
         raise InvalidArgument(
             what="limit", detail=f"it is not a number from 1 to {ops.SCHEDULES_LISTED_MAX}"
         )
-    found = list(_scheduled(state)) if kind != "delayed" else []
+    found = list(_scheduled(state, is_chosen)) if kind != "delayed" else []
     found += _delayed(state) if kind != "schedule" else []
     chosen = [one for one in found if destination in ("", one["destination"])]
     chosen.sort(key=lambda one: (one["next_ms"], one["name"]))
@@ -60,10 +66,25 @@ def schedule_cancel(state: State, asked: ops.NameOne, fx: Effects) -> dict[str, 
     return {"name": name, "kind": "delayed"}
 
 
-def _scheduled(state: State) -> Iterator[dict[str, Any]]:
+def _choice(asked: ops.ListSchedules) -> Callable[[Schedule], bool] | None:
+    """Which schedules are asked for; None for all."""
+    selector, owner = checked_selector(asked.selector), asked.owner
+    if selector is None:
+        return (lambda one: one.plan.owner == owner) if owner else None
+    names = selector.names
+    return lambda one: (
+        owner in ("", one.plan.owner)
+        and selector.matches(selector_view(one.message, names)) is True
+    )
+
+
+def _scheduled(
+    state: State, is_chosen: Callable[[Schedule], bool] | None
+) -> Iterator[dict[str, Any]]:
     if state.schedules is not None:
         for schedule in state.schedules.by_name.values():
-            yield describe(state, schedule.plan, schedule)
+            if is_chosen is None or is_chosen(schedule):
+                yield describe(state, schedule.plan, schedule)
 
 
 def _places(state: State) -> list[Queue | Subscription]:

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 import hms
 from hms.boot.cli import main
 from hms.boot.security_file import load_security
+from hms.history.seals import seal
 from tests.support.secured import PASSWORD, document, secured_node
 
 MAY = [
@@ -135,6 +136,55 @@ def test_what_still_waits_in_a_pinned_segment_is_spared(node):
     with hms.connect(node.address) as connection, connection.session() as session:
         consumer = session.consumer(hms.Queue("payments"), selector="person = 'roberta'")
         assert [consumer.receive(timeout_s=10).body for _ in bodies] == bodies
+
+
+def test_a_schedule_is_erased_by_what_its_message_says(node):
+    """It ends, and neither the log nor a later segment has its message; others go on."""
+    login = {"user": "u", "password": PASSWORD}
+    with hms.connect(node.address, **login) as connection, connection.session() as session:
+        out = session.producer(hms.Queue("orders"))
+        for person in ("theodora", "bob"):
+            told = hms.Message(b"to " + person.encode(), properties={"person": person})
+            out.schedule(f"letter to {person[0]}", told, every_s=3600)
+    place = "schedule:letter to t"
+    assert erased("--property", "person=theodora", "--dry-run")[place] == (1, 0, 0)
+    rows = erased("--property", "person=theodora", "--yes")
+    assert rows[place] == (1, 1, 0)
+    assert holding(node, b"theodora") == []
+    assert erased("--property", "person=theodora", "--yes") == {}
+    with hms.connect(node.address) as connection:
+        assert [row["name"] for row in connection.administer("schedule.list")] == ["letter to b"]
+        connection.cancel_schedule("letter to b")
+
+
+def test_what_cannot_be_looked_at_is_told(node, tmp_path):
+    """An archive that cannot be read, a damaged segment, files of a node that is elsewhere."""
+    looked_for = ["--property", "person=nobody", "--dry-run"]
+    assert erased(*looked_for) == {}
+    (told,) = erased(*looked_for, "--connect", node.address)
+    assert told.startswith("files of the node")
+
+    mark = node.store / "archive.json"
+    mark.write_text("{}")
+    (told,) = erased(*looked_for)
+    assert told.startswith("archive: HMS-")
+    (tmp_path / "manifest").mkdir()
+    (tmp_path / "manifest" / "000000000001.json").write_text("{}")
+    mark.write_text(json.dumps({"where": str(tmp_path), "until_offset": 1, "until_segment": 1}))
+    assert erased(*looked_for)[told := next(iter(erased(*looked_for)))] == (1, 0, 1)
+    assert "its manifest is damaged" in told
+    mark.unlink()
+
+    with hms.connect(node.address) as connection:
+        seal(connection)
+    sealed = min(file for file in node.store.rglob("*.*") if file.stem.isdigit())
+    data = bytearray(sealed.read_bytes())
+    whole = bytes(data)
+    data[200] ^= 1
+    sealed.write_bytes(data)
+    (told,) = erased(*looked_for)
+    assert told.startswith(f"segment {int(sealed.stem)}: ")
+    sealed.write_bytes(whole)
 
 
 def holding(node, said):
