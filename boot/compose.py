@@ -161,8 +161,8 @@ def ledger(node: Node, engine_bytes: Callable[[], int]) -> Ledger:
     )
 
 
-def identity(config: Config, node: Node) -> Identity:
-    """What the WELCOME tells."""
+def identity(config: Config, node: Node, epoch: int = 0) -> Identity:
+    """What the WELCOME tells; epoch: of a primary of copies."""
     limits = wire.Limits(
         node.max_message_bytes,
         frame_bytes_max(node.max_message_bytes, node.segment_bytes),
@@ -174,4 +174,5 @@ def identity(config: Config, node: Node) -> Identity:
         transaction_idle_s=node.transaction_idle_s,
         takes_why=True,
     )
-    return Identity(node.name, node_uid(config, node), limits, hms_version())
+    replicas = [address for one in config.replicas_of(node) for address in one.listen]
+    return Identity(node.name, node_uid(config, node), limits, hms_version(), epoch, replicas)

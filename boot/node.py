@@ -111,7 +111,7 @@ class NodeProcess:
             self._engine,
             self._journal,
             monitor,
-            compose.identity(config, node),
+            compose.identity(config, node, taken.epoch),
             compose.clock_ms,
             None if node.shared and node.database is not None else self._files,
             None if self._securing is None else self._securing.entrance,

@@ -12,6 +12,7 @@ from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
     ArbiterUnavailable,
     LinkKeyError,
+    NotPrimary,
     ReplicasBegun,
     ReplicasNotBegun,
 )
@@ -31,6 +32,7 @@ from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Listening, Peer
 from hms.server.replicas.primary import Primary
 from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
+from hms.server.replicas.standby_door import StandbyDoor
 from hms.store.journal import Journal
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.lock import DirectoryLock
@@ -80,8 +82,19 @@ def lead(
         leadership = Leadership(
             group.me, state.copy_id, state.starts + 1, state.promised, state.log, group.lease_s
         )
-        follower = Follower(group, node.store, REAL_DISK, arbiter, leadership, state, waits, pauses)
-        won = follower.run()
+        door = _door(config, node, leadership)
+
+        def stands_by(what: str) -> None:
+            door.open()
+            waits(what)
+
+        follower = Follower(
+            group, node.store, REAL_DISK, arbiter, leadership, state, stands_by, pauses
+        )
+        try:
+            won = follower.run()
+        finally:
+            door.close()
     except BaseException:
         arbiter.close()
         raise
@@ -116,6 +129,19 @@ def lead(
         primary.stop()
         raise
     return Led(store, primary, FilesDisk(primary))
+
+
+def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:
+    """What clients are told while this replica follows."""
+
+    def answer() -> NotPrimary:
+        primary, epoch = leadership.leader
+        addresses = config.replicas[primary].listen if primary in config.replicas else ()
+        told = {"primary": primary or "nobody", "addresses": " ".join(addresses)}
+        return NotPrimary(replica=leadership.me, node=node.name, epoch=epoch, **told)
+
+    plain = [address for address in node.listen if address not in config.listeners]
+    return StandbyDoor(plain, compose.gateway_limits(node), answer)
 
 
 def begin_replicas(config: Config, node: Node) -> Configuration:

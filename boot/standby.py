@@ -48,7 +48,7 @@ class Claim(Protocol):
 class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
     directory, or of a replica that leads; has_waited: it stood by, and whoever started it was told
-    so; files_disk: where the files of messages are written."""
+    so; files_disk: where the files of messages are written; epoch: of a replica that leads."""
 
     node: Node
     store: Store
@@ -56,6 +56,7 @@ class Taken(msgspec.Struct, frozen=True):
     has_waited: bool = False
     files_disk: Disk = PRIVATE_DISK
     copies: Callable[[], dict[str, Any]] | None = None
+    epoch: int = 0
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -95,7 +96,8 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     from hms.boot.replicating import lead  # noqa: PLC0415 - a node alone does not pay for it
 
     store, primary, files = lead(config, node, told.waits_for, told.goes_on)
-    return Taken(node, store, primary, told.has_waited, files, primary.describe)
+    about = files, primary.describe, primary.epoch
+    return Taken(node, store, primary, told.has_waited, *about)
 
 
 def _shared(config: Config, node: Node, told: "_Told", *, waits: bool) -> Taken:

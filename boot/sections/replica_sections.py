@@ -43,10 +43,18 @@ def _address(value: Any) -> str:
     return str(value)
 
 
+def _listen(value: Any) -> tuple[str, ...]:
+    """A list of addresses, tcp://HOST:PORT."""
+    if not isinstance(value, list) or not value:
+        raise Refused(f'must be a list such as ["tcp://10.0.0.1:7700"], not {shown(value)}')
+    return tuple(_address(one) for one in value)
+
+
 Name = Annotated[str, reads(kinds.name)]
 Secret = Annotated[str, reads(database_kinds.secret)]
 Endpoints = Annotated[tuple[str, ...], reads(_endpoints)]
 Address = Annotated[str, reads(_address)]
+Listen = Annotated[tuple[str, ...], reads(_listen)]
 PublicKey = Annotated[str, reads(kinds_cluster.public_key)]
 
 
@@ -82,6 +90,8 @@ class Replica(Named, frozen=True, kw_only=True):
     """The node it is a copy of."""
     address: Annotated[Address, key(example="tcp://10.0.0.1:7710")]
     """Where the other replica finds this one; beyond loopback both need keys."""
+    listen: Annotated[Listen, key(otherwise="none", example=["tcp://10.0.0.1:7700"])] = ()
+    """Where clients find it, as all replicas tell them: then one address of the node suffices."""
     key_file: Annotated[Path | None, key(otherwise="none", example="keys/replica-a.key")] = None
     """The file with its key pair, on its machine; hms config keys writes it."""
     public_key: Annotated[
@@ -103,7 +113,6 @@ REPLICA = Section(
         "rank": ABSENT,
         "copy_history": f"the history is not copied: {ABSENT}",
         "scrub_s": ABSENT,
-        "listen": "stands in [node.NAME] of that machine",
         "store": "stands in [node.NAME] of that machine",
     },
 )

@@ -134,9 +134,14 @@ class SendFrame:
         """Every ticket gets the error."""
         self.sender.refused(self, error)
 
-    def estranged(self) -> None:
+    @property
+    def outlives_epochs(self) -> bool:
+        """Whether the log has its messages: of others nobody knows whether they were delivered."""
+        return self.is_persistent
+
+    def estranged(self, why: str = "") -> None:
         """The node that may have stored them does not answer, another one does."""
-        self.doubted(OTHER_LOG)
+        self.doubted(why or OTHER_LOG)
 
     def unanswered(self, error: HmsError) -> None:
         """Stored or not; those of a transaction are gone with it."""

@@ -337,7 +337,7 @@ class _Commit(Pending):
         token = link.keys.token(self.log, link.hello.uid, session, self.number)
         return CommitInDoubt(commit=self.number, reason=reason, token=token)
 
-    def estranged(self) -> None:
+    def estranged(self, why: str = "") -> None:  # noqa: ARG002 - a commit outlives epochs
         """The node that may have done it does not answer, another one does."""
         self.failed(self.in_doubt(OTHER_LOG))
 

@@ -1470,6 +1470,20 @@ class LeadershipLost(TpSystem):
     )
 
 
+class NotPrimary(TpConnectionClosed):
+    """HMS-5072: replica {replica} of node {node} follows: {primary} leads in epoch {epoch}, at: {addresses}."""
+
+    number: ClassVar[int] = 5072
+    text: ClassVar[str] = (
+        "replica {replica} of node {node} follows: {primary} leads in epoch {epoch}, at: "
+        "{addresses}"
+    )
+    cure_text: ClassVar[str] = (
+        "A client goes there by itself. Where no address is told, give it those of all "
+        "replicas, or name them with listen in [replica.NAME]."
+    )
+
+
 class StoreFenced(TpSystem):
     """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
 
@@ -2340,6 +2354,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5069: ReplicaFrameBad,
     5070: ReplicaAddressInUse,
     5071: LeadershipLost,
+    5072: NotPrimary,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -2511,6 +2526,7 @@ __all__ = [
     "NotConfigMaster",
     "NotConnected",
     "NotInCluster",
+    "NotPrimary",
     "NotRetained",
     "NotSupported",
     "OpenMemoryLimit",

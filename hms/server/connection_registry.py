@@ -30,12 +30,14 @@ ONE_CLIENT = 3
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the node is, as the WELCOME says."""
+    """Who the node is, as the WELCOME says. epoch, replicas: of a log with copies."""
 
     node: str
     node_uid: int
     limits: wire.Limits
     version: str
+    epoch: int = 0
+    replicas: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,9 @@ class ConnectionRegistry:
         window_bytes = window(len(self.peers), me.limits.frame_bytes_max)
         limits = structs.replace(me.limits, bytes_in_flight_max=window_bytes)
         welcome = wire.Welcome(
-            number, me.node, me.node_uid, limits, me.version, now_ms, members, engine.log
+            *(number, me.node, me.node_uid, limits, me.version, now_ms, members, engine.log),
+            epoch=me.epoch,
+            replicas=me.replicas,
         )
         if hello.secret:
             welcome = structs.replace(welcome, outcome_key=key)

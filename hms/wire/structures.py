@@ -83,7 +83,9 @@ class Welcome(_Wire, frozen=True):
     members: addresses of other nodes of its cluster that are up; log: which log it writes, the
     same over WARM boots: what was not confirmed is repeated there only; empty not told.
     is_secured: logins are checked; user, roles: of this one; resume: proves it again over a
-    reconnect, until resume_ms; outcome_key: signs what this client may ask about later."""
+    reconnect, until resume_ms; outcome_key: signs what this client may ask about later. epoch: of
+    the primary of a log with copies, granted by its arbiter and so never less than before; 0 where
+    there are none. replicas: addresses of all copies, where this log may be found."""
 
     connection: int
     node: str
@@ -99,6 +101,8 @@ class Welcome(_Wire, frozen=True):
     resume: bytes = b""
     resume_ms: U64 = 0
     outcome_key: bytes = b""
+    epoch: U64 = 0
+    replicas: Sequence[str] = ()
 
     def __repr__(self) -> str:
         """Without what is secret."""

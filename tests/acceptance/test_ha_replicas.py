@@ -133,7 +133,7 @@ def test_the_commands_of_the_page_make_two_machines(tmp_path, postgres):
         text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
     for name, address in zip("ab", addresses, strict=True):
         (tmp_path / name).mkdir()
-        own = text.replace('replica = "a"', f'replica = "{name}"').replace(addresses[0], address)
+        own = text.replace('replica = "a"', f'replica = "{name}"').replace(addresses[0], address, 1)
         (tmp_path / name / "hms.conf").write_text(own)
     try:
         for name, typed in re.findall(
@@ -145,12 +145,16 @@ def test_the_commands_of_the_page_make_two_machines(tmp_path, postgres):
                     wait_until(lambda: type_line(tmp_path / "a", "hms replica status")[0] == 0)
                 else:
                     assert done[0] == 0, done
-        with hms.connect(addresses) as connection, connection.session() as session:
-            session.producer("orders").send(b"two coffees")
-        assert type_line(tmp_path / "a", "hms down")[0] == 0
+        with hms.connect(addresses[1]) as connection, connection.session() as session:
+            assert connection.link.address == addresses[0]  # the standby said who leads
+            producer = session.producer("orders")
+            producer.send(b"two coffees")
+            assert type_line(tmp_path / "a", "hms down")[0] == 0
+            producer.send(b"and two more")
         with hms.connect(addresses, connect_timeout_s=WAIT_S) as connection:
-            session = connection.session()
-            assert session.consumer("orders").receive(WAIT_S).body == b"two coffees"
+            consumer = connection.session().consumer("orders")
+            assert consumer.receive(WAIT_S).body == b"two coffees"
+            assert consumer.receive(WAIT_S).body == b"and two more"
         assert "standby" not in type_line(tmp_path / "b", "hms replica status")[1]
     finally:
         for name in "ab":

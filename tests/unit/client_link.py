@@ -17,12 +17,13 @@ def new_link() -> Link:
     return link
 
 
-def up(link: Link) -> None:
-    """Connect it."""
+def up(link: Link, **told) -> None:
+    """Connect it; told: what the WELCOME says more."""
     link.greet(0.0)
+    greeting = frames.decode_envelope(link.outbox[-1], 1 << 30).correlation
     link.outbox.clear()
-    welcome = structures.encode(Welcome(1, "node", 7, LIMITS))
-    link.receive(frames.frame(Kind.WELCOME, welcome, 1), 0.0)
+    welcome = structures.encode(Welcome(1, "node", 7, LIMITS, **told))
+    link.receive(frames.frame(Kind.WELCOME, welcome, greeting), 0.0)
 
 
 def sent(link: Link, kind: Kind) -> list:

@@ -7,7 +7,9 @@ Frames come in by receive() and go out by `outbox`. What was asked stays in `ask
 is here; asked while OFF it is sent as soon as the link is UP. After WELCOME the participants (the
 sessions) open again what they had open, then what is still asked is sent again in its old order.
 A send, a commit or an XA step that may be in the log of the node before is never repeated at
-another log: its node is looked for until `looks_until`, then it is ended as in doubt.
+another log: its node is looked for until `looks_until`, then it is ended as in doubt. Where copies
+of a log have a primary each in its epoch, one of an older epoch than was seen is turned away, and
+what does not outlive an epoch is in doubt after it.
 The driver of the link sends the outbox, wakes the threads that wait for what is in `woken`, and
 runs `calls`, which are the application's own functions, where they may block.
 """
@@ -47,6 +49,7 @@ _OF_SERVICES = frozenset((Kind.INVOKE, Kind.TALK, Kind.NOTICE))
 
 _READY = {"consumer_ready": True, "consumer_not_ready": False}
 
+NEW_EPOCH = "the connection was lost before they were confirmed, and another replica leads by now"
 NO_CREDENTIALS = Credentials()
 NO_LIMITS = Limits(1 << 24, 1 << 24, 16, 1000, 30.0)
 """Assumed until the first WELCOME."""
@@ -84,6 +87,10 @@ class Link(IncomingCalls):
         self.outbox: list[Frame] = []
         self.log: bytes | None = None
         """Which log the node writes that answered last."""
+        self._epochs: dict[bytes, int] = {}
+        """The highest epoch that was seen of a log, where an arbiter grants them."""
+        self.replicas: tuple[str, ...] = ()
+        """Where the log may be found, as the node told last."""
         self.looks_until = 0.0
         """As long as another log is turned away, while something may be in the one before."""
         self.is_looking = False
@@ -320,19 +327,21 @@ class Link(IncomingCalls):
 
     def _welcomed(self, welcome: Welcome, now_s: float) -> None:
         self._credentials.check_welcome(welcome, self.address)
+        self._check_epoch(welcome)
         if any(self._held(welcome.log)):
             if now_s < self.looks_until:
                 self.is_looking = True
                 reason = "it writes another log, and the one before may hold what is not confirmed"
                 raise ConnectionLost(address=self.address, reason=reason)
             self._estrange(welcome.log)
+        self._end_mortal(welcome)
         self.is_looking, self.log = False, welcome.log
         self.keys.learn(welcome)
         for asked in self.asked.values():
             self._bind(asked)
         self.welcome = welcome
         self.hello = msgspec.structs.replace(self.hello, resume=welcome.resume)
-        self.members = tuple(welcome.members)
+        self.members, self.replicas = tuple(welcome.members), tuple(welcome.replicas)
         self._node_began_ms = welcome.now_ms - now_s * 1000 if welcome.now_ms else None
         self.limits = welcome.limits
         self.state = State.UP
@@ -341,6 +350,27 @@ class Link(IncomingCalls):
             one.restore()
         self.outbox += older
         self.woken.append(None)
+
+    def _check_epoch(self, welcome: Welcome) -> None:
+        """A primary that was replaced does not know it yet: it can confirm nothing, and what it
+        tells of the log is not what the newer one has."""
+        seen = self._epochs.get(welcome.log, 0)
+        if welcome.epoch and welcome.epoch < seen:
+            reason = f"it leads in epoch {welcome.epoch} of its log, and epoch {seen} has begun"
+            raise ConnectionLost(address=self.address, reason=reason)
+
+    def _end_mortal(self, welcome: Welcome) -> None:
+        """End what an earlier epoch of this log may have had, and the log does not keep: repeated,
+        it might be there twice."""
+        before = self._epochs.get(welcome.log, 0)
+        if before and welcome.epoch > before:
+            for correlation, one in list(self.asked.items()):
+                if one.is_written and one.log == welcome.log and not one.outlives_epochs:
+                    del self.asked[correlation]
+                    one.estranged(NEW_EPOCH)
+                    self.woken.append(one)
+        if welcome.epoch:
+            self._epochs[welcome.log] = welcome.epoch
 
     def renew(self, token: str, pending: Pending) -> None:
         """Prove anew who this is, by another token."""

@@ -40,6 +40,10 @@ class Asked(Protocol):
     """Whether a node may have it; what was never written to a socket is known not to be sent."""
 
     @property
+    def outlives_epochs(self) -> bool:
+        """Whether it may be repeated at a later primary of the same log."""
+
+    @property
     def is_wanted(self) -> bool:
         """Whether it is something sent whose outcome somebody still waits for."""
 
@@ -52,8 +56,9 @@ class Asked(Protocol):
     def failed(self, error: HmsError) -> None:
         """There will be no answer."""
 
-    def estranged(self) -> None:
-        """Only another log answers: whether it took effect will not be known."""
+    def estranged(self, why: str = "") -> None:
+        """Only another log answers, or a later epoch that cannot know it: whether it took effect
+        will not be known. why: another reason than that."""
 
     def unanswered(self, error: HmsError) -> None:
         """The connection has ended for good, and the answer will not come: what may have taken
@@ -121,6 +126,11 @@ class Pending:
         self._is_repeated = False
 
     @property
+    def outlives_epochs(self) -> bool:
+        """What it changes is in the log."""
+        return True
+
+    @property
     def is_wanted(self) -> bool:
         """It sends nothing."""
         return False
@@ -150,7 +160,7 @@ class Pending:
         """End it with an error."""
         self._end(error)
 
-    def estranged(self) -> None:
+    def estranged(self, why: str = "") -> None:  # noqa: ARG002 - it has its error
         """End it with what it says for that case."""
         self._end(self.error_if_strange)
 

@@ -16,10 +16,11 @@ class Attempts:
     def __init__(self, addresses: Sequence[str], interval_s: float, period_s: float) -> None:
         self._given = self._addresses = tuple(addresses)
         self._members: tuple[str, ...] = ()
+        self._replicas: tuple[str, ...] = ()
         self._interval_s = interval_s
         self._period_s = period_s
         self._turn = 0
-        self._failed = 0
+        self._failed = self._goes_at = 0
         self._begun_at = 0.0
         self.due_at = float("inf")
 
@@ -33,9 +34,28 @@ class Attempts:
         node that is only booted anew knows what of this client it has, another one does not."""
         self._members = tuple(one for one in members if one not in self._given)
 
+    def learn_replicas(self, replicas: Sequence[str]) -> None:
+        """Where else the same log may be found: tried in turn with those that were given."""
+        self._replicas = tuple(one for one in replicas if one not in self._given)
+        self._take((*self._given, *self._replicas))
+
+    def go_to(self, addresses: Sequence[str]) -> None:
+        """A replica that follows names its primary's addresses: one that is known is next. In one
+        round only once, so that none is passed over while the primary that it names is gone."""
+        wanted = [one for one in addresses if one in self._addresses]
+        if wanted and self._failed >= self._goes_at:
+            self._goes_at = self._failed + len(self._addresses)
+            self._turn = self._addresses.index(wanted[0])
+
+    def _take(self, addresses: tuple[str, ...]) -> None:
+        """Those from now on; the next one stays the next one."""
+        at = self.address
+        self._addresses = addresses
+        self._turn = addresses.index(at) if at in addresses else 0
+
     def begin(self, now: float) -> None:
         """The connection is lost: the first attempt is due at once, at the same address."""
-        self._failed = 0
+        self._failed = self._goes_at = 0
         self._begun_at = now
         self.due_at = now
 
@@ -48,7 +68,7 @@ class Attempts:
         self._turn += 1
         self._failed += 1
         if self._members and now - self._begun_at >= MEMBERS_AFTER_S:
-            self._addresses = (*self._given, *self._members)
+            self._take((*self._given, *self._replicas, *self._members))
         early = _EARLY_S[min(self._failed, len(_EARLY_S) - 1)]
         pause = self._interval_s if self._failed >= len(_EARLY_S) else early
         self.due_at = now + min(pause, self._interval_s)

@@ -26,6 +26,7 @@ from hms.errors.catalogue import (
     ConnectionClosed,
     ConnectionRefused,
     InvalidArgument,
+    NotPrimary,
     RequestTimeout,
 )
 from hms.errors.tree import HmsError
@@ -173,6 +174,8 @@ class Requests:
         reason = f"no answer within {self._connect_timeout_s:g} s"
         if self.driver.loop.is_refused:
             reason = "nothing listens there"
+        elif isinstance(self.link.error, NotPrimary):
+            reason = str(self.link.error)
         return ConnectionRefused(
             address=", ".join(self.driver.loop.addresses),
             reason=reason,

@@ -23,6 +23,7 @@ from hms.errors.catalogue import (
     ConnectionLost,
     LoginRefused,
     NodeStopping,
+    NotPrimary,
     ServerKeyMismatch,
     TpConnectionClosed,
     TpProtocol,
@@ -189,15 +190,27 @@ class TransportLoop:
         if was_up:
             self._was_up = False
             self.attempts.learn(() if self._is_server else self.link.members)
+            self.attempts.learn_replicas(() if self._is_server else self.link.replicas)
             self.attempts.begin(now)
             link.looks_until = now + self._looks_s if len(self.addresses) > 1 else 0.0
         else:
             self.attempts.failed(now)
+            self._follow(error)
             if link.is_looking:
                 self.attempts.due_by(now + LOOK_PAUSE_S)
         if was_up or is_final:
             link.report(error)
         self._shell.come_by(0.0)
+
+    def _follow(self, error: HmsError) -> None:
+        """A replica that follows says who leads. Whoever knows replicas goes to those only: before
+        the first WELCOME a replica that was given is believed."""
+        if not isinstance(error, NotPrimary) or self._is_server:
+            return
+        addresses = str(error.fields["addresses"]).split()
+        if self.link.welcome is None:
+            self.attempts.learn_replicas(addresses)
+        self.attempts.go_to(addresses)
 
     def note_refusal(self, *, is_it: bool) -> None:
         """Whether nothing listens where the last attempt went."""

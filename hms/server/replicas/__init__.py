@@ -11,4 +11,5 @@ others, and confirms what enough of them have synced.
     primary        the link of a primary, and its lease
     follower       a copy that follows, until it takes over
     link           the sockets of both
+    standby_door   what a follower tells clients: who leads
 """

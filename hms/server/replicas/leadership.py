@@ -62,6 +62,8 @@ class Leadership:
         """The arbiter was read in this start: what it has of this copy may be of this start."""
         self.is_left = False
         """The primary said that it stops."""
+        self.leader = "", 0
+        """Who leads, "" for nobody, and in which epoch, as far as it is known here."""
 
     def begin(self, now_s: float) -> None:
         """The process started: the primary's silence counts from now."""
@@ -89,6 +91,8 @@ class Leadership:
         if self.promised > now.epoch:
             raise ArbiterWentBack(endpoint=self.me, now=now.epoch, seen=self.promised)
         self._is_known = True
+        is_led = standing.leader is not None and now.primary != self.me
+        self.leader = now.primary if is_led else "", now.epoch
         if mine is None:
             return Follow(now.primary, f"{now.primary} (epoch {now.epoch}, whose log it gets)")
         if standing.leader is not None:
@@ -118,7 +122,7 @@ class Leadership:
         source = (epoch, primary, start)
         if self._source is not None and self._source[0] == epoch and self._source != source:
             return False
-        self._source, self.promised = source, epoch
+        self._source, self.promised, self.leader = source, epoch, (primary, epoch)
         return True
 
     def heard(self, now_s: float) -> None:
