@@ -155,6 +155,14 @@ class Headers:
         return 0 if self._row is None else self._row.delivery_count
 
     @property
+    def fencing_token(self) -> int:
+        """Of a received persistent message: a number that rises with every delivery of the log it
+        came from, also over restarts and when another machine takes over. A resource that keeps
+        the highest one refuses a consumer that was overtaken. Else 0."""
+        is_from_log = self._delivered is not None and self.persistent
+        return self._delivered.fencing_token if self._delivered and is_from_log else 0
+
+    @property
     def is_in_flight(self) -> bool:
         """Of a message that a browser shows: it is at a consumer, and not settled yet."""
         return self._delivered is not None and bool(self._delivered.flags & FLAG_IN_FLIGHT)

@@ -8,7 +8,7 @@ _ENDS = ("close",)
 _HEADER = (
     *("message_id", "destination", "topic", "timestamp", "timestamp_ms", "delivery_time"),
     *("delivery_time_ms", "expiration", "expires_at_ms", "delivery_mode", "persistent"),
-    *("priority", "delivery_count", "redelivered", "is_retained"),
+    *("priority", "delivery_count", "redelivered", "is_retained", "fencing_token"),
     *("correlation_id", "type", "reply_to"),
 )
 _GETTERS = tuple(

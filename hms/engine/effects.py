@@ -47,9 +47,10 @@ class Confirm(msgspec.Struct, frozen=True, gc=False):
     message_count: int
 
 
-class Deliver(msgspec.Struct, frozen=True, gc=False):
+class Deliver(msgspec.Struct, gc=False):
     """Messages for a consumer; counts holds how often each has been delivered, this time included,
-    or is None when it is the first time for all of them. listener: the service to call instead."""
+    or is None when it is the first time for all of them. listener: the service to call instead.
+    fencing_token: where its record lies in the log, once it is there; 0 without a record."""
 
     connection: int
     consumer: int
@@ -62,6 +63,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     destination: str = ""
     parts: Sequence[int] | None = None
     """Flags of messages that are parts of lists (F-C17); None: there is none."""
+    is_recorded: bool = False
+    fencing_token: int = 0
 
 
 class Browsed(msgspec.Struct, frozen=True, gc=False):

@@ -46,6 +46,7 @@ def delivered_rows(
     messages: Sequence[StoredMessage],
     counts: Sequence[int] | None,
     parts: Sequence[int] | None = None,
+    fencing_token: int = 0,
 ) -> list[bytes]:
     """The rows of a delivery, one per message."""
     pack = DELIVERED_ROW.pack
@@ -62,6 +63,7 @@ def delivered_rows(
             m.priority,
             m.kind,
             part | FLAG_PERSISTENT if m.is_persistent else part,
+            fencing_token,
         )
         for m, count, part in zip(messages, counts or [1] * len(messages), parts, strict=True)
     ]
@@ -77,7 +79,8 @@ def _payloads(messages: Sequence[StoredMessage], payloads_of: PayloadsOf | None)
 
 def delivered_parts(effect: Deliver, payloads_of: PayloadsOf | None) -> list[bytes]:
     """The rows and payloads of a delivery, to be joined behind its head."""
-    rows = delivered_rows(effect.messages, effect.counts, effect.parts)
+    token = effect.fencing_token
+    rows = delivered_rows(effect.messages, effect.counts, effect.parts, token)
     return [*rows, *_payloads(effect.messages, payloads_of)]
 
 

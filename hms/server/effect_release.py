@@ -92,6 +92,8 @@ class EffectRelease:
         for effect in fx.out:
             if not isinstance(effect, ToPeer):  # said to peers that have no connection (yet)
                 self._held[effect.connection] = self._added
+            if isinstance(effect, Deliver) and effect.is_recorded:
+                effect.fencing_token = last_lsn  # of the batch, which is in the log as a whole
         self._waiting.append((last_lsn, fx.out, perf_counter()))
         return True
 

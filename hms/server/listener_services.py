@@ -85,7 +85,7 @@ def tell_running(
 
 def _invocation(deliver: Deliver) -> wire.InvokeHead:
     (message,) = deliver.messages
-    (row,) = delivered_rows(deliver.messages, deliver.counts)
+    (row,) = delivered_rows(deliver.messages, deliver.counts, fencing_token=deliver.fencing_token)
     return wire.InvokeHead(
         deliver.listener,
         0,

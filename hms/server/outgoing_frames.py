@@ -32,6 +32,7 @@ class _Delivery:
         mine = self.effect
         return (
             mine.messages == effect.messages
+            and mine.fencing_token == effect.fencing_token
             and mine.counts is None
             and mine.parts is None
             and len(self.receivers) <= DELIVER_FURTHER_MAX

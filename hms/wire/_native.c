@@ -9,7 +9,7 @@
 #include <Python.h>
 #include <stdint.h>
 
-enum { ROW_BYTES = 32, ROW_FIELDS = 8, DELIVERED_BYTES = 48, DELIVERED_FIELDS = 9 };
+enum { ROW_BYTES = 32, ROW_FIELDS = 8, DELIVERED_BYTES = 48, DELIVERED_FIELDS = 10 };
 
 static uint32_t u32_at(const unsigned char *at) {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
@@ -142,7 +142,7 @@ static PyObject *slice_payloads(PyObject *self, PyObject *arguments) {
 static PyObject *delivered_one(PyTypeObject *type, const unsigned char *at, const char *payload) {
     uint64_t values[DELIVERED_FIELDS] = {
         u64_at(at),      u64_at(at + 8),  u64_at(at + 16), u32_at(at + 24), u32_at(at + 28),
-        u32_at(at + 32), at[36],          at[37],          at[38],
+        u32_at(at + 32), at[36],          at[37],          at[38],         u64_at(at + 40),
     };
     PyObject *one = PyTuple_New(3);
     if (one == NULL) return NULL;

@@ -45,7 +45,7 @@ was before there was this one."""
 ROW = struct.Struct("<IIQQBBBxI")
 """head_bytes, body_bytes, ttl_ms (0 never), delay_ms, priority, kind, flags, spare."""
 
-DELIVERED_ROW = struct.Struct("<QQQIIIBBBx8x")
+DELIVERED_ROW = struct.Struct("<QQQIIIBBBxQ")
 """message_id, timestamp_ms, expires_at_ms, delivery_count, head_bytes, body_bytes, priority, kind,
 flags."""
 
@@ -123,7 +123,8 @@ class Row(NamedTuple):
 
 
 class DeliveredRow(NamedTuple):
-    """A decoded DELIVERED_ROW. Times are milliseconds since 1970 UTC; expires_at_ms 0 is never."""
+    """A decoded DELIVERED_ROW. Times are milliseconds since 1970 UTC; expires_at_ms 0 is never.
+    fencing_token: the position in the log of the record of this delivery; 0 for none."""
 
     message_id: int
     timestamp_ms: int
@@ -134,6 +135,7 @@ class DeliveredRow(NamedTuple):
     priority: int
     kind: int
     flags: int
+    fencing_token: int = 0
 
 
 _row = partial(tuple.__new__, Row)

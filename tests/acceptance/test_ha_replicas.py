@@ -149,11 +149,15 @@ def test_the_commands_of_the_page_make_two_machines(tmp_path, postgres):
             assert connection.link.address == addresses[0]  # the standby said who leads
             producer = session.producer("orders")
             producer.send(b"two coffees")
-            assert type_line(tmp_path / "a", "hms down")[0] == 0
+            with connection.session(ack=hms.AckMode.CLIENT) as other:
+                overtaken = other.consumer("orders").receive(WAIT_S)
+                assert type_line(tmp_path / "a", "hms down")[0] == 0
             producer.send(b"and two more")
         with hms.connect(addresses, connect_timeout_s=WAIT_S) as connection:
             consumer = connection.session().consumer("orders")
-            assert consumer.receive(WAIT_S).body == b"two coffees"
+            again = consumer.receive(WAIT_S)
+            assert (again.body, again.redelivered) == (b"two coffees", True)
+            assert again.fencing_token > overtaken.fencing_token > 0
             assert consumer.receive(WAIT_S).body == b"and two more"
         assert "standby" not in type_line(tmp_path / "b", "hms replica status")[1]
     finally:

@@ -13,7 +13,7 @@ def rows(
 ) -> bytes:
     """Delivered rows and payloads of (id, body)."""
     table = [
-        DELIVERED_ROW.pack(one, TIMESTAMP_MS, expires_at_ms, count, 0, len(body), 4, kind, 1)
+        DELIVERED_ROW.pack(one, TIMESTAMP_MS, expires_at_ms, count, 0, len(body), 4, kind, 1, 0)
         for one, body in messages
     ]
     return b"".join(table) + b"".join(body for _, body in messages)

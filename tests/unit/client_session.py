@@ -40,7 +40,7 @@ def deliver(
     link: Link, *message_ids: int, epoch: int = 0, expires_at_ms: int = 0, consumer: int = 5
 ) -> None:
     """The node delivers messages to a consumer."""
-    rows = [DELIVERED_ROW.pack(one, 1, expires_at_ms, 1, 0, 0, 4, 0, 1) for one in message_ids]
+    rows = [DELIVERED_ROW.pack(one, 1, expires_at_ms, 1, 0, 0, 4, 0, 1, 0) for one in message_ids]
     head = DELIVER_HEAD.pack(consumer, epoch, len(rows), 0)
     link.receive(frames.frame(Kind.DELIVER, head + b"".join(rows)), 1.0)
 

@@ -250,8 +250,9 @@ def _deliver(
     line.counters.delivered += len(messages)
     line.totals.delivered += len(messages)
     first = messages[0]  # mostly they are all of one kind
+    is_recorded = False
     if first.is_persistent or any(m.is_persistent or m.slot == OF_COMMIT for m in messages):
-        fx.must_wait = True
+        fx.must_wait, is_recorded = True, place.is_durable
         write_ranges(state, place, RecordType.DELIVERED, messages, fx)
     parts = None
     if line.tracks is not None and line.tracks.gathering is not None:
@@ -278,6 +279,7 @@ def _deliver(
             "queue" if isinstance(place, Queue) else "topic",
             place.name if isinstance(place, Queue) else place.said_topic,
             parts,
+            is_recorded,
         )
     )
 

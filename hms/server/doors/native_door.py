@@ -34,6 +34,10 @@ PACK_MESSAGES_MIN = 8
 """Packs of fewer messages are made anew: to remember them costs more."""
 
 
+_Pack = tuple[int, int, int]
+"""First message id, how many, fencing token."""
+
+
 def decode_frame(envelope: Envelope, payload: Payload) -> Command:
     """The command of a frame; what cannot be read is carried as its error."""
     kind = envelope.kind
@@ -76,9 +80,7 @@ class NativeDoor:
     encode = staticmethod(encode_effect)
 
     def __init__(self) -> None:
-        self._packs: OrderedDict[tuple[int, int], tuple[Sequence[StoredMessage], list[bytes]]] = (
-            OrderedDict()
-        )
+        self._packs: OrderedDict[_Pack, tuple[Sequence[StoredMessage], list[bytes]]] = OrderedDict()
 
     def deliver(self, effect: Deliver, to: Receivers, payloads_of: PayloadsOf | None) -> Frame:
         """A DELIVER frame."""
@@ -92,7 +94,7 @@ class NativeDoor:
         is_shared = effect.kind == "topic" and len(messages) >= PACK_MESSAGES_MIN
         if not is_shared or effect.counts is not None or effect.parts is not None:
             return delivered_parts(effect, payloads_of)
-        key = messages[0].id, len(messages)
+        key = messages[0].id, len(messages), effect.fencing_token
         known = self._packs.get(key)
         if known is not None and known[0] == messages:  # the very same: they know no other equality
             parts = known[1]

@@ -31,7 +31,7 @@ def through_the_node(message):
     (row,) = unpack_rows(pack, 1)
     (payload,) = slice_payloads(pack, [row])
     delivered = DELIVERED_ROW.pack(
-        ROW.message_id, 5, 0, 1, row.head_bytes, row.body_bytes, row.priority, row.kind, 1
+        ROW.message_id, 5, 0, 1, row.head_bytes, row.body_bytes, row.priority, row.kind, 1, 9
     )
     ((out, head, body),) = unpack_delivered(delivered + payload, 1)
     return Message.received(out, head, body, ORDERS)

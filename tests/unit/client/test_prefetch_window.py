@@ -116,7 +116,7 @@ def test_bytes_are_due_before_the_buffer_is_empty():
 def deliver(link, *sizes):
     """A frame for each message."""
     for number, size in enumerate(sizes, 1):
-        row = DELIVERED_ROW.pack(number, 1, 0, 1, 0, size, 4, 0, 1)
+        row = DELIVERED_ROW.pack(number, 1, 0, 1, 0, size, 4, 0, 1, 0)
         link.receive(
             frames.frame(Kind.DELIVER, DELIVER_HEAD.pack(5, 0, 1, 0) + row + bytes(size)), 1.0
         )

@@ -73,7 +73,7 @@ def test_a_client_copies_a_body_once_into_a_frame_and_once_out_of_one(size, coun
     """What stands before it and behind it in a frame would have to be lent to libzmq, too."""
     row, body = ROW.pack(0, size, 0, 0, 4, 0, 0, 0), bytes(size)
     head = SendHead(1, count, 1, is_persistent=True)
-    rows = DELIVERED_ROW.pack(1, 2, 3, 4, 0, size, 5, 6, 7) * count
+    rows = DELIVERED_ROW.pack(1, 2, 3, 4, 0, size, 5, 6, 7, 8) * count
     pack = rows + bytes(size * count)
 
     parts = message_parts([(row, b"", body)] * count)

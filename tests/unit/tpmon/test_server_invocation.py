@@ -75,7 +75,7 @@ def test_a_request_tells_its_service_and_its_deadline():
 
 def test_a_listener_gets_the_message():
     """It has its properties and header like one that was received."""
-    row = DELIVERED_ROW.pack(42, 1000, 0, 2, 0, 0, 7, 1, 1)
+    row = DELIVERED_ROW.pack(42, 1000, 0, 2, 0, 0, 7, 1, 1, 0)
     sent = encode_head(Head(properties={"Type": "News"}))
     head = invoke_message("topic", "news", row, 1, sent)
     handlers, seen = Registry(), []
@@ -93,7 +93,7 @@ def test_a_listener_gets_the_message():
 
 def test_what_a_listener_returns_need_not_be_data():
     """Its answer goes nowhere: returning a number must not give the message back."""
-    row = DELIVERED_ROW.pack(42, 1000, 0, 1, 0, 0, 4, 0, 1)
+    row = DELIVERED_ROW.pack(42, 1000, 0, 1, 0, 0, 4, 0, 1, 0)
     head = invoke_message("queue", "orders", row)
 
     assert run(lambda _: 17, head=head)[0].rval == TPSUCCESS

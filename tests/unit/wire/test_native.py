@@ -44,7 +44,7 @@ def row_pack(sizes, others) -> bytes:
 
 def delivered_pack(sizes, others) -> bytes:
     rows = [
-        DELIVERED_ROW.pack(*others[:3], others[3], head, body, *(one % 256 for one in others[4:7]))
+        DELIVERED_ROW.pack(*others[:4], head, body, *(one % 256 for one in others[4:7]), others[2])
         for head, body in sizes
     ]
     return b"".join(rows) + bytes(range(256)) * (sum(map(sum, sizes)) // 256 + 1)
@@ -167,7 +167,7 @@ def test_nothing_leaks():
     said = ROW.pack(len(head), 1, 0, 0, 4, 0, 0, 0) + head + b"?"
     told = ("x", None, "é", {"a": "1"}, {}, {"a": 1}, {"b": 0.5}, {"c": True})
     pack = ROW.pack(1, 2, 3, 4, 5, 6, 7, 8) * 50 + bytes(150)
-    delivered = DELIVERED_ROW.pack(1, 2, 3, 4, 1, 2, 5, 6, 7) * 50 + bytes(150)
+    delivered = DELIVERED_ROW.pack(1, 2, 3, 4, 1, 2, 5, 6, 7, 8) * 50 + bytes(150)
 
     def work():
         for _ in range(100):
