@@ -1,5 +1,6 @@
 """From a checked configuration to what the parts of a node are told."""
 
+import re
 import zlib
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -46,6 +47,12 @@ def hms_version() -> str:
         return version("hybrid-messaging")
     except PackageNotFoundError:
         return "source"
+
+
+def release() -> tuple[int, int, int]:
+    """The same in numbers, zeros when it has none."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", hms_version())
+    return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
 
 
 clock_ms = EvenClock()

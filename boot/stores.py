@@ -29,6 +29,7 @@ def open_store(config: Config, node: Node) -> Store:
             segment_bytes=node.segment_bytes,
             node_uid=node_uid,
             limits=compose.log_limits(node),
+            release=compose.release(),
             disk=SHARED_DISK if node.shared else REAL_DISK,
         )
     return open_database(

@@ -1,4 +1,5 @@
-"""hms store verify and hms store salvage: for the one who stands before a store that does not boot.
+"""hms store: verify and salvage for the one who stands before a store that does not boot, upgrade
+and finalize for the one who installs another version.
 
 verify ends with 0 when the store is good, 3 when only a write at its end was cut short, 4 when it
 is damaged. 1 and 2 mean what they mean everywhere: refused, and not understood.
@@ -9,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hms.boot.cli.store_words import damage_lines, dropped_line, examination_line, next_steps
+from hms.boot.cli.store_words import (
+    damage_lines,
+    dropped_line,
+    examination_line,
+    finalize_line,
+    next_steps,
+    upgrade_line,
+)
 from hms.boot.cli.target import Target, show_values, target_options
 
 if TYPE_CHECKING:
@@ -63,6 +71,58 @@ def version(target: Target, path: Path | None) -> None:
     target.say(text, said)
     if any(one not in READ for one in found):
         click.get_current_context().exit(1)
+
+
+@store.command()
+@target_options
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Look at the headers only, not at every record.")
+def upgrade(target: Target, path: Path | None, check: bool) -> None:
+    """Whether this version can take over the store at PATH, else that of the node, and what
+    `hms store finalize` would change. Changes nothing; exit code 1 when something is in the way.
+    """
+    from hms.store.journal.format_versions import READ, WRITTEN, versions_in  # noqa: PLC0415 - same
+    from hms.store.journal.store_examination import examine  # noqa: PLC0415 - same
+
+    place = _path(target, path)
+    found = versions_in(place)
+    faults = [f"{n} segments have format {one}" for one, n in found.items() if one not in READ]
+    if not faults and not check:
+        examined = examine(place)
+        faults = list(damage_lines(examined))
+    now = max(found, default=WRITTEN)
+    lines = faults or [upgrade_line(now, WRITTEN)]
+    said = {
+        "path": str(place),
+        "format": now,
+        "newest_format": WRITTEN,
+        "segments": found,
+        "faults": faults,
+    }
+    target.say("\n".join(f"{place}: {line}" for line in lines), said)
+    if faults:
+        click.get_current_context().exit(1)
+
+
+@store.command()
+@target_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def finalize(target: Target, yes: bool) -> None:
+    """Have the running node write the newest format from now on: the release before cannot boot
+    the store any more, other than from a backup.
+    """
+    from hms.history.seals import begin_segment  # noqa: PLC0415 - not for --help
+
+    with target.connection() as connection:
+        status = connection.administer("status", {})
+        now, newest = status["store_format"], status["newest_store_format"]
+        if now < newest and not yes:
+            click.echo(finalize_line(now, newest), err=True)
+            click.confirm("Raise it?", abort=True, err=True)
+        done = begin_segment(connection, "store.finalize")
+    before, after = done["format_before"], done["format"]
+    is_raised = f"the store's format was raised from {before} to {after}"
+    target.say(is_raised if before < after else f"the store has format {after} already", done)
 
 
 @store.command()

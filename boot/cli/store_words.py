@@ -7,7 +7,14 @@ if TYPE_CHECKING:
     from hms.store.journal.gaps import Dropped
     from hms.store.journal.store_examination import Damage, Examination
 
-__all__ = ["damage_lines", "dropped_line", "examination_line", "next_steps"]
+__all__ = [
+    "damage_lines",
+    "dropped_line",
+    "examination_line",
+    "finalize_line",
+    "next_steps",
+    "upgrade_line",
+]
 
 
 def examination_line(found: "Examination") -> str:
@@ -26,6 +33,24 @@ def examination_line(found: "Examination") -> str:
         "damaged": f"{found.path} is DAMAGED: {held}.",
     }[found.verdict]
     return "\n".join([said, *_in_use_lines(found), *_torn_lines(found)])
+
+
+def upgrade_line(now: int, newest: int) -> str:
+    """What a store that can be booted is written in, and what raises that."""
+    if now == newest:
+        return f"format {now}, the newest one of this version; there is nothing to raise"
+    return (
+        f"format {now}, which this version reads and goes on writing, so that the release before "
+        f"can take it back; hms store finalize raises it to {newest}"
+    )
+
+
+def finalize_line(now: int, newest: int) -> str:
+    """Asked before it is done."""
+    return (
+        f"The store goes from format {now} to {newest}. The release before cannot boot it then, "
+        "nor take over a copy of it: upgrade the machines that hold copies first."
+    )
 
 
 def _in_use_lines(found: "Examination") -> Iterator[str]:

@@ -2,22 +2,25 @@
 those leave it that hold what was erased.
 
 log.seal, backup.create    -> {"offset": the first one that does not lie in a sealed segment}
+store.finalize             -> {"format_before", "format": the newest, which the next segment has}
 log.erase                  -> {"live": of the ids, those that wait; "first": the first segment whose
                                live messages were not told again}
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import StoreFull
 from hms.store.interface import Store
-from hms.wire.operations import EraseLog
+from hms.wire.operations import EraseLog, FinalizeStore
 
 __all__ = ["BACKUP", "SEGMENT_OPERATIONS", "SegmentOperations"]
 
 BACKUP = "backup.create"
-SEGMENT_OPERATIONS = frozenset(("log.seal", BACKUP, "log.erase"))
+SEGMENT_OPERATIONS = frozenset(("log.seal", BACKUP, "log.erase", "store.finalize"))
+T = TypeVar("T")
 _NOT_READY = "no further segment is prepared yet; ask again in a moment"
 
 
@@ -29,19 +32,23 @@ class SegmentOperations:
 
     def operate(self, arguments: Any, fx: Effects) -> dict[str, Any]:
         """The answer to any of them."""
-        return self._erase(arguments) if isinstance(arguments, EraseLog) else self._seal(fx)
+        if isinstance(arguments, EraseLog):
+            return self._erase(arguments)
+        if isinstance(arguments, FinalizeStore):
+            before, now = self._begun(self._store.finalize, fx)
+            return {"format_before": before, "format": now}
+        return {"offset": self._begun(self._store.seal, fx)}
 
-    def _seal(self, fx: Effects) -> dict[str, int]:
+    def _begun(self, begin: Callable[[], T | None], fx: Effects) -> T:
         """StoreFull when there is no room for a new segment: the present one is to last until there
         is."""
-        store = self._store
-        refused = store.sends_refused()
-        offset = store.seal() if refused is None else None
-        if offset is None:
-            path = str(store.describe().get("path", "the store"))
+        refused = self._store.sends_refused()
+        done = begin() if refused is None else None
+        if done is None:
+            path = str(self._store.describe().get("path", "the store"))
             raise StoreFull(path=path, detail=refused or _NOT_READY)
         self._engine.tell_identity(fx)
-        return {"offset": offset}
+        return done
 
     def _erase(self, asked: EraseLog) -> dict[str, Any]:
         """What does not wait now never does again: its bytes may go whenever the copy is ready."""

@@ -150,6 +150,11 @@ class Store(Protocol):
         """Let the next record begin a new segment; its sequence number. None while there is no room
         for one; a store without segments has nothing to do."""
 
+    def finalize(self) -> tuple[int, int] | None:
+        """Let the next record begin a part of the log in the newest format, unless this is one: the
+        release before cannot read the log from then on. The format before and the newest one; None
+        while there is no room."""
+
     def leave(self, until: int) -> int:
         """The segments before this one are to leave the log; the first one that has not been told
         again yet. A store without segments tells of none."""

@@ -242,6 +242,7 @@ _OPERATIONS = (
     _operation("resource.report", ops.ReportResources, _A.RECOVER, "transaction", _R.ONCE),
     _operation("log.seal", ops.Nothing, _A.OPERATE, "node", _R.ONCE),
     _operation("log.erase", ops.EraseLog, _A.OPERATE, "node", _R.ONCE),
+    _operation("store.finalize", ops.FinalizeStore, _A.OPERATE, "node", _R.ONCE),
     _operation("backup.create", ops.CreateBackup, _A.OPERATE, "node", _R.ONCE),
     _operation("cluster.status", ops.Nothing, _A.VIEW, "node", _R.READ),
     _operation("cluster.drain", ops.DrainNode, _A.OPERATE, "node", _R.ONCE),

@@ -180,6 +180,10 @@ class CreateBackup(Operation, frozen=True):
     base: Text = ""
 
 
+class FinalizeStore(Operation, frozen=True):
+    """From now on the newest format is written, which the release before cannot read."""
+
+
 class EraseLog(Operation, frozen=True):
     """segment: of which a copy lies beside it in which erased messages are blank; ids: which of
     these messages, with blanks between, still wait in it; is_ready: the copy takes its place.

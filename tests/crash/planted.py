@@ -10,7 +10,7 @@ import pytest
 
 import hms.store.journal.segment_walk as walking
 from hms.store.journal.disk import UPDATE, Disk, write_all
-from hms.store.journal.format import Entry, pack_records, pack_segment_header
+from hms.store.journal.format import Author, Entry, pack_records, pack_segment_header
 from hms.store.journal.journal import Journal
 from hms.store.journal.preallocated_segment import PreallocatedSegment
 from hms.store.journal.recovery import Recovery
@@ -92,10 +92,10 @@ def _begin_with(
         directory: Path,
         fd: int,
         number: int,
-        node: tuple[int, int],
+        author: Author,
         *lsns: int,
     ) -> Segment:
-        header = pack_segment_header(node[1], node[0], number, *lsns)
+        header = pack_segment_header(author, number, *lsns)
         path = segment_file(directory, number)
         steps(disk, directory, fd, path, header)
         return cls(disk, path, fd, number, header)

@@ -34,7 +34,14 @@ VERBS = ["status", "queue.list", "queue.show", "queue.purge", "topic.list", "top
 VERBS += ["topic.tree", "topic.purge", "subscription.list", "session.list", "transaction.list"]
 VERBS += ["transaction.show", "transaction.rollback", "schedule.list", "schedule.cancel"]
 VERBS += ["service.list", "server.list", "server.scale", "resource.list", "resource.report"]
-VERBS += ["log.seal", "destination.lookup.show", "topic.clear_retained", "cluster.status", "?"]
+VERBS += [
+    "log.seal",
+    "store.finalize",
+    "destination.lookup.show",
+    "topic.clear_retained",
+    "cluster.status",
+    "?",
+]
 """Not those that may legally end what others use."""
 
 LIKELY: list[tuple[tuple[str, ...], list[Any]]] = [

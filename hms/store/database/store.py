@@ -23,6 +23,7 @@ from hms.store.database.outage import Outage
 from hms.store.database.owner import this_process
 from hms.store.database.pending import PendingRows, committed_of
 from hms.store.database.rows import Entry
+from hms.store.database.schema import VERSIONS
 from hms.store.database.table_records import (
     bounds_of,
     dictionary_of,
@@ -259,6 +260,10 @@ class DatabaseStore:
         """Tables have no segments: the number of the next record."""
         return self.last_lsn + 1
 
+    def finalize(self) -> tuple[int, int] | None:
+        """The tables became those of the newest version at the boot."""
+        return len(VERSIONS), len(VERSIONS)
+
     def spent(self, lengths: Iterable[int]) -> None:
         """Nothing was asked to be cleaned."""
 
@@ -269,6 +274,8 @@ class DatabaseStore:
         """Figures for operators."""
         return {
             "store": self._backend.shown,
+            "store_format": len(VERSIONS),
+            "newest_store_format": len(VERSIONS),
             "database_outage": self._outage.detail,
             "lease_s": self._settings.lease_s,
             **self._backend.describe(),

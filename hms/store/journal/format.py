@@ -3,7 +3,11 @@
 Segment: a header of 64 bytes, then records, each beginning at a multiple of 8, then zeros.
 
     0  magic 8 · format version u16 · 2 zeros · epoch u32 · node uid u64 · segment number u64
-   32  first sequence number u64 · oldest segment u64 · 12 zeros · crc32 u32 of the 60 bytes before
+   32  first sequence number u64 · oldest segment u64
+   48  release of HMS, three u16 · 6 zeros · crc32 u32 of the 60 bytes before
+
+Format 2 has zeros for the release that wrote the segment. A log goes on in the format of its newest
+segment until an operator raises it, so that the release before can take it back until then.
 
 The oldest segment is the first one that was still needed when this one was begun: everything
 needed of the ones before it had been written again, and synced.
@@ -35,14 +39,20 @@ import msgspec
 from hms.store.interface import Parts
 
 MAGIC: Final = b"HMSLOG\x00\x01"
-VERSION: Final = 2
+VERSION: Final = 3
+FORMATS: Final = (2, VERSION)
+"""The formats that this version reads; it writes each of them, too."""
+RELEASE_SINCE: Final = 3
+"""From this format on a header tells the release."""
+Release = tuple[int, int, int]
+NO_RELEASE: Final[Release] = (0, 0, 0)
 SEGMENT_HEADER_BYTES: Final = 64
 RECORD_HEADER_BYTES: Final = 32
 KIND_END: Final = 0
 KIND_SEAL: Final = 255
 JOIN_BELOW_BYTES: Final = 16 * 1024
 
-_SEGMENT: Final = struct.Struct("<8sHxxIQQQQ12x")
+_SEGMENT: Final = struct.Struct("<8sHxxIQQQQHHH6x")
 _CRC: Final = struct.Struct("<I")
 _CHECKS: Final = struct.Struct("<II")
 _FIELDS: Final = struct.Struct("<IQIIB3x")
@@ -63,6 +73,16 @@ class SegmentHeader(NamedTuple):
     first_lsn: int
     oldest: int
     salt: int
+    release: Release
+
+
+class Author(NamedTuple):
+    """Who writes segments: a node, in a boot of a release of HMS, in a format."""
+
+    node_uid: int
+    epoch: int
+    version: int = VERSION
+    release: Release = NO_RELEASE
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -93,11 +113,11 @@ def record_bytes(length: int) -> int:
     return RECORD_HEADER_BYTES + length + -length % 8
 
 
-def pack_segment_header(
-    epoch: int, node_uid: int, number: int, first_lsn: int, oldest: int
-) -> bytes:
+def pack_segment_header(author: Author, number: int, first_lsn: int, oldest: int) -> bytes:
     """The first 64 bytes of a segment."""
-    head = _SEGMENT.pack(MAGIC, VERSION, epoch, node_uid, number, first_lsn, oldest)
+    uid, epoch, version, release = author
+    told = release if version >= RELEASE_SINCE else NO_RELEASE
+    head = _SEGMENT.pack(MAGIC, version, epoch, uid, number, first_lsn, oldest, *told)
     return head + _CRC.pack(crc32(head))
 
 
@@ -105,11 +125,15 @@ def unpack_segment_header(data: bytes) -> SegmentHeader | None:
     """A segment's header, of whatever version, or None when these bytes are none."""
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
-    magic, version, epoch, node_uid, number, first_lsn, oldest = _SEGMENT.unpack_from(data)
+    magic, version, epoch, node_uid, number, first_lsn, oldest, *release = _SEGMENT.unpack_from(
+        data
+    )
     (salt,) = _CRC.unpack_from(data, _SEGMENT.size)
     if magic != MAGIC or salt != crc32(data[: _SEGMENT.size]):
         return None
-    return SegmentHeader(version, epoch, node_uid, number, first_lsn, oldest, salt)
+    major, minor, patch = release
+    told = (major, minor, patch)
+    return SegmentHeader(version, epoch, node_uid, number, first_lsn, oldest, salt, told)
 
 
 def unpack_record_header(view: memoryview, at: int, salt: int) -> RecordHeader | None:

@@ -6,12 +6,12 @@ from typing import Final
 
 from hms.errors.catalogue import StoreUnavailable
 from hms.store.journal.disk import REAL_DISK
-from hms.store.journal.format import SEGMENT_HEADER_BYTES, VERSION, unpack_segment_header
+from hms.store.journal.format import FORMATS, SEGMENT_HEADER_BYTES, VERSION, unpack_segment_header
 from hms.store.journal.segment_walk import all_files
 
 __all__ = ["READ", "WRITTEN", "versions_in"]
 
-READ: Final = (VERSION,)
+READ: Final = FORMATS
 WRITTEN: Final = VERSION
 
 

@@ -28,7 +28,14 @@ from hms.store.interface import (
 )
 from hms.store.journal.append_backlog import Backlog
 from hms.store.journal.disk import REAL_DISK, Disk
-from hms.store.journal.format import Entry, record_bytes
+from hms.store.journal.format import (
+    NO_RELEASE,
+    VERSION,
+    Author,
+    Entry,
+    Release,
+    record_bytes,
+)
 from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.preallocated_segment import (
     RESERVE_MIN,
@@ -60,6 +67,7 @@ class Journal:
         disk: Disk,
         limits: LogLimits,
         epoch: int | None,
+        release: Release,
     ) -> None:
         assert segment_bytes >= SEGMENT_BYTES_MIN
         assert segment_bytes % 8 == 0
@@ -76,7 +84,7 @@ class Journal:
         self._recovery: Recovery | None = None
         self._backlog: Backlog | None = None
         self._segment: Segment | None = None
-        self._node = (node_uid, 0)
+        self._author = Author(node_uid, 0, VERSION, release)
         self.last_lsn = 0
         """The last sequence number given away, 0 before the first."""
         self.durable_lsn = 0
@@ -99,15 +107,17 @@ class Journal:
         disk: Disk = REAL_DISK,
         limits: LogLimits = NO_LIMITS,
         epoch: int | None = None,
+        release: Release = NO_RELEASE,
     ) -> "Journal":
         """Lock a directory, made when absent. Raises StoreLocked and StoreUnavailable.
 
         epoch: of this boot, where an arbiter grants it; None: the one after that of the last boot.
+        release: of HMS, which segments of the newest format tell.
         """
         directory = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the operator set them
         with _unavailable(directory):
             disk.make_dir(directory)
-            return cls(directory, segment_bytes, node_uid, disk, limits, epoch)
+            return cls(directory, segment_bytes, node_uid, disk, limits, epoch, release)
 
     @property
     def backlog_bytes(self) -> int:
@@ -175,7 +185,8 @@ class Journal:
         assert recovery is not None, "recover() comes first"
         assert recovery.is_done, "recover() is read to its end first"
         assert self._backlog is None, "started twice"
-        self._node = (self._node_uid, self._epoch_after(recovery.epoch))
+        epoch, version = self._epoch_after(recovery.epoch), recovery.version or VERSION
+        self._author = self._author._replace(epoch=epoch, version=version)
         backlog = Backlog(self._segment_bytes, recovery.next_number, recovery.next_lsn, dictionary)
         with _unavailable(self._path):
             self._segment = self._begin_first(recovery.next_number, recovery.next_lsn)
@@ -315,6 +326,16 @@ class Journal:
         is_ahead = self._backlog.segment != self._segment.number
         return None if is_ahead else self._backlog.seal()
 
+    def finalize(self) -> tuple[int, int] | None:
+        """Let the next record begin a segment of the newest format, if this is not one; the format
+        before and then. None like seal()."""
+        before = self._author.version
+        if before < VERSION:
+            if self.seal() is None:
+                return None
+            self._author = self._author._replace(version=VERSION)
+        return before, self._author.version
+
     def leave(self, until: int) -> int:
         """The segments before this one are to leave the log; the first one not told again yet."""
         return self._ring.leave(until)
@@ -345,6 +366,8 @@ class Journal:
         return {
             "kind": "journal",
             "path": str(self._path),
+            "store_format": self._author.version,
+            "newest_store_format": VERSION,
             **self._ring.describe(),
             **self._amplification(),
             "reserve_bytes": self._spare.files * self._segment_bytes,
@@ -406,8 +429,8 @@ class Journal:
         oldest = self._ring.oldest_for(first_lsn)
         is_freeing = self._ring.frees(oldest)
         with self._spare.taken(may_be_last=is_boot or is_freeing) as fd:
-            node = self._node
-            segment = Segment.begin(self._disk, self._path, fd, number, node, first_lsn, oldest)
+            about = (number, self._author, first_lsn, oldest)
+            segment = Segment.begin(self._disk, self._path, fd, *about)
         self._ring.begun(number, oldest)
         return segment
 

@@ -64,6 +64,8 @@ class Recovery:
         self.next_lsn = FIRST_LSN
         self.next_number = FIRST_NUMBER
         self.epoch = 0
+        self.version = 0
+        """The format of the newest segment; 0: there is none."""
         self.is_done = False
         self.oldest = FIRST_NUMBER
         self.segments: dict[int, int] = {}
@@ -157,6 +159,7 @@ class Recovery:
         last, is_empty = segments[-1], self._tail_end == SEGMENT_HEADER_BYTES
         self.next_number = last.number if is_empty else last.number + 1
         self.epoch = max(info.epoch for info in segments)
+        self.version = max(info.version for info in segments)
 
 
 def alone_records(walk: Walk, info: SegmentInfo) -> Iterator[StoredRecord]:

@@ -9,6 +9,7 @@ from hms.store.interface import SEGMENT_SHIFT
 from hms.store.journal.disk import Disk, write_all
 from hms.store.journal.format import (
     SEGMENT_HEADER_BYTES,
+    Author,
     Entry,
     pack_records,
     pack_seal,
@@ -39,16 +40,15 @@ class Segment:
         directory: Path,
         fd: int,
         number: int,
-        node: tuple[int, int],
+        author: Author,
         lsn: int,
         oldest: int,
     ) -> "Segment":
-        """Make the prepared spare file the segment of this number; node is its uid and epoch.
+        """Make the prepared spare file the segment of this number.
 
         The header is synced before the file gets its name, so a segment never lacks one.
         """
-        uid, epoch = node
-        header = pack_segment_header(epoch, uid, number, lsn, oldest)
+        header = pack_segment_header(author, number, lsn, oldest)
         write_all(disk, fd, [header], 0)
         disk.fdatasync(fd)
         path = segment_file(directory, number)

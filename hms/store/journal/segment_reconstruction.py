@@ -14,6 +14,7 @@ from zlib import crc32
 from hms.store.journal.disk import Disk
 from hms.store.journal.format import (
     SEGMENT_HEADER_BYTES,
+    Author,
     pack_segment_header,
     unpack_segment_header,
 )
@@ -78,8 +79,15 @@ def _guess(
         if lsn is not None and lsn >= (start or lsn):
             near = before or known[min((n for n in known if n > number), default=max(known))]
             first_lsn = lsn if start is None else start
-            about = (near.epoch, near.node_uid, first_lsn, 0, salt)
-            return SegmentInfo(number, file, len(data), *about, is_last=number > max(known))
+            return near._replace(
+                number=number,
+                file=file,
+                size=len(data),
+                first_lsn=first_lsn,
+                oldest=0,
+                salt=salt,
+                is_last=number > max(known),
+            )
     return None
 
 
@@ -90,10 +98,13 @@ def _told(number: int, start: int | None, known: dict[int, SegmentInfo]) -> Iter
         return
     after = known.get(number + 1)
     epoch_max, oldest_max = (after.epoch, after.oldest) if after else (before.epoch + 1, number)
+    formats = dict.fromkeys((one.version, one.release) for one in (before, after or before))
     for epoch in range(before.epoch, epoch_max + 1):
         for oldest in range(before.oldest, oldest_max + 1):
-            head = pack_segment_header(epoch, before.node_uid, number, start, oldest)
-            yield int.from_bytes(head[-4:], "little")
+            for version, release in formats:
+                author = Author(before.node_uid, epoch, version, release)
+                head = pack_segment_header(author, number, start, oldest)
+                yield int.from_bytes(head[-4:], "little")
 
 
 def _sealed_end(disk: Disk, info: SegmentInfo) -> int | None:

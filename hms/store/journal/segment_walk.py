@@ -12,11 +12,14 @@ from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown
 from hms.store.interface import SEGMENT_SHIFT, StoredRecord
 from hms.store.journal.disk import READ, Disk
 from hms.store.journal.format import (
+    FORMATS,
     KIND_SEAL,
+    NO_RELEASE,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     VERSION,
     RecordHeader,
+    Release,
     record_bytes,
     unpack_record_header,
     unpack_segment_header,
@@ -47,6 +50,8 @@ class SegmentInfo(NamedTuple):
     oldest: int
     salt: int
     is_last: bool
+    version: int = VERSION
+    release: Release = NO_RELEASE
 
 
 @contextmanager
@@ -131,16 +136,17 @@ def read_info(disk: Disk, file: Path, number: int, *, is_last: bool) -> SegmentI
     header = unpack_segment_header(data)
     if header is None:
         raise StoreCorrupt(file=str(file), offset=0, lsn=0, detail="its header does not verify")
-    if header.version != VERSION:
+    if header.version not in FORMATS:
         raise StoreFormatUnknown(file=str(file), found=header.version, known=VERSION)
     if header.number != number:
         detail = f"it says that it is segment {header.number}"
         raise StoreCorrupt(file=str(file), offset=0, lsn=header.first_lsn, detail=detail)
-    _, epoch, uid, _, first_lsn, oldest, salt = header
+    version, epoch, uid, _, first_lsn, oldest, salt, release = header
     if oldest > number:
         detail = f"it says that the log begins behind it, with segment {oldest}"
         raise StoreCorrupt(file=str(file), offset=0, lsn=first_lsn, detail=detail)
-    return SegmentInfo(number, file, size, epoch, uid, first_lsn, oldest, salt, is_last)
+    about = (epoch, uid, first_lsn, oldest, salt, is_last, version, release)
+    return SegmentInfo(number, file, size, *about)
 
 
 def is_same_segment(disk: Disk, one: Path, other: Path) -> bool:

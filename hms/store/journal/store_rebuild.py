@@ -9,6 +9,7 @@ from hms.errors.catalogue import StoreCorrupt, StoreUnavailable
 from hms.store.interface import StoredRecord
 from hms.store.journal.disk import CREATE, Disk, write_all
 from hms.store.journal.format import (
+    Author,
     Entry,
     pack_records,
     pack_seal,
@@ -125,9 +126,9 @@ class Rebuild:
 
     def _rebuild(self, number: int, info: SegmentInfo | None) -> None:
         """Write the sound records, and an opening in place of each gap."""
-        first_lsn, uid = self._lsn, self._infos[self._last].node_uid
-        oldest = info.oldest if info else 0
-        header = pack_segment_header(self._epoch, uid, number, first_lsn, oldest)
+        last = self._infos[self._last]
+        author = Author(last.node_uid, self._epoch, last.version, last.release)
+        header = pack_segment_header(author, number, self._lsn, info.oldest if info else 0)
         self._write(self._path(number).name, self._packed(number, info, header))
 
     def _path(self, number: int) -> Path:

@@ -111,6 +111,7 @@ NEEDS = {
     "resource.report": ["recover transaction:*"],
     "log.seal": ["operate node:NODE1"],
     "log.erase": ["operate node:NODE1"],
+    "store.finalize": ["operate node:NODE1"],
     "backup.create": ["operate node:NODE1"],
     "cluster.status": ["view node:NODE1"],
     "cluster.drain": ["operate node:NODE1"],

@@ -26,6 +26,7 @@ from hms.store.journal.disk import CREATE, write_all
 from hms.store.journal.format import (
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
+    Author,
     Entry,
     pack_records,
     pack_seal,
@@ -83,7 +84,7 @@ class Log:
         self.disk.unlink(spare)
         fd = self.disk.open(spare, CREATE)
         self.disk.allocate(fd, SEGMENT)
-        header = pack_segment_header(self.epoch, UID, self.number, self.lsn, 1)
+        header = pack_segment_header(Author(UID, self.epoch), self.number, self.lsn, 1)
         write_all(self.disk, fd, [header], 0)
         self.disk.fdatasync(fd)
         self.disk.rename(spare, segment_file(FOLDER, self.number))

@@ -8,6 +8,7 @@ from journal_support import booted, contents, flip, opened, recovered, segments
 
 from hms.boot.cli import main
 from hms.records import Placement, Sent, sent
+from hms.store.journal.format import Author, pack_segment_header
 
 KIND_OF_NO_MESSAGE = 203
 START = 64 + 48  # segment header, dictionary
@@ -52,6 +53,23 @@ def test_a_good_a_torn_and_a_damaged_store_have_three_exit_codes(hms, store):
     assert "is GOOD: " in good.output
     assert "nothing confirmed is lost" in torn.output
     assert "is DAMAGED: " in damaged.output
+
+
+def test_an_upgrade_says_what_is_in_the_way_and_changes_nothing(hms, store):
+    """Who installs a release asks before, and a script by the exit code."""
+    file = segments(store)[1]
+    sound = file.read_bytes()
+    ready = hms("upgrade", store)
+    flip(file, START + 100)
+    damaged = hms("upgrade", store)
+    unlooked = hms("upgrade", store, "--check")
+    file.write_bytes(pack_segment_header(Author(77, 1, 60_000), 2, 1, 1) + sound[64:])
+    foreign = hms("upgrade", store, "--json")
+
+    assert [s.exit_code for s in (ready, damaged, unlooked, foreign)] == [0, 1, 0, 1]
+    assert "there is nothing to raise" in ready.output
+    assert str(file) in damaged.output
+    assert json.loads(foreign.output)["faults"] == ["1 segments have format 60000"]
 
 
 def test_a_torn_end_is_told_with_its_bytes_and_cut_by_the_next_boot(hms, store):

@@ -8,7 +8,7 @@ from journal_support import NotingDisk, contents, flip, recovered, running, segm
 from hms.errors.catalogue import StoreCorrupt
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
 from hms.store.journal import RealDisk, read_segment
-from hms.store.journal.format import pack_segment_header
+from hms.store.journal.format import Author, pack_segment_header
 from hms.store.journal.store_examination import examine
 from tests.crash.cleaning import ALL_HISTORY, NO_HISTORY, SHORT_HISTORY, busy
 
@@ -124,7 +124,9 @@ def test_damage_in_a_segment_that_nobody_needs_does_not_keep_the_node_from_booti
 def test_a_needless_segment_of_another_node_is_no_reason_to_refuse(tmp_path, leftovers):
     """The boot compares only segments that it needs, and verify must blame the one that is odd."""
     odd = leftovers[-1]
-    odd.write_bytes(pack_segment_header(1, 4711, int(odd.stem), 1, 1) + odd.read_bytes()[64:])
+    odd.write_bytes(
+        pack_segment_header(Author(4711, 1), int(odd.stem), 1, 1) + odd.read_bytes()[64:]
+    )
 
     assert recovered(tmp_path)
     damages = examine(tmp_path).damages

@@ -8,7 +8,7 @@ from journal_support import SMALL, booted, contents, flip, opened, recovered, se
 
 from hms.errors.catalogue import StoreCorrupt, StoreFormatUnknown, StoreUnavailable
 from hms.store.journal import read_segment
-from hms.store.journal.format import VERSION, pack_segment_header
+from hms.store.journal.format import VERSION, Author, pack_segment_header, unpack_segment_header
 from hms.store.journal.store_examination import examine
 
 BODIES = [b"first record", b"second record", b"third, a longer record", b"the last one"]
@@ -154,6 +154,16 @@ def test_a_store_of_a_newer_format_is_refused_by_its_number(tmp_path):
     assert file.read_bytes() == data
 
 
+def test_the_newest_format_tells_which_release_wrote_a_segment_and_the_older_one_has_no_place():
+    """What wrote a store is asked when it cannot be read."""
+    newest, older = (
+        unpack_segment_header(pack_segment_header(Author(77, 1, version, (1, 2, 3)), 1, 1, 1))
+        for version in (VERSION, 2)
+    )
+    assert (newest.version, newest.release) == (VERSION, (1, 2, 3))
+    assert (older.version, older.release) == (2, (0, 0, 0))
+
+
 def test_the_store_of_another_node_is_refused(tmp_path):
     """A wrong path in hms.conf must not mix two nodes' messages."""
     store_of(tmp_path)
@@ -167,7 +177,7 @@ def test_the_store_of_another_node_is_refused(tmp_path):
 def test_a_header_that_calls_its_own_segment_needless_is_refused(tmp_path):
     """Believing it would boot an empty log."""
     file = store_of(tmp_path)
-    file.write_bytes(pack_segment_header(1, 77, 1, 1, oldest=2) + file.read_bytes()[64:])
+    file.write_bytes(pack_segment_header(Author(77, 1), 1, 1, oldest=2) + file.read_bytes()[64:])
 
     with pytest.raises(StoreCorrupt, match="begins behind it"):
         recovered(tmp_path)
