@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from hms.boot.cli.messages import message_time
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.cli.time_spans import SPAN
@@ -13,6 +12,7 @@ __all__ = ["alert", "log"]
 
 alert = click.Group("alert", help="Alerts: what is wrong, and what was.")
 log = click.Group("log", help="The node's log: change its level.")
+COLUMNS = ("alert", "destination", "since", "until", "text")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -27,15 +27,16 @@ def list_(target: Target, ended: bool) -> None:
         target.say("", said)
         return
     rows = [*said["active"], *(said["ended"] if ended else [])]
-    show_table(target, [_readable(row) for row in rows], empty="no alerts")
+    found = [_readable(row) for row in rows]
+    show_table(target, found, empty="no alerts", columns=COLUMNS, times=("since", "until"))
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "alert": row["alert"],
         "destination": row["destination"],
-        "since": message_time(row["since_ms"]),
-        "until": message_time(row["until_ms"]) if "until_ms" in row else "",
+        "since": row["since_ms"],
+        "until": row.get("until_ms", 0),
         "text": row["text"],
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hms.boot.cli.cells import written_time
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
 
@@ -186,7 +187,7 @@ def list_(target: Target, folder: Path) -> None:
             {
                 "name": path.name,
                 "node": one.node,
-                "at": _time(one.created_ms),
+                "at": one.created_ms,
                 "lsn": one.until_lsn - 1,
                 "bytes": sum(file.bytes for file in one.files),
                 "waiting": sum(one.counts.values()),
@@ -194,7 +195,7 @@ def list_(target: Target, folder: Path) -> None:
                 "verified": not one.is_shipped,
             }
         )
-    show_table(target, rows, empty=f"there is no backup in {folder}")
+    show_table(target, rows, empty=f"there is no backup in {folder}", times=("at",))
 
 
 @backup.command()
@@ -230,7 +231,7 @@ def restore(target: Target, path: Path, to: Path, until: str | None) -> None:
     lsn = int(until) if until and until.isdigit() else 0
     until_ms = _moment(until) if until and not lsn else 0
     done = make(_chosen(path), to, CronCalendar(), until_lsn=lsn, until_ms=until_ms)
-    said = done._asdict() | {"at": _time(done.at_ms)}
+    said = done._asdict() | {"at": written_time(done.at_ms)}
     if target.is_json:
         target.say("", said)
         return
@@ -255,7 +256,3 @@ def _moment(text: str) -> int:
         raise click.UsageError(f"--until: {text!r} is neither a time nor a number") from fault
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,13 +1,15 @@
 """How values are written in tables: on one line, and times as a person says them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["ago", "cell", "time_cell"]
+__all__ = ["ago", "bytes_cell", "cell", "time_cell", "written_time", "written_times"]
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
+_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP = 1024
 
 
 def cell(value: Any) -> str:
@@ -27,7 +29,33 @@ def time_cell(at_ms: Any, *, is_relative: bool, now_ms: float | None = None) -> 
     if is_relative:
         now_ms = time.time() * 1000 if now_ms is None else now_ms
         return ago((now_ms - at_ms) / 1000)
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return written_time(at_ms)
+
+
+def written_time(at_ms: float) -> str:
+    """A time in ms since 1970 UTC as people and programs write it; nothing for none."""
+    if not at_ms:
+        return ""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+
+
+def written_times(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The values with those times as texts."""
+    return {
+        name: written_time(value) if name in names and isinstance(value, int | float) else value
+        for name, value in values.items()
+    }
+
+
+def bytes_cell(count: float) -> str:
+    """A number of bytes in the largest unit that it fills."""
+    size, unit = float(count), 0
+    while abs(size) >= _STEP and unit < len(_SIZES) - 1:
+        size, unit = size / _STEP, unit + 1
+    return f"{size:.1f} {_SIZES[unit]}" if unit else f"{count} {_SIZES[0]}"
 
 
 def ago(seconds: float) -> str:

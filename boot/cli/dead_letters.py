@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.cells import written_time
 from hms.boot.cli.letter_rules import check, handle, simulate
-from hms.boot.cli.messages import asked_for, confirm, message_time, selection_options
+from hms.boot.cli.messages import asked_for, confirm, selection_options
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 
@@ -93,7 +94,7 @@ def _row(queue: str, row: dict[str, Any]) -> dict[str, Any]:
         "reason": said.get("$DeadReason"),
         "text": said.get("$DeadText", ""),
         "origin": f"{origin} ({subscription})" if subscription else origin,
-        "at": message_time(said.get("$DeadTime", 0)),
+        "at": said.get("$DeadTime", 0),
         "attempts": said.get("$DeadCount"),
         "returned": said.get("$ReturnCount", 0),
         "type": row["type"],
@@ -110,7 +111,8 @@ def list_(target: Target, queue: str, **chosen: Any) -> None:
     """Each dead letter with its reason and origin; 1,000 of each queue unless limited."""
     with target.connection() as connection:
         rows = list(_rows(connection, queue, _asked(chosen)))
-    show_table(target, rows, empty="there is no such dead letter", columns=COLUMNS)
+    empty = "there is no such dead letter"
+    show_table(target, rows, empty=empty, columns=COLUMNS, times=("at",))
 
 
 @dlq.command()
@@ -123,7 +125,7 @@ def show(target: Target, message_id: str) -> None:
         found = next(_rows(connection, "", asked), None)
     if found is None:
         raise click.ClickException(f"there is no dead letter {message_id}")
-    show_values(target, found)
+    show_values(target, found, times=("at",))
 
 
 @dlq.command()
@@ -137,7 +139,9 @@ def count(target: Target, queue: str, by: str, **chosen: Any) -> None:
     asked["limit"] = asked["limit"] or _ALL_AT_ONCE
     with target.connection() as connection:
         rows = _rows(connection, queue, asked)
-        counted = Counter(row["at"][:_HOUR] if by == "hour" else row[by] for row in rows)
+        counted = Counter(
+            written_time(row["at"])[:_HOUR] if by == "hour" else row[by] for row in rows
+        )
     found = [{by: name, "count": number} for name, number in counted.most_common()]
     show_table(target, found, empty="there is no such dead letter")
 

@@ -7,11 +7,22 @@ import click
 from hms.boot.cli.changing import add_changes, held_by
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.values import value_options
 
 __all__ = ["group", "queue", "session"]
 
 
 TEMPORARY = "HMS.TEMP."
+_SHOWN = (
+    ("name", "kind", "life", "paused", "consumers", "producers"),
+    ("waiting", "delayed", "in_flight", "bytes", "held_by"),
+    ("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered"),
+)
+"""What `hms queue show` shows without --wide, beside what is not 0 and stands not below."""
+_INNER = (
+    *("processed", "remaining", "remaining_high", "pending", "dispatched", "moved", "poisoned"),
+    *("memory", "memory_high"),
+)
 
 
 def _listing(verb: str, said: str, empty: str, columns: tuple[str, ...]) -> Callable[..., None]:
@@ -62,10 +73,11 @@ def list_(target: Target, temporary: bool) -> None:
 
 @queue.command()
 @target_options
+@value_options
 @click.argument("name")
 def show(target: Target, name: str) -> None:
-    """Everything the node knows of one queue."""
-    show_values(target, target.administer("queue.show", name=name))
+    """What the node knows of one queue."""
+    show_values(target, target.administer("queue.show", name=name), usual=_SHOWN, inner=_INNER)
 
 
 @queue.command()

@@ -12,8 +12,9 @@ import click
 from hms.boot.cli.exporting import export, import_
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.cli.values import TIMES_OF_A_LETTER
 
-__all__ = ["asked_for", "confirm", "message", "message_time", "selection_options"]
+__all__ = ["asked_for", "confirm", "message", "selection_options"]
 
 message = click.Group(
     "message",
@@ -107,30 +108,18 @@ def list_(target: Target, place: str, properties: str, is_count: bool, **chosen:
             return
         rows = found.list(properties.replace(",", " ").split())
     if not target.is_json:
-        rows = [_cells(row) for row in rows]
+        rows = [_readable(row) for row in rows]
     shown = (*LISTED, *(name for row in rows[:1] for name in row.get("properties", {})))
     empty = f"no such message in {place}"
     show_table(target, rows, empty=empty, columns=shown, times=_TIMES)
 
 
-def _cells(row: dict[str, Any]) -> dict[str, Any]:
-    """With times of numbers, which a terminal shows by how long ago they were."""
-    return _readable(row) | {name: row[f"{name}_ms"] for name in _TIMES if name in COLUMNS}
-
-
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    shown = {**row, **{name: message_time(row[f"{name}_ms"]) for name in _TIMES}}
+    shown = {**row, **{name: row[f"{name}_ms"] for name in _TIMES}}
     kind = row["kind"] & _KIND_MASK
     shown["kind"] = KINDS[kind] if kind < len(KINDS) else str(kind)
     cells: dict[str, Any] = {name: "" if shown[name] is None else shown[name] for name in COLUMNS}
     return cells | dict(row.get("properties", {}))
-
-
-def message_time(at_ms: int) -> str:
-    """A time as people write it; nothing for none."""
-    if not at_ms:
-        return ""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 @message.command()
@@ -161,7 +150,8 @@ def view(
     if not target.is_json:
         values = {**_readable(shown), **own, **dict(head.node), **dict(head.properties)}
     values["body"] = _said(data, body)
-    show_values(target, {name: value for name, value in values.items() if value is not None})
+    found = {name: value for name, value in values.items() if value is not None}
+    show_values(target, found, times=() if target.is_json else (*_TIMES, *TIMES_OF_A_LETTER))
 
 
 def _said(data: bytes | None, how: str) -> str:

@@ -8,12 +8,29 @@ from typing import Any, Self
 import click
 
 from hms.boot.cli.target import Target, show_values, target_options
+from hms.boot.cli.values import value_options
 from hms.boot.entries import Config, Node
 from hms.boot.roles import role_of
 from hms.boot.stores import log_folder
 from hms.boot.supervise import boot_node, end_node, find, run_in_foreground
 
 __all__ = ["boot", "down", "status"]
+
+_USUAL = (
+    ("node", "running", "pid", "role", "version", "listen", "uptime_s", "security", "alerts"),
+    ("connections", "sessions", "services", "queues", "topics"),
+    ("waiting", "in_flight", "waiting_bytes", "max_memory_bytes"),
+    ("kind", "path", "live_bytes", "log_bytes", "disk_free_bytes"),
+)
+"""What `hms status` shows without --wide, beside what is not 0 and stands not below."""
+_INNER = frozenset(
+    (
+        *("last_lsn", "durable_lsn", "segments", "history_segments", "history_bytes"),
+        *("pinned_segments", "pinned_bytes", "appended_bytes", "rewritten_bytes"),
+        *("write_amplification", "reserve_bytes", "lock_holds", "lock_held_max_ms"),
+        *("lock_held_max_cpu_ms", "lock_held_max_by", "deleted_at_boot"),
+    )
+)
 
 
 @click.command()
@@ -125,17 +142,24 @@ def down(target: Target, is_prompt: bool, timeout_s: float) -> None:
 
 @click.command()
 @target_options
+@value_options
 def status(target: Target) -> None:
     """Show whether the node runs and what it does; exit code 1 tells that it does not."""
     if target.address:
-        show_values(target, target.administer("status"))
+        _show_status(target, target.administer("status"))
         return
     config = target.config()
     found = [_look_at(config, node) for node in target.nodes(config)]
-    for said in found:
-        show_values(target, said)
+    for at, said in enumerate(found):
+        if at and not target.is_json:
+            click.echo()
+        _show_status(target, said)
     if not all(said["running"] for said in found):
         click.get_current_context().exit(1)
+
+
+def _show_status(target: Target, said: dict[str, Any]) -> None:
+    show_values(target, said, usual=_USUAL, inner=_INNER)
 
 
 def _look_at(config: Config, node: Node) -> dict[str, Any]:

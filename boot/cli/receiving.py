@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from hms.boot.cli.cells import cell
 from hms.boot.cli.sending import named
 from hms.boot.cli.target import Target, target_options
+from hms.boot.cli.values import TIMES_OF_A_LETTER, print_values
 
 __all__ = ["browse", "plain", "receive", "subscribe"]
 
 PREFETCH_MAX = 1000
+_TIMES_S = {"timestamp", "expiration"}
 
 _TAKING_OPTIONS = (
     click.option("--count", type=click.IntRange(1), default=1, help="The most messages to take."),
@@ -106,7 +107,7 @@ def subscribe(
 @click.argument("queue")
 @click.option("--oldest-first", is_flag=True, help="As they will be received; else newest first.")
 @click.option("--selector", help="Only messages that fit.")
-@click.option("--count", type=click.IntRange(1), help="The most messages to show.")
+@click.option("--limit", "--count", "limit", type=click.IntRange(1), help="So many at most.")
 @click.option("--in-flight", is_flag=True, help="Those that consumers have too, marked.")
 @click.option("--headers", is_flag=True, help="Header fields and properties of each, too.")
 def browse(
@@ -114,11 +115,11 @@ def browse(
     queue: str,
     oldest_first: bool,
     selector: str | None,
-    count: int | None,
+    limit: int | None,
     in_flight: bool,
     headers: bool,
 ) -> None:
-    """Look at the messages that wait in QUEUE; nothing is taken."""
+    """Look at the messages that wait in QUEUE, the newest first; nothing is taken."""
     with (
         target.connection() as connection,
         connection.session() as session,
@@ -126,7 +127,7 @@ def browse(
             named(queue), selector=selector, oldest_first=oldest_first, in_flight=in_flight
         ) as browser,
     ):
-        for _, message in zip(_numbers(count), browser, strict=False):
+        for _, message in zip(_numbers(limit), browser, strict=False):
             _print(target, message, is_headed=True)
             if headers and not target.is_json:
                 _print_headers(message)
@@ -164,9 +165,9 @@ def _save(message: Any, folder: Path | None) -> None:
     message.save(folder / name)
 
 
-def _numbers(count: int | None) -> Iterable[int]:
-    """As many as are wanted; all of them when no count is given."""
-    return range(count) if count is not None else iter(int, 1)
+def _numbers(limit: int | None) -> Iterable[int]:
+    """As many as are wanted; all of them without a limit."""
+    return range(limit) if limit is not None else iter(int, 1)
 
 
 def _print(target: Target, message: Any, *, is_headed: bool) -> None:
@@ -187,9 +188,9 @@ def _print_headers(message: Any) -> None:
     shown = {**described, **described["properties"]}
     for name in ("message_id", "properties", "body", "body_base64"):
         shown.pop(name, None)
-    width = max(map(len, shown))
-    for name, value in shown.items():
-        click.echo(f"  {click.style(name.ljust(width), bold=True)}  {cell(value)}")
+    for name in _TIMES_S & set(shown):
+        shown[name] *= 1000
+    print_values(shown, times=(*_TIMES_S, *TIMES_OF_A_LETTER), indent="  ", is_exact=True)
 
 
 def describe(message: Any) -> dict[str, Any]:

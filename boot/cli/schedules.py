@@ -1,6 +1,5 @@
 """hms schedule: messages that are sent again and again, and those that wait for their time."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -26,7 +25,8 @@ def list_(target: Target, kind: str | None, destination: str, limit: int) -> Non
     """Schedules and delayed messages, the next one due first."""
     asked = {"kind": kind or "", "destination": destination, "limit": limit}
     found = [_readable(one) for one in target.administer("schedule.list", **asked)]
-    show_table(target, found, empty="nothing is scheduled or delayed", columns=_LISTED)
+    empty = "nothing is scheduled or delayed"
+    show_table(target, found, empty=empty, columns=_LISTED, times=_TIMES)
 
 
 @schedule.command()
@@ -34,7 +34,8 @@ def list_(target: Target, kind: str | None, destination: str, limit: int) -> Non
 @click.argument("name")
 def show(target: Target, name: str) -> None:
     """One schedule by its name, or one delayed message by its id."""
-    show_values(target, _readable(target.administer("schedule.show", name=name)))
+    found = _readable(target.administer("schedule.show", name=name))
+    show_values(target, found, times=_TIMES)
 
 
 @schedule.command()
@@ -73,20 +74,11 @@ def create(target: Target, name: str, destination: str, body: str, **recurrence:
 
 
 def _readable(one: dict[str, Any]) -> dict[str, Any]:
-    """With times as people write them."""
+    """With the columns that people read."""
     shown = dict(one)
     for name in _TIMES:
         if f"{name}_ms" in shown:
-            shown[name] = _time(shown.pop(f"{name}_ms"))
+            shown[name] = shown.pop(f"{name}_ms")
     if one["kind"] == "schedule":
         shown["when"] = one["cron"] or f"every {one['every_s']:g} s"
     return shown
-
-
-def _time(at_ms: int) -> str:
-    if not at_ms:
-        return ""
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return str(at_ms)

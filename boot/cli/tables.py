@@ -1,10 +1,12 @@
 """Tables of the command line: which rows and columns of a listing are shown, and how.
 
 A terminal gets a table that fits it, with a bold head and times such as "3 m ago"; a pipe gets the
-same columns at full length, and times as they are written.
+same columns at full length, and times as they are written. Rows that are too wide for a terminal
+when all columns were asked for are written one value on a line, as psql does.
 """
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +16,8 @@ from typing import Any
 
 import click
 
-from hms.boot.cli.cells import cell, time_cell
+from hms.boot.cli.cells import cell, time_cell, written_times
+from hms.boot.cli.values import print_values
 
 __all__ = ["TableView", "print_table", "table_options"]
 
@@ -22,6 +25,8 @@ COLUMNS_MAX = 6
 """So many columns are shown where a command names none."""
 GAP = 2
 """Blanks between the columns of a terminal."""
+CUT_TO = 16
+"""A column is cut to so many characters at least where columns were not chosen for the width."""
 _VIEW = "hms.table"
 _COMPARISONS = ("!=", ">=", "<=", "=", ">", "<")
 
@@ -158,13 +163,16 @@ def print_table(
     times: Sequence[str] = (),
 ) -> None:
     """The rows as the options ask. columns: what is shown without --wide and --columns; times: the
-    columns that hold times, in ms since 1970 UTC."""
+    columns that hold times, in ms since 1970 UTC; JSON has them as texts."""
     context = click.get_current_context(silent=True)
     whole = TableView(is_wide=True)  # of a command without the options, nothing is hidden
     view: TableView = context.meta.get(_VIEW, whole) if context else whole
     found = view.select(rows)
     if is_json:
-        chosen = [{name: row.get(name) for name in view.columns or row} for row in found]
+        chosen = [
+            written_times({name: row.get(name) for name in view.columns or row}, times)
+            for row in found
+        ]
         click.echo(json.dumps(chosen, default=str))
         return
     if not found:
@@ -181,14 +189,33 @@ def print_table(
         for row in found
     ]
     numbers = {at for at, name in enumerate(names) if name not in times and _is_number(found, name)}
-    (_print_on_terminal if is_terminal else _print_plain)(names, lines, numbers)
+    if not is_terminal:
+        _print_plain(names, lines)
+    elif (view.is_wide or view.columns) and not _fits(names, lines):
+        _print_one_by_one(names, found, times)
+    else:
+        _print_on_terminal(names, lines, numbers)
+
+
+def _fits(names: list[str], lines: list[list[str]]) -> bool:
+    """Whether a terminal shows the columns when none is cut to less than CUT_TO."""
+    widths = [max(map(len, column)) for column in zip(names, *lines, strict=True)]
+    least = sum(min(width, CUT_TO) for width in widths) + GAP * (len(names) - 1)
+    return least <= shutil.get_terminal_size().columns
+
+
+def _print_one_by_one(names: list[str], rows: Sequence[Row], times: Sequence[str]) -> None:
+    for at, row in enumerate(rows):
+        if at:
+            click.echo()
+        print_values({name: row.get(name) for name in names}, times=times)
 
 
 def _is_number(rows: Sequence[Row], name: str) -> bool:
     return all(isinstance(row.get(name), int | float) for row in rows)
 
 
-def _print_plain(names: list[str], lines: list[list[str]], _: set[int]) -> None:
+def _print_plain(names: list[str], lines: list[list[str]]) -> None:
     every = [names, *lines]
     widths = [max(len(line[at]) for line in every) for at in range(len(names))]
     for line in every:

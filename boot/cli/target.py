@@ -1,7 +1,7 @@
 """What every command takes: which node to speak to, and whether to answer in JSON."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hms.boot.cli.cells import cell
+from hms.boot.cli.cells import written_times
 from hms.boot.cli.tables import print_table
+from hms.boot.cli.values import print_values
 
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
@@ -157,11 +158,16 @@ def show_table(
     print_table(rows, empty=empty, is_json=target.is_json, columns=columns, times=times)
 
 
-def show_values(target: Target, values: Mapping[str, Any]) -> None:
-    """The values of one thing, one on a line."""
+def show_values(
+    target: Target,
+    values: Mapping[str, Any],
+    *,
+    usual: Sequence[Sequence[str]] = (),
+    inner: Collection[str] = (),
+    times: Collection[str] = (),
+) -> None:
+    """The values of one thing, one on a line, as print_values says, or with --json as an object."""
     if target.is_json:
-        click.echo(json.dumps(dict(values), default=str))
+        click.echo(json.dumps(written_times(values, times), default=str))
         return
-    width = max((len(name) for name in values), default=0)
-    for name, value in values.items():
-        click.echo(f"{click.style(name.ljust(width), bold=True)}  {cell(value)}")
+    print_values(values, usual=usual, inner=inner, times=times)

@@ -10,6 +10,21 @@ from rich.console import Console
 
 from hms.boot.cli.cells import ago, time_cell
 from hms.boot.cli.tables import print_table, table_options
+from hms.boot.cli.values import print_values, value_options
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch, capsys):
+    """What something prints on a terminal of 80 columns."""
+
+    def shown(print_it):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        monkeypatch.setenv("COLUMNS", "80")
+        print_it()
+        return click.unstyle(capsys.readouterr().out)
+
+    return shown
+
 
 ROWS = [
     {"name": "orders", "waiting": 12, "paused": "", "bytes": 4_000, "sort": "", "x": 1, "z": 9},
@@ -106,17 +121,72 @@ def test_a_terminal_of_80_columns_is_not_exceeded(table, monkeypatch, capsys):
     assert all(len(click.unstyle(line)) <= 80 for line in said.splitlines()), plain
 
 
-def test_a_long_text_cuts_no_id_beside_it(monkeypatch, capsys):
+def test_a_long_text_cuts_no_id_beside_it(on_a_terminal):
     """The ids of dead letters were cut, and no command that takes one could be typed."""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
     row = {"id": "0100000002a8", "reason": "REJECTED", "origin": "queue:orders", "text": "no " * 90}
 
-    print_table([row], empty="none", is_json=False)
+    said = on_a_terminal(lambda: print_table([row], empty="none", is_json=False))
 
-    said = click.unstyle(capsys.readouterr().out)
     assert "0100000002a8  REJECTED  queue:orders  no no" in said
     assert all(len(line) <= 80 for line in said.splitlines())
+
+
+def test_all_columns_that_do_not_fit_are_written_one_by_one(on_a_terminal):
+    """22 columns of one character each, all of them an ellipsis, were no table."""
+    rows = [{f"column_{n}": n * 10**9 for n in range(22)}] * 2
+
+    said = on_a_terminal(lambda: print_table(rows, empty="none", is_json=False))
+
+    assert said.count("column_21  21000000000") == 2
+    assert "…" not in said
+
+
+STATUS = {"node": "N", "waiting": 0, "bytes": 2048, "lsn": 7, "doubt": 0, "since": 1_000}
+
+
+@pytest.fixture
+def values():
+    """Run a command that prints the values of one thing, with the option --wide."""
+
+    def run(*words):
+        @click.command()
+        @value_options
+        def show():
+            print_values(STATUS, usual=(("node",), ("waiting", "bytes")), inner=("lsn",))
+
+        return CliRunner().invoke(show, words).output
+
+    return run
+
+
+def test_the_usual_values_come_first_and_nothing_is_left_out(values):
+    """43 lines, of which 20 said 0, hid the five that a person looks for."""
+    assert [line.split() for line in values().splitlines()] == [
+        ["node", "N"],
+        [],
+        ["waiting", "0"],
+        ["bytes", "2048"],
+        [],
+        ["since", "1000"],
+    ]
+    assert all(name in values("--wide") for name in STATUS)
+
+
+def test_a_terminal_gets_sizes_in_units_and_times_with_their_age(on_a_terminal):
+    """1073741824 and 1795622607544 had to be worked out by hand."""
+    shown = {"bytes": 1536, "at": 1_700_000_000_000}
+
+    size, at = on_a_terminal(lambda: print_values(shown, times=("at",))).splitlines()
+
+    assert size == "bytes  1.5 KiB"
+    assert at.startswith("at     2023-11-14T22:13:20.000+00:00 (")
+    assert "1536" in on_a_terminal(lambda: print_values(shown, is_exact=True))
+
+
+def test_json_has_times_as_texts(table):
+    """As each list had them before one place wrote them."""
+    said = table(rows=[{"at": 1_700_000_000_000, "n": 1}], times=("at",), is_json=True)
+    assert json.loads(said.output) == [{"at": "2023-11-14T22:13:20.000+00:00", "n": 1}]
 
 
 @pytest.mark.parametrize(
