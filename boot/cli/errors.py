@@ -42,6 +42,8 @@ def show(code: str, is_json: bool) -> None:
         click.echo(f"{error['number']} {error['name']} ({error['symbol']}, {error['code']})")
         click.echo(f"  says  {error['text']}")
         click.echo(f"  do    {error['cure']}")
+        if error["shell"]:
+            click.echo(f"        in a shell: {error['shell']}")
 
 
 def _find(code: str) -> list[type[Any]]:
@@ -68,4 +70,5 @@ def _describe(kind: type[Any]) -> dict[str, Any]:
         "code": kind.code,
         "text": kind.text,
         "cure": kind.cure_text,
+        "shell": kind.shell_text,
     }

@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except HmsError as error:
-            click.echo(str(error), err=True)
+            click.echo(error.describe(is_shell=True), err=True)
             ctx.exit(1)
         except BrokenPipeError:
             # The reader has gone; standard output is put away so that closing it says nothing more.

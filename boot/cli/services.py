@@ -52,10 +52,13 @@ def call(
     """Call SERVICE with DATA and print its answer; - reads standard input."""
     from hms.client.core.service_data import decode_data, encode_data  # noqa: PLC0415 - not for help
 
-    code, sent = encode_data(_data(data, file, kind, tables))
+    given = _data(data, file, kind, tables)
+    code, sent = encode_data(given)
     with target.connection() as connection:
         head, answer = connection.run_service(service, sent, code, timeout_s)
     if head.rval != TPSUCCESS:
+        if kind is None and isinstance(given, str) and given.lstrip().startswith("{"):
+            click.echo("The data was sent as text. To send it as a map give --map.", err=True)
         raise _failure(service, head)
     said: Any = _plain_data(decode_data(head.kind, answer))
     text = said if isinstance(said, str) else json.dumps(said)

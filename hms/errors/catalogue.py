@@ -211,6 +211,10 @@ class ConnectionRefused(TpConnectionClosed):
         "Boot the node (hms boot) and check the address (hms status). To wait for a node "
         "that is being booted, give connect_timeout_s."
     )
+    shell_text: ClassVar[str] = (
+        "Boot the node: hms boot returns when it is ready. Or name its address: --connect, "
+        "or listen in hms.conf."
+    )
 
 
 class RequestTimeout(TpTimeout):
@@ -221,6 +225,10 @@ class RequestTimeout(TpTimeout):
     cure_text: ClassVar[str] = (
         "The outcome is not known: look before you repeat it. Raise request_timeout_s if the "
         "node is only slow."
+    )
+    shell_text: ClassVar[str] = (
+        "The outcome is not known: look before you repeat it. Raise --timeout if the node is "
+        "only slow."
     )
 
 
@@ -829,6 +837,25 @@ class ConfirmedLost(TpSystem):
     )
 
 
+class ClientNotFound(TpNoEntry):
+    """HMS-3016: no client with the id {client} is connected."""
+
+    number: ClassVar[int] = 3016
+    text: ClassVar[str] = "no client with the id {client} is connected"
+    cure_text: ClassVar[str] = (
+        "hms client list shows the ids of those that are; one that connects again has "
+        "another id."
+    )
+
+
+class BanNotFound(TpNoEntry):
+    """HMS-3017: there is no ban of the {by} {value}."""
+
+    number: ClassVar[int] = 3017
+    text: ClassVar[str] = "there is no ban of the {by} {value}"
+    cure_text: ClassVar[str] = "hms client bans lists those that hold."
+
+
 class ListenerInterrupted(ServiceError):
     """HMS-3050: the listener of {destination} ended by {fault}; its session calls no listener any more."""
 
@@ -870,6 +897,10 @@ class DestinationKindMismatch(TpInvalid):
     number: ClassVar[int] = 4002
     text: ClassVar[str] = "{destination} is a {kind}, not a {wanted}"
     cure_text: ClassVar[str] = "Use hms.Queue or hms.Topic according to what it is."
+    shell_text: ClassVar[str] = (
+        "Of topics: hms publish, hms subscribe, hms topic show. Of queues: hms send, hms "
+        "receive, hms browse, hms queue show."
+    )
 
 
 class DestinationNameError(TpInvalid):
@@ -1006,6 +1037,10 @@ class FlowControlTimeout(TpQueueFull):
     )
     cure_text: ClassVar[str] = (
         "Add consumers, raise {key}, give request_timeout_s more time, or set another "
+        "limit_behavior; nothing of this send was stored."
+    )
+    shell_text: ClassVar[str] = (
+        "Add consumers, raise {key}, give --timeout more time, or set another "
         "limit_behavior; nothing of this send was stored."
     )
 
@@ -1603,7 +1638,10 @@ class ServiceModuleError(TpSystem):
 
     number: ClassVar[int] = 6007
     text: ClassVar[str] = "the service module {module} cannot be loaded: {detail}"
-    cure_text: ClassVar[str] = "Run it by hand to see the fault: hms serve {module}."
+    cure_text: ClassVar[str] = (
+        "Correct it, or name the folder that has it: --path of hms serve, python_path of "
+        "[server.NAME] in hms.conf."
+    )
 
 
 class CallWouldBlock(TpWouldBlock):
@@ -2298,6 +2336,8 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     3013: TokenRefused,
     3014: OutcomeElsewhere,
     3015: ConfirmedLost,
+    3016: ClientNotFound,
+    3017: BanNotFound,
     3050: ListenerInterrupted,
     3040: InvalidSchedule,
     4001: DestinationNotFound,
@@ -2441,6 +2481,7 @@ __all__ = [
     "ArchiveGap",
     "ArchiveMismatch",
     "BackupRefused",
+    "BanNotFound",
     "BatchTooLarge",
     "BodyKindError",
     "BootFailed",
@@ -2450,6 +2491,7 @@ __all__ = [
     "CallWouldBlock",
     "ClientBanned",
     "ClientIdInUse",
+    "ClientNotFound",
     "ClockUnusable",
     "ClosedByOperator",
     "CodecMissing",

@@ -25,6 +25,8 @@ class HmsError(Exception):
     symbol: ClassVar[str] = "TPESYSTEM"
     text: ClassVar[str] = "{detail}"
     cure_text: ClassVar[str] = ""
+    shell_text: ClassVar[str] = ""
+    """The cure as the command line says it, where it is another one."""
     request: str = ""
     """Of one that a node refused: connection and number of the request, as in the node's log."""
 
@@ -42,13 +44,15 @@ class HmsError(Exception):
         """What to do about it."""
         return self.cure_text.format_map(_Fields(self.fields))
 
-    def describe(self) -> str:
-        """The whole text: number, what was wrong, what to do."""
+    def describe(self, *, is_shell: bool = False) -> str:
+        """The whole text: number, what was wrong, what to do. is_shell: the cure as the command
+        line says it."""
         known = _Fields(self.fields)
         head = f"HMS-{self.number} " if self.number else ""
         said = self.text.format_map(known)
+        cure = ((is_shell and self.shell_text) or self.cure_text).format_map(known)
         end = "" if said.endswith(".") else "."  # what another error said ends with its cure
-        return f"{head}{said}{end} {self.cure}".rstrip() if self.cure_text else f"{head}{said}"
+        return f"{head}{said}{end} {cure}".rstrip() if cure else f"{head}{said}"
 
     def __str__(self) -> str:
         return self.describe()

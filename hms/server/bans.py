@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from hms.errors.catalogue import ClientBanned, HandleUnknown, InvalidArgument
+from hms.errors.catalogue import BanNotFound, ClientBanned, InvalidArgument
 from hms.wire import operations as ops
 
 __all__ = ["Ban", "Banned", "Bans"]
@@ -132,7 +132,7 @@ class Bans:
     def end(self, by: str, value: str) -> None:
         """It may come again."""
         if self._bans.pop((by, value), None) is None:
-            raise HandleUnknown(what=f"ban of {by}", handle=value)
+            raise BanNotFound(by=by, value=value)
         self._keep()
 
     def check(self, who: Banned, now_ms: int) -> None:

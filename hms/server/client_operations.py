@@ -10,7 +10,7 @@ from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.engine.queue.destinations import Queue
 from hms.engine.session.session_objects import Connection, Consumer, Producer
-from hms.errors.catalogue import ClosedByOperator, HandleUnknown, InvalidArgument
+from hms.errors.catalogue import ClientNotFound, ClosedByOperator, InvalidArgument
 from hms.server.bans import Ban
 from hms.server.connection_registry import ConnectionRegistry
 from hms.wire import operations as ops
@@ -128,7 +128,7 @@ class ClientOperations:
     def _found(self, number: int) -> Connection:
         found = self._engine.state.connections.get(number)
         if found is None or number not in self._registry.peers:
-            raise HandleUnknown(what="client", handle=number)
+            raise ClientNotFound(client=number)
         return found
 
     def _row(self, connection: Connection) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def test_a_module_without_services_ends_the_process_with_the_reason(serve, modul
 
         assert server.returncode == 1
         assert said in log
+        assert "hms serve no_such_module" not in log  # what was typed is no advice
 
 
 def test_two_functions_of_one_name_end_the_process(serve, tmp_path):

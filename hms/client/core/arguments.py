@@ -5,7 +5,6 @@ that a wrong value would reach the wire, and the node would end the connection f
 application would see an error of Python's that no `except HmsError` catches.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -64,7 +63,11 @@ def check_seconds(what: str, value: Any, least: float = 0, most: float = SECONDS
 
 def check_patience(what: str, value: Any) -> float | None:
     """How long to wait: None for ever; a time below 0 is one that is over already."""
-    return None if value is None else check_seconds(what, value, -math.inf)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= SECONDS_MAX:
+        return value
+    raise _refused(what, value, "a number of seconds, or None to wait for ever")
 
 
 def check_word(what: str, value: Any, words: Sequence[str]) -> str:

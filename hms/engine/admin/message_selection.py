@@ -26,6 +26,7 @@ from hms.wire.packed_messages import NODE_TOPIC
 __all__ = ["IN_FLIGHT", "Chunk", "Found", "find", "id_of", "is_chosen", "place_of", "state_of"]
 
 NEWEST = (1 << 63) - 1
+NO_ID = "is no message id: 12 hexadecimal digits, as hms message list and hms dlq list show them"
 IDS_MAX = 1000
 CHUNK_BYTES = 1 << 20
 """Heads and bodies that a chunk records again."""
@@ -86,7 +87,7 @@ def id_of(text: str) -> int:
     try:
         return int(text, 16)
     except ValueError as fault:
-        raise InvalidArgument(what="id", detail=f"{text!r} is no message id") from fault
+        raise InvalidArgument(what="id", detail=f"{text!r} {NO_ID}") from fault
 
 
 @dataclass(slots=True)

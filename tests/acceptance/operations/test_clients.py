@@ -53,8 +53,8 @@ def test_an_operator_finds_who_holds_a_message_and_closes_it(node, command):
         again.ack()
         (row_again,) = command("client", "list", "--client-name", "barista")
         assert row_again["id"] != row["id"]
-    assert "HMS-3006" in command("client", "show", str(row["id"]), code=1)
-    assert "HMS-3006" in command("client", "close", "999", code=1)
+    assert "HMS-3016" in command("client", "show", str(row["id"]), code=1)
+    assert "HMS-3016" in command("client", "close", "999", code=1)
 
 
 def test_a_client_is_banned_until_it_is_let_in_again_also_over_a_restart(node, command):
@@ -83,7 +83,7 @@ def test_a_client_is_banned_until_it_is_let_in_again_also_over_a_restart(node, c
     command("client", "unban", "--client-name", "flood")
     assert command("client", "bans") == []
     hms.connect(node.address, client_name="flood").close()
-    assert "HMS-3006" in command("client", "unban", "--client-name", "flood", code=1)
+    assert "HMS-3017" in command("client", "unban", "--client-name", "flood", code=1)
 
 
 def test_a_ban_ends_by_itself_and_is_never_of_who_orders_it(node, command):

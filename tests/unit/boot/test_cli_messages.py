@@ -10,7 +10,9 @@ import hms
 from field_buffer.types import Int
 from hms.boot.cli import main
 from hms.boot.cli.target import Target
+from hms.errors.catalogue import ConnectionRefused, DestinationKindMismatch, RequestTimeout
 from hms.wire.packed_messages import DeliveredRow
+from hms.wire.structures import ResultHead
 
 
 class Node:
@@ -245,6 +247,42 @@ def test_data_of_a_call_that_is_no_text_is_refused(run):
     said = run("call", "SERVICE", "-", input=b"\xff")
 
     assert (said.exit_code, "no UTF-8 text" in said.output) == (1, True)
+
+
+@pytest.mark.parametrize(("words", "is_told"), [((), True), (("--text",), False)])
+def test_a_json_object_without_map_is_said_to_be_a_text(node, run, words, is_told):
+    """README's own service answered with a TypeError about string indices, and no way out."""
+    head = ResultHead(call=1, rval=1)
+    node.run_service = lambda *_: (head, b"")
+
+    said = run("call", "COFFEE", '{"cups": 2}', *words)
+
+    assert said.exit_code == 1
+    assert ("give --map" in said.stderr) is is_told
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "unsaid"),
+    [
+        (DestinationKindMismatch(destination="news", kind="topic", wanted="queue"),
+         "hms publish, hms subscribe", "hms.Topic"),
+        (ConnectionRefused(address="tcp://127.0.0.1:1", reason="nothing listens there"),
+         "--connect", "connect_timeout_s"),
+        (RequestTimeout(what="a question", timeout_s=1), "--timeout", "request_timeout_s"),
+    ],
+)  # fmt: skip
+def test_an_error_at_the_shell_names_what_can_be_typed_there(node, run, error, said, unsaid):
+    """It advised classes and arguments of Python to a person who typed a command."""
+
+    def refuse(*_):
+        raise error
+
+    node.administer = refuse
+
+    told = run("queue", "list")
+
+    assert (told.exit_code, said in told.stderr, unsaid in told.stderr) == (1, True, False)
+    assert unsaid in str(error)
 
 
 def test_what_peers_named_cannot_command_the_terminal(node, run):
