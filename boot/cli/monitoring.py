@@ -45,9 +45,11 @@ def health(target: Target, question: str, who: str | None, nagios: bool) -> None
         shown["ok"] = is_good
         target.say(f"{one.node}: {text}", shown)
         if question == "details" and not target.is_json:
+            for name, age_s in one.checks.items():
+                click.echo(f"  {name}: last progress {age_s:g} s ago")
             for alert in one.alerts:
                 where = f" {alert['destination']}" if alert["destination"] else ""
-                click.echo(f"  {alert['alert']}{where}: {alert['text']}")
+                click.echo(f"  alert {alert['alert']}{where}: {alert['text']}")
     if not all(_judge(one, question, who)[0] for one in every):
         click.get_current_context().exit(1)
 

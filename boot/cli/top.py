@@ -43,7 +43,7 @@ def top(
 
     It asks the node for one answer a look. With --json each look is an object on a line.
     """
-    looks = 2 if once else count
+    looks = 2 if once else count + 1 if count else 0  # rates need one more
     seen = _played(play) if play else _asked(target, names, every_s, looks)
     rates, shown = Rates(), 0
     file = record.open("w", encoding="utf-8") if record else None
@@ -64,7 +64,7 @@ def top(
         if file is not None:
             file.close()
     if not shown:
-        raise click.ClickException("nothing was seen: rates need two looks")
+        raise click.ClickException("nothing was seen: a recording has two looks at least")
 
 
 def _asked(target: Target, names: str, every_s: float, looks: int) -> Iterator[dict[str, Any]]:

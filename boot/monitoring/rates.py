@@ -1,5 +1,6 @@
 """Rates: what changed between two answers to metrics.show, for hms top and the console."""
 
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = ["COLUMNS", "Rates", "lines_of"]
@@ -8,8 +9,9 @@ COLUMNS = (
     *("destination", "kind", "messages", "in_flight", "consumers", "oldest_s"),
     *("sent_per_s", "acknowledged_per_s", "dead_lettered", "bytes"),
 )
-WIDTHS = (26, 12, 9, 7, 6, 8, 8, 8, 5)
-"""80 columns of a terminal."""
+WIDTH = 80
+WIDTHS = (19, 13, 9, 7, 5, 8, 7, 7, 5)
+"""Together a terminal's 80 columns."""
 _TITLES = ("destination", "kind", "waiting", "flight", "cons", "oldest", "in/s", "out/s", "dead")
 _SHOWN = (
     *("destination", "kind", "messages", "in_flight", "consumers", "oldest_s"),
@@ -88,18 +90,31 @@ def lines_of(view: dict[str, Any]) -> list[str]:
     """The view in 80 columns; no name moves the cursor."""
     free = view["disk_free_bytes"] >> 30
     head = (
-        f"{view['node']}  {view['messages']} waiting  {view['in_flight']} in flight  "
-        f"{view['connections']} clients  memory {view['memory_percent']} %  disk {free} GiB free"
+        *(view["node"], f"{view['messages']} waiting", f"{view['in_flight']} in flight"),
+        *(f"{view['connections']} clients", f"memory {view['memory_percent']} %"),
+        f"disk {free} GiB free",
     )
     rates = (
-        f"in {view['sent_per_s']}/s  out {view['acknowledged_per_s']}/s  "
-        f"again {view['redelivered_per_s']}/s  dead {view['dead_lettered_per_s']}/s  "
-        f"commit 50 % {view['commit_p50_ms']:g} ms 99 % {view['commit_p99_ms']:g} ms"
+        *(f"in {view['sent_per_s']}/s", f"out {view['acknowledged_per_s']}/s"),
+        *(f"again {view['redelivered_per_s']}/s", f"dead {view['dead_lettered_per_s']}/s"),
+        f"commit 50 % {view['commit_p50_ms']:g} ms 99 % {view['commit_p99_ms']:g} ms",
     )
-    alerts = f"alerts: {', '.join(view['alerts'])}" if view["alerts"] else "no alerts"
+    alerts = [f"alert {one}" for one in view["alerts"]] or ["no alerts"]
     titles = _row(_TITLES)
     rows = [_row(tuple(str(row[name]) for name in _SHOWN)) for row in view["destinations"]]
-    return [_plain(line)[:80] for line in (head, rates, alerts, "", titles, *rows)]
+    said = (*_filled(head), *_filled(rates), *_filled(alerts), "", titles, *rows)
+    return [_plain(line)[:WIDTH] for line in said]
+
+
+def _filled(parts: Iterable[str]) -> list[str]:
+    """The parts on as many lines as they take; none is cut where another line has room."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 2 + len(part) <= WIDTH:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(part)
+    return lines
 
 
 def _row(cells: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from hms.boot.cli import main
 from hms.boot.config import sample
+from hms.boot.monitoring.health import Health
 from hms.errors.catalogue import BY_NUMBER
 
 LOADED_BY_HELP = """
@@ -147,6 +148,22 @@ def test_a_node_that_does_not_run_is_told_with_exit_code_one(hms):
     assert "running  False" in status.output
     assert down.exit_code == 1
     assert "HMS-8004 node NODE1 is not running. Start it with hms boot." in down.stderr
+
+
+def test_the_details_of_health_are_every_check_and_alert(hms, monkeypatch):
+    """The page promised checks, and the command said `ready`."""
+    hms("config", "init")
+    alert = {"alert": "backlog", "destination": "orders", "text": "9 wait"}
+    found = Health("N", "ready", True, True, "ready", [alert], {"main loop": 0.25})  # noqa: FBT003
+    monkeypatch.setattr("hms.boot.cli.monitoring.health_of", lambda _: found)
+
+    said = hms("health", "details").output.splitlines()
+
+    assert said == [
+        "N: ready",
+        "  main loop: last progress 0.25 s ago",
+        "  alert backlog orders: 9 wait",
+    ]
 
 
 @pytest.mark.parametrize("command", ["boot", "down"])

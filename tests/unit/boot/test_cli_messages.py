@@ -13,6 +13,7 @@ from hms.boot.cli.target import Target
 from hms.errors.catalogue import ConnectionRefused, DestinationKindMismatch, RequestTimeout
 from hms.wire.packed_messages import DeliveredRow
 from hms.wire.structures import ResultHead
+from tests.unit.boot.test_web_server import ANSWER
 
 
 class Node:
@@ -290,6 +291,16 @@ def test_what_peers_named_cannot_command_the_terminal(node, run):
     node.answers["session.list"] = [{"client_id": "\x1b[2Jx\n"}]
 
     assert "\x1b" not in run("session", "list").output
+
+
+def test_one_look_of_top_is_one_view(node, run, monkeypatch):
+    """`--count 1` said that rates need two looks, and showed nothing."""
+    node.answers["metrics.show"] = json.loads(ANSWER) | {"max_memory_bytes": 1}
+    monkeypatch.setattr("hms.boot.cli.top.time.sleep", lambda _: None)
+
+    views = run("top", "--count", "1", "--json").output.splitlines()
+
+    assert [json.loads(view)["sent_per_s"] for view in views] == [0.0]
 
 
 def test_purging_asks_first(node, run):

@@ -41,6 +41,23 @@ def test_a_view_fits_a_terminal_and_no_name_moves_its_cursor():
     assert "\x1b" not in "".join(lines)
 
 
+def test_nothing_of_a_busy_nodes_heading_is_cut():
+    """Rows were 89 characters of 80: the last title read `d`, and large figures went missing."""
+    rates = Rates()
+    rates.view(_look(1000, 10))
+    view = rates.view(_look(2000, 20))
+    view |= {"messages": 10**9, "in_flight": 10**8, "connections": 10_000}
+    view |= {f"{name}_per_s": 123_456.7 for name in ("sent", "acknowledged", "redelivered")}
+
+    lines = lines_of(view)
+
+    assert max(map(len, lines)) <= 80
+    said = "\n".join(lines)
+    assert "GiB free" in said
+    assert "99 % 1 ms" in said
+    assert next(line for line in lines if line.startswith("destination")).endswith(" dead")
+
+
 def test_a_recording_is_played_without_a_node(tmp_path):
     """What was seen at three in the morning is shown at ten."""
     file = tmp_path / "record"
