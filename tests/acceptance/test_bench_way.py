@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.way import LIMITS, Call, Figures, _figures, _usual, measured
+from bench.way import LIMITS, Call, Figures, _apart, _figures, _usual, measured
 
 COUNT = 15
 ATTEMPTS = 3
@@ -46,3 +46,39 @@ def test_a_message_that_met_a_heartbeat_is_no_measure():
 
     assert _figures(_usual(ways)) == Figures(2, 2, 1)
     assert _figures(_usual(none_alike)).calls == 3
+
+
+def test_what_the_node_does_by_the_clock_is_counted_apart():
+    """A look at the connections beside a message cost it 6 to 40 calls more, by chance."""
+    asleep = _named("Gateway._take_turn", "Gateway._sleep_ms", ends="Gateway._sleep_ms")
+    look = [*asleep, *_named("PeerTable.look", "Arrivals.take_events", ends="PeerTable.look")]
+    takes = [*asleep, *_named("Listener.receive", "PeerTable.look", "inner", ends="PeerTable.look")]
+    alone = [*takes, *asleep, *_named("Listener.send")]
+    beside = [*look, *takes, *look, *look, *asleep, *_named("Listener.send"), *look]
+
+    way, upkeep = _apart(_timed(beside))
+
+    assert [call.name for call in way] == [call.name for call in _apart(_timed(alone))[0]]
+    assert len(way) + len(upkeep) == len(beside)
+    assert sum(call.name == "PeerTable.look" and not call.is_end for call in upkeep) == 5
+
+
+def test_when_the_node_fell_asleep_is_no_part_of_the_next_message():
+    """What it does before it sleeps would count for one message or the other, by chance."""
+    asleep = _named("Gateway._take_turn", "Gateway._sleep_ms", ends="Gateway._sleep_ms")
+    looked = [*asleep, *_named("PeerTable.look")]
+    calls = _timed([*asleep, *_named("Listener.send"), *looked, *asleep, *_named("Listener.send")])
+
+    first, second = (call.at_s for call in _apart(calls)[0] if call.name == "Gateway._take_turn")
+
+    done_at = next(call.at_s for call in calls if call.name == "Listener.send")
+    assert first < done_at < second < done_at + 1
+
+
+def _named(*names: str, ends: str = "") -> list[Call]:
+    made = [Call(0.0, 1, "a", name, is_end=False) for name in names]
+    return made + [Call(0.0, 1, "a", ends, is_end=True)] * bool(ends)
+
+
+def _timed(calls: list[Call]) -> list[Call]:
+    return [call._replace(at_s=float(nth)) for nth, call in enumerate(calls)]
