@@ -12,6 +12,8 @@ import hms
 
 TOPIC = hms.Topic("news")
 READ_MAX = 30
+FENCE = 1
+"""The number of the last publication of each by which the nodes hear of subscribers."""
 
 
 class Station:
@@ -42,6 +44,11 @@ class Station:
             publisher, _, number = body.rpartition("-")
             found.setdefault(publisher, []).append(int(number))
         return found
+
+    def has_all(self, published):
+        """Whether the last of so many of each publisher is here."""
+        last = {name: numbers[-1] for name, numbers in self.numbers().items()}
+        return all(last.get(name) == count - 1 for name, count in published.items() if count)
 
     def send(self, body):
         """A publication of this one's own."""
@@ -81,8 +88,12 @@ class News:
                 one.send(f"{one.one.name}-0")
             for one in everybody:
                 one.read()
+        for one in self.fixed:
+            one.send(f"{one.one.name}-{FENCE}")
         for one in everybody:
-            one.read(timeout_s=1)
+            while not one.has_all({node.name: FENCE + 1 for node in self.nodes}):
+                assert time.monotonic() < until, "what was sent before the fence does not come"
+                one.read()
             one.got.clear()
 
     def start(self):
@@ -113,21 +124,27 @@ class News:
             station.read()
 
     def _wander(self):
-        """One that has moved leaves its old place when nothing can be missed."""
+        """One that has moved leaves its old place when nothing can be missed; the place that it has
+        at the end gets everything there is."""
         old, place = self._wanderer, 0
         while not self._reading.is_set():
             place = (place + 1) % len(self.nodes)
             new = Station(self.nodes[place], "wanders")
-            while not (overlap(old, new, self.published) or self._reading.is_set()):
+            has_moved = False
+            while not has_moved and not self._reading.is_set():
                 new.read()
                 old.read()
-            self._leave(old)
-            old = new
+                has_moved = overlap(old, new, self.published)
+            stays, leaves = (new, old) if has_moved else (old, new)
+            self._leave(leaves)
+            old = stays
+        until = time.monotonic() + WAIT_S
+        while not old.has_all(self.published):
+            assert time.monotonic() < until, "what was published does not come"
+            old.read()
         self._leave(old)
 
     def _leave(self, station):
-        while self._reading.is_set() and station.read(timeout_s=1):
-            pass
         station.close()
         self.stations.append(station)
 
