@@ -89,8 +89,8 @@ def boot_doomed(doomed, sync):
 
 def consume(taker, doomed, deaths):
     """Receive and acknowledge everything, and boot the node that dies on the way."""
-    got, until = [], time.monotonic() + WAIT_S
-    watch = threading.Thread(target=boot_again, args=(doomed, until, deaths), daemon=True)
+    got, until, is_over = [], time.monotonic() + WAIT_S, threading.Event()
+    watch = threading.Thread(target=boot_again, args=(doomed, is_over, deaths), daemon=True)
     watch.start()
     with (
         hms.connect(taker.address, **CONNECT) as conn,
@@ -99,8 +99,9 @@ def consume(taker, doomed, deaths):
         consumer = session.consumer(QUEUE, prefetch=5)
         while len(got) < MESSAGES and time.monotonic() < until:
             got += receive(session, consumer)
+        is_over.set()  # all that it had to sync for this is synced
+        watch.join(WAIT_S)
         extra = receive(session, consumer)
-    watch.join(WAIT_S)
     return got + extra
 
 
@@ -114,11 +115,10 @@ def receive(session, consumer):
     return [] if message is None else [message.body]
 
 
-def boot_again(doomed, until, deaths):
-    """When the node has died, or after a while when it has made no such sync."""
-    quiet = time.monotonic() + 8
-    while doomed.is_running and time.monotonic() < min(until, quiet):
-        threading.Event().wait(0.05)
+def boot_again(doomed, is_over, deaths):
+    """When the node has died."""
+    while doomed.is_running and not is_over.wait(0.05):
+        pass
     if not doomed.is_running:
         deaths.append(doomed.name)
         doomed.boot(warm=True)
