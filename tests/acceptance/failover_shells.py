@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import hms
 import hms.aio
 
-WAIT_S = 30
+WAIT_S = 100
 
 
 class Blocking:

@@ -20,7 +20,8 @@ from tests.support.waiting import wait_until
 
 CONFIG = {"hms": {"queue": {"orders": {}, "small": {"max_messages": 1}, "other": {}}}}
 BRIEF_S = 1.5
-PATIENT_S = 25
+PATIENT_S = 90
+"""A third of it is how long a client looks for its node while that is booted."""
 
 
 IS_FULL = os.environ.get("HMS_HA") == "full"
