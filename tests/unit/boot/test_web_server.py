@@ -90,10 +90,13 @@ def test_a_request_that_does_not_come_is_cut(serve, connect, sent):
 
 def test_a_reader_that_does_not_read_is_cut(serve, connect):
     """Its answer is dropped with it."""
-    server = serve(lambda _: Answer(b"x" * (64 << 20)), deadline_s=0.5)
+    server = serve(lambda _: Answer(b"x" * (64 << 20)), deadline_s=60)
     reader = connect(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    wait_until(lambda: server._open)
+    assert reader.recv(1)  # the answer has begun
+    (writing,) = server._open
+    server._open[writing] = 0.0  # its time is over
     wait_until(lambda: not server._open)
+    assert server.cut == 1
     reader.close()
     assert _get(serve(_echo), "/")[0] == 200
 
