@@ -131,19 +131,15 @@ class Rig:
             zmq.select([node.links.sockets()[0] for node in self.nodes.values()], [], [], 0.005)
 
     def until_up(self, *indexes):
-        """These hear one another; their hellos are said now, as the first ones found nobody."""
-
-        def are_up():
-            for index in indexes:
-                self.nodes[index].links.hello_soon(0.0)
-            return all(
+        """These hear one another."""
+        self.until(
+            lambda: all(
                 self.nodes[a].link(f"n{b}")["presence"] == "up"
                 for a in indexes
                 for b in indexes
                 if a != b
             )
-
-        self.until(are_up)
+        )
 
     def close(self):
         """Give everything back."""

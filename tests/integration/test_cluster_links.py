@@ -55,6 +55,23 @@ def test_words_arrive_in_order_in_both_directions(rig):
     assert rig.nodes[1].words == [(2, b"%d" % number) for number in range(500)]
 
 
+def test_nodes_hear_one_another_as_soon_as_they_are_connected(make_rig):
+    """The first hello finds nobody who listens, or a connection that is not made yet; the next one
+    came after a third of HMSHEARTBEAT, and so did the one after a boot."""
+    rig = make_rig(heartbeat_s=3600)
+    rig.start(1)
+    for _ in range(3):
+        rig.nodes[1].links.take_turn()
+    rig.start(2)
+    rig.until_up(1, 2)
+
+    rig.stop(2)
+    rig.until(lambda: rig.nodes[1].link("n2")["presence"] == "failed")
+    rig.start(2, Incarnation(100, 2))
+
+    rig.until_up(1, 2)
+
+
 def test_a_silent_node_is_failed_and_back_when_heard_again(make_rig):
     """F-J2."""
     rig = make_rig(heartbeat_s=0.5)

@@ -34,6 +34,9 @@ from hms.workers.outbox import Outbox
 log = logging.getLogger("hms.links")
 
 HELLOS_PER_PERIOD = 3
+RETRY_S = 0.05
+"""A hello that found no connection is said again so soon, each time twice as late, at most a third
+of HMSHEARTBEAT."""
 ANSWERS_PER_TURN = 256
 SENDS_PER_TURN = 512
 PENDING_BYTES_MAX = 64 << 20
@@ -61,6 +64,7 @@ class Links:
         self._speakers: dict[int, Speaker] = {}
         self._hearing: LinkReceiver
         self._hello_at = 0.0
+        self._retry_s = RETRY_S
         self._turned_at = 0.0
 
     # life of the sockets
@@ -122,6 +126,7 @@ class Links:
 
     def hello_soon(self, at: float) -> None:
         """Somebody waits to be heard."""
+        self._retry_s = RETRY_S
         self._hello_at = min(self._hello_at, at)
 
     def changed(self, changes: Sequence[Change]) -> None:
@@ -155,7 +160,7 @@ class Links:
     def _tend(self, now: float) -> None:
         """Say hello when it is time, fail the silent."""
         if now >= self._hello_at:
-            self._hello_at = now + self._settings.heartbeat_s / HELLOS_PER_PERIOD
+            is_said = True
             body = HelloBody(self._settings.cluster, self._settings.name, self._settings.clients)
             payload = encode_hello(body)
             deaf = self.members.deaf(round(now * 1000))
@@ -163,7 +168,10 @@ class Links:
                 self._hear_why(index, speaker)
                 if index in deaf:
                     speaker.connect_again()
-                speaker.hint(self._frame(LinkKind.HELLO, index, payload))
+                is_said &= speaker.hint(self._frame(LinkKind.HELLO, index, payload))
+            period_s = self._settings.heartbeat_s / HELLOS_PER_PERIOD
+            self._hello_at = now + (period_s if is_said else min(self._retry_s, period_s))
+            self._retry_s = RETRY_S if is_said else min(2 * self._retry_s, period_s)
         self.changed(self.members.tick(round(now * 1000)))
 
     def _hear_why(self, index: int, speaker: Speaker) -> None:

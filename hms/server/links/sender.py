@@ -9,7 +9,7 @@ import zmq
 
 from hms.server.links.key_guard import Guard
 
-RECONNECT_MS, RECONNECT_MS_MAX = 100, 5000
+RECONNECT_MS, RECONNECT_MS_MAX = 100, 1000
 FRAMES_WAITING_MAX = 256
 CONNECT_TIMEOUT_MS = 3000
 HANDSHAKE_MS = 3000
@@ -44,13 +44,13 @@ class Speaker:
         self.flush()
         return self.pending_bytes <= self._pending_bytes_max
 
-    def hint(self, parts: Frame) -> None:
+    def hint(self, parts: Frame) -> bool:
         """Send if there is room, or wait behind what waits anyway: a connection that was made again
-        needs its hello."""
+        needs its hello. False when there is no connection yet."""
         if self._pending:
             self.say(parts)
-        else:
-            self._send(parts)
+            return True
+        return self._send(parts)
 
     def flush(self) -> None:
         """Send what waits as far as there is room."""
