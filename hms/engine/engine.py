@@ -306,6 +306,7 @@ class Engine:
         client said good-bye and does not come back."""
         self.state.at(now_ms)
         self._progress.pop(number, None)
+        self.branches.connection_ended(number)
         purge_slices.lift_ending(self.state, number)
         found = self.state.connections.get(number)
         opening.close_connection(self.state, number, Return.LOST, fx)

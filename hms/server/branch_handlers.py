@@ -43,7 +43,7 @@ class BranchHandlers:
             wire.NoteDecision: self._note,
             wire.ForgetDecision: lambda _, r, __, fx: branches.forget_decision(r.gtrid, fx),
             wire.ListDecisions: lambda _, r, __, fx: branches.decisions(r.after, r.count_max, fx),
-            wire.ListActive: lambda _, __, ___, ____: branches.active(),
+            wire.ListActive: lambda number, _, __, ___: branches.active(number),
         }
         self.handlers: dict[type, Callable[..., None]] = dict.fromkeys(self._answers, self._apply)
         """By the type of the request, as hms/server/request_handlers.py has them."""
@@ -53,6 +53,7 @@ class BranchHandlers:
             ),
             wire.XaCommit: lambda number, r, _, __: branches.ready_some([r.xid], number),
             wire.Decide: lambda number, r, _, __: branches.ready_some(r.branches, number),
+            wire.ListActive: lambda number, r, _, __: branches.active_some(number, r),
         }
         """The same of what is done under holds of the lock before their own."""
 

@@ -18,9 +18,14 @@ def counters_of(lines: Iterable[PendingList]) -> dict[str, int]:
     """
     sums = dict.fromkeys(_COUNTERS, 0)
     for line in lines:
-        for name, value in _of_line(line).items():
-            sums[name] += value
+        count_line(line, sums)
     return sums
+
+
+def count_line(line: PendingList, sums: dict[str, int]) -> None:
+    """What counters_of() tells of one more line is added."""
+    for name, value in _of_line(line).items():
+        sums[name] += value
 
 
 _COUNTERS = (
@@ -62,9 +67,3 @@ def describe_limits(state: State, target: Queue | Topic) -> dict[str, Any]:
     """The attributes of a destination, and how many sends wait for room in it."""
     key = (target.kind, target.name if isinstance(target, Queue) else target.string)
     return said_of(target.control) | {"blocked_sends": state.blocked.count(key)}
-
-
-def describe_topic(state: State, topic: Topic) -> dict[str, Any]:
-    """The attributes of a topic object, and the counters of its subscriptions together."""
-    lines = [subscription.line for subscription in topic.subscriptions]
-    return describe_limits(state, topic) | counters_of(lines)

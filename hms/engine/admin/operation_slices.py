@@ -13,11 +13,12 @@ from hms.engine.admin.destination_figures import FiguresPass
 from hms.engine.admin.destination_lifecycle import bury_deleted, reason_to_stay
 from hms.engine.admin.topic_operations import (
     LISTED_MAX,
+    TopicShow,
     describe_node,
     pattern_of,
     unused_subscription,
 )
-from hms.engine.admin.views import describe_subscription
+from hms.engine.admin.views import LISTINGS
 from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
@@ -25,7 +26,6 @@ from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
 from hms.engine.state import State
 from hms.engine.topic import TopicNode
 from hms.engine.topic.retention import take_away
-from hms.engine.xa.branch_operations import describe_branch, every_branch
 from hms.records import Cause
 from hms.wire import operations as ops
 from hms.wire.commands import Order
@@ -40,15 +40,15 @@ SLICED = (
     "queue.delete",
     "subscription.delete",
     "metrics.show",
-    "transaction.list",
-    "subscription.list",
+    "topic.show",
+    *LISTINGS,
 )
 WALKED_AT_ONCE = 1000
 """Topics: 5 ms."""
 BURIED_AT_ONCE = 500
 """Messages that become dead letters: 10 ms."""
 LISTED_AT_ONCE = 2000
-"""Branches or subscriptions: 5 ms."""
+"""Rows of a list: 5 to 10 ms."""
 
 
 class Progress:
@@ -60,8 +60,10 @@ class Progress:
         "_ends",
         "_figures",
         "_listed",
+        "_listing",
         "_purged",
         "_rows",
+        "_topic",
         "_walk",
         "asked",
         "count",
@@ -77,7 +79,9 @@ class Progress:
         self._purged: list[Queue | Subscription] = []
         self._figures: FiguresPass | None = None
         self._buries = False
-        self._listed: Iterator[dict[str, Any]] | None = None
+        self._topic: TopicShow | None = None
+        self._listing = LISTINGS.get(asked.command.name)
+        self._listed: Iterator[dict[str, Any] | None] = iter(())
         arguments, verb = asked.arguments, asked.command.name
         if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
@@ -92,8 +96,10 @@ class Progress:
                 self._buries = not arguments.discard
                 self._ends = arguments.discard or not _is_paged(queue)
                 self._purged = [queue] if self._ends else []
-        elif verb in _LISTS:
-            self._listed = _LISTS[verb](state)
+        elif isinstance(arguments, ops.NameOne) and verb == "topic.show":
+            self._topic = TopicShow(state, arguments)
+        elif self._listing is not None:
+            self._listed = self._listing.rows(state, arguments)
         elif isinstance(arguments, ops.DeleteSubscription):
             self._purged, self._ends = [unused_subscription(state, arguments)], True
 
@@ -103,10 +109,13 @@ class Progress:
             return self._walk_some(self._walk, state, fx)
         if self._figures is not None:
             return self._figures.go_on()
-        if self._listed is not None:
-            before = len(self._rows)
-            self._rows += islice(self._listed, LISTED_AT_ONCE)
-            return len(self._rows) - before == LISTED_AT_ONCE
+        if self._topic is not None:
+            return self._topic.go_on()
+        if self._listing is not None:
+            some = list(islice(self._listed, LISTED_AT_ONCE))
+            self._rows += [row for row in some if row is not None]
+            self._rows = self._listing.chosen(self._rows, self.asked.arguments)
+            return len(some) == LISTED_AT_ONCE
         for place in self._purged:
             count = self._discard_some(state, place, fx)
             self.count += count
@@ -138,7 +147,9 @@ class Progress:
         """Where nothing is left for the operation itself; else None."""
         if self._figures is not None:
             return self._figures.answer()
-        if self._listed is not None:
+        if self._topic is not None:
+            return self._topic.answer()
+        if self._listing is not None:
             return self._rows
         if self._walk is None:
             return None
@@ -155,24 +166,6 @@ class Progress:
             topics = [node.topic for node in nodes if node.retained is not None]
             self.count += take_away(state, topics, Cause.CLEARED, fx)
         return len(visited) == WALKED_AT_ONCE and len(self._rows) < LISTED_MAX
-
-
-def _branches(state: State) -> Iterator[dict[str, Any]]:
-    """Those that were there when the list was begun, and are there still."""
-    for branch in every_branch(state):
-        if state.branches.by_xid.get(branch.xid) is branch:
-            yield describe_branch(state, branch)
-
-
-def _subscriptions(state: State) -> Iterator[dict[str, Any]]:
-    """The same."""
-    known = state.space.subscriptions
-    for key, subscription in list(known.items()):
-        if known.get(key) is subscription:
-            yield describe_subscription(subscription)
-
-
-_LISTS = {"transaction.list": _branches, "subscription.list": _subscriptions}
 
 
 def _is_paged(queue: Queue) -> bool:

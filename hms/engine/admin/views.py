@@ -1,7 +1,7 @@
 """What operators see, as plain data, and the few commands that change a destination."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from hms.engine.admin.counter_views import counters_of, describe_limits
 from hms.engine.admin.dead_letter_operations import DEAD_LETTER_COMMANDS
@@ -13,13 +13,15 @@ from hms.engine.groups.group_view import describe_ordering, is_gathering
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription, Topic
 from hms.engine.queue.dispatch import discard
 from hms.engine.queue.in_flight_view import held_by
-from hms.engine.schedule.schedule_operations import SCHEDULE_COMMANDS
-from hms.engine.session.session_objects import Consumer
+from hms.engine.schedule.schedule_operations import SCHEDULE_COMMANDS, schedule_rows, soonest
+from hms.engine.session.session_objects import Consumer, Session
 from hms.engine.state import State
 from hms.engine.xa.branch_operations import COMMANDS as BRANCH_COMMANDS
-from hms.engine.xa.branch_operations import count_in_doubt
+from hms.engine.xa.branch_operations import branch_rows, count_in_doubt
 from hms.records import Cause
 from hms.wire import operations as ops
+
+Rows = Iterator[dict[str, Any] | None]
 
 
 def operate(state: State, verb: str, asked: ops.Operation, fx: Effects) -> Any:
@@ -132,8 +134,10 @@ def _status(state: State, _: ops.Nothing, __: Effects) -> dict[str, Any]:
     }
 
 
-def _queue_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
-    return [describe_queue(queue) for _, queue in sorted(state.queues.items())]
+def _queues(state: State, _: ops.Nothing) -> Rows:
+    for name, queue in sorted(state.queues.items()):
+        if state.queues.get(name) is queue:
+            yield describe_queue(queue)
 
 
 def _queue_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
@@ -142,32 +146,39 @@ def _queue_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
     return shown | {"held_by": held_by(state, queue)}
 
 
-def _topic_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
-    return [_describe_topic(topic) for _, topic in sorted(state.topics.items())]
+def _topics(state: State, _: ops.Nothing) -> Rows:
+    for name, topic in sorted(state.topics.items()):
+        if state.topics.get(name) is topic:
+            yield _describe_topic(topic)
 
 
-def _subscription_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
-    found = state.space.subscriptions.values()
-    return [describe_subscription(s) for s in found]
+def _subscriptions(state: State, _: ops.Nothing) -> Rows:
+    known = state.space.subscriptions
+    for key, subscription in list(known.items()):
+        if known.get(key) is subscription:
+            yield describe_subscription(subscription)
 
 
-def _session_list(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
-    return [
-        {
-            "connection": connection.number,
-            "client_id": connection.client_id,
-            "user": connection.user,
-            "session": session.handle,
-            "is_transacted": session.is_transacted,
-            "is_xa": session.is_xa,
-            "is_asynchronous": session.is_asynchronous,
-            "ack_mode": session.ack_mode,
-            "consumers": sum(not c.has_left for c in session.consumers),
-            "in_flight": sum(len(c.out) for c in session.consumers),
-        }
-        for connection in state.connections.values()
-        for session in connection.sessions.values()
-    ]
+def _sessions(state: State, _: ops.Nothing) -> Rows:
+    for connection in list(state.connections.values()):
+        for session in list(connection.sessions.values()):
+            if session.handle in connection.sessions:
+                yield _describe_session(session)
+
+
+def _describe_session(session: Session) -> dict[str, Any]:
+    return {
+        "connection": session.connection.number,
+        "client_id": session.connection.client_id,
+        "user": session.connection.user,
+        "session": session.handle,
+        "is_transacted": session.is_transacted,
+        "is_xa": session.is_xa,
+        "is_asynchronous": session.is_asynchronous,
+        "ack_mode": session.ack_mode,
+        "consumers": sum(not c.has_left for c in session.consumers),
+        "in_flight": sum(len(c.out) for c in session.consumers),
+    }
 
 
 def _queue_purge(state: State, asked: ops.NameOne, fx: Effects) -> int:
@@ -184,14 +195,32 @@ def _queue(state: State, asked: ops.NameOne) -> Queue:
     return queue
 
 
+class Listing(NamedTuple):
+    """An operation that shows many. rows: those of what was there when it was begun and is there
+    still, None for what has none; chosen: which of the rows so far are shown, in their order."""
+
+    rows: Callable[[State, Any], Rows]
+    chosen: Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]] = lambda rows, _: rows
+
+    def whole(self, state: State, asked: ops.Operation, _: Effects) -> list[dict[str, Any]]:
+        """All at once."""
+        found = [row for row in self.rows(state, asked) if row is not None]
+        return self.chosen(found, asked)
+
+
+LISTINGS = {
+    "queue.list": Listing(_queues),
+    "topic.list": Listing(_topics),
+    "subscription.list": Listing(_subscriptions),
+    "session.list": Listing(_sessions),
+    "transaction.list": Listing(branch_rows),
+    "schedule.list": Listing(schedule_rows, soonest),
+}
 _OPERATIONS: dict[str, Callable[[State, Any, Effects], Any]] = {
     "status": _status,
-    "queue.list": _queue_list,
+    **{verb: listing.whole for verb, listing in LISTINGS.items()},
     "queue.show": _queue_show,
     "queue.purge": _queue_purge,
-    "topic.list": _topic_list,
-    "subscription.list": _subscription_list,
-    "session.list": _session_list,
     **COMMANDS,
     **LIFECYCLE_COMMANDS,
     **BRANCH_COMMANDS,

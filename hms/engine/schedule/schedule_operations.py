@@ -1,6 +1,7 @@
 """What operators and applications see of schedules and delayed messages, and how they end them."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from hms.engine.effects import Effects
@@ -19,11 +20,11 @@ from hms.wire import operations as ops
 ID_DIGITS = 12
 
 
-def schedule_list(state: State, asked: ops.ListSchedules, _: Effects) -> list[dict[str, Any]]:
-    """Schedules and delayed messages, the next one due first; kind: "schedule" or "delayed" for
-    those only, destination: of one queue or topic, limit: so many; schedules alone: owner, of that
-    user, selector, whose message it chooses."""
-    kind, destination, limit = asked.kind, asked.destination, asked.limit
+def schedule_rows(state: State, asked: ops.ListSchedules) -> Iterator[dict[str, Any] | None]:
+    """Schedules and delayed messages, and None for each place. kind: "schedule" or "delayed" for
+    those only, destination: of one queue or topic; schedules alone: owner, of that user, selector,
+    whose message it chooses."""
+    kind, limit = asked.kind, asked.limit
     is_chosen = _choice(asked)
     if is_chosen is not None:
         kind = kind or "schedule"
@@ -33,11 +34,18 @@ def schedule_list(state: State, asked: ops.ListSchedules, _: Effects) -> list[di
         raise InvalidArgument(
             what="limit", detail=f"it is not a number from 1 to {ops.SCHEDULES_LISTED_MAX}"
         )
-    found = list(_scheduled(state, is_chosen)) if kind != "delayed" else []
-    found += _delayed(state) if kind != "schedule" else []
-    chosen = [one for one in found if destination in ("", one["destination"])]
-    chosen.sort(key=lambda one: (one["next_ms"], one["name"]))
-    return chosen[:limit]
+    known = _scheduled(state, is_chosen) if kind != "delayed" else ()
+    delayed = _delayed(state) if kind != "schedule" else ()
+    of = asked.destination
+    return (
+        row if row and of in ("", row["destination"]) else None for row in chain(known, delayed)
+    )
+
+
+def soonest(rows: list[dict[str, Any]], asked: ops.ListSchedules) -> list[dict[str, Any]]:
+    """The next one due first, as many as are asked for."""
+    rows.sort(key=lambda one: (one["next_ms"], one["name"]))
+    return rows[: asked.limit]
 
 
 def schedule_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
@@ -80,11 +88,12 @@ def _choice(asked: ops.ListSchedules) -> Callable[[Schedule], bool] | None:
 
 def _scheduled(
     state: State, is_chosen: Callable[[Schedule], bool] | None
-) -> Iterator[dict[str, Any]]:
-    if state.schedules is not None:
-        for schedule in state.schedules.by_name.values():
-            if is_chosen is None or is_chosen(schedule):
-                yield describe(state, schedule.plan, schedule)
+) -> Iterator[dict[str, Any] | None]:
+    known = {} if state.schedules is None else state.schedules.by_name
+    for name in list(known):
+        schedule = known.get(name)  # another one, perhaps, when it was due meanwhile
+        is_asked = schedule is not None and (is_chosen is None or is_chosen(schedule))
+        yield describe(state, schedule.plan, schedule) if schedule and is_asked else None
 
 
 def _places(state: State) -> list[Queue | Subscription]:
@@ -92,11 +101,14 @@ def _places(state: State) -> list[Queue | Subscription]:
     return [place for place in (*state.places.values(), *passing) if place.kind != SCHEDULED]
 
 
-def _delayed(state: State) -> Iterator[dict[str, Any]]:
+def _delayed(state: State) -> Iterator[dict[str, Any] | None]:
     """Also those that failed and wait before they are tried again."""
     for place in _places(state):
-        for message in place.line.delayed:
-            yield _describe_delayed(place, message)
+        delayed = place.line.delayed
+        for message in list(delayed):
+            if delayed.find(message.id) is message:
+                yield _describe_delayed(place, message)
+        yield None
 
 
 def _find(state: State, name: str) -> Iterator[tuple[Queue | Subscription, StoredMessage]]:
@@ -125,7 +137,6 @@ def _describe_delayed(place: Queue | Subscription, message: StoredMessage) -> di
 
 
 SCHEDULE_COMMANDS: dict[str, Callable[[State, Any, Effects], Any]] = {
-    "schedule.list": schedule_list,
     "schedule.show": schedule_show,
     "schedule.cancel": schedule_cancel,
 }

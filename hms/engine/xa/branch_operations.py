@@ -5,7 +5,7 @@ decision): it is recorded, the transaction manager hears of it when it comes wit
 kept until that one, or an operator, forgets it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hms.engine.effects import Effects
@@ -22,14 +22,11 @@ from hms.errors.catalogue import BranchNotFound, BranchStateWrong, InvalidArgume
 from hms.wire import operations as ops
 
 
-def list_branches(state: State, _: ops.Nothing, __: Effects) -> list[dict[str, Any]]:
-    """All branches, those in doubt first."""
-    return [describe_branch(state, branch) for branch in every_branch(state)]
-
-
-def every_branch(state: State) -> list[Branch]:
-    """All branches, those in doubt first."""
-    return [*state.branches.in_doubt(), *state.branches.live.values()]
+def branch_rows(state: State, _: ops.Nothing) -> Iterator[dict[str, Any]]:
+    """All branches, those in doubt first, as long as they are there."""
+    for branch in [*state.branches.in_doubt(), *state.branches.live.values()]:
+        if state.branches.by_xid.get(branch.xid) is branch:
+            yield describe_branch(state, branch)
 
 
 def count_in_doubt(state: State) -> dict[str, Any]:
@@ -127,7 +124,6 @@ def _wrong(branch: Branch, detail: str) -> BranchStateWrong:
 
 
 COMMANDS: dict[str, Callable[[State, Any, Effects], Any]] = {
-    "transaction.list": list_branches,
     "transaction.show": show_branch,
     "transaction.commit": commit_branch,
     "transaction.rollback": rollback_branch,

@@ -1,6 +1,6 @@
 """Deciding: what a coordinator asks of the decision log (see decisions.py)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hms.engine.effects import Effects
@@ -194,7 +194,9 @@ def page(state: State, after: int, count_max: int, fx: Effects) -> dict[str, Any
     }
 
 
-def active(state: State) -> list[list[Any]]:
-    """Global transactions that are neither decided nor over."""
-    found = state.decisions.active.items()
-    return [[gtrid, one.connection, one.since_ms, one.name] for gtrid, one in found]
+def active(state: State) -> Iterator[list[Any]]:
+    """Global transactions that are neither decided nor over, as long as that is so."""
+    known = state.decisions.active
+    for gtrid, one in list(known.items()):
+        if known.get(gtrid) is one:
+            yield [gtrid, one.connection, one.since_ms, one.name]
