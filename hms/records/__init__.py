@@ -36,7 +36,14 @@ from hms.records.definitions import (
     reserved,
     undefined,
 )
-from hms.records.groups import Encoded, Group, decode_group, encode_part, group
+from hms.records.groups import (
+    Encoded,
+    Group,
+    decode_group,
+    encode_part,
+    group,
+    put_first_seqs,
+)
 from hms.records.identity import Identity, Writer, decode_identity, identity
 from hms.records.kept import (
     Kept,
@@ -157,6 +164,7 @@ __all__ = [
     "pinned",
     "pinned_run",
     "prepared",
+    "put_first_seqs",
     "ranges",
     "reserved",
     "sent",

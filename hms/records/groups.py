@@ -5,9 +5,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hms.records.kinds import Landing, Record, RecordType
+from hms.records.sent import SENT_HEAD
 
 _HEAD = struct.Struct("<QIIQI")
 _PART = struct.Struct("<B3xII")
+_FIRST_SEQ = struct.Struct("<Q")
+_FIRST_SEQ_AT = _PART.size + SENT_HEAD.size - _FIRST_SEQ.size
 
 
 class Group(NamedTuple):
@@ -29,7 +32,7 @@ class Encoded(NamedTuple):
 
     records: int
     events: int
-    data: bytes
+    data: bytes | memoryview
     landings: Sequence[tuple[Landing, int]] = ()
 
 
@@ -37,6 +40,14 @@ def encode_part(record: Record) -> bytes:
     """A record as it stands in a group."""
     payload = b"".join(record.parts)
     return _PART.pack(record.type, record.events, len(payload)) + payload
+
+
+def put_first_seqs(data: bytearray, begins: Iterable[tuple[int, int]], first_seq: int) -> None:
+    """SENT records of a group's data, which were encoded before, have their places in the order of
+    arrival from now on. begins: of each where it stands, and how many messages are before it."""
+    put = _FIRST_SEQ.pack_into
+    for at, before in begins:
+        put(data, at + _FIRST_SEQ_AT, first_seq + before)
 
 
 def group(

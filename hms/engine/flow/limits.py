@@ -106,7 +106,8 @@ def obstacle_to_commit(state: State, work: Work) -> Obstacle | None:
 
 def keys_of(work: Work) -> tuple[Key, ...]:
     """The destinations that a transaction sends to."""
-    return tuple(dict.fromkeys(batch.producer.key for batch in work.sends))
+    producers = dict.fromkeys([batch.producer for batch in work.sends])  # few, of 100,000 batches
+    return tuple(dict.fromkeys(producer.key for producer in producers))
 
 
 def _judged(state: State, producer: Producer) -> list[Place]:

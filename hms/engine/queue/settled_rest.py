@@ -6,7 +6,7 @@ the log keeps its segments for them, which is more than is needed. It must not t
 settle_now() comes before a segment's messages are moved.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hms.engine.messages import StoredMessage
@@ -34,9 +34,9 @@ class SettledRest:
         """These have left the place; the list is taken over."""
         self._left.append((place, messages))
 
-    def free(self, spent: list[Any]) -> None:
-        """A list that nobody needs: of 500,000 pairs its end takes 50 ms."""
-        self._spent.append(spent)
+    def free(self, spent: Iterable[list[Any]]) -> None:
+        """Lists that nobody needs: of 500,000 pairs the end takes 50 ms."""
+        self._spent += spent
 
     def settle_some(self) -> Queue | Subscription | None:
         """A slice; the place where something that waited for it may go out now."""

@@ -1,7 +1,7 @@
 """What a client has open: connection, sessions, producers, consumers."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from hms.engine.session.deduplication import TAKEN_BYTES, ProducerMemory
 from hms.engine.session.receipts import Receipts
 from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import TopicNode
+from hms.records import Encoded
 
 
 class Search(Protocol):
@@ -225,9 +226,22 @@ class Consumer:
         return selector.matches(selector_view(message, selector.names)) is True
 
 
+class Run(Protocol):
+    """Batches that a commit stores as one; see queue/ready_run.py."""
+
+    queue: Queue
+    first_id: int
+    """Of the first message of the first batch."""
+    messages: list[StoredMessage]
+
+    def store(self, state: Any) -> Encoded:
+        """Their messages begin to wait; their records."""
+
+
 class PendingBatch(msgspec.Struct):
     """A batch that was taken, and that a transaction may hold until it commits. incoming, made:
-    what was read of it, and its messages, when they were made ready before the commit."""
+    what was read of it, and its messages, when they were made ready before the commit; run: where
+    all of that is, together with others (queue/ready_run.py)."""
 
     producer: Producer
     first_id: int
@@ -240,7 +254,8 @@ class PendingBatch(msgspec.Struct):
     another number each time."""
     incoming: Incoming | None = None
     made: list[StoredMessage] | None = None
+    run: Run | None = None
 
     def unready(self) -> None:
         """The commit does not come yet."""
-        self.incoming = self.made = None
+        self.incoming = self.made = self.run = None

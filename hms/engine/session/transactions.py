@@ -22,13 +22,14 @@ from hms.engine.queue.queue_send import (
     store_batch,
     transaction_bytes,
 )
+from hms.engine.queue.ready_run import ready_runs
 from hms.engine.queue.settled_rest import FORGOTTEN_AT_ONCE
 from hms.engine.queue.settlement import NOTHING, SLICE, Return, Said, give_back, give_back_all
 from hms.engine.session.receipts import READIED_AT_ONCE, Receipts, Received
 from hms.engine.session.session_objects import Session, Work
 from hms.engine.state import State
 from hms.errors.catalogue import IllegalState, TransactionRolledBack, TransactionTooLarge
-from hms.records import Memory, Record, group, memory
+from hms.records import Encoded, Memory, Record, group, memory
 
 BATCH_EFFORT = 8
 """What a batch costs to make ready beside its messages, in messages."""
@@ -166,12 +167,20 @@ def open_works(state: State) -> Iterator[Work]:
 
 def take_effect(
     state: State, work: Work, fx: Effects
-) -> tuple[list[Record], list[Queue | Subscription]]:
+) -> tuple[list[Record | Encoded], list[Queue | Subscription]]:
     """What was sent begins to wait, what was acknowledged leaves; the records, which belong
     together, and the places that want a dispatch."""
-    records: list[Record] = []
+    records: list[Record | Encoded] = []
     touched: dict[int, Queue | Subscription] = {}
     for batch in work.sends:
+        run = batch.run
+        if run is not None and run.queue is batch.producer.destination:  # which may be gone since
+            if run.first_id == batch.first_id:
+                records.append(run.store(state))
+                touched[id(run.queue)] = run.queue
+                if state.is_crowded:
+                    page_out_new(state, run.messages, [run.queue])
+            continue
         stored = store_batch(state, batch, read_batch(batch), 0, fx)
         records += stored.records
         for place in stored.touched:  # of a queue it is one, and there may be 100,000 batches
@@ -183,8 +192,9 @@ def take_effect(
         records += _settled(state, received, is_much=is_much)
         if received.place.line.tracks is not None:  # what waited for these may go out
             touched[id(received.place)] = received.place
-    if is_much:
-        state.settled_rest.free(work.acknowledged)
+    spent = [one for one in (work.acknowledged, work.sends) if len(one) > FORGOTTEN_AT_ONCE]
+    if spent:
+        state.settled_rest.free(spent)
         state.unfinished.append(lambda fx: _forget_some(state, fx))
     work.clear()
     return records, list(touched.values())
@@ -205,6 +215,7 @@ def ready_some(work: Work, *, with_sends: bool = True) -> bool:
         return False
     for batch in some:
         ready_batch(batch)
+    ready_runs(some)
     work.ready_count += len(some)
     return True
 

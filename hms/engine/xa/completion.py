@@ -22,7 +22,7 @@ from hms.engine.xa.branch import Branch, BranchState, Call
 from hms.engine.xa.branch_records import Outcome, ended_record, prepared_record, stand_in
 from hms.engine.xa.xa_codes import DONE, UNKNOWN, Answer, Code
 from hms.errors.tree import HmsError
-from hms.records import Record, group
+from hms.records import Encoded, Record, group
 
 PAGE_MAX = 1000
 
@@ -30,7 +30,7 @@ PAGE_MAX = 1000
 class Effect(NamedTuple):
     """What a commit brings: its records, which belong together, and the places to dispatch."""
 
-    records: list[Record]
+    records: list[Record | Encoded]
     touched: list[Queue | Subscription]
 
 

@@ -3,6 +3,8 @@
 Counted: messages for each hold, never time (P8).
 """
 
+import random
+
 import pytest
 
 from hms.engine.queue import queue_send, settled_rest
@@ -17,6 +19,8 @@ from hms.wire import branch_requests as tx
 from hms.wire import frames
 from hms.wire import structures as wire
 from hms.wire.frames import Action, Envelope, Kind, SendHead, Settlement
+from hms.wire.packed_messages import ROW, pack_messages
+from tests.sim.judge import wrong_totals
 from tests.support import largest
 from tests.support.memory import MemoryNode, MemoryStore
 from tests.support.memory_peer import Peer
@@ -25,7 +29,10 @@ SLICE, MANY = 20, 300
 EVERYTHING = [(0, (1 << 64) - 1)]
 SETTINGS = EngineSettings(
     redelivery_limit=-1,
-    destinations=tuple(DestinationSettings("queue", name) for name in ("work", "other")),
+    destinations=(
+        *(DestinationSettings("queue", name) for name in ("work", "other")),
+        DestinationSettings("topic", "news"),
+    ),
 )
 
 
@@ -300,3 +307,73 @@ def test_a_branch_that_was_made_ready_and_is_not_committed_is_as_it_was(node, pe
     node.tick()
     assert line_of(node).waiting_count == MANY
     assert line_of(node, "other").waiting_count == 0
+
+
+def mixed(at_once, monkeypatch):
+    """A node after the commit of frames of many kinds, and what it was given."""
+    for module in (receipts, transactions):
+        monkeypatch.setattr(module, "READIED_AT_ONCE", at_once)
+    node = Watched()
+    peer = Peer(node, 1)
+    rng = random.Random(7)
+    peer.request(wire.OpenSession(9, 0, is_transacted=True))
+    peer.request(wire.OpenConsumer(70, 1, "queue", "other", 5, selector="JMSPriority > 4"))
+    places = [("queue", "work"), ("queue", "other"), ("topic", "news")]
+    for handle, (kind, name) in enumerate(places, 20):
+        peer.request(wire.OpenProducer(handle, 9, kind, name))
+    firsts = dict.fromkeys(range(20, 23), 1)
+    for _ in range(120):
+        handle = rng.choice((20, 20, 20, 21, 22))
+        count = rng.choice((1, 1, 3, 40))
+        ttl_ms, delay_ms = rng.choice(((0, 0), (0, 0), (60_000, 0), (0, 500)))
+        rows = [
+            (ROW.pack(0, 2, ttl_ms, delay_ms, rng.choice((4, 7)), 0, 0, 0), b"", b"%02d" % n)
+            for n in range(count)
+        ]
+        head = SendHead(handle, count, firsts[handle], is_persistent=rng.random() < 0.9)
+        firsts[handle] += count
+        peer.ask(Kind.SEND, frames.encode_send(head, pack_messages(rows)))
+    before = len(node.store.records)
+    peer.request(wire.Commit(9, 1))
+    node.tick()
+    return node, node.store.records[before:]
+
+
+def test_what_is_made_ready_before_a_commit_gives_the_same_log(monkeypatch):
+    """Byte for byte (P3), whatever slices there were, and the same queues."""
+    (ready, records), (other, expected) = mixed(SLICE, monkeypatch), mixed(1 << 20, monkeypatch)
+
+    assert records == expected
+    assert len(records) > 1
+    found = []
+    for one in (ready, other, Watched(MemoryStore(ready.store.records))):
+        assert not list(wrong_totals(one.engine.state))
+        messages = [line_of(one, name).everything() for name in ("work", "other")]
+        found.append([[(m.id, m.seq, m.payload) for m in line] for line in messages])
+    assert found[0] == found[1]
+    kept = [m for m in line_of(ready).everything() if m.is_persistent]
+    assert found[2][0] == [(m.id, m.seq, m.payload) for m in kept]
+    assert len(kept) > MANY
+
+
+def test_what_was_made_ready_for_a_queue_that_is_gone_becomes_dead_letters(node, peer):
+    """A branch that has voted keeps its promise, wherever its messages have to go (P9)."""
+    peer.request(wire.Administer("queue.create", {"name": "mine"}))
+    peer.request(wire.OpenSession(9, 0, is_xa=True))
+    peer.request(tx.XaStart(9, XID))
+    send_in(peer, 9, "mine", 120)
+    peer.request(tx.XaEnd(9, XID, XA_SUCCESS))
+    assert peer.request(tx.XaPrepare(XID))["code"] == 0
+    peer.request(wire.CloseProducer(120))
+    asked = wire.encode(tx.XaCommit(XID))
+    items = [(Envelope(Kind.REQUEST, 1, 1, len(asked)), asked)]
+    while not node.engine.state.branches.by_xid[XID].work.ready_count:
+        node.broker.turn(peer.name, items)
+    assert any(batch.run for batch in node.engine.state.branches.by_xid[XID].work.sends)
+    node.engine.state.queues["mine"].control.end()  # as where a configuration has it no more
+    node.broker.handle(peer.name, items)
+
+    assert line_of(node, "HMS.DLQ").waiting_count == MANY
+    again = Watched(MemoryStore(node.store.records))
+    assert line_of(again, "HMS.DLQ").waiting_count == MANY
+    assert line_of(again, "mine").waiting_count == 0
