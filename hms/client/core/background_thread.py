@@ -1,8 +1,8 @@
 """The background thread of a connection.
 
 It connects, beats, runs the application's callbacks, sends what was held back, and reads only when
-nobody waits. It stays away from the socket for a tick after somebody waited: two threads that poll
-one descriptor wake each other for nothing.
+no thread of the application does. Two threads that poll one descriptor wake each other for nothing:
+so whoever reads takes the socket out of what this thread polls, in which it may sleep on.
 """
 
 import os
@@ -15,11 +15,9 @@ from typing import Protocol
 from hms.client.core.heartbeat import Heartbeat
 from hms.client.core.link import Link, State
 from hms.client.core.operations import Mark
-from hms.client.core.socket_wait import SocketWait
+from hms.client.core.socket_wait import AWAY_S, SocketWait
+from hms.client.core.transport import Transport
 from hms.client.core.transport_loop import TransportLoop, guarded
-
-TICK_S = 0.005
-"""How long it stays away after somebody read."""
 
 
 class _Driver(Protocol):
@@ -33,15 +31,20 @@ class _Driver(Protocol):
 class BackgroundThread:
     """See the module. waiting: where the application's threads wait."""
 
-    def __init__(self, driver: _Driver, waiting: SocketWait) -> None:
+    def __init__(self, driver: _Driver) -> None:
         self._driver, self._link, self._loop = driver, driver.link, driver.loop
-        self._waiting = waiting
-        self._heartbeat = Heartbeat(driver.loop, lambda: not waiting.has_reader)
+        self.waiting = waiting = SocketWait(driver.lock, driver.loop.take_in, self)
+        self._heartbeat = Heartbeat(driver.loop, lambda: waiting.reader is None)
         self.is_reader = False
         """Whether it polls the socket."""
         self._is_over = False
         self._wakes_at = 0.0
+        self._is_asleep = False
+        """Whether it polls, or has been woken from that and waits for the lock."""
+        self._transport: Transport | None = None
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._thread = threading.Thread(target=self._run, name="hms-client", daemon=True)
 
     def start(self) -> None:
@@ -51,8 +54,40 @@ class BackgroundThread:
     def come_by(self, at: float) -> None:
         """Take a turn by then; lock held."""
         if self._wakes_at > at and self._wake_fd >= 0:
-            self._wakes_at = 0.0
+            self._wakes_at = at
             os.eventfd_write(self._wake_fd, 1)
+
+    def watch(self, transport: Transport | None) -> None:
+        """Poll this socket's descriptors from now on; lock held."""
+        if self._transport is not None:
+            self._epoll.unregister(self._transport.fd)
+            self._epoll.unregister(self._transport.monitor_fd)
+        self._transport, self.is_reader = transport, False
+        if transport is not None:
+            self._epoll.register(transport.fd, 0)
+            self._epoll.register(transport.monitor_fd, select.EPOLLIN)
+
+    def step_aside(self) -> None:
+        """Another thread polls the socket from now on; lock held."""
+        if self.is_reader and self._transport is not None:
+            self._epoll.modify(self._transport.fd, 0)
+            self.is_reader = False
+
+    def take_over(self, *, at_once: bool) -> bool:
+        """Poll the socket, for which nobody has to be woken; at_once False: a little later, if
+        nobody else does then. False when it is not asleep; lock held."""
+        if not self._is_asleep or self._transport is None:
+            return False
+        if self.is_reader:
+            return True
+        if not at_once and self._is_away(monotonic()):
+            self.come_by(self.waiting.last_at + AWAY_S)
+            return True
+        self._epoll.modify(self._transport.fd, select.EPOLLIN)
+        self.is_reader = True
+        if self._transport.has_input():  # sending may have taken the socket's signal
+            self.come_by(0.0)
+        return True
 
     def call_mark(self, mark: Mark) -> bool:
         """Reach the mark behind the callbacks that are due; False for one of them, and when none
@@ -80,6 +115,7 @@ class BackgroundThread:
     def _end(self) -> None:
         with self._driver.lock:
             self._loop.drop_transport(0)
+        self._epoll.close()
         os.close(self._wake_fd)
         self._wake_fd = -1
         self._loop.give_back(waits=True)
@@ -91,45 +127,41 @@ class BackgroundThread:
                 wakes_at = self._turn()
                 calls, link.calls = link.calls, []
                 self._is_over = is_over = link.state is State.ENDED and not calls
-                polled = self._polled() if not (calls or is_over) else []
-                self._wakes_at = wakes_at if polled else 0.0
+                self._is_asleep = not (calls or is_over)
+                self._wakes_at = wakes_at if self._is_asleep else 0.0
+                if not self._is_asleep:
+                    self.waiting.promote()
+                elif not self._is_away(monotonic()):
+                    self.take_over(at_once=True)
             if is_over:
                 break
             for call in calls:
                 guarded(call)
-            if polled:
-                self._sleep(polled, wakes_at)
+            if not calls:
+                self._sleep()
         self._end()
 
-    def _sleep(self, polled: list[int], wakes_at: float) -> None:
-        poll = select.poll()
-        for fd in polled:
-            poll.register(fd, select.POLLIN)
-        left_s = max(0.0, wakes_at - monotonic())
-        ready = poll.poll(min(left_s * 1000, 3_600_000))
-        if any(fd == self._wake_fd for fd, _ in ready):
-            os.eventfd_read(self._wake_fd)
+    def _sleep(self) -> None:
+        """Until a turn is due, which come_by() may bring forward, or something comes."""
+        is_early = True
+        while is_early and (left_s := self._wakes_at - monotonic()) > 0:
+            ready = self._epoll.poll(min(left_s, 3600))
+            is_early = len(ready) == 1 and ready[0][0] == self._wake_fd
+            if is_early:
+                os.eventfd_read(self._wake_fd)
 
-    def _polled(self) -> list[int]:
-        """What to poll; the socket only when no other thread is likely to."""
-        fds, transport = [self._wake_fd], self._loop.transport
-        self.is_reader = False
-        if transport is not None:
-            fds.append(transport.monitor_fd)
-            self.is_reader = not self._is_busy(monotonic())
-            if self.is_reader:
-                fds.append(transport.fd)
-        return fds
-
-    def _is_busy(self, now: float) -> bool:
-        """Whether application threads read."""
-        if self._waiting.has_reader:
+    def _is_away(self, now: float) -> bool:
+        """Whether application threads read, or are likely to."""
+        waiting = self.waiting
+        if waiting.reader is not None:
             return True
-        return not self._link.unattended and now < self._waiting.last_at + TICK_S
+        may_be = not (self._link.unattended or waiting.is_awaited)
+        return may_be and now < waiting.last_at + AWAY_S
 
     def _turn(self) -> float:
         """Do what is due; when to come again, at the latest when the socket is free."""
         self._wakes_at = 0.0
-        self.is_reader = False
-        due_at, free_at = self._heartbeat.turn(), self._waiting.last_at + TICK_S
+        self._is_asleep = False
+        self.step_aside()
+        due_at, free_at = self._heartbeat.turn(), self.waiting.last_at + AWAY_S
         return min(due_at, free_at) if monotonic() < free_at else due_at

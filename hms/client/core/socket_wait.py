@@ -1,9 +1,11 @@
 """Waiting for frames at the socket without a hand-over between threads.
 
 Of the threads that wait, one is the reader: it polls the socket itself and takes the frames in for
-all. The others sleep until what they wait for is there, or until the role falls to them. So an
-answer wakes just the thread that asked: handing it over from a thread of the library's own costs
-another wake-up, 20-50 µs of a round trip of 100.
+all. The others sleep until what they wait for is there. When the reader leaves, the role falls to
+the background thread, which need not be woken for that, or to the next that comes; only when that
+thread is busy is one of the others woken for it. So an answer wakes just the thread that asked:
+handing it over from a thread of the library's own costs another wake-up, 20-50 µs of a round trip
+of 100.
 """
 
 import os
@@ -11,6 +13,22 @@ import select
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import Protocol
+
+AWAY_S = 0.005
+"""So long after somebody read the background thread stays away from the socket, when those who wait
+follow close on one another: it would be woken for each frame that comes between two waits."""
+
+
+class Deputy(Protocol):
+    """Who reads while nobody waits: the background thread. lock held."""
+
+    def step_aside(self) -> None:
+        """Another thread reads from now on."""
+
+    def take_over(self, *, at_once: bool) -> bool:
+        """Nobody else reads any more; False when it cannot now. at_once: others wait, or soon
+        nobody will."""
 
 
 class _Sleeper:
@@ -33,27 +51,30 @@ class _Sleeper:
 
 class SocketWait:
     """See the module. lock: the connection's, held around every call; take_in: reads the socket and
-    returns whether anything can be polled; idle: is told when the last waiting thread has left."""
+    returns whether anything can be polled; deputy: reads while none of those who wait does."""
 
-    def __init__(
-        self, lock: threading.Lock, take_in: Callable[[], bool], idle: Callable[[], None]
-    ) -> None:
+    def __init__(self, lock: threading.Lock, take_in: Callable[[], bool], deputy: Deputy) -> None:
         self._lock = lock
         self._take_in = take_in
-        self._idle = idle
+        self._deputy = deputy
         self._sleepers: list[_Sleeper] = []
-        self._reader: _Sleeper | None = None
+        self.reader: _Sleeper | None = None
+        """The thread that reads for all."""
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._wake_fd, select.POLLIN)
         self._fd = -1
         self.is_polling = False
         self.last_at = 0.0
+        self._is_sparse = False
+        """Whether the last wait began long after the one before."""
+        self.woken_count = 0
+        """So often a thread that slept was woken: by its answer, or to read."""
 
     @property
-    def has_reader(self) -> bool:
-        """Whether a thread reads for all."""
-        return self._reader is not None
+    def is_awaited(self) -> bool:
+        """Whether any thread waits."""
+        return bool(self._sleepers)
 
     def watch(self, fd: int) -> None:
         """Poll this descriptor from now on; -1 for none."""
@@ -70,12 +91,13 @@ class SocketWait:
             return True
         me = _Sleeper(key)
         self._sleepers.append(me)
+        self._is_sparse = monotonic() - self.last_at > AWAY_S
         try:
             while True:
                 self.last_at = now = monotonic()
                 if now >= deadline:
                     return False
-                if self._reader is None:
+                if self.reader is None:
                     self._read(me, deadline - now)
                 else:
                     self._sleep(me, deadline - now)
@@ -83,23 +105,30 @@ class SocketWait:
                     return True
         finally:
             self._sleepers.remove(me)
-            if self._reader is None:
-                self._succeed()
+            if self.reader is None:
+                is_awaited = bool(self._sleepers)
+                if not self._deputy.take_over(at_once=is_awaited or self._is_sparse):
+                    self.promote()
 
     def wake(self, keys: Sequence[object]) -> None:
         """What is called by these keys has changed; None among them: everything has."""
         is_for_all = None in keys
         for sleeper in self._sleepers:
             if is_for_all or sleeper.key in keys:
-                if sleeper is self._reader:
+                if sleeper is not self.reader:
+                    self._wake(sleeper)
+                elif self.is_polling:
                     self._wake_reader()
-                else:
-                    sleeper.wake()
+
+    def promote(self) -> None:
+        """The background thread is busy: one of those who wait has to read."""
+        if self._sleepers and self.reader is None:
+            self._wake(self._sleepers[0])
 
     def interrupt(self) -> None:
         """Have all that wait look again. The lock is not needed: a signal handler may call this."""
         for sleeper in list(self._sleepers):
-            if sleeper is not self._reader:
+            if sleeper is not self.reader:
                 sleeper.wake()
         os.eventfd_write(self._wake_fd, 1)
 
@@ -114,9 +143,16 @@ class SocketWait:
             self._lock.acquire()
 
     def _read(self, me: _Sleeper, left_s: float) -> None:
-        if not self._take_in():
-            return
-        self._reader = me
+        self.reader = me
+        try:
+            if self._take_in():
+                self._deputy.step_aside()
+                self._poll_once(left_s)
+                self._take_in()
+        finally:
+            self.reader = None
+
+    def _poll_once(self, left_s: float) -> None:
         self.is_polling = True
         self._lock.release()
         ready: list[tuple[int, int]] = []
@@ -124,19 +160,14 @@ class SocketWait:
             ready = self._poll.poll(min(left_s * 1000, 3_600_000))
         finally:
             self._lock.acquire()
-            self._reader = None
             is_rung = bool(ready) and ready[0][0] == self._wake_fd  # it was registered first
             if is_rung or not self.is_polling:  # somebody woke us
                 os.eventfd_read(self._wake_fd)
             self.is_polling = False
-        self._take_in()
 
-    def _succeed(self) -> None:
-        """The reader leaves: the role goes to another that waits, or to nobody."""
-        if self._sleepers:
-            self._sleepers[0].wake()
-        else:
-            self._idle()
+    def _wake(self, sleeper: _Sleeper) -> None:
+        self.woken_count += 1
+        sleeper.wake()
 
     def _wake_reader(self) -> None:
         if self.is_polling:

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hms.client.core.background_thread import TICK_S, BackgroundThread
+from hms.client.core.background_thread import BackgroundThread
 from hms.client.core.connection_options import Options
 from hms.client.core.fork_detection import forbid_in_child
 from hms.client.core.link import Link
 from hms.client.core.operations import FOREVER, Mark, Outside, Steps, Wait
-from hms.client.core.socket_wait import SocketWait
 from hms.client.core.transport import Transport
 from hms.client.core.transport_loop import TransportLoop
 from hms.errors.tree import HmsError
@@ -28,8 +27,8 @@ class ThreadDriver:
         self.link = link
         self.lock: threading.Lock = threading.Lock()
         self.loop = loop = TransportLoop(link, addresses, options, self)
-        self._waiting = waiting = SocketWait(self.lock, loop.take_in, self._nobody_waits)
-        self._background = BackgroundThread(self, waiting)
+        self._background = BackgroundThread(self)
+        self._waiting = waiting = self._background.waiting
         # What is called for each message goes there directly.
         self.flush, self.wake, self.wait_for = loop.flush, waiting.wake, waiting.wait_for
         self.come_by = self._background.come_by
@@ -78,7 +77,7 @@ class ThreadDriver:
 
     def take_in(self) -> None:
         """Take in what is here already."""
-        if not self._waiting.has_reader:
+        if self._waiting.reader is None:
             self.loop.take_in()
 
     def call_mark(self, mark: Mark) -> bool:
@@ -107,20 +106,17 @@ class ThreadDriver:
     def watch(self, transport: Transport | None) -> None:
         """Poll its socket from now on."""
         self._waiting.watch(-1 if transport is None else transport.fd)
+        self._background.watch(transport)
 
     def after_flush(self) -> None:
         """Callbacks, and answers for which no thread waits, are the background thread's."""
         link = self.link
-        is_read = self._background.is_reader or self._waiting.has_reader
-        if link.calls or (link.unattended and not is_read):
+        if link.calls:
             self.come_by(0.0)
+        elif link.unattended and self._waiting.reader is None:
+            self._background.take_over(at_once=True)
 
     @property
     def is_polled(self) -> bool:
         """Whether a thread polls the socket."""
         return self._background.is_reader or self._waiting.is_polling
-
-    def _nobody_waits(self) -> None:
-        soon = 0.0 if self.link.unattended else self._waiting.last_at + TICK_S
-        if not self._background.is_reader:
-            self.come_by(soon)

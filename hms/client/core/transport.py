@@ -8,7 +8,8 @@ import contextlib
 import os
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import zmq
@@ -98,7 +99,12 @@ class Transport:
             self._socket.close(linger=0)
             raise
         self.address = address
-        self._polled = [(self._socket, _POLLIN)]
+        self.has_input: Callable[[], Sequence[object]] = partial(
+            zmq_poll, [(self._socket, _POLLIN)], 0
+        )
+        """Not empty while a frame waits; the descriptor signals only changes, so ask after a send
+        too. The option EVENTS tells the same, by three calls more."""
+        self._has_news = partial(zmq_poll, [(self._monitor, _POLLIN)], 0)
         self.fd = int(self._socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
 
@@ -119,11 +125,6 @@ class Transport:
         _send(self._socket, parts[0], _MORE)
         _send(self._socket, parts[1], _LAST)
 
-    def has_input(self) -> bool:
-        """Whether a frame waits; the descriptor signals only changes, so ask after a send too. The
-        option EVENTS tells the same, by two calls more."""
-        return bool(zmq_poll(self._polled, 0))
-
     def receive(self) -> list[list[bytes]]:
         """The frames that wait, up to a bounded number."""
         received: list[list[bytes]] = []
@@ -139,11 +140,8 @@ class Transport:
 
     def fault(self) -> str:
         """Why the node is gone, or nothing while it is there."""
-        while True:
-            try:
-                said = self._monitor.recv_multipart(_LAST)
-            except zmq.Again:
-                return ""
+        while self._has_news():
+            said = self._monitor.recv_multipart(_LAST)
             event, _ = _EVENT.unpack(said[0])
             if event & _REACHED:
                 self.is_reached = True
@@ -153,6 +151,7 @@ class Transport:
             self.is_refused = bool(event & _REFUSED)
             self.has_failed_handshake = not self.is_refused
             return "the handshake failed"
+        return ""
 
     def close(self, linger_ms: int = 0) -> None:
         """Close; what was sent may still leave for linger_ms."""

@@ -144,8 +144,8 @@ class TransportLoop:
             return
         link.sent(monotonic())
         if self._shell.is_polled:  # sending may have taken the signal: look whether there is input
-            while self.read():
-                pass
+            while self.transport is transport and transport.has_input():
+                self.read()
 
     def read(self) -> bool:
         """Take frames in; whether there were any, and so perhaps more."""
@@ -165,6 +165,8 @@ class TransportLoop:
 
     def take_in(self) -> bool:
         """Read and do what follows; whether nothing came, so that polling makes sense."""
+        if self.transport is None or not self.transport.has_input():
+            return True
         took = self.read()
         if took:
             self.flush()

@@ -1,6 +1,7 @@
 """Waiting at the socket: whoever waits can be made to look again, from a signal handler too."""
 
 import os
+import select
 import signal
 import threading
 
@@ -18,13 +19,19 @@ class Scene:
     def __init__(self):
         self.lock, self.taken = threading.Lock(), 0
         self.read_fd, self.write_fd = os.pipe()
-        self.wait = SocketWait(self.lock, self._take_in, lambda: None)
+        self.wait = SocketWait(self.lock, self._take_in, self)
         self.wait.watch(self.read_fd)
-        self.is_done = False
+        self.is_done = self.is_deputy_busy = False
 
     def _take_in(self):
         self.taken += 1
         return True
+
+    def step_aside(self):
+        pass
+
+    def take_over(self, **_):
+        return not self.is_deputy_busy
 
     def wait_for(self, deadline=FOREVER):
         with self.lock:
@@ -89,3 +96,84 @@ def test_an_interruption_that_nobody_waited_for_makes_the_next_wait_look_once(sc
 
     assert not waiting.is_alive()
     assert scene.taken == 4  # before and after the ring, before and after what came
+
+
+class Answers(Scene):
+    """Threads that wait for answers of their own; one that comes is a byte in the pipe."""
+
+    def __init__(self):
+        self.answered = set()
+        super().__init__()
+
+    def _take_in(self):
+        if not select.select([self.read_fd], [], [], 0)[0]:
+            return True
+        key = os.read(self.read_fd, 1)[0]
+        self.answered.add(key)
+        self.wait.wake([key])
+        return False
+
+    def ask(self, key):
+        """A thread that waits for an answer, and has begun to."""
+        thread = threading.Thread(target=self._wait_for_answer, args=(key,), daemon=True)
+        count = len(self.wait._sleepers)
+        thread.start()
+        while not (len(self.wait._sleepers) > count and (count or self.wait.is_polling)):
+            os.sched_yield()
+        return thread
+
+    def _wait_for_answer(self, key):
+        with self.lock:
+            assert self.wait.wait_for(key, lambda: key in self.answered, FOREVER)
+
+    def answer(self, key):
+        os.write(self.write_fd, bytes([key]))
+
+
+@pytest.fixture
+def answers():
+    answers = Answers()
+    yield answers
+    answers.close()
+
+
+def test_an_answer_wakes_the_thread_that_asked_and_no_other(answers):
+    """A thread that is woken for nothing holds up those that have something to do."""
+    reader, *others = [answers.ask(key) for key in range(5)]
+
+    for key, thread in enumerate(others, 1):
+        answers.answer(key)
+        thread.join(WAIT_S)
+        assert answers.wait.woken_count == key
+    answers.answer(0)
+    reader.join(WAIT_S)
+
+    assert answers.wait.woken_count == 4
+
+
+def test_a_reader_that_leaves_wakes_nobody(answers):
+    """The background thread reads from then on, which is woken by what comes."""
+    reader, other = answers.ask(0), answers.ask(1)
+
+    answers.answer(0)
+    reader.join(WAIT_S)
+    assert (answers.wait.woken_count, answers.wait.reader) == (0, None)
+
+    with answers.lock:  # as the background thread
+        answers.answer(1)
+        answers.wait._take_in()
+    other.join(WAIT_S)
+    assert answers.wait.woken_count == 1
+
+
+def test_a_reader_that_leaves_wakes_one_when_the_background_thread_is_busy(answers):
+    """It runs callbacks of the application, which may take long; others' answers do not wait."""
+    answers.is_deputy_busy = True
+    threads = [answers.ask(key) for key in range(3)]
+
+    for key, thread in enumerate(threads):
+        answers.answer(key)
+        thread.join(WAIT_S)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert answers.wait.woken_count == 2
