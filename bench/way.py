@@ -60,11 +60,11 @@ class Figures(NamedTuple):
 
 LIMITS: dict[str, Figures] = {
     "client sends": Figures(30, 13, 22),
-    "node confirms": Figures(91, 38, 74),
+    "node confirms": Figures(88, 38, 74),
     "client confirmed": Figures(31, 12, 25),
     "life: client": Figures(124, 24, 93),
     "life: client, background": Figures(78, 11, 52),
-    "life: node": Figures(266, 47, 185),
+    "life: node": Figures(250, 46, 183),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")

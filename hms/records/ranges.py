@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from itertools import starmap
 from typing import NamedTuple
 
 from hms.records.kinds import Cause, Record, RecordType
@@ -33,7 +34,7 @@ def ranges(
     """A record of what happened to ranges of messages."""
     count = sum([last - first + 1 for first, last in spans])
     head = RANGES_HEAD.pack(number, at_ms, cause, len(spans))
-    return Record(kind, count, (head + b"".join([_RANGE.pack(*span) for span in spans]),))
+    return Record(kind, count, (head + b"".join(starmap(_RANGE.pack, spans)),))
 
 
 def decode_ranges(payload: bytes | memoryview) -> Ranges:

@@ -307,8 +307,11 @@ class Broker:
             for command in commands:
                 if self._effort >= EFFORT_MAX:
                     return
-                if not self._apply_one(peer, command, now_ms, refused, fx):
-                    return
+                try:  # no function of its own, which would be a call more for each command
+                    if not self._apply_one(peer, command, now_ms, refused, fx):
+                        return
+                except HmsError as error:
+                    self._refuse(peer, command, error, now_ms, fx)
                 done += 1
                 if done < len(commands):
                     self._effort += engine.take_effort()
@@ -319,46 +322,17 @@ class Broker:
     def _apply_one(
         self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
     ) -> bool:
-        """One command; a refusal is an effect like any other. False: a slice of it is done, and it
-        comes again. No variable of this frame keeps an error: its traceback keeps the frame, and
-        the garbage collector alone would end that."""
-        envelope, head, _ = command
-        try:
-            if not isinstance(head, HmsError):
-                if self._permit is not None:
-                    number, kind = self.doorman.numbers.get(peer), envelope.kind
-                    of_kind = OF_KIND.get(kind)  # a call less for messages
-                    self._permit(of_kind or command_of(kind, head), head, number)
-                return self._apply_read(peer, command, now_ms, refused, fx)
-            self._unreadable(peer, envelope, now_ms, fx)
-            fx.out.append(ToPeer(peer, Refusal(0, envelope.correlation, head)))
-        except HmsError as error:
-            # Its traceback leads back to itself and to the payload: 16 MiB until the collector runs
-            if isinstance(error, NotAuthorized):
-                self._entrance.denied(number, error, now_ms, fx)
-            if refusals.isEnabledFor(logging.DEBUG):
-                self._told.say("%s", error, extra=self._named(peer, envelope, error))
-            refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
-            fx.out.append(ToPeer(peer, refusal))
-        return True
-
-    def _named(self, peer: Hashable, envelope: Envelope, error: HmsError) -> dict[str, Any]:
-        """The fields of a refusal in the log; the client's error has the same request."""
-        number = self.doorman.numbers.get(peer, 0)
-        return {
-            "event": "refused",
-            "request": wire.request_id(number, envelope.correlation),
-            "connection": number,
-            "kind": envelope.kind.name,
-            "error": error.number,
-        }
-
-    def _apply_read(
-        self, peer: Hashable, command: Command, now_ms: int, refused: str | None, fx: Effects
-    ) -> bool:
-        """One whose head could be read; a refusal is raised."""
+        """One command; a refusal is raised. False: a slice of it is done, and it comes again."""
         envelope, head, _ = command
         number = self.doorman.numbers.get(peer)
+        if isinstance(head, HmsError):
+            self._unreadable(peer, envelope, now_ms, fx)
+            fx.out.append(ToPeer(peer, Refusal(0, envelope.correlation, head)))
+            return True
+        if self._permit is not None:
+            kind = envelope.kind
+            of_kind = OF_KIND.get(kind)  # a call less for messages
+            self._permit(of_kind or command_of(kind, head), head, number)
         if number is None or envelope.kind is Kind.HELLO:
             return self._greet(peer, envelope, head, now_ms, fx)
         if envelope.kind is Kind.SEND:
@@ -386,6 +360,30 @@ class Broker:
         else:
             self._serve(number, envelope, head, now_ms, fx)
         return True
+
+    def _refuse(
+        self, peer: Hashable, command: Command, error: HmsError, now_ms: int, fx: Effects
+    ) -> None:
+        """A refusal is an effect like any other. No frame may keep the error: its traceback leads
+        back to the frame and to the payload, 16 MiB until the garbage collector runs."""
+        envelope = command[0]
+        if isinstance(error, NotAuthorized):
+            self._entrance.denied(self.doorman.numbers.get(peer), error, now_ms, fx)
+        if refusals.isEnabledFor(logging.DEBUG):
+            self._told.say("%s", error, extra=self._named(peer, envelope, error))
+        refusal = Refusal(0, envelope.correlation, error.with_traceback(None))
+        fx.out.append(ToPeer(peer, refusal))
+
+    def _named(self, peer: Hashable, envelope: Envelope, error: HmsError) -> dict[str, Any]:
+        """The fields of a refusal in the log; the client's error has the same request."""
+        number = self.doorman.numbers.get(peer, 0)
+        return {
+            "event": "refused",
+            "request": wire.request_id(number, envelope.correlation),
+            "connection": number,
+            "kind": envelope.kind.name,
+            "error": error.number,
+        }
 
     def _dismiss(self, number: int, now_ms: int, fx: Effects) -> bool:
         """A client says good-bye. False: a slice of what it had is given back."""

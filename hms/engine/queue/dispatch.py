@@ -17,7 +17,7 @@ from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.dead_letters import DeadReason, Death, keep, target_of
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
-from hms.engine.queue.pending_list import RANGES_PER_RECORD, ids_of
+from hms.engine.queue.pending_list import RANGES_PER_RECORD, runs_of
 from hms.engine.state import State
 from hms.records import Cause, RecordType, group, ranges
 from hms.wire.packed_messages import FLAG_LAST, KIND_FILE
@@ -84,7 +84,8 @@ def _dispatch_plain(state: State, place: Queue | Subscription, fx: Effects) -> N
                     _deliver(state, place, consumer, messages, fx)
             if line.waiting_count:
                 ready = [c for c in ready if _has_room(c)]
-        discard(state, place, expired, Cause.EXPIRED, fx)
+        if expired:
+            discard(state, place, expired, Cause.EXPIRED, fx)
 
 
 def dispatch_rest(state: State, fx: Effects) -> None:
@@ -269,7 +270,7 @@ def _deliver(
     consumer.out_bytes += size_bytes
     fx.out.append(
         Deliver(
-            consumer.connection.number,
+            consumer.session.connection.number,
             consumer.handle,
             consumer.epoch,
             messages,
@@ -293,8 +294,7 @@ def acknowledge(
     state: State, place: Queue | Subscription, messages: list[StoredMessage], fx: Effects
 ) -> None:
     """Messages that were out are done with."""
-    place.line.settle_all(messages)
-    state.waiting_bytes -= sizes_of(messages)
+    state.waiting_bytes -= place.line.settle_all(messages)
     place.line.counters.acknowledged += len(messages)
     place.line.totals.acknowledged += len(messages)
     write_ranges(state, place, RecordType.ACKNOWLEDGED, messages, fx)
@@ -340,7 +340,7 @@ def write_ranges(
     """Record what happened to those of the messages that the log knows."""
     if not place.is_durable:
         return
-    spans = ids_of([m for m in messages if m.is_persistent])
+    spans = runs_of([m.id for m in messages if m.is_persistent])
     if not spans:
         return
     if len(spans) <= RANGES_PER_RECORD:

@@ -306,10 +306,12 @@ class PendingList:
             self.tracks.left(message)
         self._leave(message)
 
-    def settle_all(self, messages: list[StoredMessage]) -> None:
-        """Messages that were out leave for good."""
-        self.count_settled(len(messages), sizes_of(messages))
+    def settle_all(self, messages: list[StoredMessage]) -> int:
+        """Messages that were out leave for good; what they counted in quotas."""
+        size_bytes = sizes_of(messages)
+        self.count_settled(len(messages), size_bytes)
         self.forget_settled(messages)
+        return size_bytes
 
     def count_settled(self, count: int, size_bytes: int) -> None:
         """So many messages that were out count no more; forget_settled() follows."""

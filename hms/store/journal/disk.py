@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -52,7 +52,7 @@ class Disk(Protocol):
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
-    def pwritev(self, fd: int, buffers: Buffers, offset: int) -> int:
+    def pwritev(self, fd: int, buffers: Buffers, offset: int, /) -> int:
         """Write at most BUFFERS_MAX buffers; how many bytes were taken."""
 
     def ftruncate(self, fd: int, size: int) -> None:
@@ -62,7 +62,7 @@ class Disk(Protocol):
         """Give a file space up to this size, which it has from then on; what is new reads as
         zeros."""
 
-    def fdatasync(self, fd: int) -> None:
+    def fdatasync(self, fd: int, /) -> None:
         """Return when what was written, and the file's size, is safe."""
 
     def fsync(self, fd: int) -> None:
@@ -81,11 +81,17 @@ class Disk(Protocol):
         """Seconds on a clock that is never set."""
 
 
+_PWRITEV: Callable[[int, Buffers, int], int] = os.pwritev
+_FDATASYNC: Callable[[int], None] = os.fdatasync
+
+
 class RealDisk:
     """The machine's own disk."""
 
     FILE_MODE = 0o640
     FOLDER_MODE = 0o750
+    pwritev, fdatasync = staticmethod(_PWRITEV), staticmethod(_FDATASYNC)
+    """The system's own: two calls of Python less for each commit."""
 
     def make_dir(self, path: Path) -> None:
         """Make a directory and its parents, when it is not there; durable in either case.
@@ -154,10 +160,6 @@ class RealDisk:
             data += more
         return data
 
-    def pwritev(self, fd: int, buffers: Buffers, offset: int) -> int:
-        """Write at most BUFFERS_MAX buffers; how many bytes were taken."""
-        return os.pwritev(fd, buffers, offset)
-
     def ftruncate(self, fd: int, size: int) -> None:
         """Cut or extend a file."""
         os.ftruncate(fd, size)
@@ -166,10 +168,6 @@ class RealDisk:
         """Give a file space up to this size, which it has from then on; what is new reads as
         zeros. Where the file system cannot, the C library writes a byte to each block."""
         os.posix_fallocate(fd, 0, size)
-
-    def fdatasync(self, fd: int) -> None:
-        """Return when what was written, and the file's size, is safe."""
-        os.fdatasync(fd)
 
     def fsync(self, fd: int) -> None:
         """Return when the file is safe with all that belongs to it, as after cutting it."""
