@@ -149,6 +149,9 @@ def _check_secured(nodes: list[Found], listeners: list[Found], report: Report) -
     """Whoever logs in must be heard by nobody else; the first address is for the node's own."""
     known = tuple(one.name for one in listeners)
     for node in nodes:
+        if node.values["sender_identity"] and node.values["security"] is None:
+            text = f"{node.title} sender_identity: an open node knows nobody; security is missing"
+            report.add((*node.path, "sender_identity"), text)
         if not node.is_good("listen"):
             continue
         listen, path = node.values["listen"], (*node.path, "listen")

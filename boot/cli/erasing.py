@@ -45,7 +45,7 @@ class _Place(NamedTuple):
 
 @click.command()
 @target_options
-@click.option("--user", help="What a user's durable subscriptions hold, and its schedules.")
+@click.option("--user", help="What a user sent, its durable subscriptions hold, and its schedules.")
 @click.option("--selector", help="Messages that a selector chooses, in every place.")
 @click.option("--property", "pair", metavar="NAME=VALUE", help="Messages with that property.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Say what is there, and change nothing.")
@@ -60,17 +60,16 @@ def erase(
 ) -> None:
     """Remove a person's messages from queues, durable subscriptions, dead letters and what is
     retained, overwrite them in the log and the history, and say of each place what is gone."""
-    if (user is not None) + (selector is not None) + (pair is not None) != 1:
+    if [bool(user), bool(selector), bool(pair)].count(True) != 1:
         raise click.UsageError("give one of --user, --selector and --property")
     if not (is_dry or yes):
         click.confirm("Erase for good?", abort=True, err=True)
-    chosen = selector if pair is None else _equals(pair)
+    chosen, words = _asked(user, selector, pair or "")
     with target.connection() as connection:
-        made = _of_user if user is not None else _of_selector
-        rows = [row for row in made(connection, user or chosen or "", is_dry) if row.found]
-        if chosen is not None:
-            rows += [row for row in _files(target, connection, chosen, pair, is_dry) if row.found]
-    shown = [row._asdict() for row in rows]
+        rows = list(_of_owner(connection, user, is_dry)) if user else []
+        rows += _of_selector(connection, chosen, is_dry)
+        rows += _files(target, connection, Erasure(chosen, words), bool(user), is_dry)
+    shown = [row._asdict() for row in rows if row.found]
     show_table(target, shown, empty="Nothing is there.")
 
 
@@ -118,7 +117,7 @@ def _of_selector(connection: Any, selector: str, is_dry: bool) -> Iterator[_Plac
     yield from _of_schedules(connection, is_dry, selector=selector)
 
 
-def _of_user(connection: Any, user: str, is_dry: bool) -> Iterator[_Place]:
+def _of_owner(connection: Any, user: str, is_dry: bool) -> Iterator[_Place]:
     for row in _subscriptions(connection):
         if row["owner"] == user:
             place = f"subscription:{_named(row)}"
@@ -162,7 +161,7 @@ def _schedules(connection: Any, **chosen: str) -> list[str]:
 
 
 def _files(
-    target: Target, connection: Any, selector: str, pair: str | None, is_dry: bool
+    target: Target, connection: Any, erasure: Erasure, is_by_sender: bool, is_dry: bool
 ) -> Iterator[_Place]:
     """The files that hold what was erased, now or before, and those that are not looked at."""
     if target.address is not None:
@@ -175,12 +174,14 @@ def _files(
     if node.database is not None:
         yield _unseen("database store")
         return
-    folder, erasure = log_folder(node), Erasure(selector, _words(selector, pair))
+    folder = log_folder(node)
     segments = Segments(connection, folder, erasure)
     found, left = segments.erase(is_dry=is_dry)
     yield _Place("segments of log and history", found, 0 if is_dry else found - left, left)
     yield from map(_unseen, segments.faults())
     yield from _archive(folder, erasure, is_dry)
+    if is_by_sender:
+        yield _nameless(connection, folder)
 
 
 def _archive(folder: Path, erasure: Erasure, is_dry: bool) -> Iterator[_Place]:
@@ -195,17 +196,37 @@ def _archive(folder: Path, erasure: Erasure, is_dry: bool) -> Iterator[_Place]:
         yield from (_unseen(f"archive: {fault}") for fault in done.faults)
 
 
+def _nameless(connection: Any, folder: Path) -> _Place:
+    """Messages of whom nobody knows whether the user sent them."""
+    erasure = Erasure("JMSXUserID IS NULL", [])
+    found, _ = Segments(connection, folder, erasure).erase(is_dry=True)
+    with suppress(HmsError):  # what it has against it was told
+        done = erase_archive(folder, erasure, is_dry=True)
+        found += 0 if done is None else len(done.ids)
+    return _Place("messages that do not say who sent them", found, 0, found)
+
+
 def _unseen(what: str) -> _Place:
     """A place that could not be looked at, or through."""
     return _Place(what, 1, 0, 1)
 
 
-def _words(selector: str, pair: str | None) -> list[str]:
-    """What arguments of the audit may have of it, as JSON says it."""
+def _asked(user: str | None, selector: str | None, pair: str) -> tuple[str, list[str]]:
+    """A selector for what is to be erased, and what arguments of the audit may have of it: a user's
+    name alone, as many words have such a name in them."""
+    if user:
+        return _equals(f"JMSXUserID={user}"), [json.dumps(user)]
+    if selector:
+        return selector, _words(selector)
+    return _equals(pair), _forms(pair.partition("=")[2])
+
+
+def _words(selector: str) -> list[str]:
+    """What arguments of the audit may have of it."""
     literals = re.findall(r"'((?:[^']|'')*)'", selector)
-    said = (
-        [one.replace("''", "'") for one in literals] if pair is None else [pair.partition("=")[2]]
-    )
-    return [
-        form for word in said for form in {json.dumps(word)[1:-1], word, word.replace("'", "''")}
-    ]
+    return [form for one in literals for form in _forms(one.replace("''", "'"))]
+
+
+def _forms(word: str) -> list[str]:
+    """As JSON says it, as it is, and as a selector has it."""
+    return list({json.dumps(word)[1:-1], word, word.replace("'", "''")})

@@ -93,6 +93,8 @@ class Node(Named, frozen=True, kw_only=True):
         ),
     ] = None
     """The file with users, roles and permissions; hms config secure makes one."""
+    sender_identity: Annotated[bool, key(engine="is_sender_told")] = False
+    """A secured node writes into each message which user sent it; what a client says there goes."""
     store: Annotated[Path, key(otherwise="var/NAME/store", example="var/NODE1/store")]
     """Directory of the log; relative to this file. One node owns one store."""
     shared: bool = False

@@ -26,9 +26,11 @@ from hms.errors.catalogue import (
 from hms.wire.packed_messages import (
     FLAG_IN_FLIGHT,
     FLAG_PERSISTENT,
+    NODE_CLIENT,
     NODE_DELIVERY_TIME,
     NODE_RETAINED,
     NODE_TOPIC,
+    NODE_USER,
     PRIORITY_DEFAULT,
     DeliveredRow,
 )
@@ -259,4 +261,6 @@ RESERVED: dict[str, Callable[[Headers], FieldValue | None]] = {
     constants.HMSDeliveryCount: lambda header: header.delivery_count,
     NODE_DELIVERY_TIME: lambda header: header.delivery_time_ms,
     "JMSXDeliveryCount": lambda header: header.delivery_count,
+    "JMSXUserID": lambda header: header.readable().node.get(NODE_USER),
+    "JMSXAppID": lambda header: header.readable().node.get(NODE_CLIENT),
 }

@@ -120,6 +120,8 @@ class EngineSettings:
     schedules_max: int = 100_000
     file_life_ms: int = 86_400_000
     """How long a file is kept that no message names."""
+    is_sender_told: bool = False
+    """Whether each message says which user sent it."""
     calendar: Calendar = NO_CALENDAR
     """Knows cron expressions and time zones."""
     destinations: tuple[DestinationSettings, ...] = field(default=())

@@ -78,6 +78,8 @@ NODE_TOPIC, NODE_RETAINED = "$Topic", "$IsRetained"
 know, and that it was retained and is not news."""
 NODE_PUBLISHER = "$Publisher"
 """Of what is retained: which client published it, as the node knows it again."""
+NODE_USER, NODE_CLIENT = "$UserID", "$Client"
+"""Of a node with sender_identity: the user whose login sent a message, and that one's client."""
 NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL = (
     "$File",
     "$FileBytes",
@@ -194,6 +196,19 @@ def slice_payloads(pack: bytes | memoryview, rows: Sequence[Row], offset: int = 
     ends = list(accumulate([row.head_bytes + row.body_bytes for row in rows], initial=start))
     view = memoryview(pack)
     return [bytes(view[a:b]) for a, b in pairwise(ends)]
+
+
+def with_heads(
+    rows: Sequence[Row], pack: bytes | memoryview, changed: Callable[[Row, bytes], bytes]
+) -> tuple[list[Row], memoryview]:
+    """The same batch with other heads: what is made of each row and its head."""
+    new_rows: list[Row] = []
+    new: list[tuple[bytes, bytes, bytes]] = []
+    for row, payload in zip(rows, slice_payloads(pack, rows), strict=True):
+        head = changed(row, payload[: row.head_bytes])
+        new_rows.append(row._replace(head_bytes=len(head)))
+        new.append((ROW.pack(*new_rows[-1]), head, payload[row.head_bytes :]))
+    return new_rows, memoryview(pack_messages(new))
 
 
 def pack_messages(messages: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:

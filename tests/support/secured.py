@@ -50,15 +50,19 @@ def document(**roles: list[str]) -> SecurityDocument:
 
 @contextmanager
 def secured_node(
-    folder: Path, held: SecurityDocument, config: dict[str, Any] | None = None, **options: Any
+    folder: Path,
+    held: SecurityDocument,
+    config: dict[str, Any] | None = None,
+    own: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Iterator[Any]:
-    """A node that checks logins, at a local socket."""
+    """A node that checks logins, at a local socket; own: keys of its section."""
     path = folder / "security.toml"
     save_security(path, held)
     settings = dict(
         config or {"hms": {"queue": {"orders": {}, "payments": {}}, "topic": {"news": {}}}}
     )
-    own = settings.pop("own", {})
+    own = {**settings.pop("own", {}), **(own or {})}
     listen = [f"ipc://{folder}/s", *settings.get("listener", {})]
     settings["node"] = {"NODE1": {"listen": listen, "security": str(path), **own}}
     with hms.testing.node(config=settings, **options) as node:

@@ -22,8 +22,7 @@ from hms.wire.packed_messages import (
     Row,
     decode_head,
     encode_head,
-    pack_messages,
-    slice_payloads,
+    with_heads,
 )
 
 if TYPE_CHECKING:
@@ -89,17 +88,14 @@ def stamped_with_clock(
     the queue, which may have messages of another node whose clock is ahead."""
     if tracks is not None:
         state.order_clock = max(state.order_clock, tracks.clock)
-    new_rows: list[Row] = []
-    new: list[tuple[bytes, bytes, bytes]] = []
-    for row, payload in zip(rows, slice_payloads(pack, rows), strict=True):
-        head = payload[: row.head_bytes]
-        if row.flags & FLAG_ORDER:
-            state.order_clock = max(state.order_clock + 1, state.now_ms << _COUNT_BITS)
-            head = _with_clock(head, state.order_clock)
-        changed = row._replace(head_bytes=len(head))
-        new_rows.append(changed)
-        new.append((ROW.pack(*changed), head, payload[row.head_bytes :]))
-    return new_rows, memoryview(pack_messages(new))
+
+    def stamped(row: Row, head: bytes) -> bytes:
+        if not row.flags & FLAG_ORDER:
+            return head
+        state.order_clock = max(state.order_clock + 1, state.now_ms << _COUNT_BITS)
+        return _with_clock(head, state.order_clock)
+
+    return with_heads(rows, pack, stamped)
 
 
 def _with_clock(data: bytes, clock: int) -> bytes:

@@ -21,8 +21,7 @@ from hms.wire.packed_messages import (
     Row,
     decode_head,
     encode_head,
-    pack_messages,
-    slice_payloads,
+    with_heads,
 )
 
 DELAY_MS_MAX = 100 * 366 * 86_400_000
@@ -129,16 +128,11 @@ def stamped_with_time(
 ) -> tuple[list[Row], memoryview]:
     """The batch with heads that say when their messages are due. A head that cannot be read stays
     as it is: only its reader can judge."""
-    new_rows: list[Row] = []
-    new: list[tuple[bytes, bytes, bytes]] = []
-    for row, payload in zip(rows, slice_payloads(pack, rows), strict=True):
-        head = payload[: row.head_bytes]
-        if row.delay_ms:
-            head = _with_time(head, timestamp_ms + row.delay_ms)
-        changed = row._replace(head_bytes=len(head))
-        new_rows.append(changed)
-        new.append((ROW.pack(*changed), head, payload[row.head_bytes :]))
-    return new_rows, memoryview(pack_messages(new))
+
+    def stamped(row: Row, head: bytes) -> bytes:
+        return _with_time(head, timestamp_ms + row.delay_ms) if row.delay_ms else head
+
+    return with_heads(rows, pack, stamped)
 
 
 def _with_time(data: bytes, due_ms: int) -> bytes:

@@ -26,6 +26,7 @@ from hms.engine.queue.incoming import (
     accepted,
     check_values,
 )
+from hms.engine.queue.sender_identity import with_sender
 from hms.engine.session.deduplication import WITHDRAWN, Taken
 from hms.engine.session.session_objects import Connection, PendingBatch, Producer, Work
 from hms.engine.state import State
@@ -91,13 +92,14 @@ def send(
     if count > MESSAGES_PER_BATCH_MAX:
         raise TooManyRequests(what="messages in a frame", count=count, limit=MESSAGES_PER_BATCH_MAX)
     batch = check_values(pack, unpack_rows(pack, count), state.settings.message_bytes_max)
+    batch = with_sender(batch, connection.sender) if connection.sender else batch
     if batch.uses or target.control.limits.message_bytes_max:
         _check_features(state, producer, batch, is_persistent)
     one = _Send(state, producer, correlation, first_sequence, is_persistent, batch)
     if is_transacted:
         one.check()
         check_batch(producer, session.work, batch.rows)
-        _check_transaction(state, session.work, _least_bytes(len(pack), count))
+        _check_transaction(state, session.work, _least_bytes(len(batch.pack), count))
         one.join(fx)
     elif connection.rate is None and not (state.is_guarded and _looks(state, producer)):
         one.check()

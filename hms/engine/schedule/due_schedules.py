@@ -25,7 +25,7 @@ from hms.engine.topic.publication import Stored
 from hms.errors.catalogue import DestinationNotFound, MessageTooLarge, NotAuthorized, StoreFull
 from hms.errors.tree import HmsError
 from hms.records import Cause, group
-from hms.wire.packed_messages import ROW, Row, encode_head
+from hms.wire.packed_messages import NODE_CLIENT, NODE_USER, ROW, Row, encode_head
 
 NODE_NAME, NODE_TIME, NODE_COUNT = "$ScheduleName", "$ScheduledTime", "$ScheduleCount"
 """What the node says of what it sends: the schedule's name, the time at which it was due, and its
@@ -136,6 +136,7 @@ def _store(
     plan, message = schedule.plan, schedule.message
     head = message.head()
     said = {NODE_NAME: plan.name, NODE_TIME: schedule.due_ms, NODE_COUNT: number}
+    said |= {name: head.node[name] for name in (NODE_USER, NODE_CLIENT) if name in head.node}
     if death is not None:
         origin = f"{plan.kind}:{plan.topic or plan.destination}"
         said |= told_of(death, origin, state.now_ms, 0)

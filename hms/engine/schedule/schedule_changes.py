@@ -94,7 +94,8 @@ def add(
     check_plan(plan)
     plan = _owned(state, producer, plan)
     known = None if state.schedules is None else state.schedules.by_name.get(plan.name)
-    template = _template(row, payload, plan)
+    sender = producer.session.connection.sender
+    template = _template(row, payload, {NODE_PLAN: _encode(plan), **sender})
     if _is_repeated(state, producer, request) or _is_same(known, plan, template):
         fx.must_wait = True
         return describe(state, plan, known)
@@ -180,10 +181,10 @@ def _schedules(state: State, fx: Effects) -> Schedules:
     return state.schedules
 
 
-def _template(row: Row, payload: bytes, plan: Plan) -> bytes:
+def _template(row: Row, payload: bytes, told: dict[str, Any]) -> bytes:
     """Head and body of the message that waits; MessageFormatError for a head nobody can read."""
     head = decode_head(payload[: row.head_bytes])
-    encoded = encode_head(msgspec.structs.replace(head, node={NODE_PLAN: _encode(plan)}))
+    encoded = encode_head(msgspec.structs.replace(head, node=told))
     return encoded + payload[row.head_bytes :]
 
 

@@ -13,6 +13,7 @@ from hms.engine.selector import Selector
 from hms.engine.selector.lexer import read_tokens
 from hms.errors.catalogue import SelectorSyntaxError
 from hms.wire.packed_messages import (
+    NODE_CLIENT,
     NODE_DELIVERY_TIME,
     NODE_FILE,
     NODE_FILE_BYTES,
@@ -22,6 +23,7 @@ from hms.wire.packed_messages import (
     NODE_ORDER_CLOCK,
     NODE_RETAINED,
     NODE_TOPIC,
+    NODE_USER,
     Head,
 )
 
@@ -59,10 +61,12 @@ _FIELDS: dict[str, _Field] = {
     "$Type": lambda _, head: head.type,
     "JMSReplyTo": lambda _, head: head.reply_to,
     "$ReplyTo": lambda _, head: head.reply_to,
+    "JMSXUserID": lambda _, head: head.node.get(NODE_USER),
+    "JMSXAppID": lambda _, head: head.node.get(NODE_CLIENT),
 }
 ADDED = frozenset(
     (
-        *(NODE_TOPIC, NODE_RETAINED, NODE_ORDER_CLOCK),
+        *(NODE_TOPIC, NODE_RETAINED, NODE_ORDER_CLOCK, NODE_USER, NODE_CLIENT),
         *(NODE_FILE, NODE_FILE_BYTES, NODE_FILE_DIGEST, NODE_FILE_NAME, NODE_FILE_URL),
         *("$DeadReason", "$DeadOrigin", "$DeadTime", "$DeadCount", "$DeadSubscription"),
         "$ReturnCount",

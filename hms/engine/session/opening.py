@@ -36,6 +36,7 @@ from hms.errors.catalogue import (
     NotSupported,
     SessionLimit,
 )
+from hms.wire.packed_messages import NODE_CLIENT, NODE_USER
 
 ACK_MODES = range(4)
 
@@ -45,6 +46,8 @@ def open_connection(state: State, number: int, uid: int, client_id: str, user: s
     if client_id and any(c.client_id == client_id for c in state.connections.values()):
         raise ClientIdInUse(client_id=client_id)
     connection = state.connections[number] = Connection(number, uid, client_id, user)
+    if state.settings.is_sender_told and user:
+        connection.sender = {NODE_USER: user, NODE_CLIENT: client_id.removeprefix(f"{user}/")}
     return connection
 
 

@@ -48,6 +48,9 @@ class Connection:
         self.uid = uid
         self.client_id = client_id
         self.user = user
+        self.sender: dict[str, str] = {}
+        """What its messages say of who sent them; of an open node, or without sender_identity,
+        nothing."""
         self.sessions: dict[int, Session] = {}
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, Consumer] = {}

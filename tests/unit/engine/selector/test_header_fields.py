@@ -57,7 +57,7 @@ def test_what_the_node_adds_can_be_asked_for(name):
     ("text", "position", "detail"),
     [
         ("$Prio = 4", 0, "no header field $Prio"),
-        ("price > 4 AND JMSXUserID = 'x'", 14, "no header field JMSXUserID"),
+        ("price > 4 AND JMSXState = 'x'", 14, "no header field JMSXState"),
         ("price > 4 OR JMSPrio = 'JMSPrio'", 13, "no header field JMSPrio"),
         ("$Publisher = 'x'", 0, "no header field $Publisher"),
         ("JMSRedelivered = TRUE", 0, "belongs to a delivery"),
