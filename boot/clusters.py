@@ -5,6 +5,7 @@ from hms.boot.destinations import Homes
 from hms.boot.entries import Config, Group, Node
 from hms.boot.kinds import did_you_mean
 from hms.boot.kinds_cluster import is_loopback
+from hms.boot.link_keys import keys_since
 from hms.boot.sections import DOMAIN, NODE, QUEUE, SVRGROUP, TOPIC
 from hms.boot.sizes import frame_bytes_max
 from hms.engine.cluster.cluster_settings import ClusterSettings, GlobalQueue, Scope
@@ -122,13 +123,11 @@ def link_settings(config: Config, node: Node) -> LinkSettings:
     a node with a lower limit can refuse it: a frame above the limit would cut the link."""
     group = node.group
     keys = None if group.link_key_file is None else read_key_file(group.link_key_file)
-    if keys is not None and keys.public.decode() != group.link_public_key:
+    own = keys_since(group.link_key_file, node.name, group.link_public_key or "")
+    if keys is not None and keys.public.decode() not in own:
         detail = f"link_public_key of [svrgroup.{group.name}] is not that of {group.link_key_file}"
         raise LinkKeyError(detail=detail)
-    peers = [
-        LinkPeer(one.hmsindex, one.nodename, one.link_address, one.link_public_key or "")
-        for one in _others(config, node)
-    ]
+    peers = [_peer(group, one) for one in _others(config, node)]
     every = [one for one in config.nodes.values() if one.group.hmsport is not None]
     frame_bytes = max(frame_bytes_max(one.max_message_bytes, one.segment_bytes) for one in every)
     return LinkSettings(
@@ -142,6 +141,13 @@ def link_settings(config: Config, node: Node) -> LinkSettings:
         keys,
         _told_to_clients(config, node),
     )
+
+
+def _peer(group: Group, other: Group) -> LinkPeer:
+    """Another node; of keys that it had since hms.conf was written the last two are let in."""
+    known = keys_since(group.link_key_file, other.nodename, other.link_public_key or "")
+    key, *following = known[-2:]
+    return LinkPeer(other.hmsindex, other.nodename, other.link_address, key, "".join(following))
 
 
 def _told_to_clients(config: Config, node: Node) -> tuple[str, ...]:

@@ -8,9 +8,11 @@ from hms.boot import compose
 from hms.boot.clusters import link_settings
 from hms.boot.descriptors import raise_limit
 from hms.boot.entries import Config, Node
+from hms.boot.link_keys import LinkKeys, note_key
 from hms.boot.listening import listening
 from hms.engine.cluster.members import Change, Incarnation
 from hms.engine.engine import Engine
+from hms.errors.catalogue import LinkKeyError
 from hms.server.broker import Broker
 from hms.server.gateway import Gateway
 from hms.server.links.cluster_door import CLUSTER_TICK, Door, NodeKey
@@ -38,7 +40,13 @@ class Linking:
             on_word=self._on_word,
             on_change=self._on_change,
             wake=self._wake,
+            on_key_learned=self._on_key_learned,
         )
+        self._file = node.group.link_key_file
+        self._keys = {
+            one.group.nodename: one.group.link_public_key or "" for one in config.nodes.values()
+        }
+        self.keys = LinkKeys(self._file, self.links.announce, self.links.rekey)
         self._door = Door(engine.cluster, broker.command, self.links.outbox.put_many)
         broker.releases.to_node = self._door.release
         broker.doorman.members = self.links.clients
@@ -65,6 +73,15 @@ class Linking:
 
     def _on_word(self, index: int, items: list[tuple[Incarnation, bytes]]) -> bool:
         return self.lanes.put_many(NodeKey(index), items)
+
+    def _on_key_learned(self, name: str, key: str) -> None:
+        """A boot should know it too; whoever runs is not kept from it by a disk that is full."""
+        if self._file is None:
+            return
+        try:
+            note_key(self._file, name, self._keys[name], key)
+        except (OSError, LinkKeyError) as fault:
+            log.error("the next key of node %s is not noted for a boot: %s", name, fault)  # noqa: TRY400
 
     def _on_change(self, change: Change) -> None:
         """Goes behind what the node said before; a full lane is no reason to miss it."""

@@ -358,6 +358,8 @@ class NodeProcess:
         if self._securing is not None:
             self._securing.look()
         self._server_keys.look()
+        if self._linking is not None:
+            self._linking.keys.look()
         if self._journal.needs_maintenance:
             self._storage.submit(self._broker.maintain)
 

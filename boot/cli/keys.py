@@ -6,6 +6,8 @@ import click
 
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
+from hms.boot.entries import Group
+from hms.boot.link_keys import note_key
 from hms.boot.server_keys import next_key, prepare_key, read_server_key, switch
 from hms.errors.catalogue import InvalidArgument, KeyFileError, LinkKeyError
 from hms.server.links.keys import make_key_file
@@ -32,24 +34,45 @@ def create(target: Target, file: Path) -> None:
 
 @keys.command()
 @target_options
-@click.argument("listener")
+@click.argument("listener", required=False)
+@click.option("--links", "is_links", is_flag=True, help="Of the links to other nodes.")
 @click.option("--switch", "is_switch", is_flag=True, help="Show the next key from now on.")
-def rotate(target: Target, listener: str, is_switch: bool) -> None:
-    """Prepare the next key of LISTENER and print its public half; with --switch, show it.
+def rotate(target: Target, listener: str | None, is_links: bool, is_switch: bool) -> None:
+    """Prepare the next key of LISTENER, or of the node's links, and print its public half; with
+    --switch, show it.
 
     A running node tells its clients of the next key within a second, and shows it within a second
-    after the switch. Their connections are cut then, and come back by what they were told.
+    after the switch. Their connections are cut then, and come back by what they were told. So do
+    the other nodes of a cluster.
     """
+    if is_links == (listener is not None):
+        raise click.UsageError("give LISTENER or --links")
+    word = listener or "--links"
+    group = None if listener is not None else target.config().node(target.node_name).group
+    file = _file_of_links(group) if group is not None else _file_of(target, word)
+    if is_switch and not next_key(file).exists():
+        detail = f"there is no next key yet: hms keys rotate {word}"
+        raise KeyFileError(path=str(next_key(file)), detail=detail)
+    if is_switch and group is not None:
+        coming = read_server_key(next_key(file)).public.decode()
+        note_key(file, group.nodename, group.link_public_key or "", coming)
+    public = switch(file) if is_switch else prepare_key(file)
+    target.say(public, {"listener": word, "public": public, "is shown": is_switch})
+
+
+def _file_of(target: Target, listener: str) -> Path:
     found = target.config().listeners.get(listener)
     if found is None:
         known = ", ".join(target.config().listeners) or "none"
         raise InvalidArgument(what="LISTENER", detail=f"hms.conf has no {listener!r}, but {known}")
-    file = found.server_key_file
-    if is_switch and not next_key(file).exists():
-        detail = f"there is no next key yet: hms keys rotate {listener}"
-        raise KeyFileError(path=str(next_key(file)), detail=detail)
-    public = switch(file) if is_switch else prepare_key(file)
-    target.say(public, {"listener": listener, "public": public, "is shown": is_switch})
+    return found.server_key_file
+
+
+def _file_of_links(group: Group) -> Path:
+    if group.link_key_file is None:
+        detail = "hms.conf has no link_key_file: the links of this node are not encrypted"
+        raise InvalidArgument(what="--links", detail=detail)
+    return group.link_key_file
 
 
 @keys.command("list")

@@ -7,7 +7,9 @@ import zmq
 
 from hms.errors.catalogue import AddressUnusable
 
-__all__ = ["unusable"]
+__all__ = ["rebind", "unusable"]
+
+REBINDS_MAX = 5000
 
 _IN_USE = (
     "Another process listens there: `ss -ltnp` names it, hms status whether it is this node. Stop "
@@ -28,6 +30,21 @@ _CURES = {
     errno.EACCES: _DENIED,
     errno.EPERM: _DENIED,
 }
+
+
+def rebind(socket: "zmq.Socket[bytes]", address: str, key: str) -> None:
+    """Listen at an address anew, which cuts who is connected there; AddressUnusable."""
+    socket.unbind(address)
+    for _ in range(REBINDS_MAX):
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as fault:
+            if fault.errno != zmq.EADDRINUSE:
+                raise unusable(address, fault, key) from fault
+            socket.poll(1, 0)  # its I/O thread has not closed it yet
+        else:
+            return
+    raise unusable(address, zmq.ZMQError(zmq.EADDRINUSE), key)
 
 
 def unusable(address: str, fault: zmq.ZMQError, key: str) -> AddressUnusable:

@@ -17,7 +17,7 @@ import zmq.backend
 from hms.errors.catalogue import NotSupported
 from hms.errors.tree import HmsError
 from hms.server.accepted_sockets import Arrivals, Callers, descriptor_of
-from hms.server.address_faults import unusable
+from hms.server.address_faults import rebind, unusable
 from hms.server.logins.callers import Caller, caller_at
 from hms.wire.frames import Kind, frame
 from hms.wire.structures import encode_error
@@ -42,8 +42,6 @@ LINGER_MS = 200  # for the last words of a node; what must arrive is confirmed, 
 PACK_BYTES = 64 * 1024  # the size of frame that clients and node aim at when they pack
 COPY_BYTES_MAX = 16 * 1024  # smaller payloads are copied; above, lending the bytes is cheaper
 FRAMES_WAITING_MAX = 256
-REBINDS_MAX = 5000
-"""So often, a millisecond apart, an address is tried that this socket had until now."""
 CALLERS_EXTRA_MIN = 32
 VIEW_BYTES_MIN = 4 * 1024
 """A smaller payload is copied sooner than its frame is wrapped."""
@@ -202,17 +200,7 @@ class Listener:
         """Show another key. Connections keep the one that they began with, so they are cut."""
         self.callers.cut_all()
         self.socket.curve_secretkey = keys[1]
-        self.socket.unbind(self.endpoint)
-        for _ in range(REBINDS_MAX):
-            try:
-                self.socket.bind(self.endpoint)
-            except zmq.ZMQError as fault:
-                if fault.errno != zmq.EADDRINUSE:
-                    raise unusable(self.endpoint, fault, f"[listener.{self.name}]") from fault
-                self.socket.poll(1, 0)  # its I/O thread has not closed it yet
-            else:
-                return
-        raise unusable(self.endpoint, zmq.ZMQError(zmq.EADDRINUSE), f"[listener.{self.name}]")
+        rebind(self.socket, self.endpoint, f"[listener.{self.name}]")
 
     def close(self) -> None:
         """Close the socket and remove its file, unless another node has put its own there."""

@@ -18,7 +18,7 @@ FRAME_BYTES_MAX = 1 << 16
 class LinkNode:
     """One node's links, and what they told."""
 
-    def __init__(self, context, settings, clock, life=FIRST):
+    def __init__(self, context, settings, clock, life=FIRST, on_key_learned=None):
         self.words, self.changes, self.told = [], [], []
         self.takes_words = True
         self.links = Links(
@@ -26,6 +26,7 @@ class LinkNode:
             on_word=self._word,
             on_change=self._change,
             wake=lambda: None,
+            on_key_learned=on_key_learned or (lambda *_: None),
             clock=clock,
         )
         self.links.life = life
@@ -85,13 +86,13 @@ class Rig:
         }
         return LinkSettings(**{**values, **changed})
 
-    def start(self, index, life=FIRST, **changed):
+    def start(self, index, life=FIRST, on_key_learned=None, **changed):
         """A node begins to listen."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 settings = self.settings(index, **changed)
-                node = LinkNode(self._context(), settings, self.clock, life)
+                node = LinkNode(self._context(), settings, self.clock, life, on_key_learned)
                 break
             except AddressUnusable:  # libzmq gives a port back a little later
                 assert time.monotonic() < deadline

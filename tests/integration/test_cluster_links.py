@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from dataclasses import replace
 
 import pytest
 import zmq
@@ -318,3 +319,58 @@ def test_a_node_with_the_key_of_another_one_is_refused(make_rig):
     rig.stranger(1, **options).send_multipart(hello("n2", 2))
 
     rig.until(lambda: "its key is that of n3" in rig.nodes[1].links.describe()["last_refusal"])
+
+
+def test_a_node_shows_another_key_while_the_links_work(make_rig):
+    """The next key is told over the link; with the switch it alone is known, and no boot is needed.
+    The links break once and are there again, and the key before lets nobody in."""
+    learned = []
+    rig = make_rig(count=3, heartbeat_s=1.0, keys=keys(1, 2, 3))
+    for index in (1, 2, 3):
+        rig.start(index, on_key_learned=lambda *told: learned.append(told))
+    rig.until_up(1, 2, 3)
+    first, second = rig.keys[1], KeyPair(*zmq.curve_keypair())
+    node, others = rig.nodes[1].links, [rig.nodes[2], rig.nodes[3]]
+
+    node.announce(second.public.decode())
+    rig.until(lambda: all(one.link("n1")["next_key"] for one in others))
+    assert {told[0] for told in learned} == {"n1"}
+    assert {told[1] for told in learned} == {second.public.decode()}
+    node.rekey(second)
+    rig.until(lambda: node.key == second.public.decode())
+    rig.until(lambda: not any(one.link("n1")["next_key"] for one in others))
+    rig.until(lambda: rig.nodes[2].say(1, b"fro") or b"fro" in rig.nodes[1].told)
+    rig.until(lambda: rig.nodes[1].say(3, b"to") or b"to" in rig.nodes[3].told)
+
+    options = {
+        "curve_publickey": first.public,
+        "curve_secretkey": first.secret,
+        "curve_serverkey": rig.keys[2].public,
+    }
+    before = rig.nodes[2].links.describe()["refused_keys"]
+    rig.stranger(2, **options).send_multipart(hello("n1", 1))
+    rig.until(lambda: rig.nodes[2].links.describe()["refused_keys"] > before)
+
+
+def test_a_node_that_was_down_during_the_change_accepts_both_keys(make_rig):
+    """As far as it had learned the second one before."""
+    rig = make_rig(keys=keys(1, 2))
+    second = KeyPair(*zmq.curve_keypair())
+    (peer,) = rig.peers_of(2)
+    rig.start(2, peers=(replace(peer, next_key=second.public.decode()),))
+    rig.keys[1] = second
+    rig.start(1)
+    rig.until_up(1, 2)
+
+
+def test_a_next_key_that_is_somebody_elses_or_none_is_not_learned(make_rig):
+    """Whoever speaks for itself must not speak for another one later."""
+    rig = make_rig(count=3, heartbeat_s=1.0, keys=keys(1, 2, 3))
+    rig.start(1)
+    rig.start(2)
+    rig.until_up(1, 2)
+    for told in (rig.keys[3].public.decode(), rig.keys[2].public.decode(), "~" * 40, "short"):
+        rig.nodes[1].links.announce(told)
+        heard = rig.nodes[2].link("n1")["frames_in"]
+        rig.until(lambda heard=heard: rig.nodes[2].link("n1")["frames_in"] > heard + 2)
+        assert rig.nodes[2].link("n1")["next_key"] == ""

@@ -4,10 +4,12 @@ libzmq asks for each connection over a socket inside the process; the main threa
 turn. Who is refused hears nothing; the node's log and `hms cluster status` tell of it.
 """
 
+import struct
+
 import zmq
 from zmq.utils import z85
 
-from hms.server.links.keys import KeyPair
+from hms.server.links.keys import KeyPair, is_public_key
 
 ZAP_ADDRESS = "inproc://zeromq.zap.01"
 DOMAIN = b"hms-links"
@@ -16,13 +18,17 @@ ANSWERS_PER_TURN = 64
 
 
 class Guard:
-    """names: whose public key it is, by the key in Z85."""
+    """names: whose public key it is, by the key in Z85. A node that is about to show another key
+    has two of them; when it has shown the second one, the first is no longer let in."""
 
     def __init__(
         self, context: "zmq.Context[zmq.Socket[bytes]]", own: KeyPair, names: dict[str, str]
     ) -> None:
-        self._names = names
-        self._own = own
+        self._names = dict(names)
+        self.own = own
+        self.keys = {name: key for key, name in names.items()}
+        """The one that each node shows."""
+        self.next_keys: dict[str, str] = {}
         self.refused = 0
         self.last_refused = ""
         self.socket = context.socket(zmq.REP)
@@ -32,14 +38,25 @@ class Guard:
     def protect(self, listener: "zmq.Socket[bytes]") -> None:
         """A socket that others connect to takes only known keys."""
         listener.curve_server = True
-        listener.curve_secretkey = self._own.secret
+        listener.curve_secretkey = self.own.secret
         listener.zap_domain = DOMAIN
 
     def introduce(self, speaker: "zmq.Socket[bytes]", server_key: str) -> None:
         """A socket that connects shows its key, and talks to no other one."""
         speaker.curve_serverkey = server_key.encode()
-        speaker.curve_publickey = self._own.public
-        speaker.curve_secretkey = self._own.secret
+        speaker.curve_publickey = self.own.public
+        speaker.curve_secretkey = self.own.secret
+
+    def learn(self, name: str, key: str) -> bool:
+        """A node is going to show this key; whether that is news. One that cannot be, or is known
+        as another one's, is passed over."""
+        if key in (self.next_keys.get(name), *self._names, self.own.public.decode()):
+            return False
+        if not is_public_key(key) or not _is_z85(key):
+            return False
+        self._names.pop(self.next_keys.get(name, ""), None)
+        self.next_keys[name], self._names[key] = key, name
+        return True
 
     def answer(self) -> None:
         """Say for each connection that libzmq asks about whether it may come in."""
@@ -54,7 +71,11 @@ class Guard:
         version, request = parts[0], parts[1] if len(parts) > 1 else b""
         name = ""
         if len(parts) == _PARTS and parts[2] == DOMAIN and parts[5] == b"CURVE":
-            name = self._names.get(z85.encode(parts[6]).decode(), "")
+            key = z85.encode(parts[6]).decode()
+            name = self._names.get(key, "")
+            if name and key == self.next_keys.get(name):
+                del self._names[self.keys[name]], self.next_keys[name]
+                self.keys[name] = key
         if name:
             said = [version, request, b"200", b"OK", name.encode(), b""]
         else:
@@ -66,3 +87,11 @@ class Guard:
     def close(self) -> None:
         """No more questions."""
         self.socket.close(0)
+
+
+def _is_z85(key: str) -> bool:
+    try:
+        z85.decode(key.encode())
+    except (ValueError, KeyError, struct.error):
+        return False
+    return True

@@ -46,6 +46,8 @@ class HelloBody(msgspec.Struct, frozen=True, array_like=True):
     name: str
     addresses: Sequence[str] = ()
     """Where clients find it."""
+    next_key: str = ""
+    """The public key that it is going to show."""
 
 
 _KINDS = {int(kind): kind for kind in LinkKind}

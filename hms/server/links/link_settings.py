@@ -11,12 +11,14 @@ FRAMES_PER_S_MAX = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LinkPeer:
-    """Another node as hms.conf tells of it; key: its public one, "" without keys."""
+    """Another node as hms.conf tells of it; key: its public one, "" without keys; next_key: a
+    second one that it may show, "" for none."""
 
     index: int
     name: str
     address: str
     key: str = ""
+    next_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from hms.server.links.sender import Speaker
 
 
 def describe_link(
-    peer: LinkPeer, member: Member, heard: Heard, speaker: Speaker, now: float
+    peer: LinkPeer, member: Member, heard: Heard, speaker: Speaker, next_key: str, now: float
 ) -> dict[str, Any]:
     """A link as plain data."""
     silent_s = now - member.heard_ms / 1000 if member.heard_ms else None
@@ -28,4 +28,5 @@ def describe_link(
         "pending_bytes": speaker.pending_bytes,
         "refused": heard.refused + member.refused,
         "clients": list(heard.addresses),
+        "next_key": next_key,
     }

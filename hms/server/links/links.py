@@ -12,12 +12,14 @@ HMSHEARTBEAT. What was said in an epoch that is over is dropped.
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
 
 from hms.engine.cluster.members import NOBODY, Change, Hello, Incarnation, Members, Presence, Voice
+from hms.server.links.keys import KeyPair
 from hms.server.links.link_frames import (
     LINK_VERSION,
     HelloBody,
@@ -53,10 +55,14 @@ class Links:
         on_word: Callable[[int, list[tuple[Incarnation, bytes]]], bool],
         on_change: Callable[[Change], None],
         wake: Callable[[], None],
+        on_key_learned: Callable[[str, str], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._on_word, self._on_change = on_word, on_change
+        self._on_key_learned, self._wake = on_key_learned, wake
+        self._next_key = ""
+        self._rekeyed: deque[KeyPair] = deque()
         self._clock = clock
         self.outbox: Outbox[tuple[int, bytes]] = Outbox(wake)
         self.life = NOBODY
@@ -75,7 +81,9 @@ class Links:
         own = Hello(settings.cluster, settings.name, settings.index, self.life, LINK_VERSION)
         peers = [(peer.index, peer.name) for peer in settings.peers]
         self.members = Members(own, peers, round(settings.heartbeat_s * 1000))
-        self._hearing = LinkReceiver(settings, self.members, self, self._on_word)
+        self._hearing = LinkReceiver(
+            settings, self.members, self, self._on_word, self._on_key_learned
+        )
         self._hearing.open(context)
         for peer in settings.peers:
             guard = self._hearing.guard
@@ -97,6 +105,37 @@ class Links:
             speaker.close(LINGER_MS)
         self._hearing.close()
 
+    # another key of this node
+
+    @property
+    def key(self) -> str:
+        """The public key that it shows; "" without keys."""
+        guard = self._hearing.guard
+        return "" if guard is None else guard.own.public.decode()
+
+    def announce(self, key: str) -> None:
+        """It is going to show this key: the others are told, over links that they trust. From any
+        thread."""
+        self._next_key = key
+
+    def rekey(self, keys: KeyPair) -> None:
+        """It shows another key soon. From any thread."""
+        self._rekeyed.append(keys)
+        self._wake()
+
+    def _show_keys(self) -> None:
+        while self._rekeyed:
+            self._hearing.rekey(self._rekeyed.popleft())
+            for speaker in self._speakers.values():
+                speaker.connect_again()
+            self._hello_at = 0.0
+
+    def _expect_keys(self) -> None:
+        guard = self._hearing.guard
+        if guard is not None:
+            for peer in self._settings.peers:
+                self._speakers[peer.index].expect(guard.keys[peer.name])
+
     # the main thread's turn
 
     def due_at(self) -> float:
@@ -111,7 +150,9 @@ class Links:
         self._turned_at = now
         if paused_s > self._settings.heartbeat_s / 2:
             self.members.paused(round(paused_s * 1000))
+        self._show_keys()
         self._hearing.take_turn(now)
+        self._expect_keys()
         self._send()
         self._tend(now)
 
@@ -160,8 +201,8 @@ class Links:
     def _tend(self, now: float) -> None:
         """Say hello when it is time, fail the silent."""
         if now >= self._hello_at:
-            is_said = True
-            body = HelloBody(self._settings.cluster, self._settings.name, self._settings.clients)
+            is_said, settings = True, self._settings
+            body = HelloBody(settings.cluster, settings.name, settings.clients, self._next_key)
             payload = encode_hello(body)
             deaf = self.members.deaf(round(now * 1000))
             for index, speaker in self._speakers.items():
@@ -211,7 +252,9 @@ class Links:
         }
 
     def _describe(self, peer: LinkPeer) -> dict[str, Any]:
-        now, heard = self._clock(), self._hearing.heard[peer.index]
+        now, heard, guard = self._clock(), self._hearing.heard[peer.index], self._hearing.guard
         return describe_link(
-            peer, self.members.members[peer.index], heard, self._speakers[peer.index], now
+            *(peer, self.members.members[peer.index], heard, self._speakers[peer.index]),
+            "" if guard is None else guard.next_keys.get(peer.name, ""),
+            now,
         )

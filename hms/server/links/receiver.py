@@ -14,8 +14,9 @@ import zmq
 from hms.engine.cluster.members import SILENT, Change, Hello, Incarnation, Members, Presence, Voice
 from hms.errors.catalogue import MemberRefused
 from hms.errors.tree import HmsError
-from hms.server.address_faults import unusable
+from hms.server.address_faults import rebind, unusable
 from hms.server.links.key_guard import Guard
+from hms.server.links.keys import KeyPair
 from hms.server.links.link_frames import (
     HelloBody,
     LinkEnvelope,
@@ -57,8 +58,10 @@ class LinkReceiver:
         members: Members,
         owner: Owner,
         on_word: Callable[[int, list[tuple[Incarnation, bytes]]], bool],
+        on_key_learned: Callable[[str, str], None],
     ) -> None:
         self._settings, self.members = settings, members
+        self._on_key_learned = on_key_learned
         self._owner, self._on_word = owner, on_word
         self.heard = {peer.index: Heard() for peer in settings.peers}
         self.faults = 0
@@ -73,6 +76,8 @@ class LinkReceiver:
         if self._settings.keys is not None:
             names = {peer.key: peer.name for peer in self._settings.peers}
             self.guard = Guard(context, self._settings.keys, names)
+            for peer in self._settings.peers:
+                self.guard.learn(peer.name, peer.next_key)
         self.listener = self._listen(context)
 
     def close(self) -> None:
@@ -108,6 +113,13 @@ class LinkReceiver:
                 self.guard.close()
             raise unusable(self._settings.address, fault, "HMSPORT or link_host") from fault
         return listener
+
+    def rekey(self, keys: KeyPair) -> None:
+        """Show another key. Who is connected is cut, and comes back if it knows it."""
+        assert self.guard is not None
+        self.guard.own = keys
+        self.listener.curve_secretkey = keys.secret
+        rebind(self.listener, self._settings.address, "HMSPORT or link_host")
 
     def _allow(self, now: float) -> None:
         """A new second, new budgets."""
@@ -178,6 +190,9 @@ class LinkReceiver:
         if self.members.members[envelope.node].presence is Presence.HEARD:
             self._owner.hello_soon(now + HELLO_BACK_S)
         self.heard[envelope.node].addresses = tuple(body.addresses)
+        if body.next_key and self.guard is not None and self.guard.learn(key_name, body.next_key):
+            log.warning("node %s is going to show the key %s", key_name, body.next_key)
+            self._on_key_learned(key_name, body.next_key)
 
     def _refuse(self, pipe: bytes, fault: HmsError) -> None:
         self.faults += 1

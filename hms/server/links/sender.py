@@ -65,6 +65,12 @@ class Speaker:
             self._epoch = epoch
             self.connect_again()
 
+    def expect(self, key: str) -> None:
+        """The other node shows this key from now on."""
+        if key != self._key:
+            self._key = key
+            self.connect_again()
+
     def connect_again(self) -> None:
         """Another connection: this one may be dead, and the kernel takes long to find that out."""
         self.close()

@@ -1,6 +1,7 @@
 """The security document in a cluster: a change at one node holds at all, over encrypted links."""
 
 import itertools
+import json
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from hms.boot.cli import main
 from hms.boot.security_file import load_security, save_security
 from hms.engine.cluster.cluster_messages import Policy, decode_word, encode_word
 from hms.engine.cluster.policy_exchange import PolicyExchange
-from hms.server.links.keys import make_key_file
+from hms.server.links.keys import make_key_file, read_key_file
 from hms.testing.ports import free_port
 from hms.testing.toml_text import to_toml
 from tests.support.secured import PASSWORD, document
@@ -71,6 +72,36 @@ def test_a_change_at_one_node_holds_at_the_other_also_after_it_was_down(tmp_path
             hms.connect(second.address, user="u", password=PASSWORD)
         run("n2", "user", "enable", "u")
         wait_until(lambda: load_security(files[0]).user["u"].enabled)
+
+
+def test_keys_of_links_are_changed_without_a_boot_and_known_after_one(tmp_path, monkeypatch):
+    """hms.conf has the key before: a node that is killed and booted knows what it was told."""
+    with hms.testing.node(config=config_of(tmp_path), nodes=2) as first:
+        monkeypatch.setenv("HMS_CONFIG", str(first.config_file))
+        second, said = first.nodes[1], first.config_file.read_text()
+        file = tmp_path / "n1.key"
+        before = read_key_file(file).public.decode()
+
+        def link(node, other):
+            told = json.loads(run(node, "cluster", "status", "--json"))
+            (found,) = [one for one in told["links"] if one["node"] == other]
+            return found
+
+        assert "--switch" not in run("n1", "keys", "rotate", "--links", "--switch", code=1)
+        coming = run("n1", "keys", "rotate", "--links").strip()
+        wait_until(lambda: link("n2", "n1")["next_key"] == coming)
+        assert run("n1", "keys", "rotate", "--links", "--switch").strip() == coming
+        wait_until(lambda: f"the links show the key {coming}" in first.log)
+        wait_until(lambda: link("n2", "n1")["next_key"] == "")
+        wait_until(lambda: link("n2", "n1")["presence"] == link("n1", "n2")["presence"] == "up")
+
+        assert before in first.config_file.read_text() == said
+        for node in (second, first):
+            node.kill()
+            node.boot()
+        wait_until(lambda: link("n2", "n1")["presence"] == link("n1", "n2")["presence"] == "up")
+        run("n1", "role", "create", "billing")
+        wait_until(lambda: "billing" in load_security(tmp_path / "n2" / "security.toml").role)
 
 
 def test_only_the_master_changes_the_policy_where_one_is_declared(tmp_path, monkeypatch):
