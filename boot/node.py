@@ -125,6 +125,7 @@ class NodeProcess:
             config.alerts,
             lambda: (self._disk_free_bytes, self._disk_bytes),
             compose.clock_ms,
+            lambda: "" if self._securing is None else self._securing.fault,
         )
         self._linking = make_linking(config, node, self._engine, self._broker)
         self._ledger = compose.ledger(node, self._engine_bytes)

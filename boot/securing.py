@@ -11,7 +11,7 @@ from pathlib import Path
 from hms.boot.entries import Config, Listener, Node
 from hms.boot.policy_sharing import PolicySharing
 from hms.boot.resume_keys import resume_keys
-from hms.boot.security_file import load_security, stamp_of
+from hms.boot.security_file import load_security, read_marked, stamp_of
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import SecurityFileError
@@ -56,6 +56,9 @@ class Securing:
         self._monitor = monitor
         self._caller_of = caller_of
         self._seen = stamp_of(path)
+        self._unmarked: tuple[int, int, int] | None = None
+        self.fault = ""
+        """Why the file as it is now was not taken over."""
         self._document = load_security(path)
         settings = self._document.security
         is_sharing = engine.cluster is not None and node.group.link_key_file is not None
@@ -121,11 +124,17 @@ class Securing:
         stamp = stamp_of(self._path)
         if stamp == self._seen:
             return
-        self._seen = stamp
         try:
-            self.take_over(load_security(self._path))
+            document, is_marked = read_marked(self._path)
+            if not is_marked and stamp != self._unmarked:
+                self._unmarked = stamp  # somebody may still be writing it: when it is so again
+                return
+            self.take_over(document)
+            self.fault = ""
         except SecurityFileError as error:
+            self.fault = str(error)
             log.error("not taken over, what held before holds: %s", error)  # noqa: TRY400 - it says all
+        self._seen = stamp
 
     def announce(self, listener: str, key: str) -> None:
         """Tell who is connected there, and has not been told, which key comes next."""

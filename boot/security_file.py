@@ -24,6 +24,7 @@ from hms.server.logins.security_document import SecurityDocument, check_document
 __all__ = [
     "change_security",
     "load_security",
+    "read_marked",
     "read_security",
     "replace_security",
     "save_security",
@@ -43,7 +44,14 @@ _SECTIONS = ("security", "user", "role", "token", "key", "authenticator")
 
 def load_security(path: Path) -> SecurityDocument:
     """The document; SecurityFileError has one line for each fault."""
-    return read_security(path, _read(path))
+    return read_marked(path)[0]
+
+
+def read_marked(path: Path) -> tuple[SecurityDocument, bool]:
+    """The same, and whether the file says itself that it is whole: one that was written by hand
+    does not, and half of it may be there."""
+    text = _read(path)
+    return read_security(path, text), text.startswith(_HEAD)
 
 
 def read_security(path: Path, text: str) -> SecurityDocument:

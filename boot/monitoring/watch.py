@@ -41,8 +41,11 @@ class Watch:
         limits: Limits,
         free_bytes: Callable[[], tuple[int, int]],
         clock_ms: Callable[[], int],
+        policy_fault: Callable[[], str] = str,
     ) -> None:
-        """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people."""
+        """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people;
+        policy_fault: why the security file as it is now was not taken over."""
+        self._policy_fault = policy_fault
         self._broker, self._store = broker, store
         self._alerts, self._limits = alerts, limits
         self._free_bytes = free_bytes
@@ -78,6 +81,8 @@ class Watch:
         share = 100 * open_share()
         is_high = share > limits.descriptors_high_percent
         put("descriptors_high", is_high, f"{share:.0f} % of the descriptors are open")
+        fault = self._policy_fault()
+        put("security_file", fault, fault)
         p99_ms = self._sync_p99_ms()
         put("slow_sync", p99_ms > limits.slow_sync_ms, f"one of 100 syncs takes {p99_ms:g} ms")
 

@@ -27,7 +27,7 @@ import hms
 from hms.boot.config import load
 from hms.boot.listening import listening
 from hms.boot.securing import Securing
-from hms.boot.security_file import load_security, save_security
+from hms.boot.security_file import load_security, save_security, security_text
 from hms.records import RecordType
 from hms.server.broker import Lost
 from hms.server.listening_sockets import check_zeromq
@@ -80,10 +80,7 @@ ELSEWHERE = {
     43: ["tests/acceptance/test_clock_steps.py::test_"],
 }
 ABSENT = {
-    30: "the sender's identity is not stamped on messages, so a reply is judged by its service's "
-    "rights alone",
-    36: "a stamp is not there to be forged: JMSXUserID of a hand-made client is shown like any "
-    "property, the library refuses to set it, and nothing at the node reads it",
+    30: "a reply is judged by the rights of its service alone",
     44: "there is no console",
     45: "paths of export and import are those of who runs the command, with that user's rights; "
     "no path comes from a message or from the network",
@@ -664,9 +661,50 @@ def test_at_16_thirty_damaged_files_open_nothing(tmp_path, held, caplog, told):
             with pytest.raises(hms.SecurityFileError):
                 load_security(path)
         assert any(r.levelno == logging.ERROR for r in caplog.records), number
+        assert str(path) in node.securing.fault, number
         node.securing.close()
     told(16, files=len(DAMAGES))
     assert len(DAMAGES) == 30
+
+
+def test_at_16_a_fault_is_told_until_the_file_is_whole_again(tmp_path, held):
+    """An alert, not a line of the log alone."""
+    path = tmp_path / "security.toml"
+    save_security(path, held)
+    node = FileNode(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    node.securing.look()
+    node.securing.look()
+    assert "cut off" in node.securing.fault
+    path.write_bytes(whole)
+    node.securing.look()
+    assert node.securing.fault == ""
+    node.securing.close()
+
+
+def test_at_16_half_of_a_file_that_somebody_writes_by_hand_lets_nobody_in(tmp_path, held):
+    """It has no mark of its end, and half of it may be whole TOML that does not say yet who is
+    disabled. So it is taken over when it has stopped to change."""
+    path = tmp_path / "security.toml"
+    save_security(path, held)
+    users = {**held.user, "u": REPLACE(held.user["u"], enabled=False)}
+    text = security_text(REPLACE(held, user=users)).split("\n", 2)[2].removesuffix("# end\n")
+    head, *sections = text.split("\n[")
+    ended = "\n[".join([head, *sorted(sections)])  # roles stand before users
+    path.write_text(ended)
+    node = FileNode(path)
+    assert not node.securing.gate.identities.document.user["u"].enabled
+    lines = ended.splitlines(keepends=True)
+    cuts = [at for at in range(len(lines)) if "enabled = false" in lines[at]]
+    for cut in (*cuts, len(lines)):
+        path.write_text("".join(lines[:cut]) + "# a change\n")
+        node.securing.look()
+        document = node.securing.gate.identities.document
+        assert "u" not in document.user or not document.user["u"].enabled
+    node.securing.look()
+    assert node.securing.gate.identities.document.user["u"].enabled is False
+    node.securing.close()
 
 
 # names that are known
