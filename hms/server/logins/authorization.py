@@ -80,6 +80,7 @@ class Authorization:
             "message.move": self._move_messages,
             "message.copy": self._move_messages,
             "dlq.return": self._return_letters,
+            "schedule.list": self._list_schedules,
             "schedule.show": self._named_schedule,
             "schedule.cancel": self._named_schedule,
         }
@@ -285,6 +286,13 @@ class Authorization:
         known = None if state.schedules is None else state.schedules.by_name.get(asked.name)
         if known is not None and asked.may_replace and known.plan.owner != login.user:
             self.require(login, [(_A.SCHEDULE, *_place_of(known.plan))])
+
+    def _list_schedules(self, login: Login, asked: Order, _: int) -> None:
+        """A selector asks what their messages say, as a browser does."""
+        given: Any = asked.arguments
+        self._check_row(login, asked.command, "queue")
+        if given.selector:
+            self.require(login, [(_A.BROWSE, "queue", "*")])
 
     def _named_schedule(self, login: Login, asked: Order, _: int) -> None:
         """Of one that is not there, who may do so anywhere is told that it is not."""

@@ -10,7 +10,7 @@ from hms.server.logins.callers import Caller
 from hms.server.logins.identities import Login
 from hms.wire import branch_requests as xa
 from hms.wire import structures as wire
-from hms.wire.commands import COMMANDS, Action, order
+from hms.wire.commands import COMMANDS, Action, Order, order
 from hms.wire.frames import Kind, SendHead
 from tests.support.gated import GatedNode
 from tests.support.hello import hello_of
@@ -258,11 +258,13 @@ def test_exactly_the_granted_cells_are_permitted(node, record_property):
             wire.OpenConsumer(9, 1, "queue", "orders", 1, listener="PAY"),
             ["consume queue:orders", "call service:PAY"],
         ),
+        # what a message says is not told, yes by yes and no by no, to who may not read it
+        (order("schedule.list", {"selector": "a = 1"}), ["view queue:orders", "browse queue:*"]),
     ],
 )
 def test_a_command_that_needs_several_permissions_needs_each(node, monkeypatch, head, needs):
     """What is delivered into a queue, shared or durable has more than one door."""
-    name = type(head).__name__
+    name = head.command.name if isinstance(head, Order) else type(head).__name__
     monkeypatch.setitem(HEADS, name, head)
 
     assert permitted(node, name, needs)
