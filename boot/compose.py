@@ -20,6 +20,7 @@ from hms.engine.settings import (
     EngineSettings,
     SubscriptionSettings,
 )
+from hms.errors.catalogue import NotPrimary
 from hms.server.broker import Identity
 from hms.server.byte_ledger import Ledger
 from hms.server.configured_listeners import Declared
@@ -155,6 +156,13 @@ def gateway_limits(node: Node, descriptors: int = 1 << 20) -> GatewayLimits:
         pending_bytes_per_peer=PENDING_BYTES_PER_PEER + node.max_message_bytes,
         ipc_mode=int(node.ipc_mode, 8),
     )
+
+
+def not_primary(config: Config, node: Node, primary: str, epoch: int) -> NotPrimary:
+    """What clients are told by a replica that does not lead; primary: who does, "" for nobody."""
+    addresses = config.replicas[primary].listen if primary in config.replicas else ()
+    told = {"primary": primary or "nobody", "addresses": " ".join(addresses)}
+    return NotPrimary(replica=node.replica or "", node=node.name, epoch=epoch, **told)
 
 
 def ledger(node: Node, engine_bytes: Callable[[], int]) -> Ledger:

@@ -45,7 +45,7 @@ from hms.boot.standby import Taken, take_store
 from hms.client.core.log_lines import FORMAT_VARIABLE, make_formatter
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
-from hms.errors.catalogue import NodeFailed, NodeStopping
+from hms.errors.catalogue import NodeFailed, NodeStopping, SwitchoverRefused
 from hms.errors.tree import HmsError
 from hms.server.alerts import Alerts
 from hms.server.broker import INTERNAL, TICK, Broker, Lost
@@ -59,6 +59,7 @@ from hms.server.progress import Progress
 from hms.server.rare_lines import RareLines
 from hms.store.files import FileStore
 from hms.store.journal.journal import Journal
+from hms.wire.operations import SwitchOver
 from hms.workers.lanes import AGAIN, PARK, Handle, LanePool
 from hms.workers.storage import StoragePool
 
@@ -97,7 +98,10 @@ class NodeProcess:
             node.name, StateFile(state_file_of(node)), node.watchdog_s, Notifier.taken()
         )
         self._vitals.start()
-        self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures)
+        moving = {} if taken.hand_over is None else {"switch_over": self._switch_over}
+        self._own = NodeOperations(Alerts(compose.clock_ms), LogLevels(), self._figures, **moving)
+        self.moves_to = ""
+        """The replica that is to lead from now on: this process then follows."""
         self._deleted = 0
         """So many messages a COLD boot removed."""
         self._journal = taken.store
@@ -394,6 +398,25 @@ class NodeProcess:
         else:
             self._gateway.stop()
 
+    def _switch_over(self, asked: SwitchOver) -> dict[str, Any]:
+        """Another replica is to lead; under the engine's lock, so between two commands."""
+        assert self._taken.hand_over is not None
+        busy = [] if asked.is_forced else _with_work(self._engine)
+        if self._stops:
+            raise NodeStopping
+        if busy:
+            detail = f"transactions have work: {', '.join(busy)}; --force rolls it back"
+            raise SwitchoverRefused(node=self._node.name, to=asked.to, detail=detail)
+        self.moves_to = self._taken.hand_over(asked.to)
+        log.warning("%s is to lead", self.moves_to)
+        self._on_signal()
+        return {"node": self._node.name, "to": self.moves_to, "epoch": self._taken.epoch}
+
+    def _farewell(self) -> HmsError:
+        if not self.moves_to:
+            return NodeStopping()
+        return compose.not_primary(self._config, self._node, self.moves_to, self._taken.epoch)
+
     def _on_hangup(self, *_: object) -> None:
         threading.Thread(target=self._reopen_log, name="hms-hangup", daemon=True).start()
 
@@ -421,14 +444,15 @@ class NodeProcess:
     def _drain(self) -> None:
         """Finish what was taken, in the order in which it flows."""
         log.info("draining")
-        self._vitals.draining()
+        if not self.moves_to:  # else a supervisor would wait for the end
+            self._vitals.draining()
         self._broker.doorman.is_stopping = True
         self._servers.stop()
         self._gateway.stop_reading()
         self._lanes.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
         self._broker.stopped()
         self._storage.close(drain=True, timeout_s=DRAIN_TIMEOUT_S)
-        self._broker.farewell(NodeStopping())
+        self._broker.farewell(self._farewell())
         self._gateway.stop()
 
     def _on_fault(self, fault: BaseException) -> None:
@@ -459,7 +483,7 @@ class NodeProcess:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a node in this process; its exit code."""
-    given = _parse(arguments)
+    given, environment = _parse(arguments), dict(os.environ)
     _log_to_stderr(None)
     keep_freed_memory()
     try:
@@ -474,9 +498,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         start = "WARM" if taken.has_waited else given.start  # whatever else was said
         process = NodeProcess(config, taken, start)
         try:
-            return process.run(given.ready_fd if not taken.has_waited else None)
+            code = process.run(given.ready_fd if not taken.has_waited else None)
         finally:
             process.close()
+        return _follow(given, environment) if process.moves_to and not code else code
     except (HmsError, OverflowError) as fault:
         error = _known(fault)
         if not isinstance(error, HmsError):
@@ -486,6 +511,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with contextlib.suppress(OSError):
                 tell_failed(given.ready_fd, str(error))
         return 1
+
+
+def _follow(given: argparse.Namespace, environment: dict[str, str]) -> int:
+    """Begin anew as a replica that follows, in this process: whoever supervises it sees no end."""
+    logging.shutdown()
+    words = [sys.executable, "-P", "-m", "hms.boot.node", "--config", given.config]
+    words += ["--node", given.node] if given.node else []
+    os.execve(words[0], words, environment)  # noqa: S606 - this interpreter, its own words
+    return 1
+
+
+SHOWN_MAX = 5
+
+
+def _with_work(engine: Engine) -> list[str]:
+    """Clients with a transaction that has work, a few of them."""
+    found: list[str] = []
+    for one in engine.state.connections.values():
+        if any(session.work.is_any for session in one.sessions.values() if session.is_transacted):
+            found.append(
+                f"client {one.number} ({one.user})" if one.user else f"client {one.number}"
+            )
+            if len(found) == SHOWN_MAX:
+                break
+    return found
 
 
 def _known(fault: BaseException) -> BaseException:

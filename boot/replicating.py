@@ -3,8 +3,11 @@
 The copy follows until it leads; then the node process reads its log as after a crash.
 """
 
+import threading
+import time
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from hms.boot import compose
 from hms.boot.entries import Config, Node
@@ -12,7 +15,6 @@ from hms.boot.secrets_of import password_of
 from hms.errors.catalogue import (
     ArbiterUnavailable,
     LinkKeyError,
-    NotPrimary,
     ReplicasBegun,
     ReplicasNotBegun,
 )
@@ -38,7 +40,11 @@ from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.reader import list_segments
 
-__all__ = ["Led", "begin_replicas", "endpoint_of", "lead", "make_arbiter"]
+__all__ = ["Led", "await_leader", "begin_replicas", "endpoint_of", "lead", "make_arbiter"]
+
+
+LOOK_AGAIN_S: Final = 1.0
+"""What an arbiter tells of changes is a hint, which may not come."""
 
 
 class Led(NamedTuple):
@@ -133,15 +139,12 @@ def lead(
 
 def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:
     """What clients are told while this replica follows."""
-
-    def answer() -> NotPrimary:
-        primary, epoch = leadership.leader
-        addresses = config.replicas[primary].listen if primary in config.replicas else ()
-        told = {"primary": primary or "nobody", "addresses": " ".join(addresses)}
-        return NotPrimary(replica=leadership.me, node=node.name, epoch=epoch, **told)
-
     plain = [address for address in node.listen if address not in config.listeners]
-    return StandbyDoor(plain, compose.gateway_limits(node), answer)
+    return StandbyDoor(
+        plain,
+        compose.gateway_limits(node),
+        lambda: compose.not_primary(config, node, *leadership.leader),
+    )
 
 
 def begin_replicas(config: Config, node: Node) -> Configuration:
@@ -169,6 +172,27 @@ def begin_replicas(config: Config, node: Node) -> Configuration:
         return first
     finally:
         arbiter.close()
+
+
+def await_leader(arbiter: Arbiter, after: int, timeout_s: float) -> Configuration | None:
+    """The configuration when somebody leads in a later epoch; None when nobody does in time."""
+    changed = threading.Event()
+    unwatch = arbiter.watch(changed.set)
+    until = time.monotonic() + timeout_s
+    try:
+        while True:
+            changed.clear()
+            with suppress(ArbiterUnavailable):
+                standing = arbiter.read()
+                leader = None if standing is None else standing.leader
+                if standing is not None and leader is not None and leader.epoch > after:
+                    return standing.configuration
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return None
+            changed.wait(min(left_s, LOOK_AGAIN_S))
+    finally:
+        unwatch()
 
 
 def _refuse_begun(arbiter: Arbiter, config: Config, node: Node) -> None:

@@ -48,7 +48,8 @@ class Claim(Protocol):
 class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
     directory, or of a replica that leads; has_waited: it stood by, and whoever started it was told
-    so; files_disk: where the files of messages are written; epoch: of a replica that leads."""
+    so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
+    leads, and how another one is to."""
 
     node: Node
     store: Store
@@ -57,6 +58,7 @@ class Taken(msgspec.Struct, frozen=True):
     files_disk: Disk = PRIVATE_DISK
     copies: Callable[[], dict[str, Any]] | None = None
     epoch: int = 0
+    hand_over: Callable[[str], str] | None = None
 
     def why(self, fault: BaseException) -> BaseException:
         """The fault of a store, or that another one has it: then nothing else matters."""
@@ -96,7 +98,7 @@ def _led(config: Config, node: Node, told: "_Told") -> Taken:
     from hms.boot.replicating import lead  # noqa: PLC0415 - a node alone does not pay for it
 
     store, primary, files = lead(config, node, told.waits_for, told.goes_on)
-    about = files, primary.describe, primary.epoch
+    about = files, primary.describe, primary.epoch, primary.hand_over
     return Taken(node, store, primary, told.has_waited, *about)
 
 

@@ -44,6 +44,10 @@ main = LazyGroup(
             "hms.boot.cli.replicas:replica",
             "Copies of a node's log on two machines: begin and show them.",
         ),
+        "switchover": (
+            "hms.boot.cli.replicas:switchover",
+            "Have another replica lead, planned; the one that led follows.",
+        ),
         "queue": ("hms.boot.cli.destinations:queue", "Queues: list, create, alter, pause, purge …"),
         "topic": ("hms.boot.cli.topics:topic", "Topics: list, create, alter, pause, purge …"),
         "transaction": (

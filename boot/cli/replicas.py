@@ -9,7 +9,7 @@ from hms.boot.cli.target import Target, show_table, show_values, target_options
 if TYPE_CHECKING:
     from hms.boot.entries import Config, Node
 
-__all__ = ["replica"]
+__all__ = ["replica", "switchover"]
 
 
 @click.group()
@@ -72,6 +72,37 @@ def status(target: Target) -> None:
         click.echo()
         show_table(target, rows, empty="this machine does not run the node")
     if leader is None or len(members) < 2:  # noqa: PLR2004 - one copy is none to spare
+        click.get_current_context().exit(1)
+
+
+@click.command()
+@target_options
+@click.option("--to", default="", help="The replica that is to lead; needed where there are more.")
+@click.option("--force", "is_forced", is_flag=True, help="Roll back transactions that have work.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=60, show_default=True, help="Seconds to wait."
+)
+def switchover(target: Target, to: str, is_forced: bool, timeout_s: float) -> None:
+    """Have another replica lead, planned; returns when it does. The one that led finishes what it
+    took, and follows from then on. Clients go along by themselves.
+
+    Refused while the other copy lacks anything, or while a transaction has work.
+    """
+    from hms.boot.replicating import await_leader, make_arbiter  # noqa: PLC0415 - not for --help
+    from hms.errors.catalogue import RequestTimeout  # noqa: PLC0415
+
+    config, node = _node(target)
+    arbiter = make_arbiter(config, node)
+    try:
+        told = target.administer("replica.switchover", to=to, is_forced=is_forced)
+        now = await_leader(arbiter, told["epoch"], timeout_s)
+    finally:
+        arbiter.close()
+    if now is None:
+        raise RequestTimeout(what=f"{told['to']} to lead", timeout_s=timeout_s)
+    said = {"node": node.name, "primary": now.primary, "epoch": now.epoch}
+    target.say(f"{now.primary} leads {node.name} in epoch {now.epoch}", said)
+    if now.primary != told["to"]:
         click.get_current_context().exit(1)
 
 

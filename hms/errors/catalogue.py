@@ -1519,6 +1519,16 @@ class NotPrimary(TpConnectionClosed):
     )
 
 
+class SwitchoverRefused(TpInvalid):
+    """HMS-5073: node {node} does not move to {to}: {detail}."""
+
+    number: ClassVar[int] = 5073
+    text: ClassVar[str] = "node {node} does not move to {to}: {detail}"
+    cure_text: ClassVar[str] = (
+        "Nothing was changed. `hms replica status` says which copies have everything."
+    )
+
+
 class StoreFenced(TpSystem):
     """HMS-5020: another node has taken the store {path} over: its epoch is {theirs}, ours was {ours}."""
 
@@ -2395,6 +2405,7 @@ BY_NUMBER: dict[int, type[HmsError]] = {
     5070: ReplicaAddressInUse,
     5071: LeadershipLost,
     5072: NotPrimary,
+    5073: SwitchoverRefused,
     5020: StoreFenced,
     5021: DatabaseUnavailable,
     5022: DatabaseLost,
@@ -2642,6 +2653,7 @@ __all__ = [
     "StoreNotWhole",
     "StoreUnavailable",
     "SubscriptionNotFound",
+    "SwitchoverRefused",
     "TemporaryDestination",
     "TokenRefused",
     "TooManyConnections",

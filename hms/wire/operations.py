@@ -41,6 +41,7 @@ __all__ = [
     "SetLogLevel",
     "ShowMetrics",
     "ShowTopics",
+    "SwitchOver",
     "UnbanClient",
     "ViewMessage",
     "decode_operation",
@@ -121,6 +122,14 @@ class SetLogLevel(Operation, frozen=True):
     level: Name
     name: Text = ""
     seconds: U63 = 0
+
+
+class SwitchOver(Operation, frozen=True):
+    """The replica that is to lead, "" for the only other one; is_forced: also while transactions
+    have work, which is rolled back."""
+
+    to: Name = ""
+    is_forced: bool = False
 
 
 class ClearRetained(Operation, frozen=True):

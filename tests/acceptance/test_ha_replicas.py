@@ -145,21 +145,29 @@ def test_the_commands_of_the_page_make_two_machines(tmp_path, postgres):
                     wait_until(lambda: type_line(tmp_path / "a", "hms replica status")[0] == 0)
                 else:
                     assert done[0] == 0, done
-        with hms.connect(addresses[1]) as connection, connection.session() as session:
+        told = []
+        seen = {"event_listener": told.append, "exception_listener": told.append}
+        with hms.connect(addresses[1], **seen) as connection, connection.session() as session:
             assert connection.link.address == addresses[0]  # the standby said who leads
             producer = session.producer("orders")
             producer.send(b"two coffees")
             with connection.session(ack=hms.AckMode.CLIENT) as other:
                 overtaken = other.consumer("orders").receive(WAIT_S)
-                assert type_line(tmp_path / "a", "hms down")[0] == 0
+                code, said = type_line(tmp_path / "b", "hms switchover")
+                assert (code, said) == (0, "b leads NODE1 in epoch 2\n")
             producer.send(b"and two more")
+            kinds = [one.kind for one in told]  # the exception listener was told nothing
+            assert (kinds[0], kinds[-1], "closed" in kinds) == ("moved", "reconnected", False)
+        wait_until(lambda: type_line(tmp_path / "b", "hms replica status")[0] == 0)
+        assert type_line(tmp_path / "a", "hms replica status")[1].count("standby") == 1
+        assert type_line(tmp_path / "b", "hms down")[0] == 0
         with hms.connect(addresses, connect_timeout_s=WAIT_S) as connection:
             consumer = connection.session().consumer("orders")
             again = consumer.receive(WAIT_S)
             assert (again.body, again.redelivered) == (b"two coffees", True)
             assert again.fencing_token > overtaken.fencing_token > 0
             assert consumer.receive(WAIT_S).body == b"and two more"
-        assert "standby" not in type_line(tmp_path / "b", "hms replica status")[1]
+        assert "standby" not in type_line(tmp_path / "a", "hms replica status")[1]
     finally:
         for name in "ab":
             type_line(tmp_path / name, "hms down --now")
@@ -310,3 +318,27 @@ def test_an_empty_disk_gets_the_log_with_its_files(tmp_path, arbiter):
                 consumer.receive(WAIT_S).save(tmp_path / "saved")
                 assert (tmp_path / "saved").read_bytes() == body
                 (tmp_path / "saved").unlink()
+
+
+def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
+    """50: while a transaction has work, without --force; and to a copy that does not count."""
+    with machines(tmp_path, arbiter, "a", "b") as (a, b):
+        a.boot()
+        with connect(a, b) as connection, connection.session(transacted=True) as session:
+            with pytest.raises(hms.SwitchoverRefused, match="b: it is no copy that counts"):
+                connection.administer("replica.switchover")
+            with pytest.raises(hms.SwitchoverRefused, match="to c: it is none of b"):
+                connection.administer("replica.switchover", {"to": "c"})
+            b.boot()
+            wait_for_both(a)
+            session.producer("orders").send(b"work")
+            with pytest.raises(hms.SwitchoverRefused, match="transactions have work: client"):
+                connection.administer("replica.switchover")
+            session.commit()
+            session.producer("orders").send(b"rolled back")
+
+            assert hms_command(a, "switchover", "--force")[0] == 0
+
+            with pytest.raises(hms.TransactionRolledBack):
+                session.commit()
+        assert bodies(b, a) == [b"work"]

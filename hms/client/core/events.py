@@ -11,6 +11,7 @@ class EventKind(enum.StrEnum):
 
     CLOSED = "closed"
     RECONNECTED = "reconnected"
+    MOVED = "moved"
     RECONNECT_FAILED = "reconnect_failed"
     LOGIN_EXPIRES = "login_expires"
     CONSUMER_READY = "consumer_ready"
@@ -19,8 +20,9 @@ class EventKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened. address: the node's; reason: why a connection was closed or could
-    not be opened again; destination: "queue:NAME" or "topic:NAME" of a consumer event."""
+    """Something that happened; MOVED: as CLOSED, for planned work. address: the node's; reason: why
+    a connection was closed or could not be opened again; destination: "queue:NAME" or "topic:NAME"
+    of a consumer event."""
 
     kind: EventKind
     address: str = ""

@@ -194,13 +194,14 @@ class TransportLoop:
             self.attempts.learn(() if self._is_server else self.link.members)
             self.attempts.learn_replicas(() if self._is_server else self.link.replicas)
             self.attempts.begin(now)
+            self._follow(error)
             link.looks_until = now + self._looks_s if len(self.addresses) > 1 else 0.0
         else:
             self.attempts.failed(now)
             self._follow(error)
             if link.is_looking:
                 self.attempts.due_by(now + LOOK_PAUSE_S)
-        if was_up or is_final:
+        if is_final or (was_up and not isinstance(error, NotPrimary)):
             link.report(error)
         self._shell.come_by(0.0)
 
@@ -238,6 +239,7 @@ class TransportLoop:
     def _announce_loss(self, error: HmsError, *, was_up: bool) -> None:
         if self.link.welcome is not None:  # else connect() itself raises it
             kind = EventKind.CLOSED if was_up else EventKind.RECONNECT_FAILED
+            kind = EventKind.MOVED if was_up and isinstance(error, NotPrimary) else kind
             self.link.announce(kind, error)
 
     def _is_hopeless(self, error: HmsError, *, was_up: bool) -> bool:

@@ -211,6 +211,16 @@ class Confirmation:
         self.now, self.asked, self._is_sent = now, None, False
         self._advance()
 
+    def lacks(self, name: str, now_s: float) -> str:
+        """Why a replica could not lead at once with everything; "" when it could."""
+        peer = next((one for one in self._peers.values() if one.name == name), None)
+        ids = [one.copy_id for one in self.now.members if one.name == name]
+        if peer is None or not ids or self._peers.get(ids[0]) is not peer:
+            return "it is no copy that counts"
+        if not self.is_heard(ids[0], now_s):
+            return f"it has been silent for {self._limits.timeout_s:g} s and more"
+        return "" if peer.is_whole else "it lacks a part of the log"
+
     # for operators
 
     def describe(self, now_s: float) -> list[dict[str, object]]:

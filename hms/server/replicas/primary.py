@@ -20,6 +20,7 @@ from hms.errors.catalogue import (
     LeadershipLost,
     ReplicaFrameBad,
     StoreFenced,
+    SwitchoverRefused,
 )
 from hms.errors.tree import HmsError
 from hms.server.arbiter.interface import Arbiter, Configuration, Member
@@ -132,6 +133,8 @@ class Primary:
         """The mark up to which what was written is on its way."""
         self._fault: HmsError | None = None
         self._is_over = False
+        self._successor = ""
+        """Who is to lead when this one stops; "" for anyone."""
         self.refused = 0
         self._socket, self._clock_s = socket, clock_s
         self._renew_at_s = self._beat_at_s = float("-inf")
@@ -237,8 +240,21 @@ class Primary:
                 "frames_refused": self.refused,
             }
 
+    def hand_over(self, to: str) -> str:
+        """From here on stop() has that replica lead, "" the only other one; its name.
+        SwitchoverRefused when it could not lead at once with everything."""
+        others = [name for name in self._group.peers if name != self._group.me]
+        name = to or (others[0] if len(others) == 1 else "")
+        detail = "" if name in others else f"it is none of {', '.join(others)}"
+        with self._changed:
+            detail = detail or self._confirmation.lacks(name, self._clock_s())
+            if detail:
+                raise SwitchoverRefused(node=self._group.node, to=name or to, detail=detail)
+            self._successor = name
+        return name
+
     def stop(self) -> None:
-        """Say good-bye, and give the lease back."""
+        """Say good-bye, and give the lease back, to whoever it was handed over to."""
         with self._changed:
             self._is_over = True
             self._wake_all()
@@ -247,10 +263,13 @@ class Primary:
             for thread in self._threads:
                 if thread is not threading.current_thread():
                     thread.join(JOIN_S)
-        with suppress(HmsError):
-            self._arbiter.resign()
+        self._resign()
         self._arbiter.close()
         self._socket.close()
+
+    def _resign(self) -> None:
+        with suppress(HmsError):
+            self._arbiter.resign(self._successor)
 
     def _fail(self, fault: HmsError) -> None:
         """Confirm nothing more, and tell the node once."""

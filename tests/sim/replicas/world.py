@@ -12,6 +12,7 @@ from hms.errors.catalogue import (
     ReplicaUnknown,
     ReplicaWentBack,
     StoreCorrupt,
+    SwitchoverRefused,
 )
 from hms.errors.tree import HmsError
 from hms.server.arbiter import Configuration, Member, MemoryArbiter, MemoryEngine
@@ -19,6 +20,7 @@ from hms.server.arbiter.interface import decode_configuration
 from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.copy_state import CopyState, state_of, write_state
 from hms.server.replicas.follower import Follower
+from hms.server.replicas.frames import Bye
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
 from hms.server.replicas.primary import Primary
@@ -216,6 +218,7 @@ class World:
         self.bodies = count(1)
         self.faults, self.terms = [], {}
         self.confirmed, self.last_place, self.role_changes = [], None, 0
+        self.switchovers = 0
         self.is_healing = True
         self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
         self.net = Net(self.rng, self._acked)
@@ -238,6 +241,7 @@ class World:
             (0.003, self.engine.mute.add),
             (0.023, self._reach_arbiter),
             (0.002, self._end_lease),
+            (0.004, self._switch_over),
             (0.002, self._back_up),
             (0.0005, self.restore),
             (0.0005, self._lose_disk),
@@ -442,6 +446,21 @@ class World:
 
     def _kill_one(self, name):
         self.kill(name, is_power=self.rng.random() < 0.5)
+
+    def _switch_over(self, name):
+        """An operator has the other one lead, if it may; the process begins anew."""
+        process = self.processes.get(name)
+        if process is None or process.log is None or process.primary._fault is not None:
+            return
+        try:
+            to = process.primary.hand_over("")
+        except SwitchoverRefused:
+            return
+        self.switchovers += 1
+        process.primary._to_all(Bye())
+        process.primary._resign()
+        assert to != name
+        self.kill(name, is_power=False)
 
     def _lose_disk(self, name):
         if self.is_spare(name):
