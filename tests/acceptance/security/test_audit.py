@@ -24,7 +24,7 @@ from tests.support.memory import SETTINGS
 from tests.support.secured import PASSWORD, document, me, secured_node
 from tests.support.waiting import wait_until
 
-OF_THE_PROCESS = ("log.level",)
+OF_THE_PROCESS = ("log.level", "replica.switchover")
 """A broker in memory has none."""
 ORDERS = [
     row

@@ -88,6 +88,7 @@ NEEDS = {
     "metrics.show": ["view node:NODE1"],
     "alert.list": ["view node:NODE1"],
     "log.level": ["operate node:NODE1"],
+    "replica.switchover": ["operate node:NODE1"],
     "client.show": ["view client:1"],
     "client.close": ["operate client:1"],
     **{f"message.{v}": ["browse queue:orders"] for v in ("list", "view")},
