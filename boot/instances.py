@@ -202,6 +202,7 @@ class Pool:
             "restart_faults": self.restart_faults,
             "restart_fault": self.restart_fault,
             "fault": next((i.fault for i in self.instances if i.fault), ""),
+            "failing": next((i.last_end for i in self.wanted if not i.is_serving), ""),
         }
 
 

@@ -18,7 +18,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from hms.boot.monitoring.notify import Notifier
 from hms.boot.monitoring.state_file import StateFile, state_file_of
 from hms.boot.monitoring.vitals import Vitals
 from hms.boot.monitoring.watch import Watch
+from hms.boot.monitoring.watch_parts import Parts
 from hms.boot.ready import tell_failed, tell_progress, tell_ready
 from hms.boot.recovering import recover
 from hms.boot.scheduler import EvenScheduler, after_ms
@@ -122,15 +123,6 @@ class NodeProcess:
             self._facts,
             self._own,
         )
-        self._watch = Watch(
-            self._broker,
-            self._journal,
-            self._own.alerts,
-            config.alerts,
-            lambda: (self._disk_free_bytes, self._disk_bytes),
-            compose.clock_ms,
-            lambda: "" if self._securing is None else self._securing.fault,
-        )
         self._linking = make_linking(config, node, self._engine, self._broker)
         self._ledger = compose.ledger(node, self._engine_bytes)
         linking = self._linking
@@ -149,6 +141,15 @@ class NodeProcess:
         self._server_keys = make_server_keys(config, node, self._securing, self._gateway.rekey)
         self._scheduler = EvenScheduler(self._on_fault, timezone="UTC")
         self._servers = Servers(config, node, on_ended=self._broker.server_ended)
+        self._watch = Watch(
+            self._broker,
+            self._journal,
+            self._own.alerts,
+            config.alerts,
+            lambda: (self._disk_free_bytes, self._disk_bytes),
+            compose.clock_ms,
+            self._parts(),
+        )
 
     def run(self, ready_fd: int | None) -> int:
         """Boot, serve, stop; the process's exit code."""
@@ -194,6 +195,27 @@ class NodeProcess:
         parts["main loop"] = lambda: self._gateway.turns
         parts["log"] = lambda: self._broker.commits
         return Progress(parts, always=frozenset(("main loop",)))
+
+    def _parts(self) -> Parts:
+        """What may become an alert."""
+        own, audit, arbiter = self._securing, self._engine.state.audit, self._config.arbiter
+        files = () if arbiter is None else (arbiter.ca_file, arbiter.cert_file)
+        secured = {} if own is None else {"policy_rejected": own.rejected}
+        secured |= {} if own is None else {"policy_differs": own.differs}
+
+        def certificates() -> Iterator[Path]:
+            yield from filter(None, files)
+            yield from () if own is None else own.certificates()
+
+        return Parts(
+            slowest_turn_s=self._gateway.slowest_turn_s,
+            growth=self._journal.growth,
+            servers=self._servers.describe,
+            listeners_missing=self._broker.monitor.listeners_missing,
+            audit_broken=lambda: audit.broken,
+            certificates=certificates,
+            **secured,
+        )
 
     # boot
 

@@ -25,6 +25,14 @@ class PolicySharing:
         self._told: SecurityDocument | None = None
         self._taken: Policy | None = None
         """What was taken from another node last."""
+        self.rejected = ""
+        """Why what another node has newer is not taken."""
+
+    def differs(self) -> str:
+        """Which nodes that are up hold another policy; "" none."""
+        policy, peers = self._cluster.policy, self._cluster.peers.values()
+        names = sorted(peer.name for peer in peers if peer.is_up and policy.differs(peer.index))
+        return f"{', '.join(names)} hold another policy" if names else ""
 
     def look(
         self, held: SecurityDocument, change: Callable[[Callable[[Effects, int], None]], None]
@@ -55,6 +63,7 @@ class PolicySharing:
             replace_security(self._path, document)
         except SecurityFileError as error:
             log.error("policy version %d of another node is not taken: %s", heard.version, error)  # noqa: TRY400 - it says all
+            self.rejected = f"version {heard.version} of another node: {error}"
             return
-        self._taken = heard
+        self._taken, self.rejected = heard, ""
         log.info("policy version %d comes from another node", heard.version)

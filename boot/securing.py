@@ -5,7 +5,7 @@ import grp
 import logging
 import os
 import pwd
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from pathlib import Path
 
 from hms.boot.entries import Config, Listener, Node
@@ -57,8 +57,7 @@ class Securing:
         self._caller_of = caller_of
         self._seen = stamp_of(path)
         self._unmarked: tuple[int, int, int] | None = None
-        self.fault = ""
-        """Why the file as it is now was not taken over."""
+        self._rejected = ""
         self._document = load_security(path)
         settings = self._document.security
         is_sharing = engine.cluster is not None and node.group.link_key_file is not None
@@ -130,11 +129,25 @@ class Securing:
                 self._unmarked = stamp  # somebody may still be writing it: when it is so again
                 return
             self.take_over(document)
-            self.fault = ""
+            self._rejected = ""
         except SecurityFileError as error:
-            self.fault = str(error)
+            self._rejected = str(error)
             log.error("not taken over, what held before holds: %s", error)  # noqa: TRY400 - it says all
         self._seen = stamp
+
+    def rejected(self) -> str:
+        """Why a newer policy, of the file or of another node, does not hold; "" when it does."""
+        return self._rejected or ("" if self._sharing is None else self._sharing.rejected)
+
+    def differs(self) -> str:
+        """Which other nodes hold another policy; "" none."""
+        return "" if self._sharing is None else self._sharing.differs()
+
+    def certificates(self) -> Iterator[Path]:
+        """The files of certificates that the document names."""
+        for one in self._document.authenticator.values():
+            if one.ca_file:
+                yield self._path.parent / one.ca_file
 
     def announce(self, listener: str, key: str) -> None:
         """Tell who is connected there, and has not been told, which key comes next."""

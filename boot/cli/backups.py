@@ -51,7 +51,9 @@ def create(target: Target, to: Path, since: str, rate: int | None) -> None:
     target.say(text, said | {"seconds": round(time.monotonic() - began_s, 3)})
 
 
-def _subject(target: Target, connection: Any, to: Path, since: str) -> "Subject":
+def _subject(
+    target: Target, connection: Any, to: Path, since: str, *, is_shipped: bool = False
+) -> "Subject":
     from hms.boot.calendar import CronCalendar  # noqa: PLC0415 - not for --help
     from hms.boot.compose import hms_version  # noqa: PLC0415 - the same
     from hms.errors.catalogue import NotSupported  # noqa: PLC0415 - the same
@@ -67,7 +69,8 @@ def _subject(target: Target, connection: Any, to: Path, since: str) -> "Subject"
         )
 
     def begin() -> int:
-        return seal(connection, "backup.create", to=str(to), base=since)
+        about = {"to": str(to), "base": since} | ({"is_shipped": True} if is_shipped else {})
+        return seal(connection, "backup.create", **about)
 
     return Subject(node.store, node.name, begin, CronCalendar(), hms_version(), (config.path,))
 
@@ -107,7 +110,7 @@ def ship(
         began_s = time.monotonic()
         try:
             with target.connection() as connection:
-                subject = _subject(target, connection, to, LATEST)
+                subject = _subject(target, connection, to, LATEST, is_shipped=True)
                 done = one_round(
                     subject, to, full_every_s=full_every, bytes_a_second=(rate or 0) << 20
                 )

@@ -9,6 +9,7 @@ from itertools import islice
 
 from hms.boot.descriptors import open_share
 from hms.boot.monitoring.watch_node import NodeWatch
+from hms.boot.monitoring.watch_parts import Parts, PartsWatch
 from hms.boot.sections import Alerts as Limits
 from hms.engine.admin.destination_figures import oldest_ms
 from hms.engine.engine import Engine
@@ -41,11 +42,9 @@ class Watch:
         limits: Limits,
         free_bytes: Callable[[], tuple[int, int]],
         clock_ms: Callable[[], int],
-        policy_fault: Callable[[], str] = str,
+        parts: Parts,
     ) -> None:
-        """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people;
-        policy_fault: why the security file as it is now was not taken over."""
-        self._policy_fault = policy_fault
+        """free_bytes: what is left of the store's disk, and of how much; clock_ms: for people."""
         self._broker, self._store = broker, store
         self._alerts, self._limits = alerts, limits
         self._free_bytes = free_bytes
@@ -53,9 +52,11 @@ class Watch:
             alerts,
             limits,
             lambda: broker.backed_up_ms,
+            lambda: broker.shipped_ms,
             lambda: broker.resources,
             clock_ms,
         )
+        self._parts = PartsWatch(alerts, limits, parts, clock_ms)
         self._rest: Iterator[Place] = iter(())
         self._names: set[str] = set()
         self._acknowledged: dict[str, int] = {}
@@ -70,6 +71,7 @@ class Watch:
         self._broker.look(self._look_at_node)
         self._look_at_machine()
         self._node.look()
+        self._parts.look()
 
     def _look_at_machine(self) -> None:
         limits, put = self._limits, self._alerts.put
@@ -81,8 +83,6 @@ class Watch:
         share = 100 * open_share()
         is_high = share > limits.descriptors_high_percent
         put("descriptors_high", is_high, f"{share:.0f} % of the descriptors are open")
-        fault = self._policy_fault()
-        put("security_file", fault, fault)
         p99_ms = self._sync_p99_ms()
         put("slow_sync", p99_ms > limits.slow_sync_ms, f"one of 100 syncs takes {p99_ms:g} ms")
 

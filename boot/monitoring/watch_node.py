@@ -2,6 +2,7 @@
 
 clock_stepped    the wall clock moved by itself; it holds for ten minutes
 backup_overdue   no backup for too long, counted from the boot when there was none since
+ship_lag         somebody shipped what the log sealed, and has not for too long
 """
 
 import time
@@ -23,7 +24,7 @@ NAMES_SHOWN = 5
 class NodeWatch:
     """look() in one thread, with what the engine has under its lock.
 
-    backed_up_ms: when a backup was last begun, 0: not since the boot.
+    backed_up_ms: when a backup was last begun, 0: not since the boot; shipped_ms: by one who ships.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class NodeWatch:
         alerts: Alerts,
         limits: Limits,
         backed_up_ms: Callable[[], int],
+        shipped_ms: Callable[[], int],
         resources: Callable[[], ResourceManagers],
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._alerts, self._limits = alerts, limits
         self._backed_up_ms, self._resources = backed_up_ms, resources
+        self._shipped_ms, self._seen_ms, self._seen_at_s = shipped_ms, 0, 0.0
         self._clock_ms, self._monotonic = clock_ms, monotonic
         self._began_ms = clock_ms()
         self._offset_ms = self._began_ms - monotonic() * MILLI
@@ -64,6 +67,15 @@ class NodeWatch:
         since_s = (now_ms - max(self._backed_up_ms(), self._began_ms)) // MILLI
         is_late = limits.backup_overdue_s and since_s >= limits.backup_overdue_s
         put("backup_overdue", is_late, f"no backup was begun for {since_s} s")
+        self._look_at_shipping(now_s)
+
+    def _look_at_shipping(self, now_s: float) -> None:
+        shipped_ms, limit_s = self._shipped_ms(), self._limits.ship_lag_s
+        if shipped_ms != self._seen_ms:
+            self._seen_ms, self._seen_at_s = shipped_ms, now_s
+        since_s = int(now_s - self._seen_at_s)
+        is_late = bool(shipped_ms and limit_s) and since_s >= limit_s
+        self._alerts.put("ship_lag", is_late, f"nothing was shipped for {since_s} s")
 
     def _look_at_clock(self, now_ms: int, now_s: float) -> None:
         offset_ms = now_ms - now_s * MILLI

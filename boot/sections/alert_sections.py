@@ -53,6 +53,20 @@ class Alerts(Entry, frozen=True, kw_only=True):
     """More logins than this were refused in a minute."""
     denials_per_minute: Count = 60
     """More commands than this were not permitted in a minute."""
+    slow_main_loop_ms: Count = 100
+    """A turn of the thread that has all sockets took longer; it is shown for a minute."""
+    log_not_compacting_s: Seconds = 600
+    """The log is larger than it should be and grows, and its oldest segment stays for so long."""
+    certificate_expiring_days: Count = 14
+    """A certificate of [arbiter] or of an authenticator ends within so many days."""
+    policy_differs_s: Seconds = 60
+    """Another node of the cluster has held another policy for so long."""
+    ship_lag_s: Seconds = 300
+    """`hms backup ship` has shipped something since the boot, and nothing for so long. 0: never."""
+    server_down_s: Seconds = 10
+    """A process of a [server.NAME] has not served for so long: it ends again, or was given up."""
+    listener_missing_s: Seconds = 10
+    """Nobody has offered the service of a listener for so long."""
 
 
 ALERTS = Section(("alerts",), Alerts, "[alerts]")

@@ -19,6 +19,7 @@ __all__ = [
     "breaks_of",
     "chained",
     "decode_audit",
+    "fault_of",
     "without_arguments",
 ]
 
@@ -96,12 +97,20 @@ def decode_audit(payload: bytes | memoryview) -> AuditEntry:
 def breaks_of(entries: Iterable[AuditEntry]) -> Iterator[tuple[AuditEntry, str]]:
     """Every entry that does not follow from the one before it, and why. The first one that is there
     is believed: what was before it has been retired."""
-    before: AuditEntry | None = None
+    before: tuple[int, bytes] | None = None
     for entry in entries:
-        if _is_altered(entry):
-            yield entry, "it was altered"
-        elif before is not None and entry.number != before.number + 1:
-            yield entry, f"number {before.number + 1} should stand here"
-        elif before is not None and entry.previous != before.hash:
-            yield entry, "the record before it was altered"
-        before = entry
+        if fault := fault_of(entry, before):
+            yield entry, fault
+        before = entry.number, entry.hash
+
+
+def fault_of(entry: AuditEntry, before: tuple[int, bytes] | None) -> str:
+    """Why an entry does not follow from the number and hash of the one before it; "" when it does,
+    or, when there is none before it, when it was not altered."""
+    if _is_altered(entry):
+        return "it was altered"
+    if before is not None and entry.number != before[0] + 1:
+        return f"number {before[0] + 1} should stand here"
+    if before is not None and entry.previous != before[1]:
+        return "the record before it was altered"
+    return ""

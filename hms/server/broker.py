@@ -738,6 +738,11 @@ class Broker:
         """When a backup was begun last; 0: not since the boot."""
         return self._requests.backed_up_ms
 
+    @property
+    def shipped_ms(self) -> int:
+        """The same of one that `hms backup ship` made."""
+        return self._requests.shipped_ms
+
     def commit_counts(self) -> list[int]:
         """How many commits of the log took how long; see histograms.SECONDS."""
         return list(self._commit_seconds.counts)

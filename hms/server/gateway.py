@@ -114,6 +114,7 @@ class Gateway:
         self._is_running = True
         self.turns = 0
         """So many turns were taken: it grows at least once in SLEEP_MS_MAX."""
+        self._slowest_s = 0.0
 
     def bind(self) -> list[str]:
         """Listen at all addresses and tell the real ones; InvalidArgument when one is not free."""
@@ -245,6 +246,14 @@ class Gateway:
             or self.ledger.total > self.ledger.own_bytes
         ):
             self._tend(now)
+        took_s = self._clock() - now
+        self._slowest_s = max(self._slowest_s, took_s)
+
+    def slowest_turn_s(self) -> float:
+        """How long the slowest turn took since this was asked, without its waiting. From another
+        thread: one of the same moment may be missed."""
+        slowest_s, self._slowest_s = self._slowest_s, 0.0
+        return slowest_s
 
     def _tend(self, now: float) -> None:
         self._peers.tend(now, self._is_reading)

@@ -16,12 +16,13 @@ from hms.server.client_operations import CLIENT_OPERATIONS, CLOSING, ClientOpera
 from hms.server.listener_services import tell_running
 from hms.server.node_operations import NODE_OPERATIONS, NodeOperations
 from hms.server.resource_managers import RESOURCE_OPERATIONS, ResourceManagers
-from hms.server.segment_roll import BACKUP, SEGMENT_OPERATIONS, SegmentOperations
+from hms.server.segment_roll import SEGMENT_OPERATIONS, SegmentOperations
 from hms.server.service_monitor import Listener, ServiceMonitor
 from hms.server.service_operations import SERVICE_OPERATIONS, operate
 from hms.server.supervision import Supervisor
 from hms.wire import structures as wire
 from hms.wire.commands import Order
+from hms.wire.operations import CreateBackup
 from hms.wire.packed_messages import unpack_rows
 
 UNFORESEEN = 1014
@@ -53,6 +54,8 @@ class RequestHandlers:
         self.segments: SegmentOperations | None = None
         self.backed_up_ms = 0
         """When a backup was begun last; 0: not since the boot."""
+        self.shipped_ms = 0
+        """The same of one that `hms backup ship` made."""
         self.clients: ClientOperations | None = None
         self._own = own
         self._metrics = metrics
@@ -420,7 +423,9 @@ class RequestHandlers:
             value = operate(self._monitor, self._servers(), verb, arguments)
         elif verb in SEGMENT_OPERATIONS and self.segments is not None:
             value = self.segments.operate(arguments, fx)
-            self.backed_up_ms = now_ms if verb == BACKUP else self.backed_up_ms
+            if isinstance(arguments, CreateBackup):
+                self.backed_up_ms = now_ms
+                self.shipped_ms = now_ms if arguments.is_shipped else self.shipped_ms
         elif verb in CLIENT_OPERATIONS and self.clients is not None:
             value = self.clients.operate(connection, verb, arguments, now_ms, fx)
         elif verb in NODE_OPERATIONS and self._own is not None:

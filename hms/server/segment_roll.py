@@ -16,10 +16,9 @@ from hms.errors.catalogue import StoreFull
 from hms.store.interface import Store
 from hms.wire.operations import EraseLog, FinalizeStore
 
-__all__ = ["BACKUP", "SEGMENT_OPERATIONS", "SegmentOperations"]
+__all__ = ["SEGMENT_OPERATIONS", "SegmentOperations"]
 
-BACKUP = "backup.create"
-SEGMENT_OPERATIONS = frozenset(("log.seal", BACKUP, "log.erase", "store.finalize"))
+SEGMENT_OPERATIONS = frozenset(("log.seal", "backup.create", "log.erase", "store.finalize"))
 T = TypeVar("T")
 _NOT_READY = "no further segment is prepared yet; ask again in a moment"
 

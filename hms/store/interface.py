@@ -48,6 +48,14 @@ class SegmentGoneError(LookupError):
     """A segment was let go; what was needed of it lies elsewhere."""
 
 
+class LogGrowth(NamedTuple):
+    """The oldest and the newest segment, and how much more the log takes than it should."""
+
+    oldest: int
+    newest: int
+    excess_bytes: int
+
+
 class Store(Protocol):
     """What the node needs of a store; a method that raises StoreFailed leaves it dead."""
 
@@ -149,6 +157,9 @@ class Store(Protocol):
     def seal(self) -> int | None:
         """Let the next record begin a new segment; its sequence number. None while there is no room
         for one; a store without segments has nothing to do."""
+
+    def growth(self) -> LogGrowth | None:
+        """How the log stands to what it should take; None for a store without segments."""
 
     def finalize(self) -> tuple[int, int] | None:
         """Let the next record begin a part of the log in the newest format, unless this is one: the

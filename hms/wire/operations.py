@@ -187,6 +187,8 @@ class CreateBackup(Operation, frozen=True):
 
     to: Text = ""
     base: Text = ""
+    is_shipped: bool = False
+    """One of a row of them: the next one comes soon."""
 
 
 class FinalizeStore(Operation, frozen=True):

@@ -16,6 +16,8 @@ MIN = {least}
 MAX = 2
 restart_delay_s = 0
 MAXRSTART = -1
+[alerts]
+listener_missing_s = 0
 [hms.queue.judged]
 listener = "JUDGE"
 listener_sessions = 2
@@ -86,9 +88,11 @@ def test_messages_wait_in_their_queue_for_a_listener_that_is_not_there():
         assert (waiting["waiting"], waiting["in_flight"]) == (10, 0)
         missing = conn.administer("status")["listeners_missing"]
         assert missing == [{"service": "JUDGE", "destination": "queue:judged"}]
+        until(lambda: "alert listener_missing begins: nobody offers JUDGE" in started.log)
         conn.administer("server.scale", {"name": "tmax", "count": 1})
         until(lambda: queue_of(conn, "judged")["acknowledged"] == 10)
         assert conn.administer("status")["listeners_missing"] == []
+        until(lambda: "alert listener_missing ends" in started.log)
 
 
 def test_a_listener_takes_no_more_messages_than_there_are_free_servers(served, tmp_path):

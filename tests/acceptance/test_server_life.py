@@ -213,6 +213,7 @@ def test_a_server_that_was_given_up_comes_back_by_a_restart(tmp_path):
     """Its module is corrected; the node, with all its messages, need not be booted again."""
     write_shop(tmp_path / "project", 1, text="this is no Python")
     config = SERVER.format(least=1, most=1).replace("MAXRSTART = -1", "MAXRSTART = 1")
+    config += "[alerts]\nserver_down_s = 0\n"
     with (
         node(config=config, python_path=[tmp_path / "project"]) as started,
         hms.connect(started.address) as conn,
@@ -222,6 +223,8 @@ def test_a_server_that_was_given_up_comes_back_by_a_restart(tmp_path):
 
         assert hms_command(started, "server", "restart", "shop").returncode == 0
 
+        until(lambda: "alert server_down begins: shop: " in started.log)
+        until(lambda: "alert server_down ends" in started.log)
         assert "hms server restart shop" in fault
         assert conn.call("VERSION").data["version"] == 2
         assert servers_of(conn)["shop"]["fault"] == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from gateway_rig import WAIT_S, client, client_of, receive, receive_error, rig, running
+from gateway_rig import WAIT_S, Clock, client, client_of, receive, receive_error, rig, running
 
 from hms.errors.catalogue import AddressUnusable, NotSupported
 from hms.server import listening_sockets
@@ -203,3 +203,23 @@ def test_wake_and_stop_may_be_called_late_and_twice(rig):
     rig.gateway.stop()
     rig.gateway.wake()
     rig.gateway.forget(1)
+
+
+def test_the_slowest_turn_is_told_once_without_its_waiting():
+    """All sockets wait for it; how long nothing came is no turn."""
+    with running(clock=Clock()) as rig:
+        read = rig.gateway._read
+
+        def slow(*arguments):
+            rig.clock.now_s += 0.25
+            read(*arguments)
+
+        rig.gateway._read = slow
+        rig.turn()
+        rig.gateway._read = read
+        rig.turn()
+        slowest_s = rig.gateway.slowest_turn_s()
+        rig.turn()
+
+        assert slowest_s >= 0.25
+        assert rig.gateway.slowest_turn_s() < 0.25

@@ -135,7 +135,7 @@ class Cluster:
         elif isinstance(word, News):
             self.directory.told(word.entries, fx)
         elif isinstance(word, Policy):
-            self.policy.told(word)
+            self.policy.told(index, word)
         elif isinstance(word, Interest):
             relay = interested(self._state, index, word, fx)
             if relay is not None:

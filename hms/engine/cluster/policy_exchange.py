@@ -17,9 +17,12 @@ class PolicyExchange:
         self.own: Policy | None = None
         self.heard: Policy | None = None
         """What another node has, and is newer."""
+        self.of: dict[int, Policy] = {}
+        """What each node has, as it told last."""
 
-    def told(self, word: Policy) -> None:
+    def told(self, node: int, word: Policy) -> None:
         """What a node has."""
+        self.of[node] = word
         own = self.own
         if own is None or _rank(word) <= _rank(own):
             return
@@ -27,6 +30,11 @@ class PolicyExchange:
             self.own = word
         elif self.heard is None or _rank(word) > _rank(self.heard):
             self.heard = word
+
+    def differs(self, node: int) -> bool:
+        """Whether a node has told of another document than this one."""
+        own, theirs = self.own, self.of.get(node)
+        return own is not None and theirs is not None and theirs.text != own.text
 
 
 def _rank(word: Policy) -> tuple[int, int]:

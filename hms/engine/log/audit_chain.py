@@ -3,7 +3,14 @@
 import msgspec
 
 from hms.engine.effects import Effects
-from hms.records.audit import ARGUMENTS_BYTES_MAX, NO_HASH, AuditEntry, audit_record, chained
+from hms.records.audit import (
+    ARGUMENTS_BYTES_MAX,
+    NO_HASH,
+    AuditEntry,
+    audit_record,
+    chained,
+    fault_of,
+)
 
 __all__ = ["AuditChain"]
 
@@ -14,6 +21,16 @@ class AuditChain:
     def __init__(self) -> None:
         self.number = 0
         self.head = NO_HASH
+        self.broken = ""
+        """The first record that was read back and does not follow from the one before; "" none."""
+
+    def read_back(self, entry: AuditEntry) -> None:
+        """A record that stands in the log."""
+        before = None if self.head == NO_HASH else (self.number, self.head)
+        fault = fault_of(entry, before) if entry.number > self.number else ""
+        if fault and not self.broken:
+            self.broken = f"record {entry.number}: {fault}; hms audit verify tells all"
+        self.restore(entry.number, entry.hash)
 
     def restore(self, number: int, head: bytes) -> None:
         """As it stands in the log."""

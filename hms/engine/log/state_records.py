@@ -94,8 +94,7 @@ class StateTables:
 
 
 def _audit(tables: StateTables, payload: Payload, _position: int) -> None:
-    entry = decode_audit(payload)
-    tables.audited(entry.number, entry.hash)
+    tables.state.audit.read_back(decode_audit(payload))
 
 
 def _decided(tables: StateTables, payload: Payload, _position: int) -> None:

@@ -37,6 +37,7 @@ from hms.store.interface import (
     CleaningStep,
     DictionaryMaker,
     LiveData,
+    LogGrowth,
     Parts,
     SegmentGoneError,
     StoredRecord,
@@ -259,6 +260,10 @@ class DatabaseStore:
     def seal(self) -> int | None:
         """Tables have no segments: the number of the next record."""
         return self.last_lsn + 1
+
+    def growth(self) -> LogGrowth | None:
+        """Tables have no segments."""
+        return None
 
     def finalize(self) -> tuple[int, int] | None:
         """The tables became those of the newest version at the boot."""

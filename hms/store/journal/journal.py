@@ -22,6 +22,7 @@ from hms.store.interface import (
     CleaningStep,
     DictionaryMaker,
     LiveData,
+    LogGrowth,
     Parts,
     SegmentGoneError,
     StoredRecord,
@@ -325,6 +326,10 @@ class Journal:
         assert self._segment is not None, "start() comes first"
         is_ahead = self._backlog.segment != self._segment.number
         return None if is_ahead else self._backlog.seal()
+
+    def growth(self) -> LogGrowth | None:
+        """How the log stands to what it should take."""
+        return LogGrowth(self._ring.oldest, self.newest_segment, self._ring.excess_bytes)
 
     def finalize(self) -> tuple[int, int] | None:
         """Let the next record begin a segment of the newest format, if this is not one; the format

@@ -369,6 +369,11 @@ class SegmentManager:
         cleaned = self._cleaned
         return self.oldest if cleaned is None else max(self.oldest, cleaned[0])
 
+    @property
+    def excess_bytes(self) -> int:
+        """So much more than it should the log takes; 0 when it does not."""
+        return max(0, self.log_bytes - self._allowed(self._live.live_bytes()))
+
     def _allowed(self, live_bytes: int) -> int:
         if self._is_scarce:
             return SCARCE_MIN * self._segment_bytes

@@ -37,7 +37,7 @@ NODE = {
 }
 CONFIG = {
     "node": {"N1": NODE},
-    "alerts": {"backup_overdue_s": 0.2},
+    "alerts": {"backup_overdue_s": 0.2, "ship_lag_s": 0.2},
     "hms": {"queue": {"orders": {}, "late": {"redelivery_limit": 1}}},
 }
 NODE_UID_COLUMNS = ("offset", "event", "message_id", "destination")
@@ -149,7 +149,8 @@ def made(tmp_path_factory):
                 traffic.more(100)
                 words = ["--rounds", 1, "--full-every", full_every]
                 command(node, "ship", "--to", folder / "shipped", *words)
-        until(lambda: "alert backup_overdue begins" in node.log, 30)
+        for alert in ("backup_overdue", "ship_lag"):
+            until(lambda alert=alert: f"alert {alert} begins" in node.log, 30)
         node.stop()
         yield node, folder, traffic, first
 

@@ -15,7 +15,12 @@ from hms.boot.cli import main
 from tests.support.waiting import wait_until
 
 CONFIG = {
-    "alerts": {"unconsumed_queue_s": 1, "stalled_consumer_s": 1, "memory_high_percent": 50},
+    "alerts": {
+        "unconsumed_queue_s": 1,
+        "stalled_consumer_s": 1,
+        "memory_high_percent": 50,
+        "slow_main_loop_ms": 60_000,  # of a machine that is busy, it would stay for a minute
+    },
     "node": {"node1": {"max_memory_bytes": "2 MiB", "watchdog_s": 1}},
     "hms": {"queue": {"orders": {}, "other": {"limit_behavior": "REJECT_NEWEST"}}},
 }

@@ -661,7 +661,7 @@ def test_at_16_thirty_damaged_files_open_nothing(tmp_path, held, caplog, told):
             with pytest.raises(hms.SecurityFileError):
                 load_security(path)
         assert any(r.levelno == logging.ERROR for r in caplog.records), number
-        assert str(path) in node.securing.fault, number
+        assert str(path) in node.securing.rejected(), number
         node.securing.close()
     told(16, files=len(DAMAGES))
     assert len(DAMAGES) == 30
@@ -676,10 +676,10 @@ def test_at_16_a_fault_is_told_until_the_file_is_whole_again(tmp_path, held):
     path.write_bytes(whole[:-100])
     node.securing.look()
     node.securing.look()
-    assert "cut off" in node.securing.fault
+    assert "cut off" in node.securing.rejected()
     path.write_bytes(whole)
     node.securing.look()
-    assert node.securing.fault == ""
+    assert node.securing.rejected() == ""
     node.securing.close()
 
 

@@ -119,12 +119,18 @@ def test_the_newest_document_holds_whoever_hears_of_it_first():
         node = PolicyExchange()
         node.own = Policy(2, 1, "a")
         for word in order:
-            node.told(decode_word(encode_word(word))[0])
+            node.told(word.node, decode_word(encode_word(word))[0])
         assert node.heard.text == "c"
+        assert [node.differs(n) for n in (1, 2, 3, 9)] == [
+            node.of[1].text != "a",
+            True,
+            False,
+            True,
+        ]
     apart = PolicyExchange()
-    apart.told(words[1])
-    assert apart.heard is None
+    apart.told(1, words[1])
+    assert (apart.heard, apart.differs(1)) == (None, False)
     same = PolicyExchange()
     same.own = Policy(3, 1, "c")
-    same.told(Policy(3, 2, "c"))
+    same.told(2, Policy(3, 2, "c"))
     assert (same.own.node, same.heard) == (2, None)

@@ -241,8 +241,10 @@ def test_a_changed_file_holds_at_a_running_node_within_its_look(tmp_path):
             good = node.security.read_text()
             node.security.write_text(good.replace("version", "versoin"))
             wait_until(lambda: "not taken over" in node.log)
+            wait_until(lambda: "alert policy_rejected begins" in node.log)
             assert consumer.receive_nowait() is None
             node.security.write_text(good)
+            wait_until(lambda: "alert policy_rejected ends" in node.log)
 
             change_security(node.security, lambda d: without(d, "u", "consume queue:orders"))
 

@@ -15,6 +15,7 @@ class Rig:
 
     def __init__(self):
         self.now_s, self.ahead_ms, self.backed_up_ms = 100.0, 1_700_000_000_000, 0
+        self.shipped_ms = 0
         self.resources = {}
         self.branches = []
         self.peers = {}
@@ -23,6 +24,7 @@ class Rig:
             self.alerts,
             Limits(),
             lambda: self.backed_up_ms,
+            lambda: self.shipped_ms,
             lambda: SimpleNamespace(describe=lambda: self.resources),
             self.clock_ms,
             lambda: self.now_s,
@@ -100,3 +102,13 @@ def test_a_backup_that_is_overdue_is_told_until_one_is_begun(rig):
     rig.backed_up_ms = rig.clock_ms()
     assert rig.look() == {}
     assert rig.look(93_601).keys() == {"backup_overdue"}
+
+
+def test_shipping_that_falls_behind_is_told_until_it_goes_on(rig):
+    """Whoever never shipped is not missed."""
+    assert rig.look(1000) == {}
+    rig.shipped_ms = rig.clock_ms()
+    assert rig.look() == {}
+    assert rig.look(300) == {"ship_lag": "nothing was shipped for 300 s"}
+    rig.shipped_ms = rig.clock_ms()
+    assert rig.look() == {}

@@ -1,0 +1,127 @@
+"""What becomes an alert of the node's parts, each of which is asked what is wrong with it.
+
+slow_main_loop       a turn of the main thread took too long; it holds for a minute
+log_not_compacting   the log is too large and grows, and its oldest segment stays
+server_down          a [server.NAME] has a process that ends again and again, or was given up
+listener_missing     what waits for a service that nobody offers
+certificate_expiring of those that hms.conf and security.toml name
+audit_broken         its chain of hashes, as the boot found it
+policy_rejected      security.toml has a fault, or that of another node
+policy_differs       another node of the cluster holds another policy
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hms.boot.monitoring.certificates import ends_ms
+from hms.boot.sections import Alerts as Limits
+from hms.server.alerts import Alerts
+from hms.store.interface import LogGrowth
+
+__all__ = ["Parts", "PartsWatch"]
+
+LOOKS_KEPT = 60
+HOUR_S = 3600
+DAY_MS = 86_400_000
+GROWN_SEGMENTS = 2
+NAMES_SHOWN = 5
+
+
+def _nothing() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What is asked; a text is what is wrong, "" nothing. slowest_turn_s: since it was asked."""
+
+    slowest_turn_s: Callable[[], float]
+    growth: Callable[[], LogGrowth | None]
+    servers: Callable[[], Iterable[Mapping[str, Any]]]
+    listeners_missing: Callable[[], Iterable[Mapping[str, str]]]
+    audit_broken: Callable[[], str]
+    policy_rejected: Callable[[], str] = _nothing
+    policy_differs: Callable[[], str] = _nothing
+    certificates: Callable[[], Iterable[Path]] = tuple
+
+
+class PartsWatch:
+    """look() each second, in one thread."""
+
+    def __init__(
+        self,
+        alerts: Alerts,
+        limits: Limits,
+        parts: Parts,
+        clock_ms: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._alerts, self._limits, self._parts = alerts, limits, parts
+        self._clock_ms, self._monotonic = clock_ms, monotonic
+        self._turns_s: deque[float] = deque(maxlen=LOOKS_KEPT)
+        self._oldest, self._newest_then = -1, 0
+        self._ends: Mapping[Path, int] = {}
+        self._read_again_s = float("-inf")
+
+    def look(self) -> None:
+        """One look."""
+        put, limits, parts = self._alerts.put, self._limits, self._parts
+        self._turns_s.append(parts.slowest_turn_s())
+        slowest_ms = max(self._turns_s) * 1000
+        text = f"a turn of the main loop took {slowest_ms:.0f} ms"
+        put("slow_main_loop", slowest_ms > limits.slow_main_loop_ms, text)
+        self._look_at_growth(parts.growth())
+        failing = [_failing(row) for row in parts.servers()]
+        self._put("server_down", _some(failing), limits.server_down_s)
+        missing = [f"{one['service']} ({one['destination']})" for one in parts.listeners_missing()]
+        text = _some(missing) and f"nobody offers {_some(missing)}, whose messages wait"
+        self._put("listener_missing", text, limits.listener_missing_s)
+        self._put("audit_broken", parts.audit_broken())
+        self._put("policy_rejected", parts.policy_rejected())
+        self._put("policy_differs", parts.policy_differs(), limits.policy_differs_s)
+        self._look_at_certificates()
+
+    def _put(self, name: str, text: str, after_s: float = 0) -> None:
+        self._alerts.put(name, text, text, after_s)
+
+    def _look_at_growth(self, growth: LogGrowth | None) -> None:
+        if growth is None:
+            return
+        if growth.oldest != self._oldest:
+            self._oldest, self._newest_then = growth.oldest, growth.newest
+            self._alerts.clear("log_not_compacting")
+        grown = growth.newest - self._newest_then
+        text = (
+            f"the log is {growth.excess_bytes >> 20} MiB larger than it should be; its oldest "
+            f"segment, {growth.oldest}, stays while {grown} were written"
+        )
+        is_stuck = growth.excess_bytes > 0 and grown >= GROWN_SEGMENTS
+        self._alerts.put("log_not_compacting", is_stuck, text, self._limits.log_not_compacting_s)
+
+    def _look_at_certificates(self) -> None:
+        now_s, now_ms = self._monotonic(), self._clock_ms()
+        if now_s >= self._read_again_s:
+            self._read_again_s = now_s + HOUR_S
+            self._ends = {path: ends_ms(path) for path in self._parts.certificates()}
+        until_ms = now_ms + self._limits.certificate_expiring_days * DAY_MS
+        texts = [
+            f"{path} {'has ended' if end <= now_ms else f'ends in {(end - now_ms) // DAY_MS} days'}"
+            for path, end in self._ends.items()
+            if 0 < end <= until_ms
+        ]
+        self._put("certificate_expiring", _some(texts))
+
+
+def _failing(row: Mapping[str, Any]) -> str:
+    fault = row["fault"] or row["failing"]
+    return f"{row['name']}: {fault}" if fault else ""
+
+
+def _some(texts: Sequence[str]) -> str:
+    texts = [text for text in texts if text]
+    more = len(texts) - NAMES_SHOWN
+    return ", ".join(texts[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
