@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, Self
 
 from hms.client.core.arguments import check_number, check_text
-from hms.client.core.operations import Steps
+from hms.client.core.operations import Outside, Steps
 from hms.client.send_options import When, epoch_s
 from hms.errors.catalogue import (
     ConnectionClosed,
@@ -26,7 +27,8 @@ __all__ = ["Admin", "AsyncAdmin", "AsyncMessages", "Messages", "Outcome", "opera
 IDS_AT_ONCE = 1000
 LISTED = 1000
 Told = Callable[["Outcome"], object]
-"""Called after each chunk with what was done so far."""
+"""Called after each chunk with what was done so far. It may use the connection, and in asyncio be a
+coroutine function."""
 
 
 class Asking(Protocol):
@@ -102,7 +104,7 @@ def _chunks(
             at = {"after": said["after"], "end": said["end"]}
             has_more = said["has_more"]
             if told is not None:
-                told(outcome)
+                yield Outside(partial(told, outcome))
     return outcome
 
 

@@ -114,8 +114,13 @@ def test_python_does_the_same_and_waits_or_awaits(node):
     steps = []
     with hms.connect(node.address) as connection:
         messages = connection.admin.messages("queue:orders")
-        moved = messages.where("N < 500").move(to="late", told=steps.append)
+
+        def told(so_far):
+            steps.append((so_far.count, messages.count().count))
+
+        moved = messages.where("N < 500").move(to="late", told=told)
         assert (moved.count, len(steps) > 1) == (500, True)
+        assert all(done + left == 600 for done, left in steps)
         assert messages.count().count == 100
         assert len(messages.where(limit=30).list(["N"])) == 30
         with pytest.raises(hms.HmsError):
@@ -127,10 +132,15 @@ def test_python_does_the_same_and_waits_or_awaits(node):
             copied = await late.where(limit=300, newest_first=True).copy(to="done")
             row = (await connection.admin.messages("queue:done").where(limit=1).list())[0]
             shown = await connection.admin.view("queue:done", row["id"])
-            deleted = await late.everything().delete()
-            return copied.count, shown["body"], deleted.count
+            left = []
 
-    assert asyncio.run(go_on()) == (300, b"499", 500)
+            async def told(_so_far):
+                left.append((await late.count()).count)
+
+            deleted = await late.everything().delete(told=told)
+            return copied.count, shown["body"], deleted.count, left[-1]
+
+    assert asyncio.run(go_on()) == (300, b"499", 500, 0)
 
 
 def test_a_command_that_pauses_leaves_nothing_to_consumers_meanwhile(node, command):
