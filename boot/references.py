@@ -8,7 +8,7 @@ from hms.boot.check import Found, Report
 from hms.boot.clusters import check_clusters
 from hms.boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
 from hms.boot.destinations import Homes, check_destinations
-from hms.boot.kinds import did_you_mean
+from hms.boot.kinds import counted, did_you_mean
 from hms.boot.replica_checks import check_replicas
 from hms.boot.sections import (
     DOMAIN,
@@ -76,7 +76,9 @@ def _check_groups(groups: list[Found], nodes: list[Found], report: Report) -> No
 def _check_node_name(group: Found, names: tuple[str, ...], report: Report) -> None:
     wanted, path = group.values["nodename"], (*group.path, "NODENAME")
     if wanted is None and len(names) > 1 and group.is_good("nodename"):
-        report.add(group.path, f"{group.title} needs NODENAME: this file has {len(names)} nodes")
+        report.add(
+            group.path, f"{group.title} needs NODENAME: this file has {counted(len(names), 'node')}"
+        )
     if wanted is not None and wanted not in names:
         hint = did_you_mean(wanted, names)
         report.add(path, f"{group.title} NODENAME: there is no node {wanted!r}{hint}")

@@ -11,6 +11,7 @@ import msgspec
 
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.kinds import counted
 from hms.boot.stores import log_folder
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.records import RecordType
@@ -64,9 +65,9 @@ def verify(target: Target, given: str | None) -> None:
         click.get_current_context().exit(BROKEN)
     if given is not None:
         _compare(target, entries, given)
-    counted = f"{len(entries)} records are whole"
+    whole = counted(len(entries), "record is whole", "records are whole")
     first = entries[0].number if entries else 0
-    target.say(f"{counted}, from number {first}", {"records": len(entries), "first": first})
+    target.say(f"{whole}, from number {first}", {"records": len(entries), "first": first})
 
 
 def _compare(target: Target, entries: list[AuditEntry], given: str) -> None:

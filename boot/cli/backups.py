@@ -11,6 +11,7 @@ import click
 from hms.boot.cli.cells import written_time
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
+from hms.boot.kinds import counted
 
 if TYPE_CHECKING:
     from hms.history.backups.backup_creation import Subject
@@ -157,11 +158,15 @@ def prune(
         path.name for chain in prunable(folder, keep=keep, before_ms=before_ms) for path in chain
     ]
     if dry_run or not going:
-        text = f"{len(going)} backups would go: {' '.join(going)}" if going else "nothing would go"
+        text = (
+            f"{counted(len(going), 'backup')} would go: {' '.join(going)}"
+            if going
+            else "nothing would go"
+        )
         target.say(text, {"removed": [], "would_remove": going})
         return
     if not (yes or target.is_json):
-        click.confirm(f"Remove {len(going)} backups, up to {going[-1]}?", abort=True)
+        click.confirm(f"Remove {counted(len(going), 'backup')}, up to {going[-1]}?", abort=True)
     _prune(target, folder, keep, before_ms)
 
 
@@ -172,7 +177,10 @@ def _prune(target: Target, folder: Path, keep: int, before_ms: int) -> None:
     names = [path.name for chain in chains for path in chain]
     size = remove(chains)
     if names:
-        target.say(f"removed {len(names)} backups, {size} bytes", {"removed": names, "bytes": size})
+        target.say(
+            f"removed {counted(len(names), 'backup')}, {counted(size, 'byte')}",
+            {"removed": names, "bytes": size},
+        )
 
 
 @backup.command("list")

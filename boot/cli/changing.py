@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from hms.boot.cli.target import Target, target_options
+from hms.boot.kinds import counted
 
 __all__ = ["add_changes", "held_by"]
 
@@ -68,9 +69,8 @@ def _delete(kind: str) -> click.Command:
             click.confirm(asked, abort=True, err=True)
         count = target.administer(f"{kind}.delete", name=name, force=force, discard=discard)
         done = "discarded" if discard or kind == "topic" else "dead_lettered"
-        target.say(
-            f"{name}: deleted, {count} messages {done.replace('_', '-')}", {kind: name, done: count}
-        )
+        text = f"{name}: deleted, {counted(count, 'message')} {done.replace('_', '-')}"
+        target.say(text, {kind: name, done: count})
 
     return delete
 
@@ -94,7 +94,7 @@ def held_by(target: Target, queue: str, *counts: str) -> str:
     except TpSecurity:
         return "all messages"
     held = sum(shown[each] for each in counts)
-    return "1 message" if held == 1 else f"{held:,} messages"
+    return counted(held, "message")
 
 
 def _pause(kind: str) -> click.Command:

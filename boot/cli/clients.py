@@ -9,6 +9,7 @@ import click
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
+from hms.boot.kinds import counted
 
 __all__ = ["client", "consumer", "producer"]
 
@@ -147,7 +148,7 @@ def ban(target: Target, span_s: float, reason: str, yes: bool, **chosen: str | N
     span = {"by": by, "value": value, "seconds": round(span_s)}
     said = target.administer("client.ban", **span, reason=reason)
     how_long = f"for {round(span_s)} s" if span_s else "until it is ended"
-    text = f"{by} {value}: banned {how_long}, {said['closed']} clients closed"
+    text = f"{by} {value}: banned {how_long}, {counted(said['closed'], 'client')} closed"
     target.say(text, {**span, **said})
 
 

@@ -8,6 +8,7 @@ from hms.boot.cli.changing import add_changes, held_by
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import value_options
+from hms.boot.kinds import counted
 
 __all__ = ["group", "queue", "session"]
 
@@ -90,4 +91,4 @@ def purge(target: Target, name: str, yes: bool) -> None:
         held = held_by(target, name, "waiting")
         click.confirm(f"Remove {held} that wait in {name}?", abort=True, err=True)
     count = target.administer("queue.purge", name=name)
-    target.say(f"{name}: {count} messages removed", {"queue": name, "purged": count})
+    target.say(f"{name}: {counted(count, 'message')} removed", {"queue": name, "purged": count})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hms.boot.cli.target import Target, target_options
+from hms.boot.kinds import counted
 
 if TYPE_CHECKING:
     from hms.boot.cli.message_files import Line
@@ -51,7 +52,7 @@ def export(
         removed = 0
         if remove and done.ids:
             removed = connection.admin.messages(place).where(ids=done.ids).delete().count
-    text = f"{place}: {len(done.ids)} messages in {path}"
+    text = f"{place}: {counted(len(done.ids), 'message')} in {path}"
     text += f", {done.files_left} file messages left out" if done.files_left else ""
     text += f", {removed} removed" if remove else ""
     data = {"place": place, "exported": len(done.ids), "files_left": done.files_left}
@@ -78,7 +79,7 @@ def import_(target: Target, path: Path, into: str, run: str | None, is_dry: bool
     sent = 0 if is_dry else _send(target, lines, digest, name, queue)
     verb = "would be imported" if is_dry else "imported"
     count = len(lines) if is_dry else sent
-    text = f"{queue}: {count} of {len(lines)} messages {verb} (run {name})"
+    text = f"{queue}: {count} of {counted(len(lines), 'message')} {verb} (run {name})"
     target.say(text, {verb.replace(" ", "_"): count, "in_file": len(lines), "run": name})
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hms.boot.cli.target import Target, target_options
+from hms.boot.kinds import counted
 
 if TYPE_CHECKING:
     from hms.client.letter_rules.rules_table import Table
@@ -42,7 +43,10 @@ def check(target: Target, rules: Path, offline: bool) -> None:
     }
     lines = [f"{rules}:{one}" for one in faults]
     lines += [f"{rules}:{one} (warning)" for one in warnings]
-    lines.append(f"{rules}: {said['rules']} rules, {len(faults)} faults, {len(warnings)} warnings")
+    lines.append(
+        f"{rules}: {counted(said['rules'], 'rule')}, {counted(len(faults), 'fault')}, "
+        f"{counted(len(warnings), 'warning')}"
+    )
     target.say("\n".join(lines), said)
     if faults:
         sys.exit(1)
@@ -152,7 +156,7 @@ class _Reload:
         except (OSError, RulesTableFaulty) as error:
             click.echo(f"{error}\n{self._rules}: the old table stays", err=True)
             return None
-        click.echo(f"{self._rules}: {len(table.rules)} rules from now on", err=True)
+        click.echo(f"{self._rules}: {counted(len(table.rules), 'rule')} from now on", err=True)
         return table
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from hms.boot.kinds import counted
 from hms.client.properties import OF_A_LETTER
 from hms.errors.catalogue import MessageFormatError
 from hms.wire.packed_messages import (
@@ -192,7 +193,7 @@ def _read(path: Path, source: Iterable[bytes]) -> tuple[list[Line], str]:
     except (ValueError, TypeError, KeyError) as fault:
         raise _fault(path, number, "the trailer is missing: the file is truncated") from fault
     if told[0] != len(lines):
-        raise _fault(path, number, f"it has {len(lines)} messages, and says {told[0]}")
+        raise _fault(path, number, f"it has {counted(len(lines), 'message')}, and says {told[0]}")
     if told[1] != digest.hexdigest():
         raise _fault(path, number, "the digest does not fit: the file was altered")
     return lines, digest.hexdigest()

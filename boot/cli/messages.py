@@ -13,6 +13,7 @@ from hms.boot.cli.exporting import export, import_
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import TIMES_OF_A_LETTER
+from hms.boot.kinds import counted
 
 __all__ = ["asked_for", "confirm", "message", "selection_options"]
 
@@ -256,8 +257,8 @@ def confirm(what: str, count: Callable[[], Any], *, is_sure: bool) -> None:
     meant = count()
     if not meant.count:
         return
-    click.echo(f"{meant.count} messages: {' '.join(meant.ids)}", err=True)
-    click.confirm(f"{what} {meant.count} messages?", abort=True, err=True)
+    click.echo(f"{counted(meant.count, 'message')}: {' '.join(meant.ids)}", err=True)
+    click.confirm(f"{what} {counted(meant.count, 'message')}?", abort=True, err=True)
 
 
 def _say_outcome(target: Target, place: str, done: str, outcome: Any) -> None:

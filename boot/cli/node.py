@@ -10,6 +10,7 @@ import click
 from hms.boot.cli.target import Target, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.entries import Config, Node
+from hms.boot.kinds import counted
 from hms.boot.roles import role_of
 from hms.boot.stores import log_folder
 from hms.boot.supervise import boot_node, end_node, find, run_in_foreground
@@ -77,7 +78,7 @@ def boot(
         text = f"{node.name} is ready at {', '.join(node.listen)} (process {process.pid})"
         if start == "COLD":
             said["deleted"] = _asked(config, node)["deleted_at_boot"]
-            text += f"; {said['deleted']} messages were deleted"
+            text += f"; {counted(said['deleted'], 'message')} deleted"
         target.say(text, said)
 
 

@@ -9,6 +9,7 @@ import click
 
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
+from hms.boot.kinds import counted
 from hms.errors.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed, TpSecurity
 
 __all__ = ["server", "service"]
@@ -89,7 +90,10 @@ def restart(target: Target, name: str, timeout_s: float) -> None:
 def scale(target: Target, name: str, count: int) -> None:
     """Have COUNT processes of a server, until the node stops; the load may add more, up to MAX."""
     target.administer("server.scale", name=name, count=count)
-    target.say(f"{name}: {count} processes from now on", {"name": name, "count": count})
+    target.say(
+        f"{name}: {counted(count, 'process', 'processes')} from now on",
+        {"name": name, "count": count},
+    )
 
 
 def _find(connection: Any, name: str) -> dict[str, Any]:

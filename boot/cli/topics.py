@@ -6,6 +6,7 @@ from hms.boot.cli.changing import add_changes
 from hms.boot.cli.destinations import group
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
+from hms.boot.kinds import counted
 
 __all__ = ["subscription", "topic"]
 
@@ -76,7 +77,7 @@ def purge(target: Target, name: str, yes: bool) -> None:
         asked = f"Remove the {held:,} messages that wait for subscribers of {name}?"
         click.confirm(asked, abort=True, err=True)
     count = target.administer("topic.purge", name=name)
-    target.say(f"{name}: {count} messages removed", {"topic": name, "purged": count})
+    target.say(f"{name}: {counted(count, 'message')} removed", {"topic": name, "purged": count})
 
 
 @subscription.command()
@@ -130,4 +131,4 @@ def delete(target: Target, name: str, topic_: str, yes: bool) -> None:
         click.confirm(f"End {name} and discard its {held:,} messages?", abort=True, err=True)
     count = target.administer("subscription.delete", name=name, topic=topic_)
     said = {"subscription": name, "discarded": count}
-    target.say(f"{name}: ended, {count} messages discarded", said)
+    target.say(f"{name}: ended, {counted(count, 'message')} discarded", said)

@@ -21,6 +21,7 @@ from hms.boot.config import sample
 from hms.boot.demo.books import balance, print_table
 from hms.boot.demo.flights import ORIGINS, as_message, by_day, read_month
 from hms.boot.demo.workers import Worker, client_acknowledged, transacted
+from hms.boot.kinds import counted
 from hms.client.connection import Connection
 from hms.client.producer import Producer
 from hms.errors.catalogue import InvalidArgument
@@ -38,7 +39,7 @@ DAYS = 31
 def check_nodes(count: int, least: int = 1) -> None:
     """InvalidArgument for a number of nodes that one machine cannot show."""
     if not least <= count <= NODES_MAX:
-        detail = f"{count} nodes; {least} to {NODES_MAX} show the story on one machine"
+        detail = f"{counted(count, 'node')}; {least} to {NODES_MAX} show the story on one machine"
         raise InvalidArgument(what="--nodes", detail=detail)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from hms.boot.doctor.disk_probe import Sync, folder_of, is_lock_held, measure, percentile
 from hms.boot.doctor.machine import Machine, mode_of
 from hms.boot.entries import Config, Node
+from hms.boot.kinds import counted
 from hms.boot.monitoring.health import health_of
 from hms.boot.security_file import load_security
 from hms.boot.supervise import find
@@ -225,7 +226,7 @@ def _swap(patient: Patient) -> Finding:
     devices = patient.machine.text("/proc/swaps").splitlines()[1:]
     swappiness = patient.machine.number("/proc/sys/vm/swappiness") or 0
     is_bad = bool(devices) and swappiness > 10  # noqa: PLR2004 - the usual advice
-    value = f"{len(devices)} devices, swappiness {swappiness}"
+    value = f"{counted(len(devices), 'device')}, swappiness {swappiness}"
     why = "messages that wait would be swapped out, and delivered slowly"
     verdict = Verdict.WARN if is_bad else Verdict.OK
     return _found("kernel.swap", verdict, value, why, "vm.swappiness = 1")
@@ -373,7 +374,7 @@ def _security(patient: Patient) -> Finding | None:
     except HmsError as error:
         why = "the node does not boot with it"
         return _found("hms.security", Verdict.FAIL, str(error), why, "hms security check")
-    return _found("hms.security", Verdict.OK, f"{len(document.user)} users", "", "")
+    return _found("hms.security", Verdict.OK, counted(len(document.user), "user"), "", "")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

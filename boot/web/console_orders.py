@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from hms.boot.kinds import counted
+
 __all__ = ["ORDERS", "Order", "Refused"]
 
 Form = Mapping[str, Sequence[str]]
@@ -40,7 +42,7 @@ def _chosen(connection: Any, form: Form) -> Any:
 
 
 def _meant(outcome: Any, verb: str) -> str:
-    text = f"{verb} {outcome.count} messages: {' '.join(outcome.ids)}"
+    text = f"{verb} {counted(outcome.count, 'message')}: {' '.join(outcome.ids)}"
     if outcome.skipped_in_flight:
         text += f"; {outcome.skipped_in_flight} are in flight and stay"
     return text

@@ -352,8 +352,9 @@ class LoginGate:
     def describe(self) -> dict[str, Any]:
         """For `hms status`."""
         document = self.identities.document
+        users = "1 user" if len(document.user) == 1 else f"{len(document.user):,} users"
         return {
-            "security": f"secured: {len(document.user)} users, policy version {document.version}",
+            "security": f"secured: {users}, policy version {document.version}",
             "logins_refused": self.refused,
         }
 

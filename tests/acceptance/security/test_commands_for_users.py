@@ -54,7 +54,7 @@ def test_five_commands_from_open_to_secured_and_back(run, tmp_path):
     assert (tmp_path / "hms.conf.bak").read_text() == before
     run("boot", "--timeout", "60")
     try:
-        assert "secured: 1 users" in run("status")
+        assert "secured: 1 user," in run("status")
         run("role", "create", "billing")
         run("permission", "grant", "billing", "connect listener:*")
         run("permission", "grant", "billing", "produce queue:orders")

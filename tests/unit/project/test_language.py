@@ -11,6 +11,7 @@ import pytest
 
 from hms.boot.cli import main
 from hms.boot.config import sample
+from hms.boot.kinds import counted
 from hms.errors.catalogue import BY_NUMBER
 from tests.support.project import ROOT
 
@@ -34,6 +35,10 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts),
 ]
 """A decision is a record of its day and is left as it was written."""
+_COUNT = re.compile(
+    r"\{[^{}]*(?:count|len\()[^{}]*\} "
+    r"(?:messages|nodes|queues|users|rules|backups|clients|servers|processes|devices|records)\b"
+)
 _CODE = re.compile(r"```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
@@ -52,7 +57,7 @@ def _texts() -> Iterator[tuple[str, str]]:
         yield str(page.relative_to(ROOT)), _CODE.sub("", page.read_text(encoding="utf-8"))
     yield from _helps(main, "hms")
     for number, kind in BY_NUMBER.items():
-        yield f"HMS-{number}", f"{kind.text}. {kind.cure_text}"
+        yield f"HMS-{number}", f"{kind.text}. {kind.cure_text} {kind.shell_text}"
     yield "hms.conf", sample()
 
 
@@ -68,6 +73,23 @@ def _found(text: str) -> list[str]:
 def test_no_text_has_an_idiom_of_our_own():
     """A reader of another language takes each word as it stands in a dictionary."""
     assert [f"{where}: {fault}" for where, text in _texts() for fault in _found(text)] == []
+
+
+def test_the_command_line_counts_in_one_place():
+    """counted() knows the singular; `1 backups would go` came from an f-string of its own."""
+    typed = [
+        f"{file.relative_to(ROOT)}: {hit[0]}"
+        for file in sorted((ROOT / "boot").rglob("*.py"))
+        for hit in _COUNT.finditer(file.read_text(encoding="utf-8"))
+    ]
+    assert typed == []
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 nodes"), (1, "1 node"), (2000, "2,000 nodes")])
+def test_one_thing_is_in_the_singular(count, said):
+    """A reader stops at `1 nodes`."""
+    assert counted(count, "node") == said
+    assert counted(1, "process", "processes") == "1 process"
 
 
 @pytest.mark.parametrize(
