@@ -23,7 +23,7 @@ RUN = [
     if page.stem not in ELSEWHERE and any(block.runs for block in blocks(page))
 ]
 SMALL = ("reference", "asyncio", "large-files", "schedules", "retries", "testing", "sizing")
-SMALL += tuple(f"coming-from-{one}" for one in ("rabbitmq", "jms", "tmax"))
+SMALL += ("transactions", *(f"coming-from-{one}" for one in ("rabbitmq", "jms", "tmax")))
 ALONE = [page for page in RUN if not set(SMALL) & {page.stem, *page.parts}]
 BOOKS = [*([page] for page in ALONE), [page for page in RUN if page not in ALONE]]
 """What is read beside one node, each page in a folder of its own: the examples of the reference and
