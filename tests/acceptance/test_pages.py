@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.bank_rig import bank
-from tests.acceptance.page_reader import Reader, blocks, warm_shell
+from tests.acceptance.page_reader import TYPED, Reader, blocks, warm_shell
 from tests.support.project import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,6 +28,9 @@ ALONE = [page for page in RUN if not set(SMALL) & {page.stem, *page.parts}]
 BOOKS = [*([page] for page in ALONE), [page for page in RUN if page not in ALONE]]
 """What is read beside one node, each page in a folder of its own: the examples of the reference and
 small pages, which need a node and nothing else of it; the others boot one as they say."""
+
+
+LANGUAGES = {*TYPED, "python", "toml", "sql", "text"}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,19 @@ def test_a_page_does_what_it_says(book, folder, warm, databases):
     with Reader(folder, warm, databases) as reader:
         for page in book:
             reader.read(page)
+
+
+def test_every_block_says_what_it_is_and_its_language_is_one_that_is_typed():
+    """A block without a language was typed by nobody, and a reader typed it."""
+    unknown, is_inside = [], False
+    for page in PAGES:
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            if line.startswith("```"):
+                is_inside = not is_inside
+                if is_inside and line.removeprefix("```").split(" ")[0] not in LANGUAGES:
+                    unknown.append(f"{page.relative_to(ROOT)}:{number}: {line}")
+        is_inside = False
+    assert unknown == []
 
 
 def test_every_toml_block_can_be_read():
