@@ -175,7 +175,7 @@ def bans(target: Target) -> None:
     show_table(target, rows, empty="nobody is banned", times=("since", "until"))
 
 
-def _opened(group: click.Group, verb: str, said: str) -> None:
+def _opened(group: click.Group, verb: str, said: str, columns: tuple[str, ...]) -> None:
     @group.command("list", help=said)
     @target_options
     @table_options
@@ -183,10 +183,21 @@ def _opened(group: click.Group, verb: str, said: str) -> None:
     def list_opened(target: Target, destination: str) -> None:
         with target.connection() as connection:
             rows = _pages(connection, verb, "client", 1, destination=destination)
-        show_table(target, rows, empty="there are none")
+        empty = f"there is no {group.name}"
+        show_table(target, rows, empty=empty, columns=("client", "client_id", *columns))
 
 
 consumer = click.Group("consumer", help="List consumers.")
 producer = click.Group("producer", help="List producers.")
-_opened(consumer, "consumer.list", "The consumers of all clients, with what each has in flight.")
-_opened(producer, "producer.list", "The producers of all clients.")
+_opened(
+    consumer,
+    "consumer.list",
+    "The consumers of all clients, with what each has in flight.",
+    ("destination", "name", "in_flight", "oldest_in_flight"),
+)
+_opened(
+    producer,
+    "producer.list",
+    "The producers of all clients.",
+    ("user", "destination", "session", "last_sequence"),
+)

@@ -65,7 +65,8 @@ def print_values(
             else:
                 text = _said(name, values[name], is_exact=is_exact or not is_terminal)
             head = click.style(name.ljust(width), bold=True)
-            click.echo(f"{indent}{head}  {text or '-'}")
+            more = "\n".ljust(len(indent) + width + 3)
+            click.echo(f"{indent}{head}  {(text or '-').replace(chr(10), more)}")
     left_out = len(values) - sum(map(len, groups))
     if left_out and is_terminal:
         click.secho(f"\n{left_out} more with --wide", dim=True)
@@ -95,6 +96,8 @@ def _said_time(value: Any, *, is_terminal: bool) -> str:
 
 
 def _said(name: str, value: Any, *, is_exact: bool) -> str:
+    if not is_exact and isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return "\n".join(cell({key: item for key, item in one.items() if item}) for one in value)
     if not is_exact and isinstance(value, int | float) and not isinstance(value, bool):
         if name == "bytes" or name.endswith("_bytes"):
             return bytes_cell(value)

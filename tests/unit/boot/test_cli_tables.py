@@ -183,6 +183,15 @@ def test_a_terminal_gets_sizes_in_units_and_times_with_their_age(on_a_terminal):
     assert "1536" in on_a_terminal(lambda: print_values(shown, is_exact=True))
 
 
+def test_a_terminal_has_a_line_for_each_holder(on_a_terminal):
+    """Who holds how many messages of a queue stood in one line of 100 characters each."""
+    holders = [{"client_id": "bar", "priority": 0, "count": 2}, {"client_id": "till", "count": 1}]
+
+    said = on_a_terminal(lambda: print_values({"held_by": holders}))
+
+    assert said == "held_by  client_id bar, count 2\n         client_id till, count 1\n"
+
+
 def test_json_has_times_as_texts(table):
     """As each list had them before one place wrote them."""
     said = table(rows=[{"at": 1_700_000_000_000, "n": 1}], times=("at",), is_json=True)
