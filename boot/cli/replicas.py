@@ -63,6 +63,7 @@ def status(target: Target) -> None:
         "members": members,
         "copies": now.copies,
         "is_protected": len(members) > 1,
+        "set_aside": _set_aside(node),
     }
     rows = _rows(config, node)
     if target.is_json:
@@ -104,6 +105,14 @@ def switchover(target: Target, to: str, is_forced: bool, timeout_s: float) -> No
     target.say(f"{now.primary} leads {node.name} in epoch {now.epoch}", said)
     if now.primary != told["to"]:
         click.get_current_context().exit(1)
+
+
+def _set_aside(node: "Node") -> list[str]:
+    """Segments in this machine's store with records that were never confirmed nor adopted."""
+    from hms.server.replicas.log_copy import aside_names  # noqa: PLC0415 - not for --help
+    from hms.store.journal.disk import REAL_DISK  # noqa: PLC0415
+
+    return aside_names(REAL_DISK, node.store) if node.store.is_dir() else []
 
 
 def _rows(config: "Config", node: "Node") -> list[dict[str, Any]]:

@@ -241,6 +241,9 @@ def test_what_one_copy_alone_had_is_cut_and_stored_once(tmp_path, arbiter):
             assert [type(one) for one in outcome] == [hms.TransactionRolledBack]
         a.boot()
         wait_for_both(b)
+        (aside,) = Path(a.store).glob("*.aside")
+        assert b"late" in aside.read_bytes()
+        assert aside.name in hms_command(a, "replica", "status", "--json")[1]
         b.kill()
 
         assert bodies(a) == [b"both", b"late"]

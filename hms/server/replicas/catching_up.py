@@ -2,8 +2,9 @@
 
 A segment's header has its epoch and number, and an epoch one writer: two segments with equal
 headers are beginnings of the same bytes. So a copy keeps every segment whose header is that of the
-primary's, and drops the others: of those nothing was confirmed, or the primary let them go after
-all was confirmed that replaces them. In the last ones that stay it may have bytes that no later
+primary's, and drops the others, which the primary let go after all was confirmed that replaces
+them; or nobody adopted them, and nothing in them was confirmed: those are set aside. In the last
+ones that stay it may have bytes that no later
 primary adopted, or lack some: it goes on at the smaller end, and is cut where the primary's ends.
 """
 
@@ -16,17 +17,22 @@ __all__ = ["Plan", "plan", "resumes_at"]
 
 
 class Plan(NamedTuple):
-    """drop: segments that go; then it joins again. lacking: segments that it gets, in order."""
+    """drop: segments that go; diverged: those that are set aside; then it joins again. lacking:
+    segments that it gets, in order."""
 
     drop: list[int]
     lacking: list[int]
+    diverged: list[int]
 
 
 def plan(theirs: Mapping[int, bytes], ends: Mapping[int, int], ours: Mapping[int, bytes]) -> Plan:
     """Theirs and ours: headers by number. ends: of those of theirs that may not be whole."""
-    drop = sorted(number for number, header in theirs.items() if ours.get(number) != header)
+    others = sorted(number for number, header in theirs.items() if ours.get(number) != header)
+    newest = max(ours, default=0)
+    diverged = [number for number in others if number in ours or number > newest]
+    drop = [number for number in others if number not in diverged]
     lacking = sorted(number for number in ours if number not in theirs or number in ends)
-    return Plan(drop, [] if drop else lacking)
+    return Plan(drop, [] if others else lacking, diverged)
 
 
 def resumes_at(theirs: int, ours: int) -> int:

@@ -18,6 +18,7 @@ from hms.server.arbiter.interface import Arbiter, Configuration
 from hms.server.replicas.copy_state import CopyState, write_state
 from hms.server.replicas.frames import (
     Ack,
+    Aside,
     Beat,
     BeatAck,
     Bye,
@@ -37,7 +38,7 @@ from hms.server.replicas.frames import (
 )
 from hms.server.replicas.leadership import Campaign, Leadership
 from hms.server.replicas.link import Group, Line, Speaking, now_s
-from hms.server.replicas.log_copy import LogCopy
+from hms.server.replicas.log_copy import LogCopy, Told
 from hms.store.journal.disk import Disk
 
 __all__ = ["Follower", "Won"]
@@ -241,7 +242,7 @@ class Follower:
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
-            case Segment() | Write() | Cut() | Drop() | Keep() | FilePart() | FileGone():
+            case Segment() | Write() | Cut() | Drop() | Aside() | Keep() | FilePart() | FileGone():
                 self._next(said, data)
             case _:
                 raise ReplicaFrameBad(detail=f"a primary does not say {type(said).__name__}")
@@ -259,10 +260,8 @@ class Follower:
         self._heard_s = self._clock_s()
         me.heard(self._heard_s)
 
-    def _next(
-        self, said: Segment | Write | Cut | Drop | Keep | FilePart | FileGone, data: bytes
-    ) -> None:
-        if not self._is_resumed and not isinstance(said, Drop):
+    def _next(self, said: Told, data: bytes) -> None:
+        if not self._is_resumed and not isinstance(said, Drop | Aside):
             return  # it joins anew
         self._copy.take(said, data)
         self._taken += 1

@@ -15,6 +15,7 @@ __all__ = [
     "BYTES_MAX",
     "FORMAT",
     "Ack",
+    "Aside",
     "Beat",
     "BeatAck",
     "Bye",
@@ -69,6 +70,12 @@ class Drop(_Said, frozen=True):
 
     segments: list[int]
     files: list[str]
+
+
+class Aside(_Said, frozen=True):
+    """Set these segments aside: nobody adopted them."""
+
+    segments: list[int]
 
 
 class Segment(_Said, frozen=True):
@@ -156,6 +163,7 @@ Said = (
     | Rejoin
     | Resume
     | Drop
+    | Aside
     | Segment
     | Write
     | Cut

@@ -2,15 +2,30 @@
 
 Nothing is made of the bytes here. A segment gets its name when its header is synced, as at the
 primary, and has its full size from the start, zeros behind what was written.
+
+Records that no later primary adopted were never confirmed. They are in no log any more, and are set
+aside before they are cut or written over: the segment, as it was, under a name that no log reads.
 """
 
+import logging
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from hms.errors.catalogue import ReplicaFrameBad, StoreCorrupt
-from hms.server.replicas.frames import Cut, Drop, FileGone, FilePart, Join, Keep, Segment, Write
+from hms.server.replicas.frames import (
+    BYTES_MAX,
+    Aside,
+    Cut,
+    Drop,
+    FileGone,
+    FilePart,
+    Join,
+    Keep,
+    Segment,
+    Write,
+)
 from hms.store.files import is_whole_file
 from hms.store.journal.disk import CREATE, PRIVATE_DISK, UPDATE, Disk, write_all
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, unpack_segment_header
@@ -26,12 +41,17 @@ from hms.store.journal.segment_walk import (
     segment_numbers,
 )
 
-__all__ = ["FILES_FOLDER", "LogCopy", "Told"]
+__all__ = ["ASIDE_MAX", "FILES_FOLDER", "LogCopy", "Told", "aside_names"]
 
 FILES_FOLDER: Final = "files"
 _INCOMING: Final = "incoming"
 OPEN_MAX: Final = 2
-Told = Segment | Write | Cut | Drop | Keep | FilePart | FileGone
+ASIDE_SUFFIX: Final = ".aside"
+ASIDE_MAX: Final = 16
+"""So many segments that were set aside are kept, the newest."""
+Told = Segment | Write | Cut | Drop | Aside | Keep | FilePart | FileGone
+
+log = logging.getLogger("hms.replicas")
 
 
 class LogCopy:
@@ -44,6 +64,8 @@ class LogCopy:
         self._open: dict[int, int] = {}
         self._unsynced: set[int] = set()
         self._part: tuple[str, int] | None = None
+        self._tails: dict[int, int] = {}
+        """Where the records end of segments that may have more, or others, than the primary's."""
         disk.make_dir(folder)
 
     def joins(self, copy_id: str, promised: int) -> Join:
@@ -55,6 +77,7 @@ class LogCopy:
                     headers[number] = self._disk.pread(fd, SEGMENT_HEADER_BYTES, 0)
         last = sorted(headers)[-1:]
         ends = {number: self._end(number) for number in last}
+        self._tails = dict(ends)
         return Join(copy_id, promised, headers, ends, self._whole_files())
 
     def _end(self, number: int) -> int:
@@ -85,6 +108,8 @@ class LogCopy:
                 self._cut(said)
             case Drop():
                 self._drop(said)
+            case Aside():
+                self._leave_aside(said)
             case Keep():
                 self._keep(said)
             case FilePart():
@@ -134,12 +159,19 @@ class LogCopy:
     def _write(self, said: Write, data: bytes) -> None:
         if said.offset < SEGMENT_HEADER_BYTES:
             raise ReplicaFrameBad(detail=f"it writes over the header of segment {said.number}")
-        write_all(self._disk, self._fd(said.number), [data], said.offset)
+        fd, end = self._fd(said.number), self._tails.get(said.number, 0)
+        if said.offset < end:
+            there = self._disk.pread(fd, min(len(data), end - said.offset), said.offset)
+            if there != data[: len(there)]:
+                self._copy_aside(said.number)
+        write_all(self._disk, fd, [data], said.offset)
         self._unsynced.add(said.number)
 
     def _cut(self, said: Cut) -> None:
         fd = self._fd(said.number)
         size = self._disk.size(fd)
+        if said.end < self._tails.get(said.number, 0):
+            self._copy_aside(said.number)
         if SEGMENT_HEADER_BYTES <= said.end < size:
             self._disk.ftruncate(fd, said.end)
             self._disk.allocate(fd, size)
@@ -154,6 +186,57 @@ class LogCopy:
             self._disk.fsync_dir(self._folder)
         for name in said.files:
             self._disk.unlink(self._files / _checked(name))
+
+    # what nobody adopted
+
+    def _leave_aside(self, said: Aside) -> None:
+        """From the newest on, so that a crash leaves no gap."""
+        for number in sorted(said.segments, reverse=True):
+            file = self._find(number)
+            if file is None:
+                continue
+            target = self._aside(number)
+            has_records = self._end(number) > SEGMENT_HEADER_BYTES
+            self._forget(number)
+            if has_records and not self._has(target):
+                self._disk.rename(file, target)
+                self._told_aside(target)
+            else:
+                self._disk.unlink(file)
+            self._disk.fsync_dir(self._folder)
+
+    def _copy_aside(self, number: int) -> None:
+        """The segment as it is, safe before anything of it changes; once, as it is not the same any
+        more after a crash in the midst of that."""
+        end, target = self._tails.pop(number), self._aside(number)
+        if self._has(target):
+            return
+        incoming, fd = self._folder / _INCOMING, self._fd(number)
+        self._disk.unlink(incoming)
+        with opened(self._disk, incoming, CREATE) as copy:
+            for at in range(0, end, BYTES_MAX):
+                data = self._disk.pread(fd, min(BYTES_MAX, end - at), at)
+                write_all(self._disk, copy, [data], at)
+            self._disk.fsync(copy)
+        self._disk.rename(incoming, target)
+        self._disk.fsync_dir(self._folder)
+        self._told_aside(target)
+
+    def _aside(self, number: int) -> Path:
+        header = unpack_segment_header(self._disk.pread(self._fd(number), SEGMENT_HEADER_BYTES, 0))
+        epoch = 0 if header is None else header.epoch
+        return self._folder / f"{number:016d}-{epoch}{ASIDE_SUFFIX}"
+
+    def _has(self, file: Path) -> bool:
+        return file.name in self._disk.list_dir(self._folder)
+
+    def _told_aside(self, target: Path) -> None:
+        log.warning(
+            "records that were never confirmed, and nobody adopted, are set aside: %s", target
+        )
+        for name in aside_names(self._disk, self._folder)[:-ASIDE_MAX]:
+            log.warning("%s is removed, the oldest that was set aside", name)
+            self._disk.unlink(self._folder / name)
 
     def _keep(self, said: Keep) -> None:
         pinned, history = set(said.pinned), set(said.history)
@@ -221,6 +304,11 @@ class LogCopy:
         part, self._part = self._part, None
         if part is not None:
             self._disk.close(part[1])
+
+
+def aside_names(disk: Disk, folder: Path) -> list[str]:
+    """Of segments that were set aside, the oldest first."""
+    return sorted(name for name in disk.list_dir(folder) if name.endswith(ASIDE_SUFFIX))
 
 
 def _checked(name: str) -> str:

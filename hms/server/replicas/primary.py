@@ -30,6 +30,7 @@ from hms.server.replicas.frames import (
     BYTES_MAX,
     FORMAT,
     Ack,
+    Aside,
     Beat,
     BeatAck,
     Bye,
@@ -464,12 +465,15 @@ class Primary:
             link.ends = said.ends
             here = self._files_here()
             link.files.extend(sorted(here - files))
-            if not found.drop:
+            is_fit = not (found.drop or found.diverged)
+            if is_fit:
                 self._links[route] = link
                 self._confirmation.joined(link.member, self._clock_s())
         log.info("%s joins, %d segments to get", name, len(found.lacking))
-        if found.drop:
+        if not is_fit:
             self._send(route, Drop(found.drop, []))
+            if found.diverged:
+                self._send(route, Aside(found.diverged))
             self._send(route, Rejoin())
             return
         self._tell(link, Resume())

@@ -99,7 +99,13 @@ def gap_taken_for_whole(patch):
     patch.setattr(LogCopy, "_end", end)
 
 
+def tail_cut_for_good(patch):
+    """What nobody adopted is written over."""
+    patch.setattr(LogCopy, "_copy_aside", lambda self, number: self._tails.pop(number))
+
+
 PLANTS = [
+    tail_cut_for_good,
     confirmed_by_one_fewer,
     answered_before_sync,
     promise_not_kept,

@@ -23,6 +23,7 @@ from hms.server.replicas.follower import Follower
 from hms.server.replicas.frames import Bye
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
+from hms.server.replicas.log_copy import ASIDE_MAX, aside_names
 from hms.server.replicas.primary import Primary
 from hms.store.journal.disk import CREATE, write_all
 from hms.store.journal.format import (
@@ -104,7 +105,7 @@ class Log:
     def write(self, records):
         """Records on their way; one batch at a time."""
         payloads = [
-            b"%d %s" % (next(self.world.bodies), self.name.encode()) for _ in range(records)
+            b"(%d %s)" % (next(self.world.bodies), self.name.encode()) for _ in range(records)
         ]
         size = sum(record_bytes(len(payload)) for payload in payloads)
         if self.at + size + RECORD_HEADER_BYTES > SEGMENT:
@@ -126,6 +127,7 @@ class Log:
             return False
         if self.batch[2] is None:
             self.disk.fdatasync(self.fd)
+            self.world.synced[self.name] |= {payload for _, payload in self.batch[0]}
             with self.primary._changed:
                 self.batch[2] = self.primary._synced_here()
         elif self.primary._is_confirmed(self.batch[2]):
@@ -219,6 +221,8 @@ class World:
         self.faults, self.terms = [], {}
         self.confirmed, self.last_place, self.role_changes = [], None, 0
         self.switchovers = 0
+        self.set_aside = 0
+        self.synced = {name: set() for name in NAMES}
         self.is_healing = True
         self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
         self.net = Net(self.rng, self._acked)
@@ -369,6 +373,18 @@ class World:
             if self.is_healing and one[:end] != other[:end]:
                 self.fault(f"H2: {name} differs below {end}")
 
+    def nothing_vanished(self):
+        """What a primary had synced on its disk, and nobody adopted, is set aside there."""
+        for name in NAMES:
+            files = self.disks[name].names
+            aside = aside_names(self.disks[name], FOLDER)
+            kept = [one for one in files if one.endswith(".log") and one != "spare.log"]
+            data = b"".join(bytes(files[one].cache) for one in [*kept, *aside])
+            missing = [body for body in self.synced[name] if body not in data]
+            self.set_aside += len(aside)
+            if missing and len(aside) < ASIDE_MAX:
+                self.fault(f"H7: {name} had synced {sorted(missing)[:3]}, which it lacks now")
+
     # what happens
 
     def run(self, steps=6000):
@@ -488,6 +504,7 @@ class World:
         if (state := self._state(name)) is not None:
             self.lost.add((name, state.copy_id))
         self.disks[name] = self._disk()
+        self.synced[name].clear()
 
     def restore(self, name):
         """The machine has what it had at some time before."""
@@ -502,6 +519,7 @@ class World:
         self.retired[old.copy_id] = max(*known, state.starts)
         self.kill(name, is_power=False)
         self.lost.add((name, state.copy_id))
+        self.synced[name].clear()
         disk = self.disks[name] = self._disk()
         disk.before = lambda _call, _inode: None
         disk.start()
@@ -527,6 +545,7 @@ class World:
                 return
             if self.is_whole():
                 self.same_bytes()
+                self.nothing_vanished()
                 return
         self.fault(f"stuck: {self.configuration()}")
 

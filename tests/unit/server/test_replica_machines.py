@@ -12,10 +12,27 @@ from hms.errors.catalogue import (
 )
 from hms.server.arbiter import Configuration, Leader, Member, Standing
 from hms.server.replicas.catching_up import plan, resumes_at
-from hms.server.replicas.frames import FORMAT, Beat, Envelope, Write, decode, encode
+from hms.server.replicas.frames import (
+    FORMAT,
+    Aside,
+    Beat,
+    Cut,
+    Envelope,
+    Segment,
+    Write,
+    decode,
+    encode,
+)
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
-from hms.server.replicas.log_copy import LogCopy
+from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
 from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.format import (
+    Author,
+    Entry,
+    pack_records,
+    pack_segment_header,
+    unpack_segment_header,
+)
 
 LOG = "ab" * 16
 MEMBERS = (Member("a", "1" * 32, 4), Member("b", "2" * 32, 7))
@@ -116,9 +133,10 @@ def test_a_copy_keeps_what_has_the_same_writer_and_drops_the_rest():
     """What it dropped it joins without; then it gets what it lacks."""
     ours = {1: b"1a", 2: b"2a", 3: b"3b"}
 
-    assert plan({1: b"1a", 2: b"2a", 3: b"3a", 4: b"4a"}, {4: 99}, ours) == ([3, 4], [])
-    assert plan({1: b"1a", 2: b"2a"}, {2: 99}, ours) == ([], [2, 3])
-    assert plan({}, {}, ours) == ([], [1, 2, 3])
+    assert plan({1: b"1a", 2: b"2a", 3: b"3a", 4: b"4a"}, {4: 99}, ours) == ([], [], [3, 4])
+    assert plan({0: b"0a", 2: b"2a"}, {2: 99}, ours) == ([0], [], [])
+    assert plan({1: b"1a", 2: b"2a"}, {2: 99}, ours) == ([], [2, 3], [])
+    assert plan({}, {}, ours) == ([], [1, 2, 3], [])
 
 
 def test_a_copy_goes_on_before_the_place_of_a_seal():
@@ -135,3 +153,67 @@ def test_bytes_for_no_segment_or_over_a_header_are_refused(tmp_path, said):
         LogCopy(REAL_DISK, tmp_path).take(said, b"x" * 8)
 
     assert list(tmp_path.iterdir()) == []
+
+
+def segment(number, epoch, *payloads):
+    """A header, and records behind it."""
+    header = pack_segment_header(Author(7, epoch), number, 1, 1)
+    salt = unpack_segment_header(header).salt
+    entries = [Entry(number, 1 + n, 1, 1, (one,), len(one)) for n, one in enumerate(payloads)]
+    return header, b"".join(pack_records(entries, salt))
+
+
+@pytest.fixture
+def led(tmp_path):
+    """A copy that led and has two records; the second one nobody adopted."""
+    one = LogCopy(REAL_DISK, tmp_path)
+    header, data = segment(1, 3, b"adopted ", b"never ad")
+    one.take(Segment(0, 1, 4096, ".log"), header)
+    one.take(Write(0, 1, 64, crc32(data)), data)
+    one.sync()
+    one.joins("c" * 32, 3)
+    return one
+
+
+def test_a_tail_that_nobody_adopted_is_set_aside_before_it_is_written_over(led, tmp_path):
+    """H7: it is in no log any more, and is there to be looked at."""
+    before = (tmp_path / f"{1:016d}.log").read_bytes()
+    _, data = segment(1, 3, b"adopted ", b"another1")
+
+    led.take(Write(0, 1, 64, crc32(data)), data)
+
+    (aside,) = tmp_path.glob("*.aside")
+    assert aside.name == f"{1:016d}-3.aside"
+    assert aside.read_bytes() == before[: aside.stat().st_size]
+    assert b"never ad" in aside.read_bytes()
+    led.take(Write(0, 1, 64, 0), segment(1, 3, b"third   ")[1])
+    assert b"never ad" in aside.read_bytes()
+
+
+def test_a_tail_that_is_cut_is_set_aside_and_one_that_is_the_same_is_not(led, tmp_path):
+    """The primary's bytes as far as both go say nothing."""
+    _, data = segment(1, 3, b"adopted ")
+
+    led.take(Write(0, 1, 64, crc32(data)), data)
+    assert list(tmp_path.glob("*.aside")) == []
+    led.take(Cut(1, 64 + len(data)), b"")
+
+    (aside,) = tmp_path.glob("*.aside")
+    assert b"never ad" in aside.read_bytes()
+    assert b"never ad" not in (tmp_path / f"{1:016d}.log").read_bytes()
+
+
+def test_whole_segments_are_set_aside_and_the_newest_are_kept(tmp_path):
+    """Bounded (P8); one without records is nothing to look at."""
+    one = LogCopy(REAL_DISK, tmp_path)
+    for number in range(1, ASIDE_MAX + 4):
+        header, data = segment(number, 3, b"never ad")
+        one.take(Segment(0, number, 4096, ".log"), header)
+        if number > 1:
+            one.take(Write(0, number, 64, crc32(data)), data)
+
+    one.take(Aside(list(range(1, ASIDE_MAX + 4))), b"")
+
+    names = aside_names(REAL_DISK, tmp_path)
+    assert list(tmp_path.glob("*.log")) == []
+    assert [int(name[:16]) for name in names] == list(range(4, ASIDE_MAX + 4))
