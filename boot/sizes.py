@@ -15,6 +15,9 @@ FRAME_ROOM_BYTES_MIN = 640 << 10
 RECORD_ROOM_BYTES = 64 << 10
 """What a frame's record takes besides, and what else its segment begins with."""
 
+SENDER_ROOM_BYTES = 512 << 10
+"""What sender_identity may add to a frame: 1,024 messages say their user and client."""
+
 DATABASE_RECORD_BYTES_MAX = 512 << 20
 """The largest record that a database store takes."""
 SEGMENTS_MIN = 8
@@ -33,6 +36,7 @@ def definitions_bytes_max(node: Node) -> int:
     """What a segment's dictionary may take, so that the largest record fits beside it."""
     frame = frame_bytes_max(node.max_message_bytes, node.segment_bytes)
     room = node.segment_bytes - max(frame, node.max_transaction_bytes) - SEGMENT_BYTES
+    room -= SENDER_ROOM_BYTES if node.sender_identity else 0
     return min(room, node.segment_bytes // 4)
 
 
@@ -102,11 +106,12 @@ def _check_log(node: Found, report: Report) -> None:
 def _check_frame(node: Found, report: Report) -> None:
     message, segment = node.values["max_message_bytes"], node.values["segment_bytes"]
     frame = frame_bytes_max(message, segment)
-    if frame + RECORD_ROOM_BYTES > segment:
+    room = RECORD_ROOM_BYTES + (SENDER_ROOM_BYTES if node.values["sender_identity"] else 0)
+    if frame + room > segment:
         at = "segment_bytes" if "segment_bytes" in node.given else "max_message_bytes"
         text = (
             f"{node.title} segment_bytes {spell_size(segment)} is too small for max_message_bytes "
             f"{spell_size(message)}: a frame of {spell_size(frame)} needs "
-            f"{spell_size(RECORD_ROOM_BYTES)} beside it"
+            f"{spell_size(room)} beside it"
         )
         report.add((*node.path, at), text)

@@ -39,6 +39,8 @@ from hms.errors.catalogue import (
 from hms.wire.packed_messages import NODE_CLIENT, NODE_USER
 
 ACK_MODES = range(4)
+SENDER_CLIENT_BYTES_MAX = 255
+"""So much of a client's id is said by its messages: each of them has room for it."""
 
 
 def open_connection(state: State, number: int, uid: int, client_id: str, user: str) -> Connection:
@@ -47,7 +49,8 @@ def open_connection(state: State, number: int, uid: int, client_id: str, user: s
         raise ClientIdInUse(client_id=client_id)
     connection = state.connections[number] = Connection(number, uid, client_id, user)
     if state.settings.is_sender_told and user:
-        connection.sender = {NODE_USER: user, NODE_CLIENT: client_id.removeprefix(f"{user}/")}
+        client = client_id.removeprefix(f"{user}/").encode()[:SENDER_CLIENT_BYTES_MAX]
+        connection.sender = {NODE_USER: user, NODE_CLIENT: client.decode(errors="ignore")}
     return connection
 
 

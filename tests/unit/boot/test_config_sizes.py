@@ -7,16 +7,23 @@ from hypothesis import strategies as st
 
 from hms.boot import compose
 from hms.boot.config import load
-from hms.boot.sizes import RECORD_ROOM_BYTES, frame_bytes_max
+from hms.boot.sizes import RECORD_ROOM_BYTES, SENDER_ROOM_BYTES, frame_bytes_max
 from hms.client import send_buffer
+from hms.engine.engine import Engine
+from hms.engine.queue.incoming import accepted
+from hms.engine.queue.sender_identity import with_sender
+from hms.engine.session.opening import open_connection
+from hms.engine.settings import EngineSettings
 from hms.errors.catalogue import ConfigError
 from hms.records import Definition, Placement, Sent, Snapshot, dictionary, sent
 from hms.store.journal import Journal
 from hms.store.journal.append_backlog import Backlog
 from hms.wire.frames import RANGE, SEND_HEAD, SETTLE_ITEM
-from hms.wire.packed_messages import ROW
+from hms.wire.packed_messages import ROW, Head, encode_head, pack_messages, unpack_rows
 
 KIB = 1 << 10
+STAMPS_BESIDE_BYTES = 64 * KIB
+"""What times of delivery may add besides, in a frame of 1,024 messages."""
 SMALLEST = """[node.N1]
 max_message_bytes = {message}
 max_transaction_bytes = {message}
@@ -115,3 +122,23 @@ def test_the_room_beside_a_frame_holds_a_dictionary_and_many_placements():
 
     backlog.append(*msgspec.structs.astuple(record)[:3])
     assert backlog.last_lsn >= 256
+
+
+def test_who_sent_a_frame_of_many_messages_fits_beside_it(tmp_path):
+    """Else any client of a node with sender_identity could stop it, by a long name of its own."""
+    engine = Engine(EngineSettings(is_sender_told=True))
+    opened = open_connection(engine.state, 1, 7, "u" * 63 + "/" + "\N{SNOWMAN}" * 255, "u" * 63)
+    heads = [encode_head(Head({"a": number}, node={"b": 1})) for number in range(1024)]
+    rows = [ROW.pack(len(head), 0, 0, 0, 4, 0, 0, 0) for head in heads]
+    pack = pack_messages([(row, head, b"") for row, head in zip(rows, heads, strict=True)])
+    batch = accepted(memoryview(pack), unpack_rows(pack, 1024))
+    stamped = with_sender(batch, opened.sender)
+    assert 0 < len(stamped.pack) - len(pack) <= SENDER_ROOM_BYTES - STAMPS_BESIDE_BYTES
+
+    path = tmp_path / "hms.conf"
+    text = SMALLEST.format(message=320 * KIB, segment=1024 * KIB)
+    path.write_text(text + 'security = "s"\nlisten = ["ipc:///s"]\n')
+    load(path)
+    path.write_text(path.read_text() + "sender_identity = true\n")
+    with pytest.raises(ConfigError, match="576 KiB beside it"):
+        load(path)
