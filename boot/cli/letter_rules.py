@@ -36,15 +36,16 @@ def check(target: Target, rules: Path, offline: bool) -> None:
     warnings = list(table.warnings) if table is not None else []
     if table is not None and not offline:
         warnings += _missing(target, table)
+    count = len(table.rules) if table is not None else 0
     said = {
-        "rules": len(table.rules) if table is not None else 0,
+        "rules": count,
         "faults": [one._asdict() for one in faults],
         "warnings": [one._asdict() for one in warnings],
     }
     lines = [f"{rules}:{one}" for one in faults]
     lines += [f"{rules}:{one} (warning)" for one in warnings]
     lines.append(
-        f"{rules}: {counted(said['rules'], 'rule')}, {counted(len(faults), 'fault')}, "
+        f"{rules}: {counted(count, 'rule')}, {counted(len(faults), 'fault')}, "
         f"{counted(len(warnings), 'warning')}"
     )
     target.say("\n".join(lines), said)

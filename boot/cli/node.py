@@ -77,8 +77,8 @@ def boot(
         said = {"node": node.name, "pid": process.pid, "listen": list(node.listen)}
         text = f"{node.name} is ready at {', '.join(node.listen)} (process {process.pid})"
         if start == "COLD":
-            said["deleted"] = _asked(config, node)["deleted_at_boot"]
-            text += f"; {counted(said['deleted'], 'message')} deleted"
+            said["deleted"] = deleted = int(_asked(config, node)["deleted_at_boot"])
+            text += f"; {counted(deleted, 'message')} deleted"
         target.say(text, said)
 
 
