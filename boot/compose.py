@@ -160,7 +160,7 @@ def gateway_limits(node: Node, descriptors: int = 1 << 20) -> GatewayLimits:
 
 def not_primary(config: Config, node: Node, primary: str, epoch: int) -> NotPrimary:
     """What clients are told by a replica that does not lead; primary: who does, "" for nobody."""
-    addresses = config.replicas[primary].listen if primary in config.replicas else ()
+    addresses = (config.replicas[primary].listen if primary in config.replicas else None) or ()
     told = {"primary": primary or "nobody", "addresses": " ".join(addresses)}
     return NotPrimary(replica=node.replica or "", node=node.name, epoch=epoch, **told)
 
@@ -189,5 +189,5 @@ def identity(config: Config, node: Node, epoch: int = 0) -> Identity:
         transaction_idle_s=node.transaction_idle_s,
         takes_why=True,
     )
-    replicas = [address for one in config.replicas_of(node) for address in one.listen]
+    replicas = [address for one in config.replicas_of(node) for address in one.listen or ()]
     return Identity(node.name, node_uid(config, node), limits, hms_version(), epoch, replicas)

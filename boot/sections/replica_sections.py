@@ -90,7 +90,10 @@ class Replica(Named, frozen=True, kw_only=True):
     """The node it is a copy of."""
     address: Annotated[Address, key(example="tcp://10.0.0.1:7710")]
     """Where the other replica finds this one; beyond loopback both need keys."""
-    listen: Annotated[Listen, key(otherwise="none", example=["tcp://10.0.0.1:7700"])] = ()
+    listen: Annotated[
+        Listen | None,
+        key(otherwise="clients are told no address", example=["tcp://10.0.0.1:7700"]),
+    ] = None
     """Where clients find it, as all replicas tell them: then one address of the node suffices."""
     key_file: Annotated[Path | None, key(otherwise="none", example="keys/replica-a.key")] = None
     """The file with its key pair, on its machine; hms config keys writes it."""
