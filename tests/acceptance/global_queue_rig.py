@@ -70,11 +70,11 @@ class Load:
         self.faults = []
         self._seen, self._split, self._lock = set(), set(), threading.Lock()
         self._producing, self._consuming = threading.Event(), threading.Event()
-        self._threads = []
+        self._producers, self._consumers = [], []
 
     def produce(self, address, name):
         """Confirmed sends, one after the other."""
-        self._start(self._produce, address, name)
+        self._start(self._producers, self._produce, address, name)
 
     def consume(self, address, style="client", queue=QUEUE):
         """Receive and acknowledge: one by one, one at a time, in transactions, or by a listener."""
@@ -84,9 +84,9 @@ class Load:
             "transacted": self._transact,
             "listener": self._listen,
         }
-        self._start(styles[style], address, queue)
+        self._start(self._consumers, styles[style], address, queue)
 
-    def _start(self, work, *arguments):
+    def _start(self, threads, work, *arguments):
         def run():
             try:
                 work(*arguments)
@@ -95,7 +95,7 @@ class Load:
                 raise
 
         thread = threading.Thread(target=run, daemon=True)
-        self._threads.append(thread)
+        threads.append(thread)
         thread.start()
 
     def _produce(self, address, name):
@@ -183,19 +183,26 @@ class Load:
             threading.Event().wait(0.05)
 
     def finish(self, cluster):
-        """No more sends; then until nothing is left anywhere, however slowly it gets less."""
+        """No more sends; then until nothing is left anywhere, however slowly it gets less. Nodes
+        are asked one after the other: what a node had may be at one that was asked before."""
         self._producing.set()
-        until, least = time.monotonic() + WAIT_S, sys.maxsize
-        while rest := sum(left(one) for one in cluster.nodes):
+        self._join(self._producers)
+        until, least, before, now = time.monotonic() + WAIT_S, sys.maxsize, None, None
+        while now is None or now != before or any(has for has, _ in now):
+            before, now = now, [_left_and_moved_in(one) for one in cluster.nodes]
+            rest = sum(has for has, _ in now)
             if rest < least:
                 until, least = time.monotonic() + WAIT_S, rest
-            assert time.monotonic() < until, [left(one) for one in cluster.nodes]
+            assert time.monotonic() < until, now
             threading.Event().wait(0.1)
         self._consuming.set()
-        for thread in self._threads:
-            thread.join(WAIT_S)
-            assert not thread.is_alive(), "a client does not end"
+        self._join(self._consumers)
         assert not self.faults, self.faults
+
+    def _join(self, threads):
+        for thread in threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive(), ("a client does not end", self.faults)
 
     def verdict(self, dead=()):
         """After finish(); dead: bodies found in dead letter queues. While no client loses its node,
@@ -221,5 +228,11 @@ def hms_command(*words):
 
 def left(one):
     """Messages of global queues that a node has."""
+    return _left_and_moved_in(one)[0]
+
+
+def _left_and_moved_in(one):
+    """The same, and how many messages came to it from others."""
     with hms.connect(one.address, **CONNECT) as conn:
-        return conn.administer("cluster.status")["left"]
+        status = conn.administer("cluster.status")
+        return status["left"], sum(member["moved_in"] for member in status["members"])
