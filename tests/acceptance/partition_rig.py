@@ -183,6 +183,7 @@ def cut_and_heal(lab, load, setup, dice):
 
 def run(lab, cluster, setup, seed):
     """Load, cuts, heal, drain: what a set-up shows."""
+    moved_before, expired_before = moved(cluster), expired(cluster)
     load = start_load(cluster, setup)
     load.await_flow(100)
     cuts = cut_and_heal(lab, load, setup, random.Random(seed))
@@ -191,8 +192,8 @@ def run(lab, cluster, setup, seed):
     load.finish(cluster)
     dead = [body for one in cluster.nodes for body in dead_letters(one)]
     verdict = load.verdict(dead)
-    figures = {"nodes": NODES, "cuts": cuts, "moved": moved(cluster)}
-    figures |= {"expired": expired(cluster), "dead": len(dead)}
+    figures = {"nodes": NODES, "cuts": cuts, "moved": moved(cluster) - moved_before}
+    figures |= {"expired": expired(cluster) - expired_before, "dead": len(dead)}
     return verdict, figures | verdict._asdict()
 
 

@@ -7,30 +7,52 @@ RabbitMQ project's suite.
 import random
 import threading
 import time
+from contextlib import ExitStack, closing
 
 import pytest
-from global_queue_rig import IS_FULL, Load
+from global_queue_rig import IS_FULL, Load, await_up
 from netns_rig import make_lab
-from partition_rig import NODES, SETUPS, cluster_in, run
+from partition_rig import NODES, SETUPS, Setup, cluster_in, run
 
 import hms
 
 
-@pytest.fixture
-def lab():
-    """Namespaces, whole again and gone after the test."""
-    made = make_lab(NODES)
-    yield made
-    made.close()
+class Place:
+    """A laboratory, and in it a cluster for one set-up after the other."""
+
+    def __init__(self, folders):
+        self.lab, self._folders = make_lab(NODES), folders
+        self._cluster, self._heartbeat_s, self._open = None, None, ExitStack()
+
+    def whole(self, heartbeat_s):
+        """A cluster of that heartbeat time, whatever was cut before."""
+        self.lab.heal()
+        if heartbeat_s != self._heartbeat_s:
+            self._open.close()
+            made = cluster_in(self.lab, self._folders.mktemp("place"), heartbeat_s)
+            self._cluster, self._heartbeat_s = self._open.enter_context(made), heartbeat_s
+        await_up(self._cluster)
+        return self._cluster
+
+    def close(self):
+        self._open.close()
+        self.lab.close()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """For all tests of the module: a boot of three nodes takes longer than what a set-up shows."""
+    with closing(Place(tmp_path_factory)) as made:
+        yield made
 
 
 @pytest.mark.timeout(600 if IS_FULL else 120)
 @pytest.mark.parametrize("setup", SETUPS, ids=str)
-def test_a_cut_under_load_loses_and_splits_nothing(setup, lab, tmp_path, record_property):
+def test_a_cut_under_load_loses_and_splits_nothing(setup, place, record_property):
     """Whatever is under way when a link is cut is at one of its ends, and comes once."""
     seed = random.randrange(1 << 32)
-    with cluster_in(lab, tmp_path, setup.heartbeat_s) as cluster:
-        verdict, figures = run(lab, cluster, setup, seed)
+    cluster = place.whole(setup.heartbeat_s)
+    verdict, figures = run(place.lab, cluster, setup, seed)
     record_property("figures", {"set-up": str(setup), "seed": seed} | figures)
 
     assert verdict.faults == (0, 0, 0, 0), (seed, verdict)
@@ -40,18 +62,18 @@ def test_a_cut_under_load_loses_and_splits_nothing(setup, lab, tmp_path, record_
     assert setup.has_dead_letters or not figures["expired"]
 
 
-def test_a_cut_is_noticed_by_both_sides_within_the_heartbeat(lab, tmp_path):
+def test_a_cut_is_noticed_by_both_sides_within_the_heartbeat(place):
     """F-J2, over a real link that is set down: no frame says good-bye."""
-    with cluster_in(lab, tmp_path, 1.0) as cluster:
-        lab.isolate(NODES)
-        until = time.monotonic() + 60
-        with (
-            hms.connect(cluster.nodes[0].address) as conn,
-            hms.connect(cluster.nodes[-1].address) as alone,
-        ):
-            while up(conn) != NODES - 2 or up(alone) != 0:
-                assert time.monotonic() < until
-                threading.Event().wait(0.05)
+    cluster = place.whole(Setup.heartbeat_s)
+    place.lab.isolate(NODES)
+    until = time.monotonic() + 60
+    with (
+        hms.connect(cluster.nodes[0].address) as conn,
+        hms.connect(cluster.nodes[-1].address) as alone,
+    ):
+        while up(conn) != NODES - 2 or up(alone) != 0:
+            assert time.monotonic() < until
+            threading.Event().wait(0.05)
 
 
 def up(conn):
