@@ -9,7 +9,6 @@ nodes, 50 sends a second from each of five threads, a heartbeat time of 5 s.
 import random
 import threading
 import time
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from global_queue_rig import CONNECT, IS_FULL, Load, await_up
 import hms
 from hms.server.links.keys import make_key_file
 from hms.testing.nodes import TestNode
+from tests.support.waiting import drained
 
 PORT = 7800
 NODES = 5 if IS_FULL else 3
@@ -199,13 +199,11 @@ def run(lab, cluster, setup, seed):
 
 def dead_letters(one):
     """What lies in the dead letter queue of a node."""
-    found = Counter()
     with hms.connect(one.address, **CONNECT) as conn, conn.session(transacted=True) as session:
         consumer = session.consumer(hms.Queue("HMS.DLQ"))
-        while (message := consumer.receive(timeout_s=0.5)) is not None:
-            found[message.body] += 1
+        found = [message.body for message in drained(conn, consumer, is_held=True)]
         session.commit()
-    return list(found.elements())
+    return found
 
 
 def moved(cluster):

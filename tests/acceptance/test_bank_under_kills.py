@@ -22,6 +22,7 @@ import hms
 from hms.testing import node
 from tests.acceptance.bank_rig import ACCOUNTS, BALANCE, bank
 from tests.support.store_place import until
+from tests.support.waiting import drained
 
 CHAOS_S = sized("HMS_BANK_S", 20)
 ORDERS_AT_ONCE = sized("HMS_BANK_ORDERS", 200)
@@ -108,12 +109,9 @@ def _config(both):
 
 def _received(conn):
     """Every word that was sent, in the order in which it came."""
-    found = []
     with conn.session() as session:
         consumer = session.consumer(hms.Queue("bank.done"))
-        while (message := consumer.receive(timeout_s=1)) is not None:
-            found.append(message.body.decode())
-    return found
+        return [message.body.decode() for message in drained(conn, consumer)]
 
 
 def _is_empty(conn):

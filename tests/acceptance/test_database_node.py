@@ -12,6 +12,7 @@ from tests.acceptance.database_rig import ORDERS, Confirmed, Load
 from tests.support.books import Books
 from tests.support.postgres import postgres_server
 from tests.support.store_place import until
+from tests.support.waiting import drained
 
 QUEUES = {"orders": {}, "ledger": {}}
 
@@ -127,7 +128,7 @@ def _drain(address, books):
     """Receive and acknowledge all that is there, one after the other."""
     with hms.connect(address) as conn, conn.session(ack=hms.AckMode.CLIENT) as session:
         inn = session.consumer(ORDERS)
-        while message := inn.receive(timeout_s=1):
+        for message in drained(conn, inn):
             books.received(message.body.decode(), message.redelivered, message.delivery_count)
             message.ack()
             books.acknowledged([message.body.decode()])

@@ -12,6 +12,7 @@ import pytest
 
 import hms
 from hms.testing import node
+from tests.support.waiting import drained
 
 CONFIG = {
     "node": {"n1": {"heartbeat_s": 1.0}},
@@ -37,7 +38,7 @@ def _send(running, queue, bodies, **options):
 def _take_all(running, queue):
     with hms.connect(running.address) as conn, conn.session() as session:
         consumer = session.consumer(hms.Queue(queue))
-        return list(iter(lambda: consumer.receive(timeout_s=0.3), None))
+        return list(drained(conn, consumer))
 
 
 def test_persistent_messages_survive_a_kill_and_others_do_not(running):
@@ -145,7 +146,7 @@ def test_a_client_that_reconnects_goes_on_as_if_nothing_had_happened(running):
         running.kill()
         running.boot(warm=True)
         out.send(b"two")
-        bodies = [message.body for message in iter(lambda: consumer.receive(timeout_s=2), None)]
+        bodies = [message.body for message in drained(conn, consumer)]
     assert bodies[-1] == b"two"
     assert bodies.count(b"two") == 1
 

@@ -15,6 +15,7 @@ from kills_rig import sized
 
 import hms
 from hms.testing import node
+from tests.support.waiting import drained
 
 KILLS = sized("HMS_KILLS", 4)
 WAIT_S = 60
@@ -215,13 +216,8 @@ class Acker(Client):
 
 def left_in(one):
     """What a node's queue still holds."""
-    left = Counter()
-    with hms.connect(one.address) as conn:
-        with conn.session() as session, session.consumer("work") as consumer:
-            while (message := consumer.receive(1)) is not None:
-                left[message.body] += 1
-        assert conn.administer("queue.show", {"name": "work"})["waiting"] == 0
-    return left
+    with hms.connect(one.address) as conn, conn.session() as session:
+        return Counter(message.body for message in drained(conn, session.consumer("work")))
 
 
 @pytest.mark.timeout(120 + 30 * KILLS)

@@ -191,7 +191,7 @@ def test_an_operator_does_the_same_to_topics(session, hms_command):
 def test_a_send_to_a_paused_queue_fails_after_the_request_timeout(node, hms_command):
     """F-C14: and says what to do."""
     hms_command("queue", "pause", "orders")
-    with hms.connect(node.address, request_timeout_s=1) as conn, conn.session() as session:
+    with hms.connect(node.address, request_timeout_s=3) as conn, conn.session() as session:
         with pytest.raises(hms.InvalidDestinationState, match="hms queue resume orders"):
             session.producer(hms.Queue("orders")).send("x")
         hms_command("queue", "resume", "orders")

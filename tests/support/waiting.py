@@ -2,11 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-__all__ = ["wait_until"]
+import hms
+
+__all__ = ["drained", "wait_until"]
 
 PAUSE_S = 0.02
+DRAIN_S = 60.0
+"""So long nothing may come while something is left."""
 
 
 def wait_until(is_so: Callable[[], object], timeout_s: float = 20) -> None:
@@ -15,3 +19,21 @@ def wait_until(is_so: Callable[[], object], timeout_s: float = 20) -> None:
     while not is_so():
         assert time.monotonic() < until, "it did not come to be in time"
         pause.wait(PAUSE_S)
+
+
+def drained(
+    connection: hms.Connection, consumer: hms.Consumer, *, is_held: bool = False
+) -> Iterator[hms.Message]:
+    """All messages of a queue, until the node says that it has no more: a receive whose time is
+    over may only mean that the node is slow. is_held: they stay in flight until a commit."""
+    count, until = 0, time.monotonic() + DRAIN_S
+    while True:
+        message = consumer.receive(timeout_s=0.2)
+        if message is not None:
+            count, until = count + 1, time.monotonic() + DRAIN_S
+            yield message
+            continue
+        shown = connection.administer("queue.show", {"name": consumer.destination.name})
+        if shown["waiting"] + shown["in_flight"] == (count if is_held else 0):
+            return
+        assert time.monotonic() < until, shown
