@@ -14,12 +14,21 @@ from hms.testing import node
 ROUNDS = int(os.environ.get("HMS_CLUSTER_KILLS", "10" if IS_FULL else "1"))
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """Three nodes that hear one another."""
-    with node(store=tmp_path / "store", config=CONFIG, nodes=3) as first:
-        await_up(first)
+@pytest.fixture(scope="module")
+def booted(tmp_path_factory):
+    """Three nodes for all tests."""
+    with node(store=tmp_path_factory.mktemp("c") / "store", config=CONFIG, nodes=3) as first:
         yield first
+
+
+@pytest.fixture
+def cluster(booted):
+    """They hear one another and have nothing."""
+    await_up(booted)
+    yield booted
+    load = Load()
+    load.consume(booted.nodes[1].address)
+    load.finish(booted)
 
 
 def send(one, count):
