@@ -48,6 +48,7 @@ def node():
     }
     made = GatedNode(msgspec.structs.replace(held, user=users))
     made.store.seal = lambda: 0
+    made.store.finalize = lambda: (2, 3)
     made.login("root", "root", 1)
     made.login("u", "u", 2)
     return made
