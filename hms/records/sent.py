@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from hms.records.kinds import Landing, Record, RecordType
@@ -62,12 +63,19 @@ def sent(head: Sent, landing: Landing | None = None) -> Record:
     flags = SENT_FORWARDED if head.is_forwarded else 0
     high, low = divmod(len(head.placements), 1 << 16)
     start = SENT_HEAD.pack(*head[:7], flags, high, low, head.first_seq)
-    places = [
-        _PLACEMENT.pack(place.number, len(place.bitmap)) + place.bitmap for place in head.placements
-    ]
-    before = start + b"".join(places)
+    before = start + _encoded(head.placements)
     landings = () if landing is None else ((landing, len(before)),)
     return Record(RecordType.SENT, head.message_count, (before, head.pack), landings)
+
+
+def _encoded(placements: Sequence[Placement]) -> bytes:
+    """Most of 25,000 have no bitmap: then it is one call."""
+    each = [(place.number, len(place.bitmap)) for place in placements]
+    if any(size for _, size in each):
+        packed = [_PLACEMENT.pack(*one) + p.bitmap for one, p in zip(each, placements, strict=True)]
+        return b"".join(packed)
+    numbers = list(chain.from_iterable(each))
+    return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
 def sent_to_queue(

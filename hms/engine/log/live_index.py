@@ -365,6 +365,19 @@ def hold(messages: Sequence[StoredMessage], number: int) -> None:
             message.holders = {holders, number}
 
 
+def hold_each(messages: Sequence[StoredMessage], numbers: Sequence[int]) -> None:
+    """So many queues or durable subscriptions hold messages from now on."""
+    if len(numbers) <= 1:
+        for number in numbers:
+            hold(messages, number)
+        return
+    for message in messages:
+        holders = message.holders
+        here = holders if isinstance(holders, set) else {holders} if holders else set[int]()
+        here.update(numbers)
+        message.holders = here
+
+
 def offsets_of(messages: Sequence[StoredMessage], start: int) -> list[int]:
     """Where each message's bytes begin when they follow one another from `start` on."""
     return list(accumulate([m.length for m in messages], initial=start))[:-1]

@@ -20,7 +20,7 @@ from hms.engine.selector.selector_fields import selector_view
 from hms.engine.settings import DEAD_LETTER_QUEUE, DestinationSettings
 from hms.engine.text_sizes import text_bytes
 from hms.engine.topic import NO_LIMITS, Delivery, Pattern, Scheme, Wants
-from hms.records import Definition
+from hms.records import Definition, Placement
 
 PROXY_PREFIX, RELAY_PREFIX = "HMS.FOR.", "HMS.TO."
 """What the names of subscriptions and queues that stand for other nodes begin with."""
@@ -293,6 +293,8 @@ class Subscription(Place):
         """Publications that its queue had no room for."""
         self.withheld = 0
         """Publications that its owner may not have."""
+        self.placement = Placement(self.number, b"")
+        """How the log says that it gets all messages of a batch."""
         self.redefine(definition)
         if self.is_shared:
             self.line.tracks = MessageGroups(self.line)

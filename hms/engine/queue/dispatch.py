@@ -48,10 +48,13 @@ def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> Non
     if state.outgoing.effort >= DELIVERED_AT_ONCE:  # a publication may have 25,000 such places
         state.outgoing.rest[id(place)] = place
         return
+    before = state.outgoing.effort
     if place.has_tracks():
         _dispatch_tracked(state, place, fx)
     else:
         _dispatch_plain(state, place, fx)
+    if state.outgoing.effort == before:
+        state.outgoing.effort += 1  # to look at one where nobody has room costs as much
     if state.outgoing.effort < DELIVERED_AT_ONCE or not line.waiting_count:
         _after(state, place, fx)
     else:

@@ -14,7 +14,7 @@ import msgspec
 
 from hms.engine.effects import Effects
 from hms.engine.groups.global_order import stamped_with_clock
-from hms.engine.log.live_index import hold, offsets_of
+from hms.engine.log.live_index import hold, hold_each, offsets_of
 from hms.engine.messages import OF_COMMIT, StoredMessage, make_messages, sizes_of
 from hms.engine.queue.delays import NOT_DELAYED, due_times, stamped_with_time
 from hms.engine.queue.destinations import Queue, Subscription, Topic
@@ -68,8 +68,7 @@ def store_publication(
     for subscription in audience.withheld:
         subscription.withheld += len(messages)
     state.looking.asked += audience.asked_by(len(messages))
-    for subscription, chosen in audience.choose(messages):
-        out.give(subscription, chosen)
+    out.give_each(audience.choose(messages))
     out.relay()
     if at is not None:
         out.retain(state.space.tree.node(producer.topic, state.now_ms, is_known=True), messages[at])
@@ -175,6 +174,31 @@ class _FanOut:
         self.placements: list[Placement] = []
         self.touched: list[Queue | Subscription] = []
         self.records: list[Record] = []
+
+    def give_each(self, choices: Sequence[tuple[Subscription, list[StoredMessage]]]) -> None:
+        """To each what it chose. Those that just take all are most of 25,000: a step for each of
+        them, and what is the same for them once, is a third of give()."""
+        messages, size_bytes, uses = self._messages, self._size_bytes, self._uses
+        is_plain, given, holding = not self._due, 0, list[int]()
+        for subscription, chosen in choices:
+            if (
+                chosen is not messages
+                or not is_plain
+                or subscription.queue is not None
+                or subscription.is_no_local
+                or subscription.is_proxy
+                or subscription.control.is_guarded
+            ):
+                self.give(subscription, chosen)
+                continue
+            subscription.line.add(messages, size_bytes, uses)
+            self.touched.append(subscription)
+            given += 1
+            if self._is_persistent and subscription.is_durable:
+                self.placements.append(subscription.placement)
+                holding.append(subscription.number)
+        self._state.waiting_bytes += given * size_bytes
+        hold_each(messages, holding)
 
     def give(self, subscription: Subscription, chosen: list[StoredMessage]) -> None:
         """What it chose, to it or into its queue."""

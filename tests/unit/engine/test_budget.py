@@ -24,6 +24,8 @@ FEW, MANY = 300, 1200
 GROWTH_MAX = 1.3
 CALLS_MAX = 250_000
 """About 50 ms."""
+CALLS_PER_SUBSCRIPTION = 16
+"""Only ever lowered."""
 ALL = RANGE.pack(0, (1 << 64) - 1)
 
 
@@ -266,13 +268,17 @@ def test_a_tick_looks_at_so_many_places_and_leaves_the_rest(tmp_path, monkeypatc
     assert sum(place.line.counters.expired for place in places) == 1
 
 
-def test_a_publication_goes_out_at_so_many_places_and_at_the_rest_by_ticks(tmp_path, monkeypatch):
-    """Each of 25,000 subscriptions was looked at under its hold, though 2,048 may be sent."""
+@pytest.mark.parametrize("credit", [10, 0])
+def test_a_publication_goes_out_at_so_many_places_and_at_the_rest_by_ticks(
+    tmp_path, monkeypatch, credit
+):
+    """Each of 25,000 subscriptions was looked at under its hold, though 2,048 may be sent; and all
+    of them where nobody had room."""
     monkeypatch.setattr(dispatch, "DELIVERED_AT_ONCE", 20)
     node = Node(tmp_path)
     peer = Peer(node, 1)
     for handle in range(100, 200):
-        peer.request(wire.OpenConsumer(handle, 1, "topic", "news", 10))
+        peer.request(wire.OpenConsumer(handle, 1, "topic", "news", credit))
     looked = []
     plain = dispatch._dispatch_plain
     monkeypatch.setattr(dispatch, "_dispatch_plain", lambda *more: looked.append(0) or plain(*more))
@@ -287,7 +293,25 @@ def test_a_publication_goes_out_at_so_many_places_and_at_the_rest_by_ticks(tmp_p
 
     assert most == 20
     consumers = node.engine.state.connections[1].consumers.values()
-    assert all(len(consumer.out) == 1 for consumer in consumers)
+    assert all(len(consumer.out) == bool(credit) for consumer in consumers)
+
+
+def _publishing(subscriptions, folder):
+    node = Node(folder)
+    peer = Peer(node, 1)
+    for n in range(subscriptions):
+        peer.request(wire.OpenConsumer(7, 1, "topic", "news", 0, durable=f"d{n}"))
+        peer.request(wire.CloseConsumer(7))
+    node.broker._lock = holds = Counted()
+    largest.fill(peer, "news", 1, kind="topic")
+    return holds.most
+
+
+def test_a_publication_takes_few_calls_for_each_durable_subscription(tmp_path):
+    """It is taken whole or refused whole, so what each of 25,000 costs is all that can be less."""
+    few, many = _publishing(100, tmp_path / "few"), _publishing(300, tmp_path / "many")
+
+    assert many - few <= 200 * CALLS_PER_SUBSCRIPTION
 
 
 def _losing(clients, folder):
