@@ -305,7 +305,9 @@ class Engine:
         """The connection ended, or was lost: nobody knows what the application saw. is_final: its
         client said good-bye and does not come back."""
         self.state.at(now_ms)
-        self._progress.pop(number, None)
+        progress = self._progress.pop(number, None)
+        if progress is not None:
+            progress.close()
         self.branches.connection_ended(number)
         purge_slices.lift_ending(self.state, number)
         found = self.state.connections.get(number)

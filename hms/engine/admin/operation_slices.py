@@ -23,9 +23,12 @@ from hms.engine.effects import Effects
 from hms.engine.messages import StoredMessage
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.purge_slices import begin_ending, lift_ending, purge_some
+from hms.engine.session.session_objects import Work
+from hms.engine.session.transactions import ready_some, unready
 from hms.engine.state import State
 from hms.engine.topic import TopicNode
 from hms.engine.topic.retention import take_away
+from hms.engine.xa.branch_operations import prepared_branch
 from hms.records import Cause
 from hms.wire import operations as ops
 from hms.wire.commands import Order
@@ -41,6 +44,7 @@ SLICED = (
     "subscription.delete",
     "metrics.show",
     "topic.show",
+    "transaction.commit",
     *LISTINGS,
 )
 WALKED_AT_ONCE = 1000
@@ -58,13 +62,13 @@ class Progress:
         "_buries",
         "_connection",
         "_ends",
-        "_figures",
         "_listed",
         "_listing",
         "_purged",
         "_rows",
-        "_topic",
+        "_shown",
         "_walk",
+        "_work",
         "asked",
         "count",
     )
@@ -77,16 +81,16 @@ class Progress:
         self._rows: list[dict[str, Any]] = []
         self._walk: Iterator[TopicNode[StoredMessage] | None] | None = None
         self._purged: list[Queue | Subscription] = []
-        self._figures: FiguresPass | None = None
         self._buries = False
-        self._topic: TopicShow | None = None
+        self._shown: FiguresPass | TopicShow | None = None
+        self._work: Work | None = None
         self._listing = LISTINGS.get(asked.command.name)
         self._listed: Iterator[dict[str, Any] | None] = iter(())
         arguments, verb = asked.arguments, asked.command.name
         if isinstance(arguments, ops.ShowTopics | ops.ClearRetained) and arguments.pattern:
             self._walk = state.space.tree.walk(pattern_of(arguments.pattern, arguments.scheme))
         elif isinstance(arguments, ops.ShowMetrics):
-            self._figures = FiguresPass(state, arguments.names, arguments.limit)
+            self._shown = FiguresPass(state, arguments.names, arguments.limit)
         elif isinstance(arguments, ops.NameOne) and verb in ("queue.purge", "topic.purge"):
             target = state.destination(verb.partition(".")[0], arguments.name)
             self._purged = [target] if isinstance(target, Queue) else [*target.subscriptions]
@@ -96,8 +100,10 @@ class Progress:
                 self._buries = not arguments.discard
                 self._ends = arguments.discard or not _is_paged(queue)
                 self._purged = [queue] if self._ends else []
+        elif isinstance(arguments, ops.NameBranch):
+            self._work = prepared_branch(state, arguments).work
         elif isinstance(arguments, ops.NameOne) and verb == "topic.show":
-            self._topic = TopicShow(state, arguments)
+            self._shown = TopicShow(state, arguments)
         elif self._listing is not None:
             self._listed = self._listing.rows(state, arguments)
         elif isinstance(arguments, ops.DeleteSubscription):
@@ -107,10 +113,10 @@ class Progress:
         """A slice; whether there is more before the operation."""
         if self._walk is not None:
             return self._walk_some(self._walk, state, fx)
-        if self._figures is not None:
-            return self._figures.go_on()
-        if self._topic is not None:
-            return self._topic.go_on()
+        if self._shown is not None:
+            return self._shown.go_on()
+        if self._work is not None:
+            return ready_some(self._work)
         if self._listing is not None:
             some = list(islice(self._listed, LISTED_AT_ONCE))
             self._rows += [row for row in some if row is not None]
@@ -126,6 +132,11 @@ class Progress:
         if self._ends:
             lift_ending(state, self._connection)
         return False
+
+    def close(self) -> None:
+        """Who asked is gone: what was made ready takes no memory any more."""
+        if self._work is not None:
+            unready(self._work)
 
     def _discard_some(self, state: State, place: Queue | Subscription, fx: Effects) -> int:
         if not self._buries or not isinstance(place, Queue):
@@ -145,10 +156,8 @@ class Progress:
     @property
     def answer(self) -> Any:
         """Where nothing is left for the operation itself; else None."""
-        if self._figures is not None:
-            return self._figures.answer()
-        if self._topic is not None:
-            return self._topic.answer()
+        if self._shown is not None:
+            return self._shown.answer()
         if self._listing is not None:
             return self._rows
         if self._walk is None:

@@ -11,7 +11,7 @@ from typing import Any
 from hms.engine.effects import Effects
 from hms.engine.queue.queue_send import transaction_bytes
 from hms.engine.queue.settlement import Return
-from hms.engine.session.transactions import by_place, end_without_effect
+from hms.engine.session.transactions import by_place, end_without_effect, unready
 from hms.engine.state import State
 from hms.engine.xa.branch import Branch, BranchState
 from hms.engine.xa.branch_records import heuristic_record
@@ -70,9 +70,10 @@ def describe_branch(state: State, branch: Branch) -> dict[str, Any]:
 
 def commit_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
     """Commit a prepared branch in its transaction manager's stead."""
-    branch = _prepared(state, asked)
+    branch = prepared_branch(state, asked)
     size, limit = transaction_bytes(state, branch.work), state.settings.transaction_bytes_max
     if size > limit:
+        unready(branch.work)
         detail = f"it would take {size} bytes, max_transaction_bytes is {limit}"
         raise _wrong(branch, detail)
     effect = effect_of(state, branch, fx)
@@ -82,7 +83,7 @@ def commit_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
 
 def rollback_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
     """Roll a prepared branch back in its transaction manager's stead."""
-    branch = _prepared(state, asked)
+    branch = prepared_branch(state, asked)
     _completed(state, branch, BranchState.ROLLED_BACK)
     fx.records.append(heuristic_record(branch))
     end_without_effect(state, branch.work, Return.FAILED, fx)
@@ -100,7 +101,8 @@ def forget_branch(state: State, asked: ops.NameBranch, fx: Effects) -> None:
         raise _wrong(branch, "only a heuristic outcome can be forgotten")
 
 
-def _prepared(state: State, asked: ops.NameBranch) -> Branch:
+def prepared_branch(state: State, asked: ops.NameBranch) -> Branch:
+    """The one that an operator may end."""
     branch = _named(state, asked)
     if branch.state is not BranchState.PREPARED:
         raise _wrong(branch, "only a prepared branch waits for a decision")

@@ -295,6 +295,29 @@ def test_no_hold_of_a_branch_touches_all_of_it(node, peer, is_one_phase):
         assert line_of(one, "other").waiting_count == MANY
 
 
+def test_no_hold_of_an_operators_commit_touches_all_of_it(node, peer):
+    """Nor is anything kept ready for an operator who is gone."""
+    in_branch(node, peer)
+    assert peer.request(tx.XaPrepare(XID))["code"] == 0
+    work = node.engine.state.branches.by_xid[XID].work
+    asked = wire.encode(wire.Administer("transaction.commit", {"xid": XID.hex()}))
+    items = [(Envelope(Kind.REQUEST, 1, 1, len(asked)), asked)]
+    other = Peer(node, 2)
+    while not work.ready_count:
+        node.broker.turn(other.name, items)
+    node.broker.handle(other.name, [Lost("gone")])
+    assert not work.ready_count
+    node.most = 0
+
+    Peer(node, 3).request(wire.Administer("transaction.commit", {"xid": XID.hex()}))
+    node.tick()
+
+    assert node.most <= 2 * SLICE
+    for one in (node, Watched(MemoryStore(node.store.records))):
+        assert line_of(one).out_count == line_of(one).waiting_count == 0
+        assert line_of(one, "other").waiting_count == MANY
+
+
 def test_a_branch_that_was_made_ready_and_is_not_committed_is_as_it_was(node, peer):
     """Else a client could have each of its branches in memory twice."""
     in_branch(node, peer)
