@@ -3,8 +3,10 @@
     python bench/xa.py [--seconds 5] [--threads 8]
 
 PostgreSQL and MariaDB are started for it, with their usual durability. "separate" does the same
-statements and commits in one database after the other, which loses money when it dies between.
-Both kinds take turns, so that what the machine does besides troubles both alike.
+statements and commits in one database after the other, which loses money when it dies between. "by
+hand" are the statements of two-phase commit alone: nobody decides, and nobody recovers what is left
+prepared; it is what the databases and their drivers take of a global transaction. All kinds take
+turns, so that what the machine does besides troubles all alike.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import statistics
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +66,26 @@ class Transfers:
             producer.send(b"moved")
 
         return both, lambda: (close(), session.close())
+
+    def by_hand(self, account: int) -> Made:
+        """Two-phase commit without a decision."""
+        west = psycopg.connect(self._both.postgres.url, autocommit=True)
+        east = self._both.mariadb.connect()
+
+        def transfer() -> None:
+            xid = f"'{uuid.uuid4().hex}'"
+            with east.cursor() as cursor:
+                west.execute("BEGIN")
+                west.execute(DEBIT, (1, account))
+                cursor.execute(f"XA START {xid}")
+                cursor.execute(CREDIT, (1, account))
+                west.execute(f"PREPARE TRANSACTION {xid}")
+                cursor.execute(f"XA END {xid}")
+                cursor.execute(f"XA PREPARE {xid}")
+                west.execute(f"COMMIT PREPARED {xid}")
+                cursor.execute(f"XA COMMIT {xid}")
+
+        return transfer, lambda: (west.close(), east.close())
 
     def xa(self, account: int) -> Made:
         """One global transaction."""
@@ -120,23 +143,19 @@ def main() -> None:
     with bank() as both, node(config=both.config(receipts={})) as started:
         with hms.connect(started.address) as conn:
             transfers = Transfers(both, conn)
-            pairs = [
-                ("transfers", transfers.separate, transfers.xa),
-                ("… with a message", transfers.separate_with_message, transfers.xa_with_message),
-            ]
-            for name, separate, xa in pairs:
+            groups = {
+                "transfers": (transfers.separate, transfers.by_hand, transfers.xa),
+                "with a message": (transfers.separate_with_message, transfers.xa_with_message),
+            }
+            for name, kinds in groups.items():
                 rounds = [
-                    [
-                        measure(make, given.threads, given.seconds / ROUNDS)
-                        for make in (separate, xa)
-                    ]
+                    [measure(make, given.threads, given.seconds / ROUNDS) for make in kinds]
                     for _ in range(ROUNDS)
                 ]
-                plain, global_ = (statistics.median(column) for column in zip(*rounds, strict=True))
-                print(
-                    f"{name:18} separate {plain:7.0f}/s   global {global_:7.0f}/s   "
-                    f"ratio {global_ / plain:.2f}"
-                )
+                rates = [statistics.median(column) for column in zip(*rounds, strict=True)]
+                print(name)
+                for make, rate in zip(kinds, rates, strict=True):
+                    print(f"  {make.__name__:24} {rate:7.0f}/s   {rate / rates[0]:.2f}")
         close_resources()
 
 
