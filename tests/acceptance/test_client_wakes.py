@@ -7,6 +7,9 @@ from time import monotonic
 import hms
 from hms.client.core.background_thread import BackgroundThread
 from hms.client.core.socket_wait import AWAY_S, SocketWait
+from hms.client.core.transport_loop import TransportLoop
+from hms.wire.branch_requests import AskDecision, ForgetDecision
+from tpmon.tx.connection_place import Blocking
 
 CONFIG = "[hms.queue.q]\n"
 THREADS, SENDS = 8, 40
@@ -90,3 +93,27 @@ def _until_alone(background: BackgroundThread) -> None:
     while not background.is_reader or monotonic() - background.waiting.last_at <= 2 * AWAY_S:
         assert monotonic() < deadline
         os.sched_yield()
+
+
+def test_what_is_told_later_goes_with_the_next_frame(conn, monkeypatch):
+    """That a global transaction is done with nobody waits for: alone it would wake the node."""
+    sent, send = [], TransportLoop._send_outbox
+    monkeypatch.setattr(
+        TransportLoop,
+        "_send_outbox",
+        lambda self: (sent.append(len(self.link.outbox)), send(self))[1],
+    )
+    node = Blocking(conn)
+    monkeypatch.setattr("tpmon.tx.connection_place.LATER_S", WAIT_S)
+    node.tell_later(ForgetDecision(b"gone"))
+    assert sent == []
+    node.request(AskDecision(b"gone"))
+    assert sent == [2]
+
+    monkeypatch.setattr("tpmon.tx.connection_place.LATER_S", 0.001)
+    node.tell_later(ForgetDecision(b"gone"))
+    deadline = monotonic() + WAIT_S
+    while len(sent) < 2:
+        assert monotonic() < deadline
+        os.sched_yield()
+    assert sent == [2, 1]

@@ -5,6 +5,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from hms.client.core.pending_requests import OnLoss, Pending
@@ -22,6 +23,8 @@ __all__ = ["HMS", "LIST_VERB", "NodePlace", "definitions_of", "place_of"]
 HMS = "hms"
 """The node itself, as a resource manager."""
 LIST_VERB = "resource.list"
+LATER_S = 0.005
+"""So long what nobody waits for is held back for the next frame to take it along."""
 
 _places: "weakref.WeakKeyDictionary[AnyConnection, NodePlace]" = weakref.WeakKeyDictionary()
 _identities: "weakref.WeakKeyDictionary[Any, tuple[Any, int]]" = weakref.WeakKeyDictionary()
@@ -58,6 +61,17 @@ class Blocking:
             pending = Pending(type(request).__name__, OnLoss.DONE)
             self._connection.link.request(request, pending)
             self._connection.flush()
+
+    def tell_later(self, request: Any) -> None:
+        """The same with the next frame of the connection, LATER_S from now at the latest: it costs
+        the node no wake-up of its own."""
+        if self._is_async:
+            self.request(request)
+            return
+        asking = self._connection
+        with asking.lock:
+            asking.link.request(request, Pending(type(request).__name__, OnLoss.DONE))
+            asking.driver.come_by(monotonic() + LATER_S)
 
     def ask_ahead(self, request: Any) -> Callable[[], object]:
         """Ask now, and wait for the answer when the returned function is called."""

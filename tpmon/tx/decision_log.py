@@ -60,6 +60,9 @@ class Node(Protocol):
     def tell(self, request: Any) -> None:
         """Ask without waiting for the answer."""
 
+    def tell_later(self, request: Any) -> None:
+        """The same, with what is asked next."""
+
     def ask_ahead(self, request: Any) -> Callable[[], object]:
         """Ask now, and wait for the answer when the returned function is called."""
 
@@ -93,7 +96,7 @@ class NodeLog:
 
     def forget(self, gtrid: bytes) -> None:
         """All of it is done; what the node does not hear of, recovery finds done and forgets."""
-        self._node.tell(wire.ForgetDecision(gtrid))
+        self._node.tell_later(wire.ForgetDecision(gtrid))
 
     def end(self, gtrid: bytes) -> None:
         """It is active no more; the end of the connection says the same."""
