@@ -7,6 +7,7 @@ says of its own keys (jwk, jku, x5u, x5c) is not looked at.
 import base64
 import binascii
 import json
+import logging
 import ssl
 import threading
 import time
@@ -26,6 +27,8 @@ from hms.server.logins.authenticators import (
 from hms.server.logins.security_document import AuthenticatorEntry
 
 __all__ = ["JwtLogins"]
+
+log = logging.getLogger("hms.security")
 
 TOKEN_BYTES_MAX = 8192
 KEYS_BYTES_MAX = 1 << 20
@@ -53,8 +56,11 @@ class JwtLogins:
         self._keys: dict[str, Any] = {}
         self._read_at = self._asked_at = -1e9
         self.fetches = 0
-        if entry.jwks_file:
-            self._keys = self._keys_of((folder / entry.jwks_file).read_bytes())
+        self._file = folder / entry.jwks_file if entry.jwks_file else None
+        self._seen: tuple[int, ...] = ()
+        if self._file is not None:
+            self._seen = _stamp(self._file)
+            self._keys = self._keys_of(self._file.read_bytes())
 
     def authenticate(self, attempt: LoginAttempt) -> Identity | None:
         """Whose token it is."""
@@ -104,11 +110,23 @@ class JwtLogins:
     def _key(self, kid: object) -> Any:
         """The key of that name; of a token that names none, the only one; or None."""
         with self._lock:
-            if self._entry.jwks_url:
+            if self._file is None:
                 self._look(is_known=kid is None or kid in self._keys)
+            else:
+                self._read_again(self._file)
             if kid is None and len(self._keys) == 1:
                 return next(iter(self._keys.values()))
             return self._keys.get(kid) if isinstance(kid, str) else None
+
+    def _read_again(self, file: Path) -> None:
+        """Another file holds from now on; one with a fault leaves what holds."""
+        if (stamp := _stamp(file)) == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self._keys = self._keys_of(file.read_bytes())
+        except (OSError, ValueError) as fault:
+            log.error("the keys of %s stay: %s", file, fault)  # noqa: TRY400 - it says all
 
     def _look(self, *, is_known: bool) -> None:
         now = self._clock()
@@ -141,6 +159,15 @@ class JwtLogins:
             raise ValueError(f"it is no JWK set: {fault}") from fault
         allowed = [one for one in every if one.key_type in ("RSA", "EC", "OKP")]
         return {one.kid or str(number): one for number, one in enumerate(allowed)}
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Other when the file was changed; nothing of one that is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

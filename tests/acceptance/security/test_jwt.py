@@ -186,6 +186,28 @@ def test_at_20_what_is_no_token_is_not_looked_at(logins, token):
             continue
 
 
+def test_a_key_that_is_taken_out_of_the_file_lets_nobody_in_any_more(keys, tmp_path, caplog):
+    """A key that was stolen, without a boot and without another change; half a file changes
+    nothing and is told."""
+    file = tmp_path / "jwks.json"
+    file.write_text(json.dumps(keys.set))
+    one = JwtLogins(entry_of(), tmp_path, lambda: NOW)
+    assert one.authenticate(attempt(keys.token("rsa"))) is not None
+
+    file.write_text(json.dumps(keys.set)[:-40])
+    assert one.authenticate(attempt(keys.token("rsa"))) is not None
+    assert len(caplog.records) == 1
+    assert one.authenticate(attempt(keys.token("ec"))) is not None
+    assert len(caplog.records) == 1
+    file.unlink()
+    assert one.authenticate(attempt(keys.token("ec"))) is not None
+    assert one.authenticate(attempt(keys.token("ec"))) is not None
+    assert len(caplog.records) == 2
+    file.write_text(json.dumps({"keys": keys.set["keys"][1:]}))
+    assert one.authenticate(attempt(keys.token("rsa"))) is None
+    assert one.authenticate(attempt(keys.token("ec"))) is not None
+
+
 def test_at_20_a_flood_of_unknown_keys_fetches_once_a_minute(keys, tmp_path, record_property):
     """From a server whose certificate holds; a new key is found then."""
     Authority(tmp_path)
