@@ -29,7 +29,7 @@ class Auditing:
 
     def __init__(self, chain: AuditChain, *, is_kept: bool) -> None:
         self._chain = chain
-        self._is_kept = is_kept
+        self.is_kept = is_kept
         self._counted: dict[_Key, tuple[int, int]] = {}
         """Refusals: when the first of this minute came, and how many after it."""
 
@@ -38,7 +38,7 @@ class Auditing:
     ) -> None:
         """A command of an operator that changes something, done or failed."""
         command = order.command
-        if not self._is_kept or command.repeat is Repeat.READ:
+        if not self.is_kept or command.repeat is Repeat.READ:
             return
         given = order.arguments
         if isinstance(given, SelectMessages) and given.is_erasure:
@@ -59,7 +59,7 @@ class Auditing:
         fx: Effects,
     ) -> None:
         """A command, or a login, that is not allowed."""
-        if not self._is_kept:
+        if not self.is_kept:
             return
         key = user[:63], source, action, resource[:255], error
         if key not in self._counted and len(self._counted) >= KEYS_MAX:
@@ -80,7 +80,7 @@ class Auditing:
         """Another version of the security file holds: who made it, as the file says, and which
         sections are other ones. A file that was edited by hand has the author of its last command.
         """
-        if not self._is_kept:
+        if not self.is_kept:
             return
         changed = differences(before, after)
         value = {"version": after.version, "closed": closed, "changed": changed[:NAMED_MAX]}
@@ -93,7 +93,7 @@ class Auditing:
 
     def key_changed(self, listener: str, key: str, now_ms: int, fx: Effects) -> None:
         """A listener shows another key, of which the public half is told."""
-        if self._is_kept:
+        if self.is_kept:
             said = msgspec.json.encode({"public": key}).decode()
             who, resource = ("system", ""), f"listener:{listener}"
             self._add(who, "secure", resource, "server key", said, 0, 1, now_ms, fx)
