@@ -3,9 +3,8 @@ one at a local socket, and TCP without beside TCP with encryption."""
 
 import argparse
 import getpass
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import hms
 from hms.boot.bench.hms_driver import HmsDriver
 from hms.boot.bench.load import Load
-from hms.boot.bench.pairs import compare, rows_text
+from hms.boot.bench.pairs import Row, compare, rows_text
 from hms.boot.bench.systems import HmsSystem, Needs, Running
 from hms.boot.bench.workloads import WORKLOADS
 from hms.boot.security_file import save_security
@@ -25,7 +24,7 @@ from hms.testing.ports import free_port
 __all__ = ["CurveDriver", "main"]
 
 LOCAL = ("W1", "W2", "W3", "W5", "W6", "W8")
-NETWORK = ("W1", "W2")
+NETWORK = ("W1", "W2", "W4r")
 
 
 class CurveDriver(HmsDriver):
@@ -92,6 +91,16 @@ def _document(keys: dict[str, str]) -> SecurityDocument:
     return SecurityDocument(user={"bench": user})
 
 
+def _costs(rows: Sequence[Row]) -> str:
+    """What does not hang on who else works on the machine."""
+    secured, other = rows
+    node = secured.system_cpu_us / other.system_cpu_us
+    both = node, secured.clients_cpu_us / other.clients_cpu_us
+    half = secured.times_ms.get("p50", 0) / (other.times_ms.get("p50") or 1)
+    said = f"processor time of node and clients, to the other's: {both[0]:.2f}, {both[1]:.2f}"
+    return said + (f"; median time: {half:.2f}" if half else "")
+
+
 PAIRS = {
     "local": (LOCAL, "secured ipc", "open ipc", True),
     "tcp": (NETWORK, "curve tcp", "plain tcp", False),
@@ -116,8 +125,8 @@ def main(words: list[str] | None = None) -> None:
                 if name in wanted:
                     workload = WORKLOADS[name]
                     workload = workload.shortened(given.count) if given.count else workload
-                    print(rows_text(compare(pair, workload, Path(folder), given.runs)))
-                    sys.stdout.flush()
+                    rows = compare(pair, workload, Path(folder), given.runs)
+                    print(f"{rows_text(rows)}\n{_costs(rows)}\n", flush=True)
 
 
 if __name__ == "__main__":

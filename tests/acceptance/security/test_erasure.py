@@ -7,8 +7,10 @@ from click.testing import CliRunner
 
 import hms
 from hms.boot.cli import main
+from hms.boot.cli.erasing_segments import Segments
 from hms.boot.security_file import load_security
 from hms.history.seals import seal
+from tests.support.login_times import ATTACKS_FULL
 from tests.support.secured import PASSWORD, document, secured_node
 
 MAY = [
@@ -224,3 +226,37 @@ def test_what_a_user_sent_and_owns_is_erased_and_forgotten(node):
 def test_what_is_to_be_erased_has_to_be_said(words):
     """And nothing is changed otherwise."""
     assert CliRunner().invoke(main, ["erase", *words, "--yes"], prog_name="hms").exit_code
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+def test_a_run_that_dies_is_made_good_by_the_next(node, monkeypatch):
+    """Behind the copies that were written; HMS_ATTACKS=full: before each thing it asks the node."""
+    login = {"user": "u", "password": PASSWORD}
+    with hms.connect(node.address, **login) as sending, sending.session() as session:
+        out = session.producer(hms.Queue("payments"))
+        for _ in range(3):
+            out.send(hms.Message(b"of xavier", properties={"person": "xavier"}))
+    real, died = Segments._ask, 0
+
+    def dying(self, **arguments):
+        left[0] -= 1
+        if left[0] < 0 or (not ATTACKS_FULL and "is_ready" in arguments and not died):
+            raise Died
+        return real(self, **arguments)
+
+    monkeypatch.setattr(Segments, "_ask", dying)
+    while True:
+        left = [died if ATTACKS_FULL else 1000]
+        try:
+            rows = erased("--property", "person=xavier", "--yes")
+        except Died:
+            died += 1
+        else:
+            break
+    assert died
+    assert rows.get("segments of log and history", (0, 0, 0))[2] == 0
+    assert holding(node, b"xavier") == []
+    assert erased("--property", "person=xavier", "--yes") == {}
