@@ -55,7 +55,7 @@ from hms.server.replicas.link import Group, Socket, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.store.files import is_whole_file
 from hms.store.journal.disk import READ, Disk
-from hms.store.journal.format import SEGMENT_HEADER_BYTES
+from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
@@ -569,7 +569,7 @@ class Primary:
                     link.at = resumes_at(theirs, link.end)
                     self._tell(link, Segment(0, number, header[1], file.suffix), header[0])
                 link.end = max(link.end, self._ends.get(number, 0))
-                size = min(BYTES_MAX, link.end - link.at)
+                size = min(BYTES_MAX, self._sends_up_to(link, number) - link.at)
                 data = self._disk.pread(fd, size, link.at)
         except FileNotFoundError:
             return  # it has another name by now
@@ -585,6 +585,21 @@ class Primary:
                 is_done = False
         if is_done and number != self._current:
             self._tell(link, Cut(number, link.end))
+
+    def _sends_up_to(self, link: _Link, number: int) -> int:
+        """The end, or where the seal stands: that goes when the next segment has begun, as in the
+        log. A seal says that there is one, and a copy may have to take over at any moment."""
+        assert link.at is not None
+        seal_at = link.end - RECORD_HEADER_BYTES
+        if number == self._current or link.at > seal_at:
+            return link.end
+        if link.at < seal_at:
+            return seal_at
+        following = all_files(self._disk, self._folder).get(number + 1)
+        if number + 1 in link.todo and following is not None and number + 1 in self._headers:
+            header, size = self._headers[number + 1]
+            self._tell(link, Segment(0, number + 1, size, following.suffix), header)
+        return link.end
 
     def _begin_anew(self, link: _Link) -> None:
         """Have it join again."""
