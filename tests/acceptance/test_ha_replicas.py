@@ -5,15 +5,18 @@ Two processes with folders of their own, and a real arbiter. HMS_HA=full: 100 ki
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
+import tomllib
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
+import zmq
 
 import hms
 from hms.server.links.keys import make_key_file
@@ -334,6 +337,9 @@ def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
                 connection.administer("replica.switchover", {"to": "c"})
             b.boot()
             wait_for_both(a)
+            send_garbage(a)
+            wait_until(lambda: said_by(a)["frames_refused"] >= 2, WAIT_S)  # and nothing changes
+            assert said_by(a)["is_protected"]
             session.producer("orders").send(b"work")
             with pytest.raises(hms.SwitchoverRefused, match="transactions have work: client"):
                 connection.administer("replica.switchover")
@@ -345,3 +351,16 @@ def test_a_switchover_is_refused_where_it_would_lose_work(tmp_path, arbiter):
             with pytest.raises(hms.TransactionRolledBack):
                 session.commit()
         assert bodies(b, a) == [b"work"]
+
+
+def send_garbage(one):
+    """To its replica's port: no ZeroMQ at all, and frames that no copy sends."""
+    config = tomllib.loads(Path(one.config_file).read_text())
+    address = config["replica"]["a"]["address"]
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    with socket.create_connection((host, int(port)), WAIT_S) as raw:
+        raw.sendall(os.urandom(200))
+    with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        stranger.connect(address)
+        stranger.send_multipart([os.urandom(100), b""])
+        stranger.send_multipart([b"x"] * 20)

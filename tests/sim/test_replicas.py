@@ -7,9 +7,11 @@ import os
 
 import pytest
 
+from hms.server.replicas.frames import BeatAck
 from hms.server.replicas.log_copy import LogCopy
 from hms.store.journal.segment_walk import Walk, opened, read_info, segment_file, segment_numbers
-from tests.sim.replicas.world import FOLDER, World
+from tests.sim.replicas import hostile
+from tests.sim.replicas.world import FOLDER, LOG, World
 
 SEEDS = range(1, 400 if os.environ.get("HMS_HA") == "full" else 3)
 
@@ -17,16 +19,18 @@ SEEDS = range(1, 400 if os.environ.get("HMS_HA") == "full" else 3)
 @pytest.mark.timeout(1800)
 def test_nothing_confirmed_is_lost_and_no_copy_breaks_an_invariant():
     """Kills at any call of the disk, power cuts, pauses, partitions, arbiters that are away."""
-    changes = switchovers = set_aside = 0
+    changes = switchovers = set_aside = attacks = 0
     for seed in SEEDS:
         world = World(seed)
         assert world.run(4000) == [], f"seed {seed}"
         set_aside += world.set_aside
+        attacks += world.attacks
         changes, switchovers = changes + world.role_changes, switchovers + world.switchovers
 
     assert changes >= 5 * len(SEEDS)
     assert switchovers >= len(SEEDS)
     assert set_aside
+    assert attacks > 10 * len(SEEDS)
 
 
 def test_a_seed_gives_the_same_bytes_at_every_copy_again():
@@ -70,3 +74,23 @@ def test_a_copy_that_catches_up_may_take_over_at_any_moment(monkeypatch):
     assert world.faults == []
     assert len(ends) > 20
     assert not any(ends)
+
+
+def test_an_answer_to_a_beat_that_was_not_sent_proves_nothing():
+    """Leadership is proved by answers to what was asked; one from the future would prove it for
+    good."""
+    world, primary = World(7), None
+    for _ in range(4000):
+        world.step()
+        led = [one.primary for one in world.processes.values() if one.log is not None]
+        primary = next((one for one in led if one._links), None)
+        if primary is not None:
+            break
+    assert primary is not None
+    route, link = next(iter(primary._links.items()))
+    refused = primary.refused
+
+    primary._receive(route, hostile.frame(BeatAck(1e300), log=LOG, replica=link.member.name))
+
+    assert primary.refused == refused + 1
+    assert primary._confirmation.proof_s(primary._clock_s()) <= primary._clock_s()

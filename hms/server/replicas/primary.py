@@ -429,6 +429,8 @@ class Primary:
                         link.is_known = True
                         self._changed.notify_all()
                 case BeatAck():
+                    if said.at_s > self._clock_s():  # it would prove leadership for ever
+                        raise ReplicaFrameBad(detail="it answers a beat that was not sent yet")
                     self._confirmation.beat(copy_id, said.at_s)
                 case Bye():
                     self._confirmation.left(copy_id)

@@ -40,6 +40,7 @@ from hms.store.journal.format import (
 from hms.store.journal.recovery import Recovery
 from hms.store.journal.segment_walk import segment_file
 from tests.sim.disk import Crash, SimDisk
+from tests.sim.replicas import hostile
 from tests.sim.replicas.lines import Line, Net, Socket
 
 FOLDER = Path("/copy")
@@ -158,7 +159,7 @@ class Process:
             lambda _what: None,
             lambda: None,
             lambda group, primary: Line(world.net, group.me, primary),
-            lambda: world.now_s,
+            lambda: world.clock_s(name),
         )
         self.follower.begin()
 
@@ -205,7 +206,7 @@ class Process:
             won.configuration,
             Socket(world.net, name),
             silent_since_s=won.silent_since_s,
-            clock_s=lambda: world.now_s,
+            clock_s=lambda: world.clock_s(name),
         )
         self.primary.start = lambda: None
         self.log = Log(world, name, self.primary, won.configuration.epoch)
@@ -221,7 +222,10 @@ class World:
         self.faults, self.terms = [], {}
         self.confirmed, self.last_place, self.role_changes = [], None, 0
         self.switchovers = 0
-        self.set_aside = 0
+        self.set_aside = self.attacks = 0
+        self.clocks = {
+            name: (self.rng.uniform(-1e6, 1e6), self.rng.uniform(0.99, 1.01)) for name in NAMES
+        }
         self.synced = {name: set() for name in NAMES}
         self.is_healing = True
         self.engine = MemoryEngine(lambda: self.now_s, LEASE_S)
@@ -246,6 +250,7 @@ class World:
             (0.023, self._reach_arbiter),
             (0.002, self._end_lease),
             (0.004, self._switch_over),
+            (0.02, self._attack),
             (0.002, self._back_up),
             (0.0005, self.restore),
             (0.0005, self._lose_disk),
@@ -259,6 +264,11 @@ class World:
     def _before(self, _call, _inode):
         if not self.is_healing and self.rng.random() < 0.0004:
             raise Crash(is_power=self.rng.random() < 0.5)
+
+    def clock_s(self, name):
+        """What the machine's clock says: it never steps, and agrees with no other one."""
+        begun_s, drift = self.clocks[name]
+        return begun_s + self.now_s * drift
 
     def make_id(self):
         return f"{self.rng.getrandbits(128):032x}"
@@ -463,6 +473,24 @@ class World:
     def _kill_one(self, name):
         self.kill(name, is_power=self.rng.random() < 0.5)
 
+    def _attack(self, name):
+        """Frames that no copy sends, at either end of the link: refused, and nothing changes."""
+        process = self.processes.get(name)
+        if process is None:
+            return
+        self.attacks += 1
+        if process.log is None:
+            if (link := process.follower._link) is not None:
+                link.here.append(hostile.to_follower(self.rng, LOG, link.primary))
+        elif process.primary._fault is None:
+            routes = [one.route for one in self.net.lines.values() if one.primary == name]
+            if routes and self.rng.random() < 0.5:
+                parts = hostile.to_primary(self.rng, LOG)
+                process.primary._receive(self.rng.choice(routes), parts)
+            else:
+                route = b"stranger %d" % self.rng.randint(1, 3)
+                process.primary._receive(route, hostile.by_stranger(self.rng, LOG))
+
     def _switch_over(self, name):
         """An operator has the other one lead, if it may; the process begins anew."""
         process = self.processes.get(name)
@@ -503,6 +531,7 @@ class World:
             return
         if (state := self._state(name)) is not None:
             self.lost.add((name, state.copy_id))
+            self.retired.pop(state.copy_id, None)  # what the arbiter is told late is of that disk
         self.disks[name] = self._disk()
         self.synced[name].clear()
 

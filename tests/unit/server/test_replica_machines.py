@@ -1,9 +1,12 @@
 """Frames and epochs of copies: what is refused changes nothing."""
 
+import ast
+from pathlib import Path
 from zlib import crc32
 
 import pytest
 
+import hms
 from hms.errors.catalogue import (
     ArbiterWentBack,
     ReplicaFrameBad,
@@ -217,3 +220,17 @@ def test_whole_segments_are_set_aside_and_the_newest_are_kept(tmp_path):
     names = aside_names(REAL_DISK, tmp_path)
     assert list(tmp_path.glob("*.log")) == []
     assert [int(name[:16]) for name in names] == list(range(4, ASIDE_MAX + 4))
+
+
+def test_no_clock_that_can_be_set_is_read_by_the_copies():
+    """H16: a wrong clock costs nothing; the one that is read counts through a suspension, too."""
+    folder = Path(hms.__file__).parent / "server" / "replicas"
+    names = {
+        f"{node.value.id}.{node.attr}"
+        for file in folder.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+
+    clocks = {name for name in names if name.startswith(("time.", "datetime."))}
+    assert clocks == {"time.clock_gettime", "time.CLOCK_BOOTTIME"}
