@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 
 from hms.boot.cli.changing import add_changes, held_by
-from hms.boot.cli.tables import table_options
+from hms.boot.cli.tables import has_own_view, table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.kinds import counted
@@ -62,13 +62,16 @@ session = group(
 @queue.command("list")
 @target_options
 @table_options
+@click.argument("names", nargs=-1)
 @click.option("--temporary", is_flag=True, help="Temporary queues of clients too.")
-def list_(target: Target, temporary: bool) -> None:
-    """The queues with what waits, is in flight and was counted."""
-    found = target.administer("queue.list")
+def list_(target: Target, names: tuple[str, ...], temporary: bool) -> None:
+    """The queues with what waits, is in flight and was counted: all, or those of the NAMES, in
+    which * stands for anything."""
+    columns = ("name", "waiting", "delayed", "in_flight", "consumers", "paused")
+    fields = "" if target.is_json or has_own_view() else " ".join(columns)
+    found = target.administer("queue.list", names=" ".join(names), fields=fields)
     if not (temporary or target.is_json):
         found = [row for row in found if not row["name"].startswith(TEMPORARY)]
-    columns = ("name", "waiting", "delayed", "in_flight", "consumers", "paused")
     show_table(target, found, empty="there is no queue", columns=columns)
 
 

@@ -108,7 +108,9 @@ def _equals(pair: str) -> str:
 
 
 def _of_selector(connection: Any, selector: str, is_dry: bool) -> Iterator[_Place]:
-    places = [f"queue:{row['name']}" for row in connection.administer("queue.list")]
+    places = [
+        f"queue:{row['name']}" for row in connection.administer("queue.list", {"fields": "name"})
+    ]
     places += [f"subscription:{_named(row)}" for row in _subscriptions(connection)]
     for place in [*places, "retained:#"]:
         meant = connection.admin.messages(place).where(selector=selector)

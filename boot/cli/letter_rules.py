@@ -57,7 +57,7 @@ def _missing(target: Target, table: "Table") -> list[Any]:
     """Queues to which it forwards, and that the node does not have."""
     from hms.client.letter_rules.rule_tokens import Fault  # noqa: PLC0415 - not for --help
 
-    known = {one["name"] for one in target.administer("queue.list")}
+    known = {one["name"] for one in target.administer("queue.list", fields="name")}
     wanted = {(rule.line, rule.to_queue) for rule in table.rules if not rule.to_node}
     return [
         Fault(line, 1, "FWDQ", f"there is no queue {name} now")

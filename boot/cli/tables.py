@@ -19,7 +19,7 @@ import click
 from hms.boot.cli.cells import cell, time_cell, written_times
 from hms.boot.cli.values import print_values
 
-__all__ = ["TableView", "print_table", "table_options"]
+__all__ = ["TableView", "has_own_view", "print_table", "table_options"]
 
 COLUMNS_MAX = 6
 """So many columns are shown where a command names none."""
@@ -152,6 +152,12 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         option(run)
     return run
+
+
+def has_own_view() -> bool:
+    """Whether other columns or rows are asked for than a command shows by itself."""
+    view: TableView = click.get_current_context().meta.get(_VIEW, TableView())
+    return view != TableView()
 
 
 def print_table(

@@ -147,7 +147,8 @@ class Console:
 
     def _destinations(self, request: Request, session: ConsoleSession) -> Answer:
         with session.connection() as connection:
-            queues = connection.administer("queue.list")
+            shown_of_each = "waiting in_flight delayed consumers producers dead_lettered paused"
+            queues = connection.administer("queue.list", {"fields": shown_of_each})
             topics = connection.administer("topic.list")
         wanted = request.argument("name")
         rows = [

@@ -179,7 +179,7 @@ _REQUESTS = (
 
 def _of_destinations(kind: str) -> Iterator[Command]:
     one = f"{kind}:{{name}}"
-    yield _operation(f"{kind}.list", ops.Nothing, _A.VIEW, kind, _R.READ)
+    yield _operation(f"{kind}.list", ops.ListDestinations, _A.VIEW, kind, _R.READ)
     yield _operation(f"{kind}.show", ops.NameOne, _A.VIEW, one, _R.READ)
     yield _operation(f"{kind}.create", ops.CreateDestination, _A.CONFIGURE, one, _R.ONCE)
     yield _operation(f"{kind}.alter", ops.AlterDestination, _A.CONFIGURE, one, _R.ONCE)

@@ -24,6 +24,7 @@ __all__ = [
     "DeleteSubscription",
     "DrainNode",
     "ListClients",
+    "ListDestinations",
     "ListOpened",
     "ListSchedules",
     "MoveMessages",
@@ -113,6 +114,14 @@ class ShowMetrics(Operation, frozen=True):
 
     names: Text = ""
     limit: Annotated[int, msgspec.Meta(ge=0, le=ROWS_MAX)] = 1000
+
+
+class ListDestinations(Operation, frozen=True):
+    """names: with blanks between, * standing for anything, "" for all; fields: those of each row,
+    beside its name, "" for all."""
+
+    names: Text = ""
+    fields: Text = ""
 
 
 class SetLogLevel(Operation, frozen=True):

@@ -4,6 +4,7 @@ The sums are kept (counters.py). A pass for the rows looks at so many places und
 lock (operation_slices.py).
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import islice
 from operator import attrgetter
@@ -83,6 +84,12 @@ class FiguresPass:
 def _plain(totals: Totals) -> dict[str, Any]:
     said = asdict(totals)
     return said | {"counters": {name: said.pop(name) for name in COUNTED}}
+
+
+def fits_one_of(patterns: str) -> Callable[[str], bool]:
+    """Whether a name fits one of the patterns, with blanks between; without one every name does."""
+    wanted = [pattern.split("*") for pattern in patterns.split()[:PATTERNS_MAX]]
+    return lambda name: not wanted or any(matches(pieces, name) for pieces in wanted)
 
 
 def matches(pieces: list[str], name: str) -> bool:

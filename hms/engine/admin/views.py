@@ -1,10 +1,11 @@
 """What operators see, as plain data, and the few commands that change a destination."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hms.engine.admin.counter_views import counters_of, describe_limits
 from hms.engine.admin.dead_letter_operations import DEAD_LETTER_COMMANDS
+from hms.engine.admin.destination_figures import fits_one_of
 from hms.engine.admin.destination_operations import LIFECYCLE_COMMANDS
 from hms.engine.admin.message_operations import MESSAGE_COMMANDS
 from hms.engine.admin.topic_operations import COMMANDS
@@ -134,10 +135,20 @@ def _status(state: State, _: ops.Nothing, __: Effects) -> dict[str, Any]:
     }
 
 
-def _queues(state: State, _: ops.Nothing) -> Rows:
-    for name, queue in sorted(state.queues.items()):
-        if state.queues.get(name) is queue:
-            yield describe_queue(queue)
+def _queues(state: State, asked: ops.ListDestinations) -> Rows:
+    return _destinations(state.queues, describe_queue, asked)
+
+
+def _destinations(
+    known: Mapping[str, Any], describe: Callable[[Any], dict[str, Any]], asked: ops.ListDestinations
+) -> Rows:
+    fields, is_wanted = asked.fields.split(), fits_one_of(asked.names)
+    for name, one in sorted(known.items()):
+        if known.get(name) is not one or not is_wanted(name):
+            yield None
+            continue
+        row = describe(one)
+        yield {key: row[key] for key in ("name", *fields) if key in row} if fields else row
 
 
 def _queue_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
@@ -146,10 +157,8 @@ def _queue_show(state: State, asked: ops.NameOne, _: Effects) -> dict[str, Any]:
     return shown | {"held_by": held_by(state, queue)}
 
 
-def _topics(state: State, _: ops.Nothing) -> Rows:
-    for name, topic in sorted(state.topics.items()):
-        if state.topics.get(name) is topic:
-            yield _describe_topic(topic)
+def _topics(state: State, asked: ops.ListDestinations) -> Rows:
+    return _destinations(state.topics, _describe_topic, asked)
 
 
 def _subscriptions(state: State, _: ops.Nothing) -> Rows:

@@ -49,6 +49,7 @@ GIVEN = {
     "is_newest": True,
     "is_on": False,
     "is_ready": True,
+    "is_shipped": True,
     "kind": "delayed",
     "life": "DYNAMIC",
     "limit": 7,
