@@ -247,11 +247,6 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """So many of something, in correct grammar: 1 message, 2,000 messages."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 def spell_size(count: int) -> str:
     """Bytes with the largest unit that leaves a whole number."""
     for unit, bytes_each in reversed(UNITS.items()):

@@ -6,9 +6,10 @@ from typing import Any
 
 from hms.boot.check import Found, Report
 from hms.boot.clusters import check_clusters
+from hms.boot.counts import counted
 from hms.boot.database_kinds import MARIADB, POSTGRESQL, SQLITE
 from hms.boot.destinations import Homes, check_destinations
-from hms.boot.kinds import counted, did_you_mean
+from hms.boot.kinds import did_you_mean
 from hms.boot.replica_checks import check_replicas
 from hms.boot.sections import (
     DOMAIN,

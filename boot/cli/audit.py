@@ -11,7 +11,7 @@ import msgspec
 
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 from hms.boot.stores import log_folder
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.records import RecordType

@@ -11,7 +11,7 @@ import click
 from hms.boot.cli.cells import written_time
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 
 if TYPE_CHECKING:
     from hms.history.backups.backup_creation import Subject

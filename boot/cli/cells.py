@@ -5,10 +5,12 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from hms.boot.counts import counted
+
 __all__ = ["ago", "bytes_cell", "cell", "time_cell", "written_time", "written_times"]
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
-_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
 
 
@@ -55,7 +57,7 @@ def bytes_cell(count: float) -> str:
     size, unit = float(count), 0
     while abs(size) >= _STEP and unit < len(_SIZES) - 1:
         size, unit = size / _STEP, unit + 1
-    return f"{size:.1f} {_SIZES[unit]}" if unit else f"{count} {_SIZES[0]}"
+    return f"{size:.1f} {_SIZES[unit]}" if unit else counted(int(count), "byte")
 
 
 def ago(seconds: float) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from hms.boot.cli.target import Target, target_options
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 
 __all__ = ["add_changes", "held_by"]
 

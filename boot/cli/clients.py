@@ -9,7 +9,7 @@ import click
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.time_spans import SPAN
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 
 __all__ = ["client", "consumer", "producer"]
 

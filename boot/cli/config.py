@@ -11,6 +11,7 @@ import click
 from hms.boot.cli.securing_config import open_, secure
 from hms.boot.cli.target import Target, target_options
 from hms.boot.config import effective, sample
+from hms.boot.counts import counted
 from hms.errors.catalogue import ConfigError
 
 __all__ = ["config"]
@@ -37,9 +38,9 @@ def check(target: Target) -> None:
             click.echo(fault, err=True)
         click.get_current_context().exit(1)
     counts = {kind: len(getattr(loaded, kind)) for kind in ("nodes", "servers", "queues", "topics")}
-    counted = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    said = ", ".join(counted(count, kind.removesuffix("s")) for kind, count in counts.items())
     data = {"path": str(target.path), "faults": [], **counts}
-    target.say(f"{target.path} is good: {counted}", data)
+    target.say(f"{target.path} is good: {said}", data)
 
 
 @config.command()

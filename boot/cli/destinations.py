@@ -8,9 +8,9 @@ from hms.boot.cli.changing import add_changes, held_by
 from hms.boot.cli.tables import has_own_view, table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import value_options
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 
-__all__ = ["group", "queue", "session"]
+__all__ = ["INNER", "group", "queue", "session"]
 
 
 TEMPORARY = "HMS.TEMP."
@@ -20,10 +20,11 @@ _SHOWN = (
     ("sent", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered"),
 )
 """What `hms queue show` shows without --wide, beside what is not 0 and stands not below."""
-_INNER = (
+INNER = (
     *("processed", "remaining", "remaining_high", "pending", "dispatched", "moved", "poisoned"),
     *("memory", "memory_high"),
 )
+"""Counters by the names of JEUS, which stand beside those of HMS."""
 
 
 def _listing(verb: str, said: str, empty: str, columns: tuple[str, ...]) -> Callable[..., None]:
@@ -81,7 +82,7 @@ def list_(target: Target, names: tuple[str, ...], temporary: bool) -> None:
 @click.argument("name")
 def show(target: Target, name: str) -> None:
     """What the node knows of one queue."""
-    show_values(target, target.administer("queue.show", name=name), usual=_SHOWN, inner=_INNER)
+    show_values(target, target.administer("queue.show", name=name), usual=_SHOWN, inner=INNER)
 
 
 @queue.command()

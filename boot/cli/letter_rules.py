@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hms.boot.cli.target import Target, target_options
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 
 if TYPE_CHECKING:
     from hms.client.letter_rules.rules_table import Table

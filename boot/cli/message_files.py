@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 from hms.client.properties import OF_A_LETTER
 from hms.errors.catalogue import MessageFormatError
 from hms.wire.packed_messages import (

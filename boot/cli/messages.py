@@ -13,7 +13,7 @@ from hms.boot.cli.exporting import export, import_
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.cli.values import TIMES_OF_A_LETTER
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 
 __all__ = ["asked_for", "confirm", "message", "selection_options"]
 

@@ -70,7 +70,7 @@ def create(target: Target, name: str, destination: str, body: str, **recurrence:
         producer = session.producer(named(destination))
         made = producer.schedule(name, body.encode(), **recurrence)
     said = {"schedule": made.name, "next": made.next_time.isoformat()}
-    target.say(f"{name}: next at {made.next_time.isoformat()}", said)
+    target.say(f"{name}: next at {made.next_time.isoformat(timespec='seconds')}", said)
 
 
 def _readable(one: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,9 @@ def path_of(target: Target) -> Path:
     node = target.config().node(target.node_name)
     if node.security is None:
         instead = "Secure it first: hms config secure."
-        raise NotSupported(feature=f"users of node {node.name}, which is open", instead=instead)
+        raise NotSupported(
+            feature=f"the management of users on {node.name}, an open node,", instead=instead
+        )
     return node.security
 
 

@@ -9,7 +9,7 @@ import click
 
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 from hms.errors.catalogue import RequestTimeout, ServerNotFound, ServerRestartFailed, TpSecurity
 
 __all__ = ["server", "service"]

@@ -3,10 +3,11 @@
 import click
 
 from hms.boot.cli.changing import add_changes
-from hms.boot.cli.destinations import group
+from hms.boot.cli.destinations import INNER, group
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
-from hms.boot.kinds import counted
+from hms.boot.cli.values import value_options
+from hms.boot.counts import counted
 
 __all__ = ["subscription", "topic"]
 
@@ -27,6 +28,11 @@ subscription = group(
 
 add_changes(topic, "topic")
 
+_SHOWN = (
+    ("topic", "object", "life", "paused"),
+    ("producers", "subscribers", "publishers", "matching_subscriptions"),
+    ("retained", "retained_message"),
+)
 _SCHEME = click.option(
     "--scheme", type=click.Choice(["TOPIC", "CHARACTER"]), default="TOPIC", show_default=True
 )
@@ -45,10 +51,11 @@ def tree(target: Target, pattern: str, scheme: str) -> None:
 
 @topic.command()
 @target_options
+@value_options
 @click.argument("name")
 def show(target: Target, name: str) -> None:
     """One topic: who publishes, who subscribes, what is retained, which attributes it has."""
-    show_values(target, target.administer("topic.show", name=name))
+    show_values(target, target.administer("topic.show", name=name), usual=_SHOWN, inner=INNER)
 
 
 @topic.command("clear-retained")

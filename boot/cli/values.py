@@ -101,6 +101,8 @@ def _said(name: str, value: Any, *, is_exact: bool) -> str:
     if not is_exact and isinstance(value, int | float) and not isinstance(value, bool):
         if name == "bytes" or name.endswith("_bytes"):
             return bytes_cell(value)
+        if name.endswith("_bytes_per_s"):
+            return f"{bytes_cell(value)}/s"
         if name == "uptime_s":
             return ago(value).removesuffix(" ago")
     return cell(value)

@@ -18,10 +18,10 @@ import click
 
 import hms
 from hms.boot.config import sample
+from hms.boot.counts import counted
 from hms.boot.demo.books import balance, print_table
 from hms.boot.demo.flights import ORIGINS, as_message, by_day, read_month
 from hms.boot.demo.workers import Worker, client_acknowledged, transacted
-from hms.boot.kinds import counted
 from hms.client.connection import Connection
 from hms.client.producer import Producer
 from hms.errors.catalogue import InvalidArgument

@@ -13,10 +13,10 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from hms.boot.counts import counted
 from hms.boot.doctor.disk_probe import Sync, folder_of, is_lock_held, measure, percentile
 from hms.boot.doctor.machine import Machine, mode_of
 from hms.boot.entries import Config, Node
-from hms.boot.kinds import counted
 from hms.boot.monitoring.health import health_of
 from hms.boot.security_file import load_security
 from hms.boot.supervise import find

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from hms.boot.counts import counted
+
 __all__ = ["COLUMNS", "Rates", "lines_of"]
 
 COLUMNS = (
@@ -91,7 +93,7 @@ def lines_of(view: dict[str, Any]) -> list[str]:
     free = view["disk_free_bytes"] >> 30
     head = (
         *(view["node"], f"{view['messages']} waiting", f"{view['in_flight']} in flight"),
-        *(f"{view['connections']} clients", f"memory {view['memory_percent']} %"),
+        *(counted(view["connections"], "client"), f"memory {view['memory_percent']} %"),
         f"disk {free} GiB free",
     )
     rates = (

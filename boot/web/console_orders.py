@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 
 __all__ = ["ORDERS", "Order", "Refused"]
 

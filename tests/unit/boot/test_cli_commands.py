@@ -78,7 +78,7 @@ def test_a_sample_is_written_checked_and_shown(hms, tmp_path):
     checked = hms("config", "check")
     assert (checked.exit_code, checked.output) == (
         0,
-        "hms.conf is good: 1 nodes, 0 servers, 2 queues, 1 topics\n",
+        "hms.conf is good: 1 node, 0 servers, 2 queues, 1 topic\n",
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hms.boot.cli import main
 from hms.boot.config import sample
-from hms.boot.kinds import counted
+from hms.boot.counts import counted
 from hms.errors.catalogue import BY_NUMBER
 from tests.support.project import ROOT
 
