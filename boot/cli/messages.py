@@ -26,7 +26,7 @@ message = click.Group(
 message.add_command(export)
 message.add_command(import_)
 COLUMNS = ("id", "time", "type", "priority", "kind", "bytes", "count", "state", "expires")
-LISTED = ("id", "time", "type", "kind", "bytes", "state")
+LISTED = ("id", "time", "kind", "bytes", "count", "state")
 KINDS = ("bytes", "text", "map", "stream", "object", "file", "empty")
 _KIND_MASK = 15
 _TIMES = ("time", "expires", "due")
