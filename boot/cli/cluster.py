@@ -59,6 +59,35 @@ def _queues(found: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+@cluster.command("upgrade-check")
+@target_options
+def upgrade_check(target: Target) -> None:
+    """Releases and store formats of the nodes in hms.conf, and what keeps the next one from being
+    upgraded, or the stores from being finalized. Exit code 1 when something does."""
+    from hms.errors.tree import HmsError  # noqa: PLC0415 - not for --help
+
+    rows = []
+    for node in target.config().nodes.values():
+        row: dict[str, Any] = {"node": node.name, "release": "", "format": "", "newest": ""}
+        told = Target(target.path, node.listen[0], None, target.is_json)
+        try:
+            status, found = told.administer("status"), told.administer("cluster.status")
+        except HmsError as fault:
+            rows.append(row | {"in_the_way": str(fault)})
+            continue
+        row["release"] = status["version"]
+        row["format"], row["newest"] = status["store_format"], status["newest_store_format"]
+        away = [member["node"] for member in found["members"] if not member["is_up"]]
+        rows.append(row | {"in_the_way": f"it does not hear {', '.join(away)}" if away else ""})
+    newest = [row["newest"] for row in rows if row["newest"]]
+    for row in rows:
+        if row["newest"] and row["newest"] < max(newest):
+            row["in_the_way"] = "upgrade it before any store is finalized"
+    show_table(target, rows, empty="there is no node", columns=tuple(rows[0]) if rows else ())
+    if any(row["in_the_way"] for row in rows):
+        click.get_current_context().exit(1)
+
+
 @cluster.command()
 @click.argument("node", metavar="NODE")
 @target_options

@@ -51,6 +51,13 @@ def store_command(*words):
     return done.exit_code, json.loads(done.output)
 
 
+def upgrade_check(first):
+    """Exit code and rows."""
+    words = ["cluster", "upgrade-check", "--config", str(first.config_file), "--json"]
+    done = CliRunner().invoke(main, words)
+    return done.exit_code, json.loads(done.output)
+
+
 def test_the_release_before_has_its_store_back_until_an_operator_finalizes(tmp_path):
     """An upgrade that goes wrong at night is taken back by installing what was there."""
     store = tmp_path / "store"
@@ -106,7 +113,12 @@ def test_nodes_are_upgraded_one_after_the_other_under_load(tmp_path):
                     load.await_flow(50)
                     one.stop()
                     switch(one, version)
+                    if one is first and not version:
+                        check = upgrade_check(first)
+                        assert check[1][1]["in_the_way"].startswith("upgrade it before")
         await_up(first)
+        code, rows = upgrade_check(first)
+        assert (code, {row["in_the_way"] for row in rows}) == (0, {""})
         assert [formats(one) for one in first.nodes] == [(2, 3)] * len(first.nodes)
         for one in first.nodes:
             code, done = store_command("finalize", "--yes", "--connect", one.address)
