@@ -46,6 +46,7 @@ GIVEN = {
     "is_count_reset": True,
     "is_dry": True,
     "is_erasure": True,
+    "is_forced": True,
     "is_newest": True,
     "is_on": False,
     "is_ready": True,
