@@ -57,7 +57,7 @@ def redelivered_flag_lost(patch: pytest.MonkeyPatch) -> None:
     """(e)"""
     rows = wiring.delivered_rows
     patch.setattr(
-        wiring, "delivered_rows", lambda messages, _counts, parts=None: rows(messages, None, parts)
+        wiring, "delivered_rows", lambda messages, _counts, *more: rows(messages, None, *more)
     )
 
 
