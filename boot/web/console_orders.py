@@ -88,12 +88,13 @@ def _return(connection: Any, form: Form) -> str:
 def _preview_purge(connection: Any, form: Form) -> str:
     name = _one(form, "name", "The queue")
     waiting = connection.administer("queue.show", {"name": name})["waiting"]
-    return f"Deletes all {waiting} messages that wait in {name}."
+    return f"Deletes {counted(waiting, 'message')}, all that wait in {name}."
 
 
 def _purge(connection: Any, form: Form) -> str:
     name = _one(form, "name", "The queue")
-    return f"Deleted {connection.administer('queue.purge', {'name': name})} messages of {name}."
+    deleted = connection.administer("queue.purge", {"name": name})
+    return f"Deleted {counted(deleted, 'message')} of {name}."
 
 
 def _preview_pausing(connection: Any, form: Form) -> str:

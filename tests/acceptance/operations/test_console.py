@@ -148,7 +148,7 @@ def test_every_order_is_asked_first_and_says_what_it_did(node, serve):
         assert "Moves to late 2 messages" in asked
         assert f"Moved to late: 2 messages: {ids[0]} {ids[1]}" in said
         asked, said = browser.order("delete", **place, id=[ids[2]])
-        assert (asked.count(ids[2]) >= 1, said.startswith("Deleted 1 messages")) == (True, True)
+        assert (asked.count(ids[2]) >= 1, said.startswith("Deleted 1 message:")) == (True, True)
         _, said = browser.order("pause", name="orders")
         assert said == "orders is paused."
         assert connection.administer("queue.show", {"name": "orders"})["paused"]
@@ -163,10 +163,10 @@ def test_every_order_is_asked_first_and_says_what_it_did(node, serve):
         assert "REDELIVERY_LIMIT" in browser.get("/letters")
         letters = {"place": "queue:HMS.DLQ", "back": "/letters"}
         _, said = browser.order("return", **letters, id=[letter["id"]])
-        assert said.startswith("Sent back 1 messages")
+        assert said.startswith("Sent back 1 message:")
         asked, said = browser.order("purge", name="orders")
-        assert "Deletes all 1 messages" in asked
-        assert said == "Deleted 1 messages of orders."
+        assert "Deletes 1 message, all that wait in orders." in asked
+        assert said == "Deleted 1 message of orders."
         with hms.connect(node.address, client_name="flood", reconnect=False):
             (flood,) = [
                 one
