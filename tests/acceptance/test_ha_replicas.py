@@ -231,14 +231,14 @@ def test_what_one_copy_alone_had_is_cut_and_stored_once(tmp_path, arbiter):
             work = connection.session(transacted=True)
             work.producer("orders").send(b"never")
             before = log_bytes(a)
-            b.pause()
+            b.kill()  # a copy that is only stopped finds on its link what a wrote
             late = producer.send_async(b"late")
             outcome = []
             commits = threading.Thread(target=lambda: outcome.append(fault_of(work.commit)))
             commits.start()
             wait_until(lambda: b"late" in log_bytes(a) and log_bytes(a) != before, WAIT_S)
             a.kill()
-            b.resume()
+            b.boot()
             late.result(WAIT_S)
             commits.join(WAIT_S)
             assert [type(one) for one in outcome] == [hms.TransactionRolledBack]
