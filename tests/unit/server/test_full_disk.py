@@ -2,6 +2,7 @@
 
 import pytest
 
+from hms.engine.queue.settlement import Return
 from hms.engine.settings import DestinationSettings, EngineSettings
 from hms.server.broker import INTERNAL, TICK
 from hms.store.journal.segment_manager import LogLimits
@@ -195,3 +196,32 @@ def test_a_full_log_is_cleaned_although_boots_have_taken_its_reserve(tmp_path, f
     assert store.node.store.sends_refused() is None
     assert len(store.node.waiting()) == 1
     store.node.close()
+
+
+def test_a_purge_makes_room_after_all_else_that_is_written_on_a_full_disk(tmp_path):
+    """Others have the rest of the disk; what is no send goes on being written, and must not use up
+    what the purge and the cleaning behind it need."""
+    store = Store(tmp_path, history_bytes=0)
+    store.fill(bytes(500), 8)
+    store.disk.capacity = store.most = store.disk.used
+    node = store.node
+    begun = node.store.newest_segment
+    for n in range(200):
+        for verb in ("queue.create", "queue.delete"):
+            asked = {"name": f"q{n}"}
+            node.run(lambda fx, now, v=verb, a=asked: node.engine.administer(v, a, now, fx))
+        spans = [(m.id, m.id) for m in node.consume(7, 5)]
+        node.run(
+            lambda fx, now, s=spans: node.engine.give_back(1, 7, 0, s, Return.RELEASED, now, fx)
+        )
+        node.run(lambda fx, now: node.engine.close_consumer(1, 7, now, fx))
+    assert node.store.sends_refused()
+    assert node.store.newest_segment >= begun + 2
+
+    node.run(lambda fx, now: node.engine.administer("queue.purge", {"name": "orders"}, now, fx))
+    for _ in range(3):
+        store.tick()
+
+    assert node.store.sends_refused() is None
+    assert store.fill(bytes(500), 8) > 50
+    node.close()
