@@ -10,6 +10,8 @@ from services_rig import WAIT_S
 
 import hms
 
+LEAST = 2
+
 
 def sized(name, ordinary):
     """How many: ordinary in an ordinary run, else what the environment says."""
@@ -17,7 +19,8 @@ def sized(name, ordinary):
 
 
 class Killer:
-    """Kills one of a node's server processes, chosen at random, every so often."""
+    """Kills one of a node's server processes, chosen at random, every so often, while at least two
+    offer each service: on a slow machine a process needs longer than a period to be there again."""
 
     def __init__(self, address, period_s, seed=1):
         self.kills = 0
@@ -31,6 +34,8 @@ class Killer:
                 self._kill_one(conn)
 
     def _kill_one(self, conn):
+        if min((one["servers"] for one in conn.administer("service.list")), default=0) < LEAST:
+            return
         pids = [pid for one in conn.administer("server.list") for pid in one["pids"]]
         if pids:
             with contextlib.suppress(ProcessLookupError):  # it has ended by itself

@@ -71,7 +71,7 @@ def test_every_call_is_answered_once_while_servers_are_killed(tmp_path, monkeypa
         with hms.connect(started.address) as conn:
             until(lambda: conn.call("DOUBLE", {"number": 0}), hms.HmsError)
         clients = [Client(started.address, n * share, share) for n in range(CLIENTS)]
-        with Killer(started.address, 0.5) as killer:
+        with Killer(started.address, 0.1) as killer:
             for client in clients:
                 client.thread.start()
             for client in clients:

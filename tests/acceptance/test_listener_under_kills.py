@@ -40,13 +40,13 @@ def bodies():
 
 @pytest.mark.timeout(3600)
 def test_no_message_is_lost_while_its_listeners_are_killed(tmp_path, monkeypatch, capsys):
-    """The promise of an asynchronous session, with a crash every second."""
+    """The promise of an asynchronous session, with crashes all the time."""
     monkeypatch.setenv("HMS_BOOK", str(tmp_path))
     with (
         node(config=CONFIG, python_path=[Path(__file__).parent]) as started,
         hms.connect(started.address) as conn,
         conn.session() as session,
-        Killer(started.address, 1.0) as killer,
+        Killer(started.address, 0.2) as killer,
     ):
         session.producer(hms.Queue("work")).send_many(hms.Message(body) for body in bodies())
         until_empty(conn)
