@@ -6,7 +6,6 @@ their order (ready_queue.py), or their group or global order holds them back (or
 """
 
 import heapq
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -27,6 +26,7 @@ from hms.engine.queue.ready_queue import ReadyQueue
 from hms.wire.packed_messages import KIND_FILE
 
 _seq = attrgetter("seq")
+_ALL = 1 << 62
 
 
 class PendingList:
@@ -405,7 +405,7 @@ class PendingList:
         if self._index is None:
             self._index = {m.id: m for m in self.in_order()}
         elif self._scan is not None:
-            self._scan.grow(sys.maxsize)
+            self._scan.grow(_ALL)
         return self._index
 
     def open_scan(self) -> ScanOrder:
