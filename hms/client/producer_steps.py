@@ -29,6 +29,7 @@ from hms.errors.catalogue import (
     InvalidArgument,
     MessageTooLarge,
     RequestTimeout,
+    SendInDoubt,
     TpConnectionClosed,
 )
 from hms.errors.tree import HmsError
@@ -266,6 +267,9 @@ class ProducerSteps:
         except HmsError as error:
             self._sent_in_part(tickets, error)
             yield from self._outcomes(tickets)
+            doubt = next((one.error for one in tickets if isinstance(one.error, SendInDoubt)), None)
+            if doubt is not None and isinstance(error, (RequestTimeout, TpConnectionClosed)):
+                raise _add_receipts(own_copy(doubt), tickets) from error
             _add_receipts(error, tickets)
             raise
         except Exception as error:

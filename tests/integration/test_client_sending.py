@@ -62,7 +62,10 @@ def _sent_before_it_waits(node: FakeNode, body: bytes, count: int, expected: int
         node.wait(lambda: len(in_flight) >= expected)
         connection.session()  # whatever was sent before that has arrived with it
         node.drop()
-        assert isinstance(sending.get(timeout=WAIT_S), hms.ConnectionLost)
+        ended = sending.get(timeout=WAIT_S)
+        assert isinstance(ended, hms.SendInDoubt)  # and no ConnectionLost: what left may be stored
+        assert isinstance(ended.__cause__, hms.ConnectionLost)
+        assert ended.receipts.count(None) == len(ended.receipts) > 0
     return len(in_flight)
 
 
