@@ -215,7 +215,7 @@ def spoiled(store, folder, what, monkeypatch):
         (folder / "files").mkdir()
         (folder / "files" / "readme.txt").write_text("no log")
         return folder / "files", StoreUnavailable
-    monkeypatch.setattr(segment_walk, "VERSION", segment_walk.VERSION - 1)
+    monkeypatch.setattr(segment_walk, "FORMATS", segment_walk.FORMATS[:-1])
     return store, StoreFormatUnknown
 
 
