@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import getattr_static
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
@@ -55,9 +56,10 @@ CLIENT_STEPS: tuple[tuple[type, str, str, str], ...] = (
 @contextmanager
 def _watched(steps: Sequence[tuple[type, str, str, str]], times: Times) -> Iterator[None]:
     """Within the block the methods note when they are called."""
-    plain = [(owner, name, getattr(owner, name)) for owner, name, _, _ in steps]
-    for owner, name, begins, ends in steps:
-        setattr(owner, name, _noted(getattr(owner, name), begins, ends, times))
+    plain = [(owner, name, getattr_static(owner, name)) for owner, name, _, _ in steps]
+    for (owner, name, begins, ends), (_, _, method) in zip(steps, plain, strict=True):
+        noted = _noted(getattr(owner, name), begins, ends, times)
+        setattr(owner, name, staticmethod(noted) if isinstance(method, staticmethod) else noted)
     try:
         yield
     finally:
