@@ -219,11 +219,11 @@ def test_a_server_that_was_given_up_comes_back_by_a_restart(tmp_path):
         hms.connect(started.address) as conn,
     ):
         fault = until(lambda: servers_of(conn)["shop"]["fault"])
+        until(lambda: "alert server_down begins: shop: " in started.log)
         write_shop(tmp_path / "project", 2)
 
         assert hms_command(started, "server", "restart", "shop").returncode == 0
 
-        until(lambda: "alert server_down begins: shop: " in started.log)
         until(lambda: "alert server_down ends" in started.log)
         assert "hms server restart shop" in fault
         assert conn.call("VERSION").data["version"] == 2

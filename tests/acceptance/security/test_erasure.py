@@ -41,7 +41,8 @@ def fill(node, user):
     """Messages of persons in a queue and a durable subscription, and a schedule."""
     login = {"user": user, "password": PASSWORD, "client_id": "desk"}
     with hms.connect(node.address, **login) as connection, connection.session() as session:
-        session.subscriber("news", durable=f"daily-{user}").close()
+        own = f"person LIKE '% {user}'"  # and nothing of what another test has sent
+        session.subscriber("news", durable=f"daily-{user}", selector=own).close()
         out = session.producer(hms.Queue("orders"))
         for person in ("ann", "bob", "ann", "o'neil"):
             out.send(hms.Message(b"x", properties={"person": f"{person} {user}"}))
