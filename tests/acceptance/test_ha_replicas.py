@@ -102,6 +102,7 @@ def wait_for_both(*nodes):
     wait_until(lambda: said_by(*nodes)["is_protected"], WAIT_S)
 
 
+@pytest.mark.timeout(30 * KILLS + 90)
 def test_the_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(tmp_path, arbiter):
     """The primary is killed at any instant; the other one has all that was confirmed."""
     with machines(tmp_path, arbiter, "a", "b") as nodes:

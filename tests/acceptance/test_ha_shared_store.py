@@ -41,6 +41,7 @@ def generation(*nodes):
         return said["generation"]
 
 
+@pytest.mark.timeout(30 * KILLS + 60)
 def test_a_standby_takes_over_again_and_again_and_nothing_is_lost_or_doubled(tmp_path):
     """Killed at any instant: every confirmed message is there once, in order."""
     with machines(tmp_path, "a", "b") as nodes:
