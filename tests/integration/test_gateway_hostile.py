@@ -476,6 +476,26 @@ def test_a_frame_without_end_is_found_when_the_kernel_never_tells_of_it(
         assert rig.next_frame()[0] == key
 
 
+def test_a_large_frame_whose_connection_is_looked_at_in_turn_comes_whole(monkeypatch):
+    """An honest one, at the second address: 64 looks see it grow, and none cuts it."""
+    monkeypatch.setattr(accepted_sockets, "_ARRIVAL", select.EPOLLONESHOT)
+    with (
+        running(addresses=["tcp://127.0.0.1:*"] * 2, clock=Clock(), frame_bytes_max=1 << 20) as rig,
+        client_of(rig.endpoints[0]) as good,
+        zmtp.connect(rig.endpoints[1]) as raw,
+    ):
+        rig.login(good)
+        peer = _greeted(rig, raw)
+        envelope, payload = frame(Kind.SEND, bytes(1 << 20), 2)
+        whole = zmtp.part(envelope, is_last=False) + zmtp.part(payload, is_last=True)
+        for at in range(0, 1 << 20, 1 << 14):
+            raw.sendall(whole[at : at + (1 << 14)])
+            _pass_time(rig, good, 1)
+        raw.sendall(whole[1 << 20 :])  # what completes it
+        assert len(rig.next_frame()[2]) == 1 << 20
+        assert rig.gateway._peers.find(peer.key) is peer
+
+
 def test_a_large_frame_that_comes_slowly_is_not_taken_for_one_without_end(address):
     """A client behind a slow line is honest."""
     with (
