@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hms.boot.security_file import stamp_of
-from hms.boot.server_keys import next_key
+from hms.boot.watched_files import next_key, stamp_of
 from hms.errors.catalogue import LinkKeyError
 from hms.server.links.keys import KeyPair, read_key_file
 

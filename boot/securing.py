@@ -11,7 +11,8 @@ from pathlib import Path
 from hms.boot.entries import Config, Listener, Node
 from hms.boot.policy_sharing import PolicySharing
 from hms.boot.resume_keys import resume_keys
-from hms.boot.security_file import load_security, read_marked, stamp_of
+from hms.boot.security_file import load_security, read_marked
+from hms.boot.watched_files import stamp_of
 from hms.engine.effects import Effects
 from hms.engine.engine import Engine
 from hms.errors.catalogue import SecurityFileError

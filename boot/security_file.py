@@ -29,7 +29,6 @@ __all__ = [
     "replace_security",
     "save_security",
     "security_text",
-    "stamp_of",
 ]
 
 FILE_BYTES_MAX = 4 << 20
@@ -202,12 +201,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def stamp_of(path: Path) -> tuple[int, int, int]:
-    """Other when the file, or who may read it, was changed."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return (0, 0, 0)
-    return found.st_ino, max(found.st_mtime_ns, found.st_ctime_ns), found.st_size

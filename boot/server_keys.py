@@ -11,11 +11,11 @@ from pathlib import Path
 
 from hms.boot.entries import Config, Node
 from hms.boot.securing import Securing
-from hms.boot.security_file import stamp_of
+from hms.boot.watched_files import next_key, stamp_of
 from hms.errors.catalogue import KeyFileError, LinkKeyError
 from hms.server.links.keys import KeyPair, make_key_file, read_key_file
 
-__all__ = ["ServerKeys", "make_server_keys", "next_key", "prepare_key", "read_server_key", "switch"]
+__all__ = ["ServerKeys", "make_server_keys", "prepare_key", "read_server_key", "switch"]
 
 log = logging.getLogger("hms.security")
 
@@ -90,11 +90,6 @@ def read_server_key(file: Path, link_key: str | None = None) -> KeyPair:
     if pair.public.decode() == link_key:
         raise KeyFileError(path=str(file), detail="it is that of the node's links; make another")
     return pair
-
-
-def next_key(file: Path) -> Path:
-    """Where the key lies that comes after the one of a file."""
-    return file.with_name(f"{file.name}.next")
 
 
 def prepare_key(file: Path) -> str:

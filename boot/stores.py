@@ -13,9 +13,9 @@ from hms.store.database import DatabaseSettings, open_database
 from hms.store.interface import Store
 from hms.store.journal import Journal
 from hms.store.journal.disk import REAL_DISK
-from hms.store.shared import SHARED_DISK, present_folder
+from hms.store.shared import SHARED_DISK
 
-__all__ = ["log_folder", "open_store", "table_prefix"]
+__all__ = ["open_store", "table_prefix"]
 
 PREFIX_MAX = 31
 
@@ -39,11 +39,6 @@ def open_store(config: Config, node: Node) -> Store:
         settings=_settings(node),
         password=_password(config.path.parent, node),
     )
-
-
-def log_folder(node: Node) -> Path:
-    """Where the log of a node lies now."""
-    return present_folder(node.store) if node.shared else node.store
 
 
 def table_prefix(node: Node) -> str:

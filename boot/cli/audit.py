@@ -12,7 +12,7 @@ import msgspec
 from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.counts import counted
-from hms.boot.stores import log_folder
+from hms.boot.log_folder import log_folder
 from hms.errors.catalogue import InvalidArgument, NotSupported
 from hms.records import RecordType
 from hms.records.audit import AuditEntry, breaks_of, decode_audit

@@ -21,7 +21,7 @@ import click
 
 from hms.boot.cli.erasing_segments import Segments
 from hms.boot.cli.target import Target, show_table, target_options
-from hms.boot.stores import log_folder
+from hms.boot.log_folder import log_folder
 from hms.errors import HmsError
 from hms.errors.catalogue import DurableNameInUse, InvalidArgument, ScheduleNotFound
 from hms.history.archive import erase as erase_archive

@@ -8,7 +8,8 @@ from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, target_options
 from hms.boot.entries import Group
 from hms.boot.link_keys import note_key
-from hms.boot.server_keys import next_key, prepare_key, read_server_key, switch
+from hms.boot.server_keys import prepare_key, read_server_key, switch
+from hms.boot.watched_files import next_key
 from hms.errors.catalogue import InvalidArgument, KeyFileError, LinkKeyError
 from hms.server.links.keys import make_key_file
 

@@ -11,8 +11,8 @@ from hms.boot.cli.target import Target, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.counts import counted
 from hms.boot.entries import Config, Node
+from hms.boot.log_folder import log_folder
 from hms.boot.roles import role_of
-from hms.boot.stores import log_folder
 from hms.boot.supervise import boot_node, end_node, find, run_in_foreground
 
 __all__ = ["boot", "down", "status"]

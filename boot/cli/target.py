@@ -82,7 +82,7 @@ def address_and_store(path: Path) -> tuple[str, Path]:
             feature="hms history on a database store",
             instead="Its records stand in the table that ends in log; read them with SQL.",
         )
-    from hms.boot.stores import log_folder  # noqa: PLC0415 - the help loads no store
+    from hms.boot.log_folder import log_folder  # noqa: PLC0415 - the help loads no store
 
     return node.listen[0], log_folder(node)
 

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 import hms
 from hms.boot.cli import main
 from hms.boot.security_file import change_security
-from hms.boot.server_keys import ServerKeys, next_key
+from hms.boot.server_keys import ServerKeys
+from hms.boot.watched_files import next_key
 from hms.server.links.keys import make_key_file, read_key_file
 from hms.server.logins.security_document import KeyEntry
 from hms.testing.ports import free_port

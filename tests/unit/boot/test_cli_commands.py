@@ -1,6 +1,7 @@
 """The command line where no node is needed: help, configuration, errors, exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -21,6 +22,14 @@ from hms.boot.cli import main
 main(["--help"], standalone_mode=False)
 heavy = {"zmq", "msgspec", "hms.client.connection", "tpmon", "apscheduler", "pyspark"}
 print(sorted(set(sys.modules) & heavy))
+"""
+
+LOADED_BY_STATUS = """
+import sys
+from hms.boot.cli import main
+main(["status"], standalone_mode=False)
+heavy = {"hms.engine.engine", "hms.server.broker", "hms.store.journal", "tpmon", "apscheduler"}
+print(sorted(set(sys.modules) & heavy), file=sys.stderr)
 """
 
 
@@ -60,6 +69,21 @@ def test_the_help_loads_no_messaging(project_root):
     )
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_status_loads_neither_engine_nor_store(project_root, tmp_path):
+    """Reading hms.conf and asking a node needs none of what a node runs with."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED_BY_STATUS],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(project_root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_an_unknown_command_is_a_wrong_use_and_names_the_nearest(hms):
