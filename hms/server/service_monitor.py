@@ -152,8 +152,8 @@ class ServiceMonitor(Protocol):
     def talk(self, connection: int, head: TalkHead, data: bytes) -> None:
         """A part of a conversation."""
 
-    def tick(self, now_ms: int) -> None:
-        """Deadlines."""
+    def tick(self, now_ms: int, comes_back: Callable[[str], bool]) -> None:
+        """Deadlines. comes_back: whether the node starts a process of that [server.NAME] again."""
 
     def release_orphans(self) -> None:
         """Listener calls of services that nobody offers go back."""

@@ -17,7 +17,7 @@ calls of them wait. Time is known from what comes in and from tick(), so what ne
 tick late. Conversations: conversation_relay.py; who offers what: service_registry.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -162,8 +162,9 @@ class Monitor:
         for service in sorted(server.services):
             self._registry.take_away(server, service, is_expected=bool(server.name))
 
-    def tick(self, now_ms: int) -> None:
-        """End calls whose time is over, and give up services whose server did not come back."""
+    def tick(self, now_ms: int, comes_back: Callable[[str], bool] = lambda _: False) -> None:
+        """End calls whose time is over, and give up services whose server did not come back.
+        comes_back: whether the node starts a process of that [server.NAME] again."""
         self._calls.times.now_ms, self._calls.times.due_ms = now_ms, None
         for call in list(self._calls.running.values()):
             if 0 < call.deadline_ms <= now_ms:
@@ -172,7 +173,7 @@ class Monitor:
             self._limit(server, now_ms)
         for call in self._calls.take_out(lambda call: 0 < call.deadline_ms <= now_ms):
             self._time_out(call)
-        self._registry.tick(now_ms)
+        self._registry.tick(now_ms, comes_back)
         self._calls.tick_tallies(now_ms)
         self._await_next()
 

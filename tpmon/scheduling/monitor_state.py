@@ -94,7 +94,8 @@ class Service:
     wait.
 
     is_expected: its last server was lost and the node starts it again; until the time when it is
-    given up, None until a tick has set it. running: places that are busy with it.
+    given up, None until a tick has set it. last_group: the [server.NAME] of that one. running:
+    places that are busy with it.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Service:
     running: int = 0
     is_expected: bool = False
     expected_until_ms: int | None = None
+    last_group: str = ""
 
     @property
     def is_offered(self) -> bool:

@@ -1,6 +1,7 @@
 """Service registry: which server offers which service, and how busy they are. Sans-IO; see
 monitor.py."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hms.errors.catalogue import (
@@ -21,7 +22,7 @@ TPFAIL = 1
 SERVICES_PER_SERVER_MAX = 1_000
 PLACES_MAX = 256
 EXPECTED_MS = 10_000
-"""How long calls wait for a lost server that is started again."""
+"""How long calls wait for a lost server, and as long as the node goes on starting it."""
 
 
 class ServiceRegistry:
@@ -120,10 +121,11 @@ class ServiceRegistry:
         """The counts of the group that a server was started for; of no group they are dropped."""
         return self._groups.setdefault(server.group, Tally()) if server.group else Tally()
 
-    def tick(self, now_ms: int) -> None:
-        """Give up services whose server did not come back, and let counts age."""
+    def tick(self, now_ms: int, comes_back: Callable[[str], bool]) -> None:
+        """Give up services whose server did not come back, and let counts age. comes_back: whether
+        the node starts a process of that [server.NAME] again."""
         for service in [s for s in self._calls.services.values() if s.is_expected]:
-            self._await_server(service, now_ms)
+            self._await_server(service, now_ms, comes_back)
         for tally in self._groups.values():
             tally.tick(now_ms)
 
@@ -159,13 +161,15 @@ class ServiceRegistry:
         service.idle.pop(server.connection, None)
         self._calls.changed.add(name)
         if not service.servers:
-            service.is_expected = is_expected
+            service.is_expected, service.last_group = is_expected, server.group
             self._give_up_unless_offered(service)
 
-    def _await_server(self, service: Service, now_ms: int) -> None:
+    def _await_server(
+        self, service: Service, now_ms: int, comes_back: Callable[[str], bool]
+    ) -> None:
         if service.expected_until_ms is None:
             service.expected_until_ms = now_ms + EXPECTED_MS
-        elif now_ms >= service.expected_until_ms:
+        elif now_ms >= service.expected_until_ms and not comes_back(service.last_group):
             service.is_expected, service.expected_until_ms = False, None
             self._give_up_unless_offered(service)
 

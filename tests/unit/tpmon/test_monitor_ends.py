@@ -87,6 +87,23 @@ def test_a_server_that_does_not_come_back_is_given_up(rig):
     assert rig.monitor.describe() == []
 
 
+def test_calls_wait_as_long_as_the_node_goes_on_starting_a_server(rig):
+    """A server that is killed again while it starts takes longer than any fixed time; its callers
+    have a time of their own."""
+    rig.serve(S1, "ECHO", name="echo:100")
+    rig.monitor.lost(S1)
+    rig.call("ECHO")
+    started = {"echo"}
+    rig.monitor.tick(0, started.__contains__)
+    rig.monitor.tick(service_registry.EXPECTED_MS, started.__contains__)
+    assert rig.effects() == []
+
+    started.clear()
+    rig.monitor.tick(service_registry.EXPECTED_MS + 1, started.__contains__)
+
+    assert answer_of(rig.effects()).head.error_number == ServiceNotFound.number
+
+
 def test_the_calls_of_a_lost_client_are_not_run_any_more(rig):
     """Nobody reads the answer; what runs already is finished and dropped."""
     rig.serve(S1, "ECHO")
