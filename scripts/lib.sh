@@ -4,6 +4,10 @@
 
 set -euo pipefail
 
+# Where it is set, each of the thousand processes that the tests start compiles every module anew:
+# half of their processor time.
+unset PYTHONDONTWRITEBYTECODE
+
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 VENV="$ROOT/.venv"
 STAMP="$VENV/.installed"
