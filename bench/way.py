@@ -60,11 +60,11 @@ class Figures(NamedTuple):
 
 LIMITS: dict[str, Figures] = {
     "client sends": Figures(30, 13, 22),
-    "node confirms": Figures(88, 38, 74),
+    "node confirms": Figures(81, 38, 71),
     "client confirmed": Figures(31, 12, 25),
     "life: client": Figures(123, 24, 93),
     "life: client, background": Figures(80, 11, 54),
-    "life: node": Figures(255, 46, 188),
+    "life: node": Figures(196, 45, 157),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")

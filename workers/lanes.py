@@ -108,7 +108,9 @@ class LanePool:
                 if is_late:
                     self._is_late.add(key)
                 (self._late if is_late else self._ready).append(key)
-                chosen = self._sleepers.choose()
+                if self._sleepers.count:  # choose(), in place
+                    self._sleepers.count -= 1
+                    chosen = 1
         if chosen:
             self._sleepers.wake(chosen)
         return True
@@ -185,8 +187,10 @@ class LanePool:
                         self._put_back(done, rest, must_wait=must_wait)
                     elif lanes[done]:
                         self._stand(done)
-                    else:
-                        self._end(done)
+                    else:  # _end(), in place
+                        del lanes[done]
+                        self._emptied.discard(done)
+                        self._is_late.discard(done)
                     done, rest = _NO_LANE, []
                 while ready or self._late:
                     if self._late:
@@ -206,7 +210,7 @@ class LanePool:
                     self._end(key)  # it was discarded while it was ready
                 if self._is_closing:
                     return None
-                self._sleepers.lie_down()
+                self._sleepers.count += 1
             self._sleepers.sleep()
 
     def _put_back(self, key: Hashable, rest: list[Any], *, must_wait: bool) -> None:

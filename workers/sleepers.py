@@ -15,7 +15,9 @@ class Sleepers:
     """The workers of one pool that have nothing to do."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
+        """Workers that found nothing to do count themselves, and are taken off when they are chosen
+        to be woken; under the pool's lock."""
         self._tokens = -1
         self._tokens = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC)
 
@@ -23,19 +25,15 @@ class Sleepers:
         if self._tokens >= 0:
             os.close(self._tokens)
 
-    def lie_down(self) -> None:
-        """Count the caller, who found nothing to do; under the pool's lock."""
-        self._count += 1
-
     def choose(self) -> int:
         """Take one off the count, to be woken: how many wake-ups are due; under the pool's lock."""
-        chosen = min(1, self._count)
-        self._count -= chosen
+        chosen = min(1, self.count)
+        self.count -= chosen
         return chosen
 
     def choose_all(self) -> int:
         """Take all off the count, to be woken; under the pool's lock."""
-        chosen, self._count = self._count, 0
+        chosen, self.count = self.count, 0
         return chosen
 
     def wake(self, chosen: int) -> None:
@@ -44,7 +42,7 @@ class Sleepers:
             os.eventfd_write(self._tokens, chosen)
 
     def sleep(self) -> None:
-        """Wait to be woken, having lain down."""
+        """Wait to be woken, having been counted."""
         while True:
             try:
                 os.eventfd_read(self._tokens)

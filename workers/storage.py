@@ -126,7 +126,7 @@ class StoragePool:
                 task = self._take_task()
                 if task is not None or self._is_closing:
                     return task
-                self._sleepers.lie_down()
+                self._sleepers.count += 1
             self._sleepers.sleep()
 
     def _take_task(self) -> Task | None:

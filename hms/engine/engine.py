@@ -584,13 +584,15 @@ class Engine:
         fx: Effects,
     ) -> int:
         """Acknowledge ranges of message ids; how many of them were out."""
-        consumer = self.state.connection(connection).consumers.get(handle)
+        state = self.state
+        consumer = state.connections[connection].consumers.get(handle)
         if consumer is None or consumer.epoch != epoch:
             return 0
-        self.state.at(now_ms)
-        count = settlement.acknowledge_out(self.state, consumer, spans, fx)
-        self.state.outgoing.effort += count
-        forget_if_done(consumer)
+        state.at(now_ms)
+        count = settlement.acknowledge_out(state, consumer, spans, fx)
+        state.outgoing.effort += count
+        if consumer.has_left:
+            forget_if_done(consumer)
         return count
 
     def give_back(
@@ -637,8 +639,8 @@ class Engine:
         self, connection: int, handle: int, epoch: int, spans: Sequence[tuple[int, int]]
     ) -> tuple[Sequence[tuple[int, int]], Sequence[tuple[int, int]] | None]:
         """What of the ranges is to be settled under one hold of the lock, and what is left then."""
-        consumer = self.state.connection(connection).consumers.get(handle)
-        if consumer is None or consumer.epoch != epoch:
+        consumer = self.state.connections[connection].consumers.get(handle)
+        if consumer is None or consumer.epoch != epoch or len(consumer.out) <= settlement.SLICE:
             return spans, None
         return settlement.slice_of(consumer, spans)
 

@@ -1,6 +1,7 @@
 """A message as it waits: what the rules need of it, and its head and body as opaque bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -123,9 +124,13 @@ class ReadyCopy(NamedTuple):
     offset: int
 
 
+length_of: Callable[[StoredMessage], int] = attrgetter("length")
+id_of: Callable[[StoredMessage], int] = attrgetter("id")
+
+
 def sizes_of(messages: Sequence[StoredMessage]) -> int:
     """What messages count in quotas."""
-    return sum([m.length for m in messages]) + OVERHEAD_BYTES * len(messages)
+    return sum(map(length_of, messages)) + OVERHEAD_BYTES * len(messages)
 
 
 def make_messages(

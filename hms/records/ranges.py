@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from itertools import starmap
+from operator import itemgetter
 from typing import NamedTuple
 
 from hms.records.kinds import Cause, Record, RecordType
@@ -10,6 +11,7 @@ from hms.records.kinds import Cause, Record, RecordType
 RANGES_HEAD = struct.Struct("<IQII")
 """number, at_ms, cause, ranges."""
 _RANGE = struct.Struct("<QQ")
+_FIRST, _LAST = itemgetter(0), itemgetter(1)
 
 
 class Ranges(NamedTuple):
@@ -32,7 +34,7 @@ def ranges(
     cause: Cause = Cause.NONE,
 ) -> Record:
     """A record of what happened to ranges of messages."""
-    count = sum([last - first + 1 for first, last in spans])
+    count = len(spans) + sum(map(_LAST, spans)) - sum(map(_FIRST, spans))
     head = RANGES_HEAD.pack(number, at_ms, cause, len(spans))
     return Record(kind, count, (head + b"".join(starmap(_RANGE.pack, spans)),))
 

@@ -251,8 +251,10 @@ class Broker:
         """Whether a lane's batch has to wait, because the log is behind or its next segment not
         ready. That slows its sender down. No worker waits here: two senders would occupy both, and
         the acknowledgements of all others would be stuck behind them (P10)."""
+        if len(items) == 1 and type(items[0]) is tuple and items[0][0].kind is Kind.SETTLE:
+            return False  # as below, without a question to the store
         store = self._store
-        is_behind = store.backlog_bytes > BACKLOG_BYTES_MAX
+        is_behind = store.appended_bytes - store.safe_bytes > BACKLOG_BYTES_MAX
         refused = store.sends_refused()
         if not (is_behind or store.is_waiting_for_space):
             if self._waits:
@@ -294,12 +296,15 @@ class Broker:
 
     def _apply(self, peer: Hashable, commands: list[Command], *, is_last: bool) -> int:
         """Apply a portion of a batch; how many of its commands are done."""
-        verdicts = self._verdicts
-        refused = verdicts.pop(peer) if peer in verdicts else self._store.sends_refused()
         are_settled, engine = True, self.engine
         done = 0
         for envelope, _, _ in commands:
             are_settled = are_settled and envelope.kind is Kind.SETTLE
+        verdicts, refused = self._verdicts, None
+        if peer in verdicts:
+            refused = verdicts.pop(peer)
+        elif not are_settled:
+            refused = self._store.sends_refused()
 
         def change(fx: Effects, now_ms: int) -> None:
             nonlocal done
@@ -495,7 +500,10 @@ class Broker:
                 engine.seen(number, consumer, epoch, item.ranges)
             else:
                 spans, later = engine.slice_of(number, consumer, epoch, item.ranges)
-                settled += self._settle_spans(number, item, spans, now_ms, fx)
+                if action is Action.ACKNOWLEDGE:
+                    settled += engine.acknowledge(number, consumer, epoch, spans, now_ms, fx)
+                else:
+                    settled += self._give_back(number, item, spans, now_ms, fx)
                 if later is not None:
                     items[done] = structs.replace(item, ranges=later)
                     break
@@ -504,7 +512,7 @@ class Broker:
         del items[:done]
         return settled
 
-    def _settle_spans(
+    def _give_back(
         self,
         number: int,
         item: Settlement,
@@ -512,12 +520,12 @@ class Broker:
         now_ms: int,
         fx: Effects,
     ) -> int:
-        engine, action, consumer, epoch = self.engine, item.action, item.consumer, item.epoch
-        if action is Action.ACKNOWLEDGE:
-            return engine.acknowledge(number, consumer, epoch, spans, now_ms, fx)
+        action, consumer, epoch = item.action, item.consumer, item.epoch
         how, delay_ms = _RETURNS[action], item.credit if action is Action.RETRY else None
         said = Said(item.code, item.text) if item.code or item.text else NOTHING
-        return engine.give_back(number, consumer, epoch, spans, how, now_ms, fx, delay_ms, said)
+        return self.engine.give_back(
+            number, consumer, epoch, spans, how, now_ms, fx, delay_ms, said
+        )
 
     def _lose(self, peer: Hashable) -> bool:
         """False: a slice of it is done; see _apply_one()."""
@@ -627,7 +635,8 @@ class Broker:
             self.release(store.durable_lsn)
             self.storage.notify_later()
         elif fx.records or state.limbo or (is_held and store.backlog_bytes):
-            if is_in_hand and store.backlog_bytes <= LEAD_BYTES_MAX and self.may_lead():
+            waiting_bytes = store.appended_bytes - store.safe_bytes
+            if is_in_hand and waiting_bytes <= LEAD_BYTES_MAX and self.may_lead():
                 self.storage.lead_here()
             else:
                 self.storage.notify()
@@ -662,7 +671,7 @@ class Broker:
         """Write and sync what waits, then release what depended on it."""
         store = self._store
         limbo = self._take_limbo() if self.engine.state.limbo else []
-        backlog_bytes = store.backlog_bytes
+        backlog_bytes = store.appended_bytes - store.safe_bytes
         if not backlog_bytes and not limbo:
             return False
         begun_s, before = perf_counter(), store.durable_lsn

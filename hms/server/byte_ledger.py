@@ -91,7 +91,12 @@ class Ledger:
     def handled(self, peer: Hashable, size: int) -> None:
         """So many of them are applied."""
         with self._lock:
-            self._less(self._came, peer, size)
+            held = self._came
+            had = held.pop(peer, 0)  # nothing, when it was dropped meanwhile
+            left = max(0, had - size)
+            self.total -= had - left
+            if left:
+                held[peer] = left
 
     def put(self, items: Sequence[tuple[Any, Any]]) -> list[Any]:
         """Frames were made for peers; those that have too many unread by now, each once."""
@@ -112,7 +117,7 @@ class Ledger:
         """The main thread has taken so many bytes for each peer out of the outbox."""
         with self._lock:
             held = self._put
-            for peer, size in sizes.items():  # as _less(), without a call for each
+            for peer, size in sizes.items():
                 had = held.pop(peer, 0)
                 left = max(0, had - size)
                 self.total -= had - left
@@ -129,13 +134,6 @@ class Ledger:
         """Its lane was emptied."""
         with self._lock:
             self.total -= self._came.pop(peer, 0)
-
-    def _less(self, held: dict[Hashable, int], peer: Hashable, size: int) -> None:
-        had = held.pop(peer, 0)  # nothing, when it was dropped meanwhile
-        left = max(0, had - size)
-        self.total -= had - left
-        if left:
-            held[peer] = left
 
 
 def take_part(items: list[Any], bytes_max: int) -> tuple[list[Any], int]:

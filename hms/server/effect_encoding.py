@@ -2,9 +2,10 @@
 
 import struct
 from collections.abc import Sequence
+from operator import attrgetter
 
 from hms.engine.effects import Browsed, Confirm, Deliver, Ready, Refusal, Reply
-from hms.engine.messages import StoredMessage
+from hms.engine.messages import StoredMessage, length_of
 from hms.errors.tree import HmsError
 from hms.server.doors.door import Frame, PayloadsOf, Said, Words
 from hms.wire.frames import CONFIRM_BODY, DELIVER_HEAD, Kind, frame
@@ -12,6 +13,7 @@ from hms.wire.packed_messages import DELIVERED_ROW, FLAG_PERSISTENT
 from hms.wire.structures import Event, encode, encode_error, encode_with_body
 
 _POSITION = struct.Struct("<Q")
+_payload = attrgetter("payload")
 
 
 def encode_effect(effect: Said, payloads_of: PayloadsOf | None = None) -> Frame:
@@ -71,8 +73,8 @@ def delivered_rows(
 
 def _payloads(messages: Sequence[StoredMessage], payloads_of: PayloadsOf | None) -> Sequence[bytes]:
     """Head and body of each; bodies are rarely missing, so that is only counted."""
-    payloads = [m.payload for m in messages]
-    if payloads_of is None or sum(map(len, payloads)) == sum([m.length for m in messages]):
+    payloads = list(map(_payload, messages))
+    if payloads_of is None or sum(map(len, payloads)) == sum(map(length_of, messages)):
         return payloads
     return payloads_of(messages)
 

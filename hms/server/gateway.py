@@ -222,8 +222,7 @@ class Gateway:
             # Mostly libzmq has the frame in a moment: that is waited for, for no turn of its own.
             peers.look_at = self._clock() + peers.look_pause_s
             ready = zmq.zmq_poll(sockets[1:], min(sleep_ms, LOOK_MS))
-        if not self.outbox.is_awake:
-            self.outbox.rouse()
+        self.outbox.is_awake = True  # for whatever reason: that spares the producers the wake-up
         now = self._clock()
         for source, _ in ready:
             if source in self._monitors:
@@ -270,7 +269,10 @@ class Gateway:
 
     def _sleep_ms(self) -> int:
         """How long the poll may sleep: not at all while the outbox holds something."""
-        if not self.outbox.rest():
+        outbox = self.outbox
+        outbox.is_awake = False  # Outbox.rest(), in place
+        if outbox.batches:
+            outbox.is_awake = True
             return 0
         due_at = min(self._due_at, self._peers.look_at)
         left_ms = int((due_at - self._clock()) * 1000) + 1

@@ -8,6 +8,7 @@ concern of its peer's door.
 from collections.abc import Hashable, Mapping
 
 from hms.engine.effects import Deliver
+from hms.engine.messages import length_of
 from hms.server.doors.door import Door, Frame, PayloadsOf, Said
 from hms.wire.frames import DELIVER_FURTHER_MAX
 
@@ -75,12 +76,12 @@ class OutgoingFrames:
             self.size_bytes += len(made[1])
             return
         last = self._last.setdefault(peer, [])
-        shared = self._shared(last, effect)
+        shared = self._shared(last, effect) if last else None
         if shared is not None:
             shared.take(effect)
             return
         delivery = _Delivery(effect)
-        self.size_bytes += sum([message.length for message in effect.messages])
+        self.size_bytes += sum(map(length_of, effect.messages))
         self.out.append((peer, delivery))
         last.append(delivery)
 

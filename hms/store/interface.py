@@ -68,8 +68,16 @@ class Store(Protocol):
         """Everything up to this sequence number is safe."""
 
     @property
+    def appended_bytes(self) -> int:
+        """What all records so far take."""
+
+    @property
+    def safe_bytes(self) -> int:
+        """What those of them take that are synced."""
+
+    @property
     def backlog_bytes(self) -> int:
-        """Appended and not yet synced."""
+        """The difference: appended and not yet synced."""
 
     @property
     def look_bytes(self) -> int:

@@ -263,8 +263,9 @@ def decode_settle(payload: bytes | memoryview) -> list[Settlement]:
             raise ProtocolError(detail=f"a settlement announces {n} ranges that are not there")
         ranges_left -= n
         ranges = list(RANGE.iter_unpack(memoryview(payload)[at:stop]))
-        if any(first > last for first, last in ranges):
-            raise ProtocolError(detail="a range of message ids runs backwards")
+        for first, last in ranges:
+            if first > last:
+                raise ProtocolError(detail="a range of message ids runs backwards")
         at, delay_ms = stop, 0
         if action is Action.RETRY:
             delay_ms = _delay_ms(ranges)

@@ -28,7 +28,7 @@ class MemoryStore:
         self.records = list(records)
         self.last_lsn = sum(count for _, count, _ in self.records)
         self.durable_lsn = self.last_lsn
-        self.backlog_bytes = self.look_bytes = 0
+        self.appended_bytes = self.safe_bytes = self.look_bytes = 0
         self.is_waiting_for_space = False
         self.needs_maintenance = False
         self.refusal = None
@@ -39,12 +39,16 @@ class MemoryStore:
         payload = b"".join(parts)
         self.records.append((kind, count, payload))
         self.last_lsn += count
-        self.backlog_bytes += len(payload) + 1
+        self.appended_bytes += len(payload) + 1
         return len(self.records) << SEGMENT_SHIFT
 
     def commit(self):
-        self.durable_lsn, self.backlog_bytes = self.last_lsn, 0
+        self.durable_lsn, self.safe_bytes = self.last_lsn, self.appended_bytes
         return self.durable_lsn
+
+    @property
+    def backlog_bytes(self):
+        return self.appended_bytes - self.safe_bytes
 
     def sends_refused(self):
         return self.refusal

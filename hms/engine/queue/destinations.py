@@ -43,6 +43,10 @@ class Place:
 
     def __init__(self, number: int, name: str) -> None:
         self.number = number
+        self.name = name
+        """The name operators see."""
+        self.is_durable = number > 0
+        """Its persistent messages, deliveries and acknowledgements are in the log."""
         self.line = PendingList(number, name)
         self.consumers: list[ConsumerView] = []
         self.priorities: tuple[int, ...] = ()
@@ -60,16 +64,6 @@ class Place:
         """Whose turn it is among the consumers."""
         self.feed: Callable[[Effects], None] | None = None
         """Of a queue that is one with others of its name: called when it was dispatched."""
-
-    @property
-    def name(self) -> str:
-        """The name operators see."""
-        return self.line.name
-
-    @property
-    def is_durable(self) -> bool:
-        """Its persistent messages, deliveries and acknowledgements are in the log."""
-        return self.number > 0
 
     def count_in(self, totals: Totals) -> None:
         """It is one of the places of a node, and counts there and no longer where it did."""
@@ -302,7 +296,7 @@ class Subscription(Place):
         self.is_removed = False
         self.is_proxy = definition.name.startswith(PROXY_PREFIX)
         """It stands for subscriptions of another node of the cluster."""
-        self._is_durable = is_durable
+        self.is_durable = is_durable
         self.owner: Owner = NO_OWNER
         """Whose share of the node's limits it takes."""
         self._last_client = (NOBODY, definition.client_id)
@@ -335,7 +329,7 @@ class Subscription(Place):
     @property
     def key(self) -> tuple[str, Scheme, str, bool]:
         """What finds it again: one name, for one pattern."""
-        return self.pattern.text, self.pattern.scheme, self.name, self._is_durable
+        return self.pattern.text, self.pattern.scheme, self.name, self.is_durable
 
     @property
     def said_topic(self) -> str:
@@ -346,11 +340,6 @@ class Subscription(Place):
     def is_over(self, now_ms: int) -> bool:
         """Whether its life has ended (SU-11): it gets nothing more."""
         return 0 < self.ends_at_ms <= now_ms
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether it waits in the log too."""
-        return self._is_durable
 
     def is_local(self, publisher: ConnectionView) -> bool:
         """Whether it does not want what this client publishes (F-E7): that of a consumer's own

@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from hms.constants import AckMode
 from hms.engine.effects import Deliver, Effects
 from hms.engine.groups.group_dispatch import HandOut
-from hms.engine.messages import OF_COMMIT, OVERHEAD_BYTES, StoredMessage, sizes_of
+from hms.engine.messages import (
+    OF_COMMIT,
+    OVERHEAD_BYTES,
+    StoredMessage,
+    id_of,
+    length_of,
+    sizes_of,
+)
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.dead_letters import DeadReason, Death, keep, target_of
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
@@ -49,13 +56,16 @@ def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> Non
         state.outgoing.rest[id(place)] = place
         return
     before = state.outgoing.effort
-    if place.has_tracks():
+    if line.tracks is not None and line.tracks.waiting_count:
         _dispatch_tracked(state, place, fx)
     else:
         _dispatch_plain(state, place, fx)
     if state.outgoing.effort == before:
         state.outgoing.effort += 1  # to look at one where nobody has room costs as much
-    if state.outgoing.effort < DELIVERED_AT_ONCE or not line.waiting_count:
+    if not line.waiting_count:
+        if place.feed is not None:
+            place.feed(fx)
+    elif state.outgoing.effort < DELIVERED_AT_ONCE:
         _after(state, place, fx)
     else:
         state.outgoing.rest[id(place)] = place
@@ -262,14 +272,14 @@ def _deliver(
     if line.tracks is not None and line.tracks.gathering is not None:
         parts = [line.tracks.part_of(m) for m in messages]
     consumer.credit -= len(messages) if parts is None else _lists_and_others(parts)
-    size_bytes = sum([m.length for m in messages])
+    size_bytes = sum(map(length_of, messages))
     consumer.room_bytes -= size_bytes
     kept = messages
     if consumer.session.ack_mode == AckMode.NONE:  # but a file is there until it was saved (F-B4)
         kept = [m for m in messages if m.kind == KIND_FILE]
         acknowledge(state, place, [m for m in messages if m.kind != KIND_FILE], fx)
         size_bytes = sum([m.length for m in kept])
-    consumer.out.update([(m.id, m) for m in kept])
+    consumer.out.update(zip(map(id_of, kept), kept, strict=True))
     consumer.out_bytes += size_bytes
     fx.out.append(
         Deliver(
@@ -297,11 +307,13 @@ def acknowledge(
     state: State, place: Queue | Subscription, messages: list[StoredMessage], fx: Effects
 ) -> None:
     """Messages that were out are done with."""
-    state.waiting_bytes -= place.line.settle_all(messages)
-    place.line.counters.acknowledged += len(messages)
-    place.line.totals.acknowledged += len(messages)
+    line, count = place.line, len(messages)
+    state.waiting_bytes -= line.settle_all(messages)
+    line.counters.acknowledged += count
+    line.totals.acknowledged += count
     write_ranges(state, place, RecordType.ACKNOWLEDGED, messages, fx)
-    wake(state, place, fx)
+    if line.tracks is not None and line.tracks.is_woken:
+        wake(state, place, fx)
 
 
 def discard(
@@ -343,7 +355,11 @@ def write_ranges(
     """Record what happened to those of the messages that the log knows."""
     if not place.is_durable:
         return
-    spans = runs_of([m.id for m in messages if m.is_persistent])
+    if len(messages) == 1:
+        only = messages[0]
+        spans = [(only.id, only.id)] if only.is_persistent else []
+    else:
+        spans = runs_of([m.id for m in messages if m.is_persistent])
     if not spans:
         return
     if len(spans) <= RANGES_PER_RECORD:

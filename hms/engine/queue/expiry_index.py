@@ -10,33 +10,33 @@ _STALE_MAX = 64
 class ExpiryIndex:
     """Messages that wait and have a time to live; every step costs O(log n)."""
 
-    __slots__ = ("_heap", "_messages")
+    __slots__ = ("_heap", "messages")
 
     def __init__(self) -> None:
-        self._messages: dict[int, StoredMessage] = {}
+        self.messages: dict[int, StoredMessage] = {}
         self._heap: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._messages)
+        return bool(self.messages)
 
     def add(self, message: StoredMessage) -> None:
         """It waits, or waits again."""
-        self._messages[message.id] = message
+        self.messages[message.id] = message
         heapq.heappush(self._heap, (message.expires_at_ms, message.id))
-        if len(self._heap) > 2 * len(self._messages) + _STALE_MAX:
-            self._heap = [(m.expires_at_ms, m.id) for m in self._messages.values()]
+        if len(self._heap) > 2 * len(self.messages) + _STALE_MAX:
+            self._heap = [(m.expires_at_ms, m.id) for m in self.messages.values()]
             heapq.heapify(self._heap)
 
     def remove(self, message: StoredMessage) -> None:
         """It waits no more."""
-        self._messages.pop(message.id, None)
+        self.messages.pop(message.id, None)
 
     def pop_due(self, now_ms: int) -> list[StoredMessage]:
         """Those whose time is over."""
         due = []
         while self._heap and self._heap[0][0] <= now_ms:
             # Popped: a message that came back stands in the heap once more for every return.
-            message = self._messages.pop(heapq.heappop(self._heap)[1], None)
+            message = self.messages.pop(heapq.heappop(self._heap)[1], None)
             if message is not None:
                 due.append(message)
         return due

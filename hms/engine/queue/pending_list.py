@@ -217,7 +217,7 @@ class PendingList:
         """Up to count messages go out, and no more once bytes_max are reached; those whose time is
         over leave into `expired` instead."""
         standing = self._standing
-        if standing.is_run and not self._mortal and self._index is None:
+        if standing.is_run and not self._mortal.messages and self._index is None:
             return self._take_run(count, bytes_max)
         taken: list[StoredMessage] = []
         room = bytes_max
@@ -308,8 +308,11 @@ class PendingList:
 
     def settle_all(self, messages: list[StoredMessage]) -> int:
         """Messages that were out leave for good; what they counted in quotas."""
-        size_bytes = sizes_of(messages)
-        self.count_settled(len(messages), size_bytes)
+        size_bytes, count, totals = sizes_of(messages), len(messages), self.totals
+        self.out_count -= count  # count_settled(), in place
+        self.size_bytes -= size_bytes
+        totals.in_flight -= count
+        totals.bytes -= size_bytes
         self.forget_settled(messages)
         return size_bytes
 

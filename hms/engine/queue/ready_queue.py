@@ -192,6 +192,8 @@ class ReadyQueue:
         while self._top in self._later and len(level) < count:
             self._move_up(self._top)
         pop = level.popleft
+        if count == 1 or len(level) == 1:
+            return [pop()]
         taken = [pop() for _ in range(min(count, len(level)))]
         if sum([m.length for m in taken]) > bytes_max:
             ends = accumulate([m.length for m in taken])

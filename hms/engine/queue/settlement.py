@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hms.engine.effects import Effects
 from hms.engine.groups.message_groups import MessageGroups
-from hms.engine.messages import StoredMessage
+from hms.engine.messages import StoredMessage, length_of
 from hms.engine.queue.dead_letters import DeadReason, Death, keep, rejected, target_of
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import acknowledge, dispatch, write_ranges
@@ -68,13 +68,17 @@ def take_out(consumer: Consumer, spans: Iterable[tuple[int, int]]) -> list[Store
     """Those of the ids that are out to the consumer; others were settled before."""
     out = consumer.out
     spans = list(spans)
-    if sum([last - first + 1 for first, last in spans]) > WIDE * (len(out) + 1):
-        spans = [(i, i) for i in _ids_within(out, spans)]
-    found = [out.pop(i) for first, last in spans for i in range(first, last + 1) if i in out]
+    if len(spans) == 1 and spans[0][0] == spans[0][1]:  # a message alone
+        one = out.pop(spans[0][0], None)
+        found = [] if one is None else [one]
+    else:
+        if sum([last - first + 1 for first, last in spans]) > WIDE * (len(out) + 1):
+            spans = [(i, i) for i in _ids_within(out, spans)]
+        found = [out.pop(i) for first, last in spans for i in range(first, last + 1) if i in out]
     tracks = consumer.place.line.tracks
     if tracks is not None and tracks.gathering is not None:
         found = _whole_lists(tracks, out, found)
-    consumer.out_bytes -= sum([m.length for m in found])
+    consumer.out_bytes -= sum(map(length_of, found))
     return found
 
 

@@ -28,7 +28,7 @@ class Backlog:
         self._waiting: list[Entry] = []
         self._next_position = meta.next_position
         self.last_lsn = meta.last_lsn
-        self.bytes = 0
+        self.appended_bytes = self.safe_bytes = 0
 
     def append(self, kind: int, count: int, parts: Parts) -> int:
         """Put a record in line; the position of its payload. Raises RecordTooLarge."""
@@ -41,7 +41,7 @@ class Backlog:
             self._waiting.append(Entry(self.last_lsn + 1, kind, count, parts, length, position))
             self._next_position += length
             self.last_lsn += count
-            self.bytes += length + OVERHEAD_BYTES
+            self.appended_bytes += length + OVERHEAD_BYTES
         return position
 
     def take(self) -> list[Entry]:
@@ -58,6 +58,4 @@ class Backlog:
 
     def safe(self, entries: Sequence[Entry]) -> None:
         """These are safe now."""
-        size = sum([entry.length + OVERHEAD_BYTES for entry in entries])
-        with self._lock:
-            self.bytes -= size
+        self.safe_bytes += sum([entry.length + OVERHEAD_BYTES for entry in entries])

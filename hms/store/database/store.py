@@ -78,9 +78,19 @@ class DatabaseStore:
         return self._meta.last_lsn
 
     @property
+    def appended_bytes(self) -> int:
+        """What all records so far take."""
+        return self._backlog.appended_bytes if self._backlog else 0
+
+    @property
+    def safe_bytes(self) -> int:
+        """What those of them take that are committed."""
+        return self._backlog.safe_bytes if self._backlog else 0
+
+    @property
     def backlog_bytes(self) -> int:
         """Appended and not yet committed."""
-        return self._backlog.bytes if self._backlog else 0
+        return self.appended_bytes - self.safe_bytes
 
     @property
     def is_waiting_for_space(self) -> bool:

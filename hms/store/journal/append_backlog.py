@@ -31,10 +31,10 @@ class Backlog:
         self._at = self._end
         self.segment = segment - 1
         self.last_lsn = next_lsn - 1
-        self.bytes = 0
         self.appended_bytes = 0
         """What all records so far take, with those that begin segments."""
-        self._taken_bytes = 0
+        self.taken_bytes = 0
+        """What those of them take that were taken."""
         self._begin_segment(0)
 
     @property
@@ -55,7 +55,6 @@ class Backlog:
             lsn = self.last_lsn + 1
             self._waiting.append(Entry(self.segment, lsn, kind, count, parts, length))
             self._at += size
-            self.bytes += size
             self.appended_bytes += size
             self.last_lsn += count
             return position
@@ -70,14 +69,8 @@ class Backlog:
         """All that waits, in order; what was taken before is safe."""
         with self._lock:
             taken, self._waiting = self._waiting, []
-            self._taken_bytes = self.bytes
+            self.taken_bytes = self.appended_bytes
             return taken
-
-    def synced(self) -> None:
-        """What was taken is safe now."""
-        with self._lock:
-            self.bytes -= self._taken_bytes
-            self._taken_bytes = 0
 
     def _begin_segment(self, size: int) -> None:
         """Go on in a new segment, unless its dictionary would leave no room for the record."""
@@ -90,6 +83,5 @@ class Backlog:
         self.segment += 1
         self._waiting.append(Entry(self.segment, self.last_lsn + 1, kind, count, parts, length))
         self._at = SEGMENT_HEADER_BYTES + own
-        self.bytes += own
         self.appended_bytes += own
         self.last_lsn += count

@@ -90,6 +90,8 @@ class Journal:
         """The last sequence number given away, 0 before the first."""
         self.durable_lsn = 0
         """Everything up to this sequence number is safe."""
+        self.appended_bytes = self.safe_bytes = 0
+        """What all records so far take, and those of them that are safe."""
         self.look_bytes = 0
         """How much may be committed before maintenance is looked at; 0 while space is scarce."""
         self._durable_end = 0
@@ -123,7 +125,7 @@ class Journal:
     @property
     def backlog_bytes(self) -> int:
         """Appended and not yet synced."""
-        return self._backlog.bytes if self._backlog else 0
+        return self.appended_bytes - self.safe_bytes
 
     @property
     def is_waiting_for_space(self) -> bool:
@@ -194,6 +196,7 @@ class Journal:
             self._durable_end = self._segment.end_position
             recovery.seal_tail()
         self._backlog, self.last_lsn = backlog, backlog.last_lsn
+        self.appended_bytes = backlog.appended_bytes
 
     def _epoch_after(self, last: int) -> int:
         """Raises StoreFenced when the log has the epoch that was granted, or a later one."""
@@ -205,9 +208,10 @@ class Journal:
         """Put a record in line; the position of its payload. Raises RecordTooLarge."""
         if self._failure is not None:
             raise self._failed()
-        assert self._backlog is not None, "start() comes first"
-        position = self._backlog.append(kind, count, parts)
-        self.last_lsn = self._backlog.last_lsn
+        backlog = self._backlog
+        assert backlog is not None, "start() comes first"
+        position = backlog.append(kind, count, parts)
+        self.last_lsn, self.appended_bytes = backlog.last_lsn, backlog.appended_bytes
         return position
 
     def commit(self) -> int:
@@ -229,7 +233,7 @@ class Journal:
                         self._write(number, list(group))
                 self._lock.check()
                 self.durable_lsn = last.lsn + last.events - 1
-                self._backlog.synced()
+                self.safe_bytes = self._backlog.taken_bytes
         except BaseException as error:
             self._die(error)
             raise
@@ -381,7 +385,7 @@ class Journal:
     def _amplification(self) -> dict[str, FieldValue]:
         """What was appended since boot, what of it for the sake of cleaning, and how many bytes
         that makes for each one of others."""
-        appended = self._backlog.appended_bytes if self._backlog else 0
+        appended = self.appended_bytes
         rewritten = self._ring.spent_bytes
         factor = appended / (appended - rewritten) if appended > rewritten else 1.0
         return {
