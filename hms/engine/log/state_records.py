@@ -3,7 +3,7 @@
 The function that applies such a record is the same live and in recovery: who writes one lets
 `write` apply it, and changes the tables by nothing else. So a record says all that it means.
 What happens to messages is not among them: live it is the work of pending lists and consumers, and
-a log that is read back has neither (recovery.py).
+a log that is read back has neither (recovery.py; docs/decisions/0053).
 """
 
 from collections.abc import Callable, Mapping
