@@ -59,12 +59,12 @@ class Figures(NamedTuple):
 
 
 LIMITS: dict[str, Figures] = {
-    "client sends": Figures(30, 13, 22),
+    "client sends": Figures(24, 13, 17),
     "node confirms": Figures(81, 38, 71),
-    "client confirmed": Figures(31, 12, 25),
-    "life: client": Figures(123, 24, 93),
-    "life: client, background": Figures(80, 11, 54),
-    "life: node": Figures(196, 45, 157),
+    "client confirmed": Figures(28, 12, 21),
+    "life: client": Figures(108, 23, 80),
+    "life: client, background": Figures(71, 11, 51),
+    "life: node": Figures(193, 45, 157),
 }
 """What each part may take at most; only ever lowered."""
 _LIFE = ("life: client", "life: client, background", "life: node")

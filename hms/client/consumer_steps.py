@@ -301,7 +301,10 @@ class ConsumerSteps:
         inbox = self._inbox
         if inbox.is_credit_due:
             self._state.want_more(inbox)
-        return self._take()
+        delivered = inbox.take()
+        if inbox.released:
+            self._state.say_soon(inbox)
+        return delivered
 
     def _take(self) -> Delivered | None:
         """The next one of the buffer; what expired before it is said soon, whatever follows."""
@@ -379,16 +382,17 @@ class ConsumerSteps:
         return is_leaving or link.state is not state
 
     def _check_receiving(self) -> None:
-        if self.is_over:
+        state, link = self._state, self._requests.link
+        if self._is_closed or state.is_closed:
             raise ConnectionClosed(what="consumer" if self._is_closed else "session")
-        if self._requests.link.state is not State.ENDED:
+        if (state.is_closing or link.is_closing) and link.state is not State.ENDED:
             self._session.check_staying()
         if self._inbox.buffer and self._listener is None:
             return
         if self._inbox.error is not None:
             raise own_copy(self._inbox.error)
-        if self._requests.link.state is State.ENDED:
-            raise own_copy(self._requests.link.error)
+        if link.state is State.ENDED:
+            raise own_copy(link.error)
         if self._session.is_asynchronous:
             detail = "its messages go to the listener service"
             raise IllegalState(what="receive()", detail=detail)

@@ -151,7 +151,8 @@ class ProducerSteps:
 
     def sending(self, encoded: Encoded, ticket: PendingSend) -> Steps[Receipt]:
         """Send and wait until the node has it."""
-        yield from self.adding(encoded, ticket)
+        if not self.added(encoded, ticket):
+            yield from self._adding_later(encoded, ticket)
         if not ticket.is_sent:
             self._sender.push()
         if not self._is_waiting:
@@ -179,19 +180,23 @@ class ProducerSteps:
     def adding(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
         """Into the pack, as soon as there is room."""
         if not self.added(encoded, ticket):
-            size = len(encoded[1]) + len(encoded[2])
-            is_persistent = ticket.options.is_persistent
-            accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
-            ticket.begun_at = monotonic()  # the wait for room is part of the send's time
-            yield from self._room(accepts)
-            self.add(encoded, ticket)
+            yield from self._adding_later(encoded, ticket)
+
+    def _adding_later(self, encoded: Encoded, ticket: PendingSend) -> Steps[None]:
+        size = len(encoded[1]) + len(encoded[2])
+        is_persistent = ticket.options.is_persistent
+        accepts = partial(self._sender.accepts, size, is_persistent=is_persistent)
+        ticket.begun_at = monotonic()  # the wait for room is part of the send's time
+        yield from self._room(accepts)
+        self.add(encoded, ticket)
 
     def added(self, encoded: Encoded, ticket: PendingSend) -> bool:
         """Put it into the pack if that needs no waiting; without the steps it costs 4 us less."""
         self.check_open()
-        size = len(encoded[1]) + len(encoded[2])
-        if not self._sender.accepts(size, is_persistent=ticket.options.is_persistent):
-            return False
+        if self._sender.packs:  # else there is room in one of its own
+            size = len(encoded[1]) + len(encoded[2])
+            if not self._sender.accepts(size, is_persistent=ticket.options.is_persistent):
+                return False
         self._put(encoded, ticket)
         return True
 
@@ -205,9 +210,14 @@ class ProducerSteps:
         self._session.state.has_work = True
         if ticket.future is not None:
             self._session.state.has_futures = True
-        self._sender.add(encoded, ticket, is_persistent=ticket.options.is_persistent)
-        if not self._requests.link.sends_in_flight:
-            self._sender.push()
+        sender, is_persistent = self._sender, ticket.options.is_persistent
+        if self._requests.link.sends_in_flight:
+            sender.add(encoded, ticket, is_persistent=is_persistent)
+        elif ticket.future is None and not sender.packs and sender.has_room:
+            sender.submit(message_parts([encoded]), 1, [ticket], is_persistent=is_persistent)
+        else:
+            sender.add(encoded, ticket, is_persistent=is_persistent)
+            sender.push()
 
     def check_open(self) -> None:
         """ConnectionClosed, what the node refused it with, or what the connection ended with."""
@@ -239,7 +249,7 @@ class ProducerSteps:
         is_done = False
         try:
             deadline = (ticket.begun_at or monotonic()) + patience_s
-            is_done = yield Wait(ticket, lambda: ticket.is_done, deadline)
+            is_done = yield Wait(ticket, partial(getattr, ticket, "is_done"), deadline)
         finally:
             if not is_done:
                 late = requests.too_late("send", patience_s)

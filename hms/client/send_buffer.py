@@ -216,7 +216,8 @@ class Sender:
         self._clock = clock
         self._sequence = 1
         self._deadlines = Deadlines(link, self, clock)
-        self._packs: deque[Pack] = deque()
+        self.packs: deque[Pack] = deque()
+        """What waits to be sent."""
         self._window: deque[SendFrame] = deque()
 
     @property
@@ -237,21 +238,21 @@ class Sender:
     @property
     def has_pack(self) -> bool:
         """Whether messages wait to be sent."""
-        return bool(self._packs)
+        return bool(self.packs)
 
     @property
     def waiting_count(self) -> int:
         """How many messages wait to be sent."""
-        return sum(len(pack.messages) for pack in self._packs)
+        return sum(len(pack.messages) for pack in self.packs)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
-        return not self._packs and not self.unconfirmed
+        return not self.packs and not self.unconfirmed
 
     def accepts(self, size: int, *, is_persistent: bool) -> bool:
         """Whether add() needs no other pack than the one that waits, if one does."""
-        packs = self._packs
+        packs = self.packs
         return not packs or packs[-1].fits(size, is_persistent=is_persistent) or self.has_room
 
     def add(self, message: Encoded, ticket: PendingSend, *, is_persistent: bool) -> None:
@@ -259,7 +260,7 @@ class Sender:
         size = len(message[1]) + len(message[2])
         if ticket.future is not None:
             self._deadlines.watch(ticket)
-        packs = self._packs
+        packs = self.packs
         pack = packs[-1] if packs else None
         if pack is not None and not pack.fits(size, is_persistent=is_persistent):
             self.push()
@@ -274,11 +275,11 @@ class Sender:
 
     def push(self) -> None:
         """Send what waits as far as the window has room; the rest goes as soon as there is."""
-        while self._packs and self.has_room:
-            pack = self._packs.popleft()
+        while self.packs and self.has_room:
+            pack = self.packs.popleft()
             parts, count = message_parts(pack.messages), len(pack.messages)
             self.submit(parts, count, pack.tickets, is_persistent=pack.is_persistent)
-        if not self._packs:
+        if not self.packs:
             self.link.on_room.pop(self.number, None)
 
     def granted(self, error: HmsError | None, batch: Sequence[int] = ()) -> None:
@@ -294,8 +295,8 @@ class Sender:
             self.push()
             return
         self.link.on_room.pop(self.number, None)
-        while self._packs:
-            for ticket in self._packs.popleft().tickets:
+        while self.packs:
+            for ticket in self.packs.popleft().tickets:
                 self._end(ticket, error)
 
     def submit(
@@ -367,7 +368,7 @@ class Sender:
 
     def _take_back(self, ticket: PendingSend) -> bool:
         """Whether it was still waiting to be sent, and will not be."""
-        for pack in self._packs:
+        for pack in self.packs:
             if ticket in pack.tickets:
                 break
         else:
@@ -377,8 +378,8 @@ class Sender:
         del pack.tickets[at]
         pack.size_bytes -= len(message[1]) + len(message[2])
         if not pack.tickets:
-            self._packs.remove(pack)
-        if not self._packs:
+            self.packs.remove(pack)
+        if not self.packs:
             self.link.on_room.pop(self.number, None)
         ticket.is_done = True
         self.link.woken.append(self.link)
@@ -387,12 +388,12 @@ class Sender:
     @property
     def is_wanted(self) -> bool:
         """Whether anybody still waits for the outcome of something that it sends."""
-        return bool(self._packs) or any(frame.is_wanted for frame in self._window)
+        return bool(self.packs) or any(frame.is_wanted for frame in self._window)
 
     def open_futures(self) -> Iterator[PendingSend]:
         """Those that were told nothing yet, the oldest first."""
         frames = (frame.tickets for frame in self._window if not frame.is_done)
-        packs = (pack.tickets for pack in self._packs)
+        packs = (pack.tickets for pack in self.packs)
         both = chain.from_iterable(chain(frames, packs))
         return (ticket for ticket in both if ticket.future is not None)
 
@@ -410,8 +411,8 @@ class Sender:
     def drop_packs(self, error: HmsError) -> None:
         """What waits to be sent is not sent."""
         self.link.on_room.pop(self.number, None)
-        while self._packs:
-            for ticket in self._packs.popleft().tickets:
+        while self.packs:
+            for ticket in self.packs.popleft().tickets:
                 self._end(ticket, error)
 
     def withdraw(self, ticket: PendingSend) -> bool:

@@ -76,7 +76,12 @@ class Settling(Participant):
             inbox.seen[message_id] = None
         elif self.ack_mode is not AckMode.NONE:
             inbox.acknowledged.append(message_id)
-            self._hold_back(len(inbox.acknowledged))
+            self._held_back += 1
+            most = self._held_back_max
+            if self._held_back >= most or len(inbox.acknowledged) >= most:
+                self.settle()
+            if not self._will_tick:
+                self._tick_soon()
 
     def handling(self, inbox: PrefetchBuffer, message_id: int) -> None:
         """A listener begins with the message, which is acknowledged by itself when it ends: until
@@ -127,12 +132,6 @@ class Settling(Participant):
         elif not (self.is_transacted or self.ack_mode is AckMode.CLIENT):
             return
         inbox.allowance = max(0, room)
-
-    def _hold_back(self, count: int) -> None:
-        self._held_back += 1
-        if self._held_back >= self._held_back_max or count >= self._held_back_max:
-            self.settle()
-        self._tick_soon()
 
     def say_soon(self, inbox: PrefetchBuffer) -> None:
         """Something expired there: it is said with the next word, at the latest at a tick."""
@@ -195,9 +194,11 @@ class Settling(Participant):
     def want_more(self, inbox: PrefetchBuffer) -> None:
         """The application comes for another message: give credit; in AUTO settle the rest too."""
         if self._is_lazy:
-            self.say(inbox.settlements(with_credit=True, with_acknowledgements=False))
+            items = inbox.settlements(with_credit=True, with_acknowledgements=False)
         else:
-            self.settle(inbox)
+            items = self._held_back_items(inbox)
+        if items:
+            self.say(items)
 
     def fail(self, inbox: PrefetchBuffer, message_id: int, fault: Exception | None = None) -> None:
         """The listener could not cope with the message; Reject and Retry say what becomes of it."""
@@ -291,7 +292,9 @@ class Settling(Participant):
 
     def _note(self, items: list[Settlement]) -> None:
         if self._is_unanswered:
-            self._unsure += [item for item in items if item.action is Action.ACKNOWLEDGE]
+            for item in items:
+                if item.action is Action.ACKNOWLEDGE:
+                    self._unsure.append(item)
 
     def _send(self, items: list[Settlement]) -> None:
         if items:

@@ -6,6 +6,7 @@ Decoding garbage raises ProtocolError (or FrameTooLarge) and nothing else.
 import enum
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import starmap
 
 import msgspec
 
@@ -235,7 +236,7 @@ def encode_settle(items: Iterable[Settlement]) -> bytes:
             ranges = [(0, item.credit), *ranges]
         n = item.credit if item.action in CREDITS else len(ranges)
         parts.append(SETTLE_ITEM.pack(item.action, item.consumer, item.epoch, n))
-        parts += [RANGE.pack(first, last) for first, last in ranges]
+        parts += starmap(RANGE.pack, ranges)
     return b"".join(parts)
 
 

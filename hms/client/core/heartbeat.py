@@ -6,6 +6,7 @@ It tries to connect, looks whether the node is still there, beats, and ticks wha
 
 import logging
 from collections.abc import Callable
+from operator import itemgetter
 from time import monotonic
 
 from hms.client.core.link import State
@@ -13,6 +14,7 @@ from hms.client.core.operations import FOREVER
 from hms.client.core.transport_loop import TransportLoop
 
 _LOGGER = logging.getLogger("hms.client")
+_at = itemgetter(0)
 
 
 class Heartbeat:
@@ -40,7 +42,8 @@ class Heartbeat:
             self._look(now)
         if link.state is State.OFF and self._try_again(now):
             return now  # a monitor signals only what comes after the first look at it
-        self._tick(now)
+        if loop.ticks:
+            self._tick(now)
         link.beat(now)
         loop.flush()
         if self._may_read() and loop.read():  # sending may have taken the socket's signal
@@ -49,7 +52,7 @@ class Heartbeat:
 
     def _due_at(self) -> float:
         loop = self._loop
-        tick_at = min((at for at, _ in loop.ticks), default=FOREVER)
+        tick_at = min(map(_at, loop.ticks), default=FOREVER)
         return min(self._link.due_at, tick_at, loop.attempts.due_at, loop.greeting_until)
 
     def _look(self, now: float) -> None:

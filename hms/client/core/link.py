@@ -115,7 +115,8 @@ class Link(IncomingCalls):
         self._correlations = itertools.count(1)
         self._handles = itertools.count(1)
         self._greeting = 0
-        self._heard_at = self._sent_at = self._looked_at = 0.0
+        self.sent_at = self._heard_at = self._looked_at = 0.0
+        """When frames went out last, the node was heard, and the socket looked at."""
         self._node_began_ms: float | None = None
 
     # ---- what goes out
@@ -140,7 +141,9 @@ class Link(IncomingCalls):
             if asked.log is not None and asked.log != self.log:
                 asked.estranged()
                 return 0
-            self._bind(asked)
+            asked.is_written = True  # _bind(), in place
+            if asked.is_bound:
+                asked.log = self.log
             self.outbox.append(asked.frame)
         self.asked[correlation] = asked
         return correlation
@@ -169,13 +172,9 @@ class Link(IncomingCalls):
 
     # ---- what time brings
 
-    def sent(self, now: float) -> None:
-        """Frames went out just now."""
-        self._sent_at = now
-
     def beat(self, now: float) -> None:
         """Put a HEARTBEAT into the outbox when one is due."""
-        if self.state is State.UP and now - self._sent_at >= self.limits.heartbeat_s / 3:
+        if self.state is State.UP and now - self.sent_at >= self.limits.heartbeat_s / 3:
             self.tell(Kind.HEARTBEAT)
 
     def looked(self, now: float) -> None:
@@ -199,7 +198,7 @@ class Link(IncomingCalls):
         if self.state is not State.UP:
             return float("inf")
         beat_s = self.limits.heartbeat_s
-        return min(self._sent_at + beat_s / 3, self._heard_at + beat_s)
+        return min(self.sent_at + beat_s / 3, self._heard_at + beat_s)
 
     # ---- from state to state
 

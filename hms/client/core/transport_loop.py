@@ -142,7 +142,7 @@ class TransportLoop:
         except zmq.ZMQError as fault:
             self.lost(str(fault))
             return
-        link.sent(monotonic())
+        link.sent_at = monotonic()
         if self._shell.is_polled:  # sending may have taken the signal: look whether there is input
             while self.transport is transport and transport.has_input():
                 self.read()

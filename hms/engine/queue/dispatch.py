@@ -38,13 +38,9 @@ DELIVERED_AT_ONCE = 2048
 
 def dispatch(state: State, place: Queue | Subscription, fx: Effects) -> None:
     """Deliver what waits at a place as far as its consumers' credit goes."""
-    if state.outgoing.at_end is None:
-        _dispatch_now(state, place, fx)
-    else:
+    if state.outgoing.at_end is not None:
         state.outgoing.at_end[id(place)] = place
-
-
-def _dispatch_now(state: State, place: Queue | Subscription, fx: Effects) -> None:
+        return
     line = place.line
     state.outgoing.rest.pop(id(place), None)
     is_paused = place.control.is_receiving_paused or place.holds

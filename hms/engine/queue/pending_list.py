@@ -328,7 +328,10 @@ class PendingList:
         if self.tracks is not None and self.tracks.is_any:
             for message in messages:
                 self.tracks.left(message)
-        if self.number:
+        if self.number and len(messages) == 1:
+            if messages[0].block is not None:
+                messages[0].block.left_by(messages, self.number)
+        elif self.number:
             left_by(messages, self.number)
         if self.history:
             for message in messages:

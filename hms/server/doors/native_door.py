@@ -85,14 +85,14 @@ class NativeDoor:
     def deliver(self, effect: Deliver, to: Receivers, payloads_of: PayloadsOf | None) -> Frame:
         """A DELIVER frame."""
         count = len(effect.messages)
-        parts = self._parts_of(effect, payloads_of)
+        is_shared = effect.kind == "topic" and count >= PACK_MESSAGES_MIN
+        parts = (self._shared_parts if is_shared else delivered_parts)(effect, payloads_of)
         return frame(Kind.DELIVER, b"".join([delivery_head(to, count), *parts]), count=count)
 
-    def _parts_of(self, effect: Deliver, payloads_of: PayloadsOf | None) -> list[bytes]:
+    def _shared_parts(self, effect: Deliver, payloads_of: PayloadsOf | None) -> list[bytes]:
         """What comes behind the head of a delivery; joined from the second time on."""
         messages = effect.messages
-        is_shared = effect.kind == "topic" and len(messages) >= PACK_MESSAGES_MIN
-        if not is_shared or effect.counts is not None or effect.parts is not None:
+        if effect.counts is not None or effect.parts is not None:
             return delivered_parts(effect, payloads_of)
         key = messages[0].id, len(messages), effect.fencing_token
         known = self._packs.get(key)

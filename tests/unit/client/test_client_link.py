@@ -87,7 +87,7 @@ def test_a_loss_for_good_ends_all_and_what_comes_later(link):
 
 def test_a_heartbeat_is_due_after_a_third_of_the_time(link):
     """The node takes a client for lost that says nothing."""
-    link.sent(100.0)
+    link.sent_at = 100.0
     link.beat(109.9)
     assert link.outbox == []
 
