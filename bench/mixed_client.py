@@ -237,7 +237,7 @@ def main(arguments: Sequence[str]) -> None:
         try:
             _run(client)
             last = client.tally.told()
-        except Exception as fault:  # noqa: BLE001 - told to whoever measures
+        except Exception as fault:  # noqa: BLE001 - told to the process that measures
             last = Said(error=f"{type(fault).__name__}: {fault}")
         say(msgspec.json.encode(last))
 

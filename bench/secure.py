@@ -85,7 +85,7 @@ class _Node(HmsSystem):
 
 
 def _document(keys: dict[str, str]) -> SecurityDocument:
-    """Whoever runs this is the administrator, by its process or its key."""
+    """Its user is the administrator, by its process or its key."""
     own = tuple(one for one in [keys.get("public", "")] if one)
     user = UserEntry(os_users=(getpass.getuser(),), keys=own, roles=("admin", "security"))
     return SecurityDocument(user={"bench": user})

@@ -1,8 +1,8 @@
 """In which phase a run of the archive is, by what it has left on the disk, and kills aimed at one.
 
 A run shows its phase from outside: a draft's folder, files in it, files that no manifest names yet,
-a manifest that is ahead of the mark, the mark. So whoever kills it can wait for a phase, and can
-say behind the kill which one was hit.
+a manifest that is ahead of the mark, the mark. So a test that kills it can wait for a phase, and
+can say behind the kill which one was hit.
 """
 
 import os

@@ -120,7 +120,7 @@ def first_call(boot: bytes) -> int:
 
 
 def resources(config: Config, node: Node) -> ResourceManagers:
-    """The resource managers, as clients are told of them."""
+    """The resource managers, as clients learn them."""
     definitions = [
         {"name": one.name, "kind": one.kind, "open": one.open, "password": one.password or ""}
         for one in config.resources.values()

@@ -1,10 +1,10 @@
 """The key of a node's links, changed while it runs.
 
     FILE          the key pair that the node shows
-    FILE.next     the one that comes next: the other nodes are told of it, over the links
+    FILE.next     the one that comes next: the other nodes are notified of it, over the links
     FILE.known    by the name of a node, its public keys in turn, the first as hms.conf has it
 
-A node that is told of another one's next key notes it, so that a boot knows it too, until hms.conf
+A node that learns another one's next key notes it, so that a boot knows it too, until hms.conf
 says it.
 """
 

@@ -75,7 +75,7 @@ class Linking:
         return self.lanes.put_many(NodeKey(index), items)
 
     def _on_key_learned(self, name: str, key: str) -> None:
-        """A boot should know it too; whoever runs is not kept from it by a disk that is full."""
+        """A boot should know it too; a full disk does not keep a running node from it."""
         if self._file is None:
             return
         try:

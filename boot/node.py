@@ -246,7 +246,7 @@ class NodeProcess:
         return sum(place.line.waiting_count for place in self._engine.state.places.values())
 
     def _look_for_files(self) -> None:
-        """Files that messages name and that are gone are told of; others are given up in time."""
+        """Files that messages name and that are gone are reported; others are given up in time."""
         missing = self._engine.files_found(self._files.open(), compose.clock_ms())
         if missing:
             log.error("%d files that messages name are not there: %s", len(missing), missing[:10])
@@ -536,7 +536,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _follow(given: argparse.Namespace, environment: dict[str, str]) -> int:
-    """Begin anew as a replica that follows, in this process: whoever supervises it sees no end."""
+    """Begin anew as a replica that follows, in this process: its supervisor sees no end."""
     logging.shutdown()
     words = [sys.executable, "-P", "-m", "hms.boot.node", "--config", given.config]
     words += ["--node", given.node] if given.node else []

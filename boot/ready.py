@@ -52,7 +52,7 @@ def tell_progress(fd: int, done: int, total: int) -> None:
 
 def _tell(fd: int, word: str) -> None:
     try:
-        with suppress(BrokenPipeError):  # whoever started the node has stopped waiting
+        with suppress(BrokenPipeError):  # the process that started the node has stopped waiting
             os.write(fd, f"{word}\n".encode()[:WORD_BYTES_MAX])
     finally:
         os.close(fd)

@@ -149,7 +149,7 @@ def _check_limits(nodes: list[Found], domains: list[Found], report: Report) -> N
 
 
 def _check_secured(nodes: list[Found], listeners: list[Found], report: Report) -> None:
-    """Whoever logs in must be heard by nobody else; the first address is for the node's own."""
+    """A login must be heard by nobody else; the first address is for the node's own."""
     known = tuple(one.name for one in listeners)
     for node in nodes:
         if node.values["sender_identity"] and node.values["security"] is None:

@@ -1,8 +1,8 @@
 """Key files of encrypted listeners, looked at every second while the node runs.
 
-The next key lies beside the one that is shown, in FILE.next: who is connected is told of it. When
-it has taken the place of FILE, the listener shows it, its connections are cut, and their clients
-come back by what they were told, with their resume tokens.
+The next key lies beside the one that is shown, in FILE.next: connected clients are notified of it.
+When it has taken the place of FILE, the listener shows it, its connections are cut, and their
+clients come back by what they were told, with their resume tokens.
 """
 
 import logging

@@ -2,8 +2,8 @@
 
 A node with replicas follows its primary until it leads (replicating). A store in a shared directory
 is had when the lock of its generation is free, or when its owner has been silent for lease_s; a
-database store when the claim of the other node has ended. The node says "standby" to whoever
-started it, and a file beside the pid file says what it waits for.
+database store when the claim of the other node has ended. The node says "standby" to the process
+that started it, and a file beside the pid file says what it waits for.
 """
 
 import logging
@@ -47,7 +47,7 @@ class Claim(Protocol):
 
 class Taken(msgspec.Struct, frozen=True):
     """A store that is this node's now. node: with the folder where it lies; beat: of a shared
-    directory, or of a replica that leads; has_waited: it stood by, and whoever started it was told
+    directory, or of a replica that leads; has_waited: it stood by, and its parent process was told
     so; files_disk: where the files of messages are written; epoch, hand_over: of a replica that
     leads, and how another one is to."""
 

@@ -3,8 +3,9 @@
 The pid file holds the plain number, as other tools expect it. A pid alone may have been given to
 another process since, so a process file beside it also holds when the process started and in which
 boot of the machine; it is the one that is believed. Signals go through a pidfd that was opened
-before the comparison, so that they can reach no other process. Both files are written by whoever
-starts the node (the pid stays the same over exec) and removed by whoever sees it end.
+before the comparison, so that they can reach no other process. Both files are written by the
+process that starts the node (the pid stays the same over exec), and removed by the one that sees it
+end.
 """
 
 import fcntl

@@ -14,7 +14,7 @@ from hms.errors.tree import HmsError
 __all__ = ["begin", "end", "load", "put_first"]
 
 USER_PATH = "HMS_USER_PYTHONPATH"
-"""The PYTHONPATH of whoever started the node or `hms serve`; ours alone holds until here."""
+"""The PYTHONPATH of what started the node or `hms serve`; ours alone holds until here."""
 
 _IMPORTING = (
     __file__,

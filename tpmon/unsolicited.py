@@ -34,7 +34,7 @@ class Unsolicited:
         self._kept: deque[UnsolicitedMessage] = deque()
 
     def handle(self, handler: UnsolFunc | None) -> UnsolFunc | None:
-        """Have this called for each, in the context of whoever asks for it; the one before."""
+        """Have this called for each, in the context of the caller; the one before."""
         before, self._handler = self._handler, handler
         self._handler_context = contextvars.copy_context()
         return before

@@ -1,5 +1,5 @@
-"""Unsolicited messages: tpbroadcast, tpnotify and their family. A message is for whoever is there
-now; who has to get it in any case subscribes to an event (event_functions.py)."""
+"""Unsolicited messages: tpbroadcast, tpnotify and their family. A message is for clients that are
+there now; one that has to get it in any case subscribes to an event (event_functions.py)."""
 
 from typing import Any
 

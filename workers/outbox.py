@@ -2,7 +2,7 @@
 
 Batches are appended whole, which the interpreter does in one step, so there is no lock. The wake-up
 follows a flag: the consumer says that it goes to rest *and then* looks once more whether something
-came; a producer appends *and then* looks whether the consumer rests. Whoever comes second sees
+came; a producer appends *and then* looks whether the consumer rests. The second one sees
 what the other did, so a wake-up is at worst one too many, never one too few.
 """
 
@@ -24,7 +24,7 @@ class Outbox(Generic[_T]):
         self.batches: deque[Sequence[_T]] = deque()
         """What waits; empty for who wants to know whether something does."""
         self.is_awake = True
-        """Whether whoever takes from here is awake, or has been woken."""
+        """Whether the consumer is awake, or has been woken."""
 
     def put_many(self, items: Sequence[_T]) -> None:
         """Hand over a batch, not to be changed any more; the consumer is woken if it rests."""
@@ -79,7 +79,7 @@ class Doorbell:
         return self._fd
 
     def ring(self) -> None:
-        """Wake whoever polls."""
+        """Wake the thread that polls."""
         os.eventfd_write(self._fd, 1)
 
     def silence(self) -> None:

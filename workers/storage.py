@@ -1,6 +1,6 @@
 """Storage workers: one of them leads the log, the others do what else the disk has to do.
 
-Leading is a role, not a thread: whoever is free takes it when the log has work, writes until
+Leading is a role, not a thread: a free worker takes it when the log has work, writes until
 nothing is left, and steps down. Who put the only work into the log may take it for one turn
 (lead_here), which saves waking another. `_has_work` is cleared *before* the log is looked at, so a
 notify that comes during the last look is seen before stepping down. Jobs never take the last
@@ -57,7 +57,7 @@ class StoragePool:
 
     def notify(self) -> None:
         """The log has work. Cheap when that is known already; never missed."""
-        if self._has_work:  # whoever leads next has not looked at the log yet
+        if self._has_work:  # the next leader has not looked at the log yet
             return
         with self._lock:
             self._has_work = True

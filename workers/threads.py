@@ -36,7 +36,7 @@ def join_threads(threads: Sequence[threading.Thread], timeout_s: float) -> bool:
 
 
 def report_fault(on_fault: OnFault, fault: BaseException, where: str) -> None:
-    """Tell the owner of the pool; if that fails as well, tell whoever hooks thread faults."""
+    """Tell the owner of the pool; if that fails as well, tell the hook for thread faults."""
     fault.add_note(f"in {threading.current_thread().name}, {where}")
     try:
         on_fault(fault)

@@ -145,7 +145,7 @@ def main(arguments: Sequence[str]) -> None:
     driver: Any = None
     try:
         driver = _run(task, report)
-    except Exception as fault:  # noqa: BLE001 - told to whoever measures
+    except Exception as fault:  # noqa: BLE001 - told to the process that measures
         report.error = f"{type(fault).__name__}: {fault}"
     _say(msgspec.json.encode(report))
     sys.stdin.read()

@@ -19,7 +19,7 @@ _VALIDITY: Final = 3
 
 def ends_ms(path: Path) -> int:
     """When the first certificate of a file in PEM ends, since 1970 UTC; 0 for what cannot be read:
-    whoever needs it says so."""
+    its user says so."""
     ends = []
     with suppress(OSError, ValueError, IndexError):
         for part in path.read_text().split(_BEGIN)[1:]:

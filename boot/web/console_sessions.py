@@ -1,6 +1,6 @@
 """Sessions of the console: a cookie, a token against forged requests, a connection to the node.
 
-On a node with logins each session has a connection of its own, with the login of whoever opened it:
+On a node with logins each session has a connection of its own, with the login of its user:
 the node decides what it may see and do. On an open node all share one connection.
 """
 

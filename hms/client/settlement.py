@@ -217,8 +217,8 @@ class Settling(Participant):
         return reason_of(fault) if self.link.limits.takes_why else ("", "")
 
     def interrupted(self, error: ListenerInterrupted) -> None:
-        """The session calls no listener any more: the exception listener is told, or else whoever
-        uses the session next."""
+        """The session calls no listener any more: the exception listener is notified, or else the
+        next caller that uses the session."""
         if self.link.on_error is not None:
             self.link.report(error)
         else:

@@ -111,7 +111,7 @@ Effect = Reply | Refusal | Confirm | Deliver | Browsed | Ready
 class Effects(msgspec.Struct):
     """What one call of the engine asks for, in order. out: effects, and what the broker itself adds
     among them. unawaited: so many of the records nobody waits for: losing them in a crash is as if
-    the call had never come, and whoever asks again is answered alike. They are synced with what
+    the call had never come, and a repeated question gets the same answer. They are synced with what
     comes next."""
 
     records: list[Record] = []

@@ -881,8 +881,8 @@ class Engine:
         return bool(state.outgoing.rest or state.unfinished or state.looking.behind)
 
     def due_ms(self, *, is_prompt: bool = False) -> int | None:
-        """When tick() has something to do; None: not before something happens. is_prompt: whoever
-        asks looks at is_behind."""
+        """When tick() has something to do; None: not before something happens. is_prompt: the
+        caller looks at is_behind."""
         state, soonest = self.state, self.state.branches.soonest_ms
         times = [] if soonest is None else [soonest]
         if state.due:

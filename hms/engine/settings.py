@@ -37,7 +37,7 @@ class DestinationSettings:
     active_max: int = 0
     """Of a queue: so many consumers get messages at once; 0 any number (F-C13)."""
     backups_max: int = 0
-    """So many more wait to take over from one of those."""
+    """Maximum number of standby consumers."""
     limit_behavior: str = "REJECT_NEWEST"
     export_name: str = ""
     sort: SortSettings | None = None

@@ -116,7 +116,7 @@ class State:
         self.places: dict[int, Queue | Subscription] = {}
         """What the log knows by number; subscriptions that are not durable have none."""
         self.watchers: dict[tuple[str, str], dict[int, None]] = {}
-        """Connections that are told of the consumers of a destination, by its kind and name."""
+        """Connections that are notified of the consumers of a destination, by its kind and name."""
         self.files, self.audit = Files(), AuditChain()
         self.scheduled: Scheduled | None = None
         self.schedules: Schedules | None = None
@@ -133,7 +133,7 @@ class State:
         self.paged_like = b"", 0
         """Head and length of the message whose body left memory last."""
         self.limbo: list[AwaitingPageIn] = []
-        """Messages that wait for their bodies; whoever reads those takes them away."""
+        """Messages that wait for their bodies; their reader takes them away."""
         self.outgoing = Outgoing()
         self.unfinished: deque[Callable[[Effects], bool]] = deque()
         """What ticks go on with: each does a slice, and tells whether there is more."""
@@ -257,7 +257,7 @@ class State:
         raise DestinationNotFound(kind=kind, destination=name)
 
     def queue(self, name: str) -> Queue:
-        """A queue by name, for whoever begins to use it."""
+        """A queue by name, for a client that begins to use it."""
         found = self.destination("queue", name)
         assert isinstance(found, Queue)
         if found.control.is_gone:

@@ -2,7 +2,7 @@
 
 This runs in Spark's workers, as many as there are: they read, choose, mark and pack, so that the
 one sender of a replay only forwards bytes. A chunk holds rows that follow one another; its packs
-are by target, each in the order of the rows. Whoever sends chunk after chunk keeps the order.
+are by target, each in the order of the rows. A sender of chunk after chunk keeps the order.
 """
 
 from collections.abc import Iterable, Iterator

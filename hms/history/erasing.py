@@ -1,7 +1,7 @@
 """Erasing from segments: what a person's messages say is overwritten where it lies.
 
 Bodies become zeros and heads say nothing; ids, times, sizes and places stay, and so do all
-positions, so that the books balance and whoever reads finds every record where it was. Of a record
+positions, so that the books balance and a reader finds every record where it was. Of a record
 of the audit the arguments go, of which its hash covers a digest alone.
 
 A segment of the log is left alone: the log is read at a boot, by rules that look into heads. It is

@@ -32,7 +32,7 @@ class Interruption:
             signal.signal(signal.SIGINT, self._before)
 
     def take(self) -> None:
-        """Hear the signal from now on, whoever has set another handler since."""
+        """Hear the signal from now on, whatever handler has been set since."""
         if self._is_heard:
             signal.signal(signal.SIGINT, self._heard)
 

@@ -3,8 +3,8 @@
 A run has one message in the queue HMS.REPLAY of the node that takes its messages. It is taken and
 written anew in the very transaction that sends them. So whatever dies at whatever moment, what the
 message says is what the node has: nothing is sent twice, and nothing is left out. The client's
-secret follows from the run: whoever resumes a run takes the connection of one that still lives
-over, and that one's transaction is rolled back before the ledger is read.
+secret follows from the run: a process that resumes a run takes over the connection of one that
+still lives, and that one's transaction is rolled back before the ledger is read.
 """
 
 import json

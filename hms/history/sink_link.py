@@ -6,7 +6,7 @@ session's number is the chunk's, the number of its only commit is drawn from wha
 The node remembers the last commit of each client and session, also over a crash, and tells it when
 the session is opened: 0 for a chunk to be sent, the very number for one that is done. Any other
 says that the rows came in another order, or are others, than at the attempt before; then nothing is
-passed over in silence. An attempt that still runs loses its connection to the newer one.
+passed over silently. An attempt that still runs loses its connection to the newer one.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
 """What each record means, said once: for the engine that reads a log and for a store in tables.
 
-A transition decodes its record and tells a `Target` what it changes there. Whoever keeps the state
-is a target: the recovery of the engine (hms/engine/log/recovery.py), which may follow a log that
+A transition decodes its record and tells a `Target` what it changes there. What keeps the state is
+a target: the recovery of the engine (hms/engine/log/recovery.py), which may follow a log that
 still grows, and the rows of a database (hms/store/database/translation.py).
 """
 
@@ -198,7 +198,7 @@ _MESSAGE_TRANSITIONS: Mapping[int, _OfMessages] = MappingProxyType(
 
 
 def transitions_of(target: Target) -> dict[int, Transition]:
-    """By type of record, what it does to that target. What is told of branches, of moves and in the
-    audit is not among them: only the engine makes more of it than a record to keep."""
+    """By type of record, what it does to that target. What records say of branches, of moves and in
+    the audit is not among them: only the engine makes more of it than a record to keep."""
     every: Mapping[int, _OfMessages] = {**TABLE_TRANSITIONS, **_MESSAGE_TRANSITIONS}
     return {kind: partial(transition, target) for kind, transition in every.items()}

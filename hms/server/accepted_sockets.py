@@ -1,6 +1,6 @@
 """Callers: the descriptors of accepted connections, and how one of them is cut.
 
-libzmq accepts whoever connects, and a ROUTER socket cannot end a connection of its own. A caller
+libzmq accepts every connection, and a ROUTER socket cannot end a connection of its own. A caller
 that never says HELLO, or that was given up and stays, would keep a descriptor for good; enough of
 them, and the log cannot open its next segment. The socket's monitor names the descriptor of each
 connection as it is accepted, every frame carries it too (ZMQ_SRCFD), and shutdown(2) ends exactly
@@ -190,7 +190,7 @@ class Caller:
         try:
             connection.shutdown(socket.SHUT_RDWR)
         finally:
-            connection.detach()  # it is closed by whoever opened it
+            connection.detach()  # it is closed by its owner
 
     def left(self) -> None:
         """Its peer is known no more; the connection may say HELLO again, or has to go."""
@@ -275,8 +275,8 @@ class Callers:
         self.ending = 0
         """So many of them were cut to make room and are not closed yet."""
         self.gone: list[Caller] = []
-        """Those that had a peer and were closed, by the other side or by the system; whoever looks
-        at them takes them away."""
+        """Those that had a peer and were closed, by the other side or by the system; a caller who
+        looks at them takes them away."""
         self._listening = listening
         address = f"inproc://callers-{id(self)}"
         listening.monitor(address, _EVENTS)

@@ -52,7 +52,7 @@ def portions(commands: list[Command]) -> Iterator[list[Command]]:
 
 
 def name_of(command: Command) -> str:
-    """What it is, for whoever asks why others waited."""
+    """What it is, for the answer to why others waited."""
     envelope, head, _ = command
     if isinstance(head, Order):
         return head.command.name

@@ -287,7 +287,7 @@ class Broker:
                 self._awaiting_count -= 1
 
     def _progressed(self) -> None:
-        """The log has come on: whoever waits for that looks again."""
+        """The log has come on: those that wait for that look again."""
         if self._awaiting_count:
             with self._progress:
                 self._progress.notify_all()
@@ -605,7 +605,7 @@ class Broker:
         """Apply a change, hand its records to the log and its other effects to the releases.
 
         is_in_hand: the caller is a general worker, who may also write and sync them. may_linger:
-        if nobody is told of the change they may be synced a little later, with what comes next.
+        if nobody is notified of the change they may be synced a little later, with what comes next.
         """
         state, store = self.engine.state, self._store
         with self._lock:

@@ -79,7 +79,7 @@ class ClientOperations:
         return bans.describe(now_ms)
 
     def _ban(self, connection: int, asked: ops.BanClient, now_ms: int) -> Ban:
-        """The ban holds; InvalidArgument when whoever orders it could not end it."""
+        """The ban holds; InvalidArgument when its author could not end it."""
         ban = self._registry.bans.made(asked, now_ms)
         if self._registry.is_meant(connection, ban):
             raise InvalidArgument(what="value", detail="it is the connection that asks, too")

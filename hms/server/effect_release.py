@@ -2,7 +2,7 @@
 
 Effects of one batch wait together, in the order in which the engine made them, until the log is
 durable up to the batch's last record. Those that need no record go at once, in order too. How a
-peer is told of them is the concern of its door.
+peer is notified of them is the concern of its door.
 """
 
 import threading

@@ -62,7 +62,7 @@ class Entrance(Protocol):
 
 
 class OpenEntrance:
-    """A node without logins: whoever reaches it is let in, and may do everything."""
+    """A node without logins: every client that reaches it is let in, and may do everything."""
 
     permit: Permit | None = None
 

@@ -157,7 +157,7 @@ class Gateway:
             self._close()
 
     def put(self, items: Sequence[tuple[PeerKey, FrameParts]]) -> None:
-        """Frames for peers, in order; whoever has too many unread is closed. From any thread."""
+        """Frames for peers, in order; a peer with too many unread is closed. From any thread."""
         greedy = self.ledger.put(items)
         self.outbox.put_many(items)
         if greedy:

@@ -1,7 +1,7 @@
 """Histograms: how long something took, in buckets that a scrape reads.
 
 observe() is called by one thread at a time, which the caller sees to: under the engine's lock, or
-by the one that leads the log. Whoever reads may see a count that its sum does not have yet.
+by the one that leads the log. A reader may see a count that its sum does not have yet.
 """
 
 from bisect import bisect_left

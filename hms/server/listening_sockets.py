@@ -263,7 +263,7 @@ def _file_of(endpoint: str) -> tuple[Path, int] | None:
 
 
 def _configure(socket: "zmq.Socket[bytes]", limits: GatewayLimits) -> None:
-    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # else libzmq drops in silence
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # else libzmq drops silently
     socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes_max)
     socket.setsockopt(zmq.LINGER, LINGER_MS)

@@ -139,7 +139,7 @@ class LogCleaning:
             self._change(lambda _fx, _now: self._forget(segment))
 
     def _forget(self, segment: int) -> None:
-        """All that was live in it has left while it was told of."""
+        """All that was live in it has left while it was written anew."""
         if not self._engine.live_bytes_in(segment):
             self._store.emptied([segment])
 

@@ -1,7 +1,8 @@
-"""Outcome requests: what became of a send or commit in doubt, for whoever holds its token.
+"""Outcome requests: what became of a send or commit in doubt, for the holder of its token.
 
-The token says whose it is; at a node that checks logins only the same user is answered, and whoever
-may operate the node. A refusal tells nothing: neither whose it is, nor whether it is one at all.
+The token says whose it is; at a node that checks logins only the same user is answered, and users
+that may operate the node. A refusal tells nothing: neither whose it is, nor whether it is one at
+all.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ class OutcomeRequests:
     ) -> None:
         engine = self._engine
         token = read_token(request.token)
-        if token.log != engine.log:  # whoever may have it, the one who asks knows which log it says
+        if token.log != engine.log:  # wherever it may be, the one who asks knows which log it says
             raise OutcomeElsewhere(node=self._registry.identity.node)
         is_genuine = is_signed(token, request.token, engine.token_secret)
         if not is_genuine or not self._registry.may_ask_for(connection, token.user):

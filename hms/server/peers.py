@@ -2,7 +2,7 @@
 
 A routing id says which pipe a frame came through, never who sent it. A peer therefore has a key of
 its own, given at its HELLO and never used twice: what a worker still sends to a peer that was
-forgotten cannot reach whoever says HELLO next through the same pipe.
+forgotten cannot reach the peer that says HELLO next through the same pipe.
 """
 
 from collections import deque

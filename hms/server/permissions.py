@@ -1,5 +1,5 @@
 """Permissions: whether a connection may have a command applied. Asked at one place, the broker,
-which has nobody to ask on a node without logins: that one trusts whoever reaches it."""
+which has nobody to ask on a node without logins: that one trusts each client that reaches it."""
 
 from typing import Any, Protocol
 

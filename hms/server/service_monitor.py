@@ -96,7 +96,7 @@ class ServiceMonitor(Protocol):
 
     @property
     def effects(self) -> list[Any]:
-        """Invoke, Answer, Say and Kill, in order; whoever does them empties the list."""
+        """Invoke, Answer, Say and Kill, in order; the caller that does them empties the list."""
 
     @property
     def changed(self) -> set[str]:

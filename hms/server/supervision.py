@@ -1,4 +1,4 @@
-"""What the node's monitor needs of whoever looks after server processes."""
+"""What the node's monitor needs of the supervisor of server processes."""
 
 from typing import Any, Protocol
 

@@ -27,7 +27,7 @@ DictionaryMaker = Callable[[], tuple[int, int, Parts]]
 
 
 class LiveData(Protocol):
-    """What is live in the log, as whoever knows it tells; every thread may ask."""
+    """What is live in the log, as the engine knows it; every thread may ask."""
 
     def live_bytes(self) -> int:
         """In the whole log."""
@@ -138,8 +138,8 @@ class Store(Protocol):
         """
 
     def pin(self, segments: Iterable[int]) -> None:
-        """These hold live messages that are told of as they lie. Before the segment is cleaned, and
-        at boot before start()."""
+        """These hold live messages that records name as they lie. Before the segment is cleaned,
+        and at boot before start()."""
 
     def emptied(self, segments: Iterable[int]) -> None:
         """Nothing in these pinned segments is live, as the records appended so far say."""

@@ -195,7 +195,7 @@ class CallScheduler:
         return taken
 
     def end(self, call: Call, head: ResultHead, data: bytes) -> None:
-        """A call is over: whoever waits for it is told. A second end is none."""
+        """A call is over: its caller is told. A second end is none."""
         if call.head.mode:
             self.conversations.pop((call.origin.connection, call.origin.correlation), None)
         if call.is_ended:

@@ -3,7 +3,7 @@ Sans-IO.
 
 A conversation is a call that both sides talk in while it runs. The node knows which two connections
 belong together and passes their parts on unread; it ends as any call does, by the server's result.
-Whoever leaves before has the other side told: the client by TALK, the server by its lost call.
+A side that leaves before has the other one told: the client by TALK, the server by its lost call.
 """
 
 import msgspec

@@ -49,7 +49,7 @@ class Place(Protocol):
 
 
 class Work:
-    """See the module. timeout_s 0: none; on_step is told of every step."""
+    """See the module. timeout_s 0: none; on_step is called at every step."""
 
     def __init__(
         self, place: Place, gtrid: bytes, timeout_s: float, on_step: Callable[[str], None] | None

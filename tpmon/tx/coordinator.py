@@ -47,7 +47,7 @@ _finishers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hms-xa-finish")
 
 
 class Coordinator:
-    """Ends one transaction; on_step is told of every step, for tests that let the process die."""
+    """Ends one transaction; on_step is called at every step, for tests that let the process die."""
 
     def __init__(
         self, log: DecisionLog, gtrid: bytes, on_step: Callable[[str], None] | None = None

@@ -1,4 +1,4 @@
-"""The decision log: what makes a global transaction's outcome survive whoever coordinates it.
+"""The decision log: what makes a global transaction's outcome survive its coordinator.
 
 The node alone may say "committed" (presumed abort): a transaction that it knows neither as active
 nor as decided was rolled back. It is active as long as the connection that began it lives; so a

@@ -1,7 +1,8 @@
 """From [rm.NAME] of hms.conf to a resource manager that answers.
 
-The node tells its clients what kind each is and where; a secret it only names. Whoever opens the
-resource manager reads the secret from its own environment or file, so it never crosses the wire.
+The node tells its clients what kind each is and where; a secret it only names. The process that
+opens the resource manager reads the secret from its own environment or file, so it never crosses
+the wire.
 """
 
 import atexit

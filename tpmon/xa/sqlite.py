@@ -1,7 +1,7 @@
 """SQLite as a last resource: it cannot prepare, so it is committed before the decision.
 
 When the process dies between that commit and the decision, SQLite keeps its part and the others are
-rolled back. Whoever configures it has said that this is acceptable (last_resource = true).
+rolled back. Its configuration says that this is acceptable (last_resource = true).
 """
 
 import contextlib

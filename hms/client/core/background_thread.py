@@ -2,7 +2,7 @@
 
 It connects, beats, runs the application's callbacks, sends what was held back, and reads only when
 no thread of the application does. Two threads that poll one descriptor wake each other for nothing:
-so whoever reads takes the socket out of what this thread polls, in which it may sleep on.
+so the thread that reads takes the socket out of what this thread polls, in which it may sleep on.
 """
 
 import os

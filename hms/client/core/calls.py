@@ -116,7 +116,7 @@ class Calls:
         self.link.calls.append(lambda: _resolve(future, pending))
 
     def _carried(self, then: "Callable[[Pending], None]") -> "tuple[bytes, _Then]":
-        """The transaction that goes with a call, and who is told of its answer."""
+        """The transaction that goes with a call, and who gets its answer."""
         transaction = current_transaction.current()
         if transaction is None:
             return b"", then

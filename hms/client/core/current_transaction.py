@@ -25,7 +25,7 @@ class Transaction(Protocol):
         """Let a resource manager, or an XA session, take part."""
 
     def carry(self, link: Any, then: Then) -> tuple[bytes, Then]:
-        """Its name, to go with a call over that link, and who is told of the answer."""
+        """Its name, to go with a call over that link, and who gets the answer."""
 
 
 class Blocks(Protocol):

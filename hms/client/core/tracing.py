@@ -67,7 +67,7 @@ def running(span: Span) -> Iterator[None]:
 
 
 def calling(service: str, then: _Then) -> tuple[str, _Then]:
-    """A service is called: what goes in the head, and who is told of the answer."""
+    """A service is called: what goes in the head, and who gets the answer."""
     if tracer is None:
         return "", then
     span = tracer.begin("call", service)

@@ -206,8 +206,8 @@ class TransportLoop:
         self._shell.come_by(0.0)
 
     def _follow(self, error: HmsError) -> None:
-        """A replica that follows says who leads. Whoever knows replicas goes to those only: before
-        the first WELCOME a replica that was given is believed."""
+        """A replica that follows says who leads. A client that knows replicas goes to those only:
+        before the first WELCOME a replica that was given is believed."""
         if not isinstance(error, NotPrimary) or self._is_server:
             return
         addresses = str(error.fields["addresses"]).split()

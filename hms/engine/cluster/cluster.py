@@ -1,6 +1,6 @@
 """The cluster as the engine sees it: words come in, words and records go out. Sans-IO.
 
-Whoever drives it tells which nodes come and go, what they say, and some times a second the time.
+Its driver tells which nodes come and go, what they say, and some times a second the time.
 Every GQINT each node is told what changed at the global queues here, and now and then all of it. A
 queue that is short asks others (planning.py), one that was asked gives (demand.py), and how a
 message goes over without being lost or doubled stands in moves.py.

@@ -1,4 +1,4 @@
-"""What the engine is told of its cluster; times in milliseconds."""
+"""What the engine knows of its cluster; times in milliseconds."""
 
 import enum
 from dataclasses import dataclass, field

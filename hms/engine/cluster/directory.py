@@ -58,7 +58,7 @@ class Directory:
                 self._made(*key, fx)
 
     def changed(self, verb: str, arguments: Operation, fx: Effects) -> Entry | None:
-        """An operator's command was done; what other nodes are told of it."""
+        """An operator's command was done; what the other nodes get of it."""
         kind, name = verb.partition(".")[0], getattr(arguments, "name", "")
         target = self._find((kind, name))
         if target is not None and target.control.life not in (Life.CREATED, Life.CONFIGURED):

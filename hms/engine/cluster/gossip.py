@@ -78,7 +78,7 @@ class Gossiping:
         self._say(peer, rows, fx, is_whole=True, is_drained=is_drained)
 
     def own(self, queue: Queue, *, is_drained: bool) -> Figures:
-        """A queue of this node as the others are told of it."""
+        """A queue of this node as the others learn it."""
         is_taking = not is_drained and why_full(queue, 1, 0) is None
         return figures_of(queue, self._rates.get(queue.name, 0), is_taking=is_taking)
 

@@ -10,15 +10,15 @@ boot counts one more in its log. When a store came to be is told by a clock, whi
 behind when a disk was replaced: a store that seems to be older is a new one when nobody is there
 any more who speaks from the other, unless it was replaced before.
 
-Whoever takes another node for gone begins the link anew: its own epoch with that node is one more,
-and it is UP again only after the other one has said that it hears this epoch. The other one, when
-it hears of the new epoch while it is UP, takes the link for cut and begins anew too. So both begin
-together, and what was said and lost is said again by both. A connection that broke without
+A node that takes another one for gone begins the link anew: its own epoch with that node is one
+more, and it is UP again only after the other one has said that it hears this epoch. The other one,
+when it hears of the new epoch while it is UP, takes the link for cut and begins anew too. So both
+begin together, and what was said and lost is said again by both. A connection that broke without
 anybody's noticing shows as a hello through another pipe. Frames of an older epoch, or through an
 older pipe, are refused.
 
     ABSENT --hello--> HEARD --hears us--> UP --silence--> FAILED --hello--> HEARD
-    any --newer life or epoch--> HEARD (whoever was UP goes DOWN first)
+    any --newer life or epoch--> HEARD (one that was UP goes DOWN first)
 """
 
 import enum

@@ -31,7 +31,7 @@ class OffersFound:
         return known
 
     def stays(self, stay: Stay, message_id: int) -> None:
-        """The message is told of anew: offered by that number, or not any more."""
+        """A later record has the message: offered by that number, or not any more."""
         before = self.undecided.pop((stay.number, message_id), None)
         if before is not None:
             del self._ids[before][stay.number, message_id]

@@ -2,7 +2,7 @@
 
 A queue's buffer is its consumers times GQTHR (F-J5). What a node has beyond its buffer is its
 surplus; what it lacks it asks for where the surplus is largest, at most GQMAXREQ in one request
-(F-J6). Only a surplus is given away, so a message that came to fill a buffer cannot be asked back:
+(F-J6). Only a surplus is given away, so a message moved to fill a buffer is not reclaimed:
 that is what keeps messages from going to and fro, and a quarter of a buffer has to be missing
 before anything is asked for. While nobody has a surplus, those without consumers are asked in
 advance: what arrives there next has no other way to go.

@@ -2,7 +2,7 @@
 
 Of two documents the one of the higher version holds, of one version that of the node with the
 higher index, as with destinations (directory.py). It is no record: passwords' hashes are in no log.
-What another node has newer lies here until whoever keeps the file has taken it.
+What another node has newer lies here until the keeper of the file has taken it.
 """
 
 from hms.engine.cluster.cluster_messages import Policy

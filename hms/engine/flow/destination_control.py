@@ -110,7 +110,7 @@ class Control:
         return replace(definition, altered=altered, paused=paused, made=self.life.value)
 
     def end(self) -> None:
-        """The destination is gone: whoever still has it open is told at the next send."""
+        """The destination is gone: clients that still have it open are told at the next send."""
         self.is_gone = self.is_guarded = True
 
     def go_on(self) -> None:

@@ -201,7 +201,7 @@ def _full(state: State, place: Place, key: str, count: int, limit: int) -> Obsta
 
 
 def _check_there(target: Queue | Topic) -> None:
-    """A destination that was deleted takes nothing, whoever still has it open."""
+    """A destination that was deleted takes nothing, from clients that still have it open either."""
     if target.control.is_gone:
         raise DestinationNotFound(kind=target.kind, destination=target.name)
 
@@ -237,7 +237,7 @@ def _oldest_s(state: State, place: Place) -> float:
 
 
 def check_producers(state: State, target: Queue | Topic) -> None:
-    """Refuse a producer too many."""
+    """Enforce `max_producers`."""
     here, everywhere = target.control.limits.producers_max, state.settings.limits.producers_max
     said: dict[str, FieldValue] = {"key": "max_producers"}
     if here and target.producers >= here:

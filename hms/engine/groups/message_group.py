@@ -7,7 +7,7 @@ anew which one stands:
 
 group    one consumer owns it from its first message on, until that consumer goes or the group
          ends. Then nothing of it goes out before all that was out is settled: no overlap
-order    nothing goes out before the one that is out is settled, whoever has it
+order    nothing goes out before the one that is out is settled, whichever consumer has it
 gather   all members go out at once, to one consumer, when the last one is there
 
 A message that failed and waits for its time holds its track up: what is behind it must not pass.

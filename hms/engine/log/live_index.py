@@ -201,7 +201,7 @@ class LiveIndex:
         self.emptied = 0
         """How often the last live message of a segment has left it."""
         self.pinned: dict[int, int] = {}
-        """Segments that were told of as they are, and the segment in which the telling began."""
+        """Segments that were pinned as they are, and the segment in which the telling began."""
         self.live_bytes = 0
         """What live messages take in the log."""
         self.held_count = 0
@@ -213,7 +213,7 @@ class LiveIndex:
         """How many of them there are, counted alike: they have a limit of their own."""
 
     def paged(self, message: StoredMessage, count: int) -> None:
-        """So many more places hold a message whose body is in the log only."""
+        """That number of further places hold a message whose body is in the log only."""
         self.paged_bytes += (message.length - message.head_bytes + OVERHEAD_BYTES) * count
         self.paged_count += count
 
@@ -266,7 +266,7 @@ class LiveIndex:
         return self.add(messages, offsets)
 
     def release(self, message: StoredMessage) -> None:
-        """What the log has of the message now is not needed any more, whoever holds it."""
+        """What the log has of the message now is not needed any more, whatever place holds it."""
         if message.block is not None:
             message.block.free(message)
 
@@ -317,8 +317,9 @@ class LiveIndex:
                 self.emptied += 1
 
     def clear(self) -> None:
-        """Let go of all messages. For whoever drops an engine and lives on: the garbage collector
-        does not see what a message refers to (see StoredMessage), so it would keep them all."""
+        """Let go of all messages. For a process that drops an engine and lives on: the garbage
+        collector does not see what a message refers to (see StoredMessage), so it would keep them
+        all."""
         for blocks in self._by_segment.values():
             for block in blocks:
                 block.clear()

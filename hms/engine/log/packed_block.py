@@ -119,7 +119,7 @@ class PackedBlock(Block):
     def opened(self, *, is_resident: bool = True) -> list[StoredMessage]:
         """All its messages, in order; they are made when this is called first, and lie in the
         block then. is_resident: with their bodies. Later those that have left the line are missing
-        that swept() was told of."""
+        that swept() has been given."""
         if not self.is_open:
             self.is_open = True
             found = self._with_bodies() if is_resident else None

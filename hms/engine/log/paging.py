@@ -76,7 +76,7 @@ def page_in(state: State, message: StoredMessage, payload: bytes) -> None:
 
 
 def page_out(state: State, messages: Sequence[StoredMessage]) -> None:
-    """Let go of bodies that the log has; what is retained stays, for whoever subscribes."""
+    """Let go of bodies that the log has; what is retained stays, for later subscribers."""
     retained = state.space.place.number if state.space.place is not None else 0
     scheduled = state.scheduled.number if state.scheduled is not None else -1
     for message in messages:

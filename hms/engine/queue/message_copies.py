@@ -137,7 +137,7 @@ def ready_copy(destination: int, number: int, copy: StoredMessage) -> ReadyCopy:
 
 
 def encoded_copies(state: State, number: int, copies: Sequence[ReadyCopy]) -> Encoded | None:
-    """The records of those of the copies that the log is told of, for a place that holds them from
+    """The records of those of the copies that the log gets, for a place that holds them from
     now on."""
     told = [copy for copy in copies if copy.record]
     if not told:

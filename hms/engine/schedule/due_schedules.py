@@ -52,7 +52,7 @@ def send_due(state: State, refused: str | None, fx: Effects) -> None:
 
 
 def _check_owner(state: State, producer: Producer, plan: Plan) -> None:
-    """NotAuthorized when whoever made it may not send this any more."""
+    """NotAuthorized when its creator may not send this any more."""
     authority = state.space.authority
     if authority is not None and plan.owner:
         place = producer.topic or producer.destination.name

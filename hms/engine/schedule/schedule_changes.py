@@ -117,7 +117,7 @@ def add(
 
 def _owned(state: State, producer: Producer, plan: Plan) -> Plan:
     """Where logins are checked it belongs to the user who makes it; NotAuthorized for one that is
-    to be retained by whoever may not retain."""
+    to be retained by a user who may not retain."""
     authority, connection = state.space.authority, producer.session.connection
     if authority is None:
         return plan

@@ -2,7 +2,7 @@
 
 A plan is either an interval, whose occurrences lie on a grid that begins at first_ms, or a cron
 expression in a time zone. Everything here is computed from the time given; calendars, which know
-time zones, are given by whoever makes the engine.
+time zones, are given by the engine's creator.
 """
 
 import enum

@@ -1,7 +1,7 @@
 """The grammar (JMS 3.1 §3.8.1.1), by operator precedence.
 
 An expression is parsed with a floor: it takes the operators at or above that level and leaves the
-rest to whoever asked. A condition, once complete, accepts only AND and OR behind it, so that
+rest to the caller. A condition, once complete, accepts only AND and OR behind it, so that
 a = b = c is refused. Recursion is bounded by `depth_max`, the size of the result by `terms_max`.
 """
 

@@ -178,7 +178,7 @@ class DeduplicationState:
     Those of clients that are connected are always kept, and count in what these have open. Of the
     others entries_max of each kind are, and IDLE_BYTES_MAX of producers; the least recently used
     are forgotten first. has_forgotten: it happened, or may have before a boot. Then one that is not
-    known is not new for certain, and whoever asks is told so.
+    known is not new for certain, and a client that asks is told so.
     """
 
     def __init__(self, entries_max: int) -> None:

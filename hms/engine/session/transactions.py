@@ -127,7 +127,7 @@ class _Commit(Waiting):
         if connection.rate is not None:
             self.charge(state.now_ms)
         records, touched = take_effect(state, self.work, fx)
-        if has_work:  # even when none is persistent: whoever gets no reply asks for the number
+        if has_work:  # even when none is persistent: a client without a reply asks for the number
             fx.records.append(group(connection.uid, session.handle, number, state.now_ms, records))
         fx.must_wait = True
         state.memories.committed(connection.uid, session.handle, number)
@@ -260,7 +260,7 @@ def _forget_some(state: State, fx: Effects) -> bool:
 
 
 def _skip(state: State, session: Session, last: int, number: int, fx: Effects) -> None:
-    """Whoever asks later what became of a commit before this one is told the truth."""
+    """A later question about a commit before this one gets a true answer."""
     key, memories = (session.connection.uid, session.handle), state.memories
     if memories.skipped(*key, last, number, is_certain=session.is_remembered or last > 0):
         fx.records.append(memory(Memory(producers=list(memories.producers_taken([key])))))
@@ -313,7 +313,7 @@ def undo_some(state: State, work: Work, how: Return, fx: Effects) -> bool:
 
 
 def end_without_effect(state: State, work: Work, how: Return, fx: Effects) -> None:
-    """As undo(), with its dispatch, for whoever nobody waits for: what takes more than one hold of
+    """As undo(), with its dispatch, where nobody waits for it: what takes more than one hold of
     the lock is left to ticks."""
     rest = Work()
     rest.acknowledged, rest.delays_ms = work.acknowledged, work.delays_ms

@@ -2,7 +2,7 @@
 
 ALL        each has to take it, or nobody gets it and the publisher hears why
 ALLDUR     each durable one has to; what a passing one misses is counted
-ALLAVAIL   whoever can take it gets it; what others miss is counted
+ALLAVAIL   each that can take it gets it; what others miss is counted
 """
 
 import enum

@@ -42,7 +42,7 @@ def store_publication(
     state: State, batch: PendingBatch, incoming: Incoming, first_sequence: int, fx: Effects
 ) -> Stored:
     """Put a batch where it is wanted. What was checked when it came may have changed since, if a
-    transaction held it: then it goes out all the same, as what is sent to a queue does."""
+    transaction held it: then it goes out nevertheless, as what is sent to a queue does."""
     producer = batch.producer
     destination, node = producer.destination, producer.node
     assert isinstance(destination, Topic) and node is not None, "only topics publish"  # noqa: PT018

@@ -1,4 +1,4 @@
-"""Retained publications: one per topic, for whoever subscribes later (PUBSUB RP-01 … RP-10).
+"""Retained publications: one per topic, for later subscribers (PUBSUB RP-01 … RP-10).
 
 A publication replaces the one before it, readers never use it up, and it goes by being replaced, by
 expiring, by being cleared, or with the node if it is not persistent. What a new subscriber gets of

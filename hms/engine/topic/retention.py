@@ -124,7 +124,7 @@ def chosen_by(
 def check_fits(state: State, messages: list[StoredMessage]) -> None:
     """Refuse more than there is room for."""
     if not messages:
-        return  # a full node takes subscribers all the same: they empty it
+        return  # a full node takes subscribers nevertheless: they empty it
     size = sizes_of(messages)
     state.check_memory(size)
     limit = state.settings.transaction_bytes_max

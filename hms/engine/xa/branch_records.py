@@ -42,7 +42,7 @@ def stand_in(state: State, producer: Producer) -> Producer:
     """Who sent what a branch held, when the producer itself may be gone; ready to publish."""
     client_uid, destination = producer.session.connection.uid, producer.destination
     if isinstance(destination, Queue) and destination.control.is_gone:
-        destination = state.queues[DEAD_LETTER_QUEUE]  # not lost in silence (P9)
+        destination = state.queues[DEAD_LETTER_QUEUE]  # not lost silently (P9)
     made = _producer(client_uid, producer.handle, destination, producer.topic)
     if isinstance(destination, Topic):
         made.node = state.space.tree.node(producer.topic, state.now_ms, is_known=True)

@@ -135,7 +135,7 @@ class _Pace:
         self._rate, self._began_s, self._done = bytes_a_second, time.monotonic(), 0
 
     def copied(self, size: int) -> None:
-        """So many more."""
+        """That number of further ones."""
         self._done += size
         if self._rate:
             ahead_s = self._done / self._rate - (time.monotonic() - self._began_s)

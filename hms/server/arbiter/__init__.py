@@ -10,7 +10,7 @@ One configuration and one lease for each node. The rest of the house knows this 
     watch()     a hint that something is new; every decision reads again
 
 Every fault means one thing: unknown (ArbiterUnavailable). What was asked may have happened, so
-whoever asked reads before it concludes anything; kinds of faults are not told apart.
+the caller reads before it concludes anything; kinds of faults are not told apart.
 """
 
 from hms.server.arbiter.interface import Arbiter, Configuration, Leader, Member, Standing

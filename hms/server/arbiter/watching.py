@@ -13,7 +13,7 @@ JOIN_S = 10.0
 
 
 class Watch:
-    """A thread that reads; faults are told as changes, since whoever is told reads for itself."""
+    """A thread that reads; faults are told as changes, since the one notified reads for itself."""
 
     def __init__(
         self, read: Callable[[], Standing | None], callback: Callable[[], None], pause_s: float

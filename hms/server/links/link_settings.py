@@ -1,4 +1,4 @@
-"""What a node is told of its links, and what it counts of each."""
+"""What a node knows of its links, and what it counts of each."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ class LinkPeer:
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What a node is told of its links. keys None: they are not encrypted."""
+    """What a node knows of its links. keys None: they are not encrypted."""
 
     cluster: str
     name: str

@@ -37,7 +37,7 @@ HANDSHAKE_MS = 2000
 
 
 class Owner(Protocol):
-    """Who is told of what is heard."""
+    """Who is notified of what is heard."""
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Nodes came or went."""

@@ -277,7 +277,7 @@ class Authorization:
         self.require(login, producer_needs("queue", given.to or "*"))
 
     def _schedule(self, login: Login, head: Any, connection: int) -> None:
-        """Whoever replaces what another user has scheduled needs to be able to cancel it."""
+        """A user who replaces what another one has scheduled needs to be able to cancel it."""
         state, asked = self._engine.state, head[0]
         if (connection, asked.producer) in self.denied:
             raise self.denied[connection, asked.producer]
@@ -310,7 +310,7 @@ class Authorization:
             raise _refusal(login, _A.PRODUCE, "queue:*")
 
     def _read_file(self, login: Login, asked: wire.ReadFile, connection: int) -> None:
-        """Its sender, and whoever has a message that names it."""
+        """Its sender, and each client that has a message that names it."""
         there = self._engine.state.connection(connection)
         key = connection, asked.file
         if asked.file.startswith(f"{there.uid:016x}-") or key in self._files:
@@ -350,7 +350,7 @@ def consumer_needs(consumer: Consumer) -> Iterator[Need]:
 
 
 def producer_needs(kind: str, name: str) -> list[Need]:
-    """What a producer needs at a queue or topic; to a temporary one whoever knows it may send."""
+    """What a producer needs at a queue or topic; to a temporary one all that know it may send."""
     if name.startswith(TEMPORARY):
         return []
     return [(_A.PUBLISH if kind == "topic" else _A.PRODUCE, kind, name)]

@@ -341,7 +341,7 @@ class LoginGate:
             )
 
     def stranger(self, peer: Hashable) -> None:
-        """Whoever sends anything else before WELCOME is cut."""
+        """A peer that sends anything else before WELCOME is cut."""
         if peer in self._waiting:
             self._end(peer, 0, ProtocolError(detail="a frame before the login"))
 

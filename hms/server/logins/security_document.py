@@ -44,7 +44,7 @@ Fault = tuple[tuple[str, ...], str]
 GRANTS_MAX = 20_000
 TIMEOUT_S_MAX = 60
 ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-"""Of tokens, with a public key: none and HS* would let in whoever has that."""
+"""Of tokens, with a public key: none and HS* would let in every holder of that."""
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,63}")
 _KEY = re.compile(r"[!-~]{40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")

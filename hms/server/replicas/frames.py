@@ -58,7 +58,7 @@ class Join(_Said, frozen=True):
 
 
 class Rejoin(_Said, frozen=True):
-    """The primary does not know whoever sent that: join."""
+    """The primary does not know the sender: join."""
 
 
 class Resume(_Said, frozen=True):
@@ -155,7 +155,7 @@ class BeatAck(_Said, frozen=True):
 
 
 class Bye(_Said, frozen=True):
-    """Whoever says it stops."""
+    """Its sender stops."""
 
 
 Said = (

@@ -255,7 +255,7 @@ class Primary:
         return name
 
     def stop(self) -> None:
-        """Say good-bye, and give the lease back, to whoever it was handed over to."""
+        """Say good-bye, and give the lease back, to the replica that takes over."""
         with self._changed:
             self._is_over = True
             self._wake_all()

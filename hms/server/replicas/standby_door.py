@@ -36,7 +36,7 @@ class StandbyDoor:
         self._is_shut = False
 
     def open(self) -> None:
-        """Listen, once; a port that something else has is told of, and the replica follows on."""
+        """Listen, once; a port that something else has is reported, and the replica follows on."""
         if self._thread is not None or self._is_shut or not self._addresses:
             return
         gateway = Gateway(

@@ -119,7 +119,7 @@ class Remembered:
         producer = self._producers.get(key)
         if producer is None:
             producer = self._producers[key] = _Producer()
-            if key in self._changed:  # forgotten a moment ago: its rows go all the same
+            if key in self._changed:  # forgotten a moment ago: its rows go nevertheless
                 producer.rows = self._changed[key].rows
             if len(self._producers) > self._entries_max:
                 self._evict()

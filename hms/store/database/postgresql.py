@@ -1,6 +1,6 @@
 """PostgreSQL: the claim on the tables, reading and writing them.
 
-Whoever claims takes the next epoch, when the lease is over or its holder is known to be dead, and
+A claim takes the next epoch, when the lease is over or its holder is known to be dead, and
 ends the sessions of the epoch before: a node that was stopped in the midst of a transaction must
 not keep the row of meta locked. All clocks compared are the server's.
 """

@@ -1,7 +1,7 @@
 """SQLite: one file for one node, in WAL mode and synced at every commit.
 
 A lock on a file beside the database is held as long as the process lives, so no lease has to run
-out; the epoch is proved all the same. What SQLite cannot do for want of space it may try again; an
+out; the epoch is proved nevertheless. What SQLite cannot do for want of space it may try again; an
 error of reading or writing is final, as for the journal (P7).
 """
 
@@ -189,7 +189,7 @@ class SQLite:
         judge(before, after, found, self.shown)
 
     def renew(self) -> None:
-        """The lock is held as long as the process lives; the epoch is looked at all the same."""
+        """The lock is held as long as the process lives; the epoch is checked nevertheless."""
         with self._written() as session:
             (found,) = session.execute(self._sql["EPOCH"]).fetchone()
         if found != self._epoch:

@@ -1,6 +1,6 @@
 """Waiting for a descriptor when a flood of connections has taken the last one.
 
-libzmq accepts whoever connects, in a thread of its own, faster than the gateway cuts those that are
+libzmq accepts every connection, in a thread of its own, faster than the gateway cuts those that are
 too many. So a file may find no descriptor for a moment, and that is no fault of the disk.
 """
 

@@ -293,7 +293,7 @@ class Journal:
             raise _unavailable_because(self._path, error) from error
 
     def pin(self, segments: Iterable[int]) -> None:
-        """These hold live messages that are told of as they lie; at boot: no others do."""
+        """These hold live messages that records name as they lie; at boot: no others do."""
         pinned = set(segments)
         self._ring.pin(pinned)
         if self._backlog is None:
@@ -397,7 +397,7 @@ class Journal:
     def close(self) -> None:
         """Let go of the directory; what was not committed is dropped.
 
-        Whoever still works in it is waited for: behind the lock's release it may be another's.
+        A thread that still works in it is waited for: with the lock released it may be another's.
         """
         with self._leader, self._maintenance:
             if self._is_closed:

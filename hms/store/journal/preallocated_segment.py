@@ -2,7 +2,7 @@
 behind it.
 
 A disk that is full thus shows when they are prepared, never at a commit, and what has to be written
-all the same still has the rest of the present segment, the spare and the reserve (P10). Overwriting
+nevertheless still has the rest of the present segment, the spare and the reserve (P10). Overwriting
 such a file also syncs 0.05 ms faster than writing into space that was only allocated.
 """
 
@@ -22,7 +22,7 @@ SYNC_EVERY_BYTES: Final = 8 * 1024 * 1024
 RESERVE_MIN: Final = 2
 """So many files the reserve has at least: one for cleaning, and the last one for a boot."""
 RESERVE_OVER: Final = 2
-"""So many more than are needed are kept, so that a busy queue does not make and remove files."""
+"""Files kept beyond those that are needed, so that a busy queue does not make and remove files."""
 _ZEROS: Final = bytes(1024 * 1024)
 _NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
 _PASSING: Final = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}

@@ -3,7 +3,7 @@
 The oldest segment leaves the log in three steps, each safe on disk before the next: what is needed
 of it is told again (by the engine, see next_to_clean); the next new segment's header says that the
 log begins later; then the file gets the history's name, or is removed. One that is mostly live is
-told of as it lies, and its file gets the name of a pinned one; it goes when nothing in it is live.
+pinned as it lies, and its file gets the name of a pinned one; it goes when nothing in it is live.
 """
 
 import logging

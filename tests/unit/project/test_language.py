@@ -1,4 +1,4 @@
-"""Pages, help texts, errors and the sample configuration are written in plain English.
+"""Pages, help texts, errors, the sample configuration and the source are written in plain English.
 
 Each idiom has stood in them, and each has a plain word: a noun as the subject, an active verb.
 """
@@ -17,7 +17,7 @@ from tests.support.project import ROOT
 
 _ARTICLE = r"\ba (?=O\b)|\ba (?=[AEIO][a-z])(?!One|Eu|Uni)"
 """As in "a O"; the capital says that a word was filled in."""
-IDIOMS = {
+WORDS = {
     r"\bwhoever\b": "the client, consumer, peer … that",
     r"\b(is|are|was|were) told of\b": "is notified of",
     r"\ball the same\b": "nevertheless",
@@ -26,6 +26,9 @@ IDIOMS = {
     r"\bso many more\b": "maximum number of",
     r"\ba producer too many\b": "enforce max_producers",
     r"\bis connected to again\b": "is reconnected",
+}
+IDIOMS = {
+    **WORDS,
     r"\b1 nodes\b|\b1 messages\b": "the singular",
     _ARTICLE: "an",
     r"(?<!\.)\.\.(?![./])(?=\s|$)": "one full stop",
@@ -35,6 +38,12 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts),
 ]
 """A decision is a record of its day and is left as it was written."""
+SOURCES = [
+    file
+    for room in ("hms", "tpmon", "field_buffer", "boot", "services", "workers", "bench", "examples")
+    for file in sorted((ROOT / room).rglob("*.py"))
+]
+_COMMENT = re.compile(r"\n *#:? ?")
 _COUNT = re.compile(
     r"\{[^{}]*(?:count|len\()[^{}]*\} "
     r"(?:messages|nodes|queues|users|rules|backups|clients|servers|processes|devices|records)\b"
@@ -61,11 +70,11 @@ def _texts() -> Iterator[tuple[str, str]]:
     yield "hms.conf", sample()
 
 
-def _found(text: str) -> list[str]:
+def _found(text: str, idioms: dict[str, str] = IDIOMS) -> list[str]:
     text = " ".join(text.split())
     return [
         f"{text[max(0, hit.start() - 30) : hit.end() + 20]!r}: {plain}"
-        for idiom, plain in IDIOMS.items()
+        for idiom, plain in idioms.items()
         for hit in re.finditer(idiom, text, 0 if idiom is _ARTICLE else re.IGNORECASE)
     ]
 
@@ -73,6 +82,16 @@ def _found(text: str) -> list[str]:
 def test_no_text_has_an_idiom_of_our_own():
     """A reader of another language takes each word as it stands in a dictionary."""
     assert [f"{where}: {fault}" for where, text in _texts() for fault in _found(text)] == []
+
+
+def test_no_docstring_or_comment_has_one_either():
+    """A new engineer reads these first. Looked for in the whole source: no name has such words."""
+    faults = [
+        f"{file.relative_to(ROOT)}: {fault}"
+        for file in SOURCES
+        for fault in _found(_COMMENT.sub(" ", file.read_text(encoding="utf-8")), WORDS)
+    ]
+    assert faults == []
 
 
 def test_the_command_line_counts_in_one_place():
