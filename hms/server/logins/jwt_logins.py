@@ -38,9 +38,11 @@ _PARTS = 3
 
 
 class JwtLogins:
-    """One [authenticator.NAME] of kind jwt. now_s: seconds since 1970; clock: for how often."""
+    """One [authenticator.NAME] of kind jwt. now_s: seconds since 1970; clock: for how often.
 
-    refresh_s = 0.0
+    The keys of a file are looked at each second, those of an address each refresh_s while somebody
+    is connected: a token whose key was taken out holds no longer.
+    """
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class JwtLogins:
         self._jose, self._entry, self._folder = _jose(), entry, folder
         self._now_s, self._clock = now_s, clock
         self.timeout_s = entry.timeout_s
+        self.refresh_s = 0.0 if entry.jwks_file else min(entry.refresh_s, entry.jwks_refresh_s)
         self._lock = threading.Lock()
         self._keys: dict[str, Any] = {}
         self._read_at = self._asked_at = -1e9
@@ -83,11 +86,23 @@ class JwtLogins:
         if roles is None:
             return None
         ends_ms = int(claims["exp"] + entry.leeway_s) * 1000
-        return Identity(user, mapped(roles, entry.role_map), ends_ms)
+        return Identity(user, mapped(roles, entry.role_map), ends_ms, _named(key))
 
     def refresh(self, identity: Identity) -> Identity | None:
-        """A token holds until it ends."""
+        """The same; the keys are fetched again (vouches_for)."""
+        with self._lock:
+            if self._file is None and self._clock() - self._read_at >= self.refresh_s:
+                self._look(is_known=False)
         return identity
+
+    def vouches_for(self, identity: Identity) -> bool:
+        """Whether the key that signed its token is one of the set still, as far as it is known;
+        nothing is fetched."""
+        with self._lock:
+            if self._file is not None:
+                self._read_again(self._file)
+            known = list(self._keys.values())
+        return not (identity.key and known) or identity.key in map(_named, known)
 
     def _claims(self, token: str, key: Any, algorithm: str) -> Mapping[str, Any] | None:
         jose, entry = self._jose, self._entry
@@ -159,6 +174,12 @@ class JwtLogins:
             raise ValueError(f"it is no JWK set: {fault}") from fault
         allowed = [one for one in every if one.key_type in ("RSA", "EC", "OKP")]
         return {one.kid or str(number): one for number, one in enumerate(allowed)}
+
+
+def _named(key: Any) -> str:
+    """What a key is, whatever its kid (RFC 7638)."""
+    name: str = key.thumbprint()
+    return name
 
 
 def _stamp(file: Path) -> tuple[int, ...]:

@@ -179,7 +179,9 @@ class LoginGate:
     def _resumed(self, hello: wire.Hello, caller: Caller, now_ms: int) -> Login | None:
         said = self._tokens.check(hello.resume, hello.uid, caller, now_ms)
         if said is not None and said.authenticator:
-            found = Identity(said.user, said.roles, said.login_ends_ms)
+            found = Identity(said.user, said.roles, said.login_ends_ms, said.key)
+            if not self.outside.vouches_for(said.authenticator, found):
+                return None
             way = said.authenticator, said.mechanism, caller, now_ms
             return self.identities.outside_login(found, *way)[0]
         user = None if said is None else self.identities.user(said.user)
@@ -288,7 +290,9 @@ class LoginGate:
         return [n for n, one in known if one.caller.listener == listener and told.get(n) != key]
 
     def refresh_outside(self, now_ms: int) -> None:
-        """Have the users of authenticators looked at again whose time has come; from any thread."""
+        """Have the users of authenticators looked at again whose time has come, and end the logins
+        whose proof is none any more; from any thread."""
+        self._end_disowned()
         known = {
             (login.authenticator, login.user): login.identity
             for login in list(self._authorization.logins.values())
@@ -298,6 +302,25 @@ class LoginGate:
             identity = known[key]
             assert identity is not None
             self.outside.workers.submit(lambda k=key, i=identity: self._refresh(k, i, now_ms))  # type: ignore[misc]
+
+    def _end_disowned(self) -> None:
+        gone = [
+            (number, login)
+            for number, login in list(self._authorization.logins.items())
+            if login.identity is not None
+            and not self.outside.vouches_for(login.authenticator, login.identity)
+        ]
+        if not gone:
+            return
+
+        def change(fx: Effects, now_ms: int) -> None:
+            for number, login in gone:
+                if self._authorization.logins.get(number) is login:
+                    said = "user %s: its token's key is none of authenticator %s any more"
+                    log.info(said, login.user, login.authenticator)
+                    self.renewed(number, None, now_ms, fx)
+
+        self._change(change)
 
     def _refresh(self, key: tuple[str, str], identity: Identity, asked_ms: int) -> None:
         name, user = key
@@ -524,6 +547,7 @@ class LoginGate:
             login.narrowed,
             login.authenticator,
             () if login.identity is None else login.identity.roles,
+            "" if login.identity is None else login.identity.key,
         )
 
     def _refuse_later(self, peer: Hashable, user: str, why: str) -> None:

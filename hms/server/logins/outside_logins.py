@@ -120,6 +120,12 @@ class OutsideLogins:
         is_prefixed = given.user.startswith(prefix) and given.user == identity.user
         return identified(given, "" if is_prefixed else prefix)
 
+    def vouches_for(self, name: str, identity: Identity) -> bool:
+        """Whether what its login was proved by is good still; of directories and plug-ins only a
+        refresh tells. Nothing waits."""
+        one = self._authenticators.get(name)
+        return not (one and isinstance(one[0], JwtLogins)) or one[0].vouches_for(identity)
+
 
 def make_authenticators(
     document: SecurityDocument, folder: Path

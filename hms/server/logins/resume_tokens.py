@@ -33,6 +33,7 @@ class Resumed(msgspec.Struct, frozen=True, array_like=True):
     authenticator: str = ""
     roles: tuple[str, ...] = ()
     login_ends_ms: int = 0
+    key: str = ""
 
 
 class ResumeTokens:
@@ -57,6 +58,7 @@ class ResumeTokens:
         narrowed: tuple[str, ...] | None = None,
         authenticator: str = "",
         roles: tuple[str, ...] = (),
+        key: str = "",
     ) -> tuple[bytes, int]:
         """(token, when it expires); never beyond the login itself."""
         ends_ms = now_ms + self._life_ms
@@ -72,6 +74,7 @@ class ResumeTokens:
             authenticator,
             roles,
             expires_ms,
+            key,
         )
         body = msgspec.msgpack.encode(said)
         return _mac(self._keys[0], body, uid, caller) + body, ends_ms

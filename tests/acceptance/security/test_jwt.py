@@ -106,7 +106,9 @@ def test_a_token_says_who_and_which_roles(logins, keys, name):
     """Until it ends, with its leeway."""
     found = logins.authenticate(attempt(keys.token(name)))
 
-    assert found == Identity("teller", ("billing",), (NOW + 330) * 1000)
+    assert found == Identity(
+        "teller", ("billing",), (NOW + 330) * 1000, keys.pairs[name].thumbprint()
+    )
     assert logins.authenticate(attempt(keys.token(name), "teller")) is not None
     assert logins.authenticate(attempt(keys.token(name), "other")) is None
     assert logins.authenticate(attempt(keys.token(name, aud=["x", AUDIENCE]))) is not None
@@ -218,7 +220,7 @@ def test_at_20_a_flood_of_unknown_keys_fetches_once_a_minute(keys, tmp_path, rec
             served.append(self.path)
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps(keys.set).encode())
+            self.wfile.write(json.dumps(given[0]).encode())
 
         def log_message(self, *_):
             pass
@@ -229,7 +231,7 @@ def test_at_20_a_flood_of_unknown_keys_fetches_once_a_minute(keys, tmp_path, rec
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    clock = [0.0]
+    clock, given = [0.0], [keys.set]
     url = f"https://127.0.0.1:{server.server_port}/jwks"
     try:
         entry = entry_of(jwks_file="", jwks_url=url, ca_file="ca.pem")
@@ -242,12 +244,21 @@ def test_at_20_a_flood_of_unknown_keys_fetches_once_a_minute(keys, tmp_path, rec
         for number in range(200):
             assert one.authenticate(attempt(keys.token(header={"kid": f"k{number}"}))) is None
         assert len(served) == 2
+        identities = [one.authenticate(attempt(keys.token(name))) for name in ("ec", "rsa")]
+        given[0] = {"keys": keys.set["keys"][1:]}
+        one.refresh(identities[0])
+        assert len(served) == 2
+        clock[0] += one.refresh_s
+        one.refresh(identities[0])
+        assert [one.vouches_for(identity) for identity in identities] == [True, False]
+        assert len(served) == 3
+        given[0] = keys.set
         wrong = JwtLogins(
             REPLACE(entry, ca_file="other-ca.pem"), tmp_path, lambda: NOW, lambda: clock[0]
         )
         with pytest.raises(AwayError):
             wrong.authenticate(attempt(keys.token()))
-        assert len(served) == 2
+        assert len(served) == 3
     finally:
         server.shutdown()
         thread.join()
@@ -330,6 +341,30 @@ def test_a_token_that_is_resumed_has_its_roles_and_its_end(node, keys):
     node.now_ms += 331_000
     ((envelope, _),) = node.hello("r", resume=again.resume)
     assert envelope.kind is Kind.CHALLENGE
+
+
+def test_a_key_that_is_taken_out_ends_the_logins_that_it_has_signed(tmp_path):
+    """Within a look, on live connections and for resume tokens; those of other keys stay."""
+    own = Keys(tmp_path)
+    entry = entry_of()
+    held = document(billing=["produce queue:orders"])
+    held = REPLACE(held, user={"root": held.user["root"]}, authenticator={"sso": entry})
+    node = GatedNode(held, authenticators={})
+    node.outside.replace({"sso": (JwtLogins(entry, tmp_path, lambda: NOW), "")})
+    node.now_ms = NOW * 1000
+    stays = came(node, own, "p", 1, name="ec")
+    goes = came(node, own, "q", 2, name="rsa", preferred_username="other")
+    node.gate.refresh_outside(node.now_ms)
+    assert {*node.doorman.logins} == {stays.connection, goes.connection}
+
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": own.set["keys"][1:]}))
+    node.gate.refresh_outside(node.now_ms)
+
+    assert {*node.doorman.logins} == {stays.connection}
+    ((envelope, _),) = node.hello("r", 2, resume=goes.resume)
+    assert envelope.kind is Kind.CHALLENGE
+    ((envelope, _),) = node.hello("s", 1, resume=stays.resume)
+    assert envelope.kind is Kind.WELCOME
 
 
 def test_a_name_of_the_security_file_is_not_for_a_token(node, keys):
