@@ -144,6 +144,7 @@ def log_limits(node: Node) -> LogLimits:
         node.history_bytes,
         node.history_age_s,
         is_archive_required=node.archive == "REQUIRED",
+        audit_keep_s=node.audit_keep_s,
     )
 
 

@@ -76,10 +76,7 @@ class Securing:
             settings.login_queue_max,
             settings.fail_delay_ms,
         )
-        is_kept = node.database is None
-        if not is_kept:
-            log.warning("a database store keeps no audit in this version")
-        self._auditing = Auditing(engine.state.audit, is_kept=is_kept)
+        self._auditing = Auditing(engine.state.audit)
         self.gate: LoginGate
         self._changes: LiveChanges
         self._change: Change

@@ -15,7 +15,7 @@ from hms.store.journal import Journal
 from hms.store.journal.disk import REAL_DISK
 from hms.store.shared import SHARED_DISK
 
-__all__ = ["open_store", "table_prefix"]
+__all__ = ["open_store", "table_prefix", "tables_of"]
 
 PREFIX_MAX = 31
 
@@ -41,6 +41,13 @@ def open_store(config: Config, node: Node) -> Store:
     )
 
 
+def tables_of(config: Config, node: Node) -> tuple[str, str | None]:
+    """The address of a node's tables, with their prefix, as of a history, and their password."""
+    assert node.database is not None
+    address = _address(config.path.parent, node.database)
+    return f"{address}#{table_prefix(node)}", _password(config.path.parent, node)
+
+
 def table_prefix(node: Node) -> str:
     """What the names of its tables begin with."""
     if node.table_prefix is not None:
@@ -58,6 +65,7 @@ def _settings(node: Node) -> DatabaseSettings:
         entries_max=EngineSettings().producers_remembered,
         history_bytes=node.history_bytes,
         history_age_s=node.history_age_s,
+        audit_keep_s=node.audit_keep_s,
     )
 
 

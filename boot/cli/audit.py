@@ -13,10 +13,11 @@ from hms.boot.cli.tables import table_options
 from hms.boot.cli.target import Target, show_table, show_values, target_options
 from hms.boot.counts import counted
 from hms.boot.log_folder import log_folder
-from hms.errors.catalogue import InvalidArgument, NotSupported
-from hms.records import RecordType
-from hms.records.audit import AuditEntry, breaks_of, decode_audit
-from hms.store.journal.reader import list_segments, read_segment
+from hms.boot.stores import tables_of
+from hms.errors.catalogue import InvalidArgument, NotSupported, StoreCorrupt
+from hms.history.audit_trail import entries_of_log, entries_of_tables
+from hms.records.audit import AuditEntry, breaks_of
+from hms.store.journal.reader import list_segments
 
 __all__ = ["audit"]
 
@@ -59,7 +60,14 @@ def show(target: Target, number: int) -> None:
 def verify(target: Target, given: str | None) -> None:
     """Whether no record was changed, left out or moved; exit code 4 names the first that was, 3
     says that the store is older than the anchor."""
-    entries = list(_entries(target))
+    entries: list[AuditEntry] = []
+    try:
+        entries.extend(_entries(target))
+    except StoreCorrupt as fault:
+        number = entries[-1].number + 1 if entries else 1
+        said = f"record {number} or a later one: {fault}"
+        target.say(said, {"broken": number, "why": str(fault)})
+        click.get_current_context().exit(BROKEN)
     for entry, why in breaks_of(entries):
         target.say(f"record {entry.number}: {why}", {"broken": entry.number, "why": why})
         click.get_current_context().exit(BROKEN)
@@ -128,30 +136,32 @@ def follow(target: Target, user: str | None, limit: int, count: int) -> None:
             if now == changed:
                 continue
             changed = now
-            fresh = [one for one in _entries(target, newest=2) if one.number > last]
+            fresh = [one for one in _entries(target, newest=2, above=last) if one.number > last]
             last = fresh[-1].number if fresh else last
             shown = [one for one in fresh if user in (None, one.user)]
 
 
 def _stamp(target: Target) -> tuple[object, ...]:
     """Other when something was written."""
-    found = list_segments(log_folder(target.config().node(target.node_name)))[-1:]
+    config = target.config()
+    node = config.node(target.node_name)
+    if node.database is not None:
+        return (object(),)  # a database is asked each time
+    found = list_segments(log_folder(node))[-1:]
     return tuple((str(one.file), one.file.stat().st_mtime_ns) for one in found)
 
 
-def _entries(target: Target, newest: int | None = None) -> Iterator[AuditEntry]:
-    """The records of the store, in the order of the log; what is retired is gone. newest: of so
-    many segments only."""
+def _entries(target: Target, newest: int | None = None, above: int = 0) -> Iterator[AuditEntry]:
+    """The records of the store, in the order of the log; what is older than audit_keep_s is gone.
+    newest: of so many segments only; above: of a database, those with a higher number."""
     if target.address is not None:
         raise NotSupported(feature="the audit over a connection", instead="Give --config.")
-    node = target.config().node(target.node_name)
-    if node.database is not None:
-        raise NotSupported(feature="an audit in a database store", instead="Use the log.")
-    every = list_segments(log_folder(node))
-    for info in every if newest is None else every[-newest:]:
-        for _, kind, _, payload, _ in read_segment(info.file):
-            if kind == RecordType.AUDIT:
-                yield decode_audit(payload)
+    config = target.config()
+    node = config.node(target.node_name)
+    if node.database is None:
+        yield from entries_of_log(log_folder(node), newest)
+    else:
+        yield from entries_of_tables(*tables_of(config, node), above)
 
 
 def _row(entry: AuditEntry) -> dict[str, Any]:

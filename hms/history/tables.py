@@ -19,7 +19,14 @@ from hms.history.scope import Scope
 from hms.history.segments import LogRecord
 from hms.records import Identity, RecordType, decode_identity
 
-__all__ = ["Table", "identity_of_tables", "is_database", "records_of_table", "tables_for"]
+__all__ = [
+    "Table",
+    "audit_of_tables",
+    "identity_of_tables",
+    "is_database",
+    "records_of_table",
+    "tables_for",
+]
 
 SQLITE, POSTGRESQL = "sqlite:", ("postgresql://", "postgres://")
 RANGE_OFFSETS = 500_000
@@ -31,6 +38,7 @@ _PLACES = (
     "SELECT number, definition FROM {p}destination"
     " UNION ALL SELECT number, definition FROM {p}durable_subscription ORDER BY 1"
 )
+_AUDIT = "SELECT record FROM {p}audit WHERE number > {above} ORDER BY number"
 _IDENTITY = "SELECT record FROM {p}pending WHERE kind = 41"
 _DEFINED = (
     "SELECT lsn, kind, events, payload FROM {p}log"
@@ -80,11 +88,19 @@ def records_of_table(table: Table) -> Iterator[LogRecord]:
     for _, definition in _ask(table.address, _PLACES):
         yield 0, int(RecordType.DEFINED), 0, bytes(definition), 0
     for query in (_DEFINED, _RECORDS):
-        for lsn, kind, events, payload in _ask(table.address, query, **span):
+        for lsn, kind, events, payload in _ask(table.address, query, None, **span):
             yield lsn, kind, events, bytes(payload), 0
 
 
-def _ask(address: str, query: str, **numbers: int) -> Iterator[tuple[Any, ...]]:
+def audit_of_tables(address: str, password: str | None, above: int) -> Iterator[bytes]:
+    """The records of the audit with a higher number than that. DatabaseUnavailable."""
+    for (record,) in _ask(address, _AUDIT, password, above=above):
+        yield bytes(record)
+
+
+def _ask(
+    address: str, query: str, password: str | None = None, **numbers: int
+) -> Iterator[tuple[Any, ...]]:
     plain, _, prefix = address.partition("#")
     if not prefix or not _PREFIX_CHARACTERS.issuperset(prefix):
         detail = f"{plain!r} needs the prefix of the tables behind a #, such as {plain}#node1_"
@@ -93,7 +109,7 @@ def _ask(address: str, query: str, **numbers: int) -> Iterator[tuple[Any, ...]]:
     if plain.startswith(SQLITE):
         yield from _ask_sqlite(plain, text)
     else:
-        yield from _ask_postgresql(plain, text)
+        yield from _ask_postgresql(plain, text, password)
 
 
 def _ask_sqlite(address: str, query: str) -> Iterator[tuple[Any, ...]]:
@@ -107,7 +123,7 @@ def _ask_sqlite(address: str, query: str) -> Iterator[tuple[Any, ...]]:
         raise DatabaseUnavailable(path=address, detail=str(fault)) from fault
 
 
-def _ask_postgresql(address: str, query: str) -> Iterator[tuple[Any, ...]]:
+def _ask_postgresql(address: str, query: str, password: str | None) -> Iterator[tuple[Any, ...]]:
     try:
         import psycopg  # noqa: PLC0415 - an optional package
     except ImportError as fault:
@@ -116,7 +132,10 @@ def _ask_postgresql(address: str, query: str) -> Iterator[tuple[Any, ...]]:
         raise DatabaseDriverMissing(detail=str(fault)) from fault
     shown = address.rpartition("@")[2]
     try:
-        with psycopg.connect(address) as session, session.cursor("history") as cursor:
+        with (
+            psycopg.connect(address, password=password) as session,
+            session.cursor("history") as cursor,
+        ):
             cursor.itersize = _FETCHED
             cursor.execute(query.encode())
             yield from cursor

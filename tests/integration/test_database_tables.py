@@ -18,7 +18,7 @@ def test_tables_of_a_newer_version_are_refused_and_not_changed(database_place):
     database_place.ask("INSERT INTO {p}migration VALUES (99, 0)")
     before = database_place.ask("SELECT epoch FROM {p}meta")
 
-    with pytest.raises(StoreFormatUnknown, match="format 99; this version reads up to 2"):
+    with pytest.raises(StoreFormatUnknown, match="format 99; this version reads up to 3"):
         database_place.open()
 
     assert database_place.ask("SELECT epoch FROM {p}meta") == before

@@ -59,7 +59,7 @@ class GatedNode(MemoryNode):
 
     def _entrance(self, engine, doorman, change):
         authorization = Authorization(engine, doorman.logins, self.node_name)
-        self.auditing = Auditing(engine.state.audit, is_kept=True)
+        self.auditing = Auditing(engine.state.audit)
         self.doorman, self.authorization = doorman, authorization
         self.outside = OutsideLogins(self.authenticators)
         self.outside.workers = self.workers

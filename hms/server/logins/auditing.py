@@ -25,11 +25,10 @@ _Key = tuple[str, str, str, str, int]
 
 
 class Auditing:
-    """Under the engine's lock. is_kept: whether the store has a place for it."""
+    """Under the engine's lock."""
 
-    def __init__(self, chain: AuditChain, *, is_kept: bool) -> None:
+    def __init__(self, chain: AuditChain) -> None:
         self._chain = chain
-        self.is_kept = is_kept
         self._counted: dict[_Key, tuple[int, int]] = {}
         """Refusals: when the first of this minute came, and how many after it."""
 
@@ -38,7 +37,7 @@ class Auditing:
     ) -> None:
         """A command of an operator that changes something, done or failed."""
         command = order.command
-        if not self.is_kept or command.repeat is Repeat.READ:
+        if command.repeat is Repeat.READ:
             return
         given = order.arguments
         if isinstance(given, SelectMessages) and given.is_erasure:
@@ -59,8 +58,6 @@ class Auditing:
         fx: Effects,
     ) -> None:
         """A command, or a login, that is not allowed."""
-        if not self.is_kept:
-            return
         key = user[:63], source, action, resource[:255], error
         if key not in self._counted and len(self._counted) >= KEYS_MAX:
             key = OTHERS, "", "", "", error
@@ -80,8 +77,6 @@ class Auditing:
         """Another version of the security file holds: who made it, as the file says, and which
         sections are other ones. A file that was edited by hand has the author of its last command.
         """
-        if not self.is_kept:
-            return
         changed = differences(before, after)
         value = {"version": after.version, "closed": closed, "changed": changed[:NAMED_MAX]}
         if len(changed) > NAMED_MAX:
@@ -93,10 +88,9 @@ class Auditing:
 
     def key_changed(self, listener: str, key: str, now_ms: int, fx: Effects) -> None:
         """A listener shows another key, of which the public half is told."""
-        if self.is_kept:
-            said = msgspec.json.encode({"public": key}).decode()
-            who, resource = ("system", ""), f"listener:{listener}"
-            self._add(who, "secure", resource, "server key", said, 0, 1, now_ms, fx)
+        said = msgspec.json.encode({"public": key}).decode()
+        who, resource = ("system", ""), f"listener:{listener}"
+        self._add(who, "secure", resource, "server key", said, 0, 1, now_ms, fx)
 
     def is_due(self, now_ms: int) -> bool:
         """Whether a minute of some refusals is over; from any thread."""

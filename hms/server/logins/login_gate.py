@@ -377,8 +377,7 @@ class LoginGate:
         document = self.identities.document
         users = "1 user" if len(document.user) == 1 else f"{len(document.user):,} users"
         return {
-            "security": f"secured: {users}, policy version {document.version}"
-            + ("" if self._auditing.is_kept else "; no audit: the store is a database"),
+            "security": f"secured: {users}, policy version {document.version}",
             "logins_refused": self.refused,
         }
 

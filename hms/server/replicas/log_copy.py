@@ -27,6 +27,7 @@ from hms.server.replicas.frames import (
     Write,
 )
 from hms.store.files import is_whole_file
+from hms.store.journal.audit_files import keep_audit
 from hms.store.journal.disk import CREATE, PRIVATE_DISK, UPDATE, Disk, write_all
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, unpack_segment_header
 from hms.store.journal.segment_walk import (
@@ -252,6 +253,8 @@ class LogCopy:
         file = segment_file(self._folder, number, suffix)
         wanted = PINNED_SUFFIX if number in pinned else HISTORY_SUFFIX
         if number not in pinned | history:
+            if not keep_audit(self._disk, file):
+                return
             self._forget(number)
             self._disk.unlink(file)
         elif wanted != suffix:

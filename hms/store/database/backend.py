@@ -14,6 +14,7 @@ from hms.store.database.owner import Owner
 from hms.store.database.pending import PendingRow, PendingRows
 from hms.store.database.row_changes import Changes
 from hms.store.database.rows import (
+    AuditRow,
     BatchRow,
     CommitRow,
     Entry,
@@ -56,6 +57,7 @@ class Transaction:
     unheld: Sequence[int]
     at_ms: int
     keeps_history: bool
+    audit: Sequence[AuditRow] = ()
 
 
 class Backend(Protocol):
@@ -83,6 +85,9 @@ class Backend(Protocol):
     def pending(self) -> Sequence[PendingRow]:
         """Records that hold, in their order."""
 
+    def audit_head(self) -> bytes | None:
+        """The last record of the audit."""
+
     def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
         """Every message with its head and body, by position; beside stays()."""
 
@@ -102,6 +107,9 @@ class Backend(Protocol):
     def prune(self, before_ms: int, before_position: int, rows_max: int) -> int:
         """Delete the oldest rows of the history that are older than this or lie before that
         position, not more than so many; how many they were."""
+
+    def prune_audit(self, before_ms: int) -> None:
+        """Delete the records of the audit that are older than this."""
 
     def shortage(self) -> str | None:
         """Why nothing new should be stored, if the database knows it beforehand."""

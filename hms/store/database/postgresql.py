@@ -154,6 +154,10 @@ class PostgreSQL:
         """Records that hold, in their order."""
         return [PendingRow(*row) for row in self._sessions.all(self._sql["ALL_PENDING"])]
 
+    def audit_head(self) -> bytes | None:
+        """The last record of the audit."""
+        return next((row[0] for row in self._sessions.all(self._sql["AUDIT_HEAD"])), None)
+
     def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
         """Every message with its head and body, by position."""
         chunk: list[MessageRow] = []
@@ -211,6 +215,11 @@ class PostgreSQL:
         with self._sessions.writing() as session:
             asked = [rows_max, before_ms, before_position, self._epoch]
             return session.execute(self._sql["PRUNE"], asked).rowcount
+
+    def prune_audit(self, before_ms: int) -> None:
+        """Delete the records of the audit that are older than this."""
+        with self._sessions.writing() as session:
+            session.execute(self._sql["PRUNE_AUDIT"], [before_ms, self._epoch])
 
     def shortage(self) -> str | None:
         """The server knows its disks, we do not."""

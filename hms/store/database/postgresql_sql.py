@@ -145,6 +145,13 @@ IDS: Final = (
     " DO UPDATE SET below = greatest(known.below, excluded.below)"
 )
 
+AUDIT: Final = "INSERT INTO {p}audit VALUES (%s::int8, %s::int8, %s::bytea)"
+AUDIT_HEAD: Final = "SELECT record FROM {p}audit ORDER BY number DESC LIMIT 1"
+PRUNE_AUDIT: Final = (
+    "DELETE FROM {p}audit WHERE at_ms < %s::int8 AND number < (SELECT max(number) FROM {p}audit)"
+    " AND EXISTS (SELECT 1 FROM {p}meta WHERE epoch = %s::int8)"
+)
+
 DEFINITIONS: Final = (
     "SELECT definition FROM {p}destination ORDER BY number",
     "SELECT definition FROM {p}durable_subscription ORDER BY number",

@@ -31,6 +31,8 @@ def write(session: Session, sql: Statements, transaction: Transaction, lease_ms:
         _define(session, sql, transaction)
         _remember(session, sql, transaction.memory.stored())
         _hold(session, sql, transaction.pending)
+        for row in transaction.audit:
+            session.execute(sql["AUDIT"], [str(row.number), str(row.at_ms), row.record])
         done = session.execute("COMMIT")
     if done.statusmessage != "COMMIT":
         raise StoreFailed(path="the database", detail=f"COMMIT was answered {done.statusmessage}")

@@ -125,6 +125,14 @@ class DefinitionRow(NamedTuple):
     definition: bytes
 
 
+class AuditRow(NamedTuple):
+    """A record of the audit, as it stands in the log."""
+
+    number: int
+    at_ms: int
+    record: bytes
+
+
 class Meta(NamedTuple):
     """What the store knows of itself. now_ms: the latest time that the log spoke of; event: what
     the node last said of itself."""

@@ -10,6 +10,7 @@
     message_id             ids below these may have been given away
     pending                branches in doubt and decisions of distributed transactions
     log                    the records themselves, for the history
+    audit                  of a secured node, who ordered what
     migration              the versions that these tables went through
 
 A version is never changed once it was released; a change of the tables is a further one.
@@ -135,12 +136,19 @@ CREATE TABLE {p}pending (
     PRIMARY KEY (kind, name)
 );
 """
+_VERSION_3: Final = """
+CREATE TABLE {p}audit (
+    number {long} NOT NULL PRIMARY KEY,
+    at_ms {long} NOT NULL,
+    record {bytes} NOT NULL
+);
+"""
 _ONLY_POSTGRESQL: Final = """
 ALTER TABLE {p}message ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE {p}log ALTER COLUMN payload SET STORAGE EXTERNAL;
 """
 
-VERSIONS: Final = (_VERSION_1, _VERSION_2)
+VERSIONS: Final = (_VERSION_1, _VERSION_2, _VERSION_3)
 FIRST_POSITION: Final = 1 << 32
 """Positions begin high enough that a record put around a message never begins below zero."""
 

@@ -159,6 +159,10 @@ class SQLite:
         """Records that hold, in their order."""
         return [PendingRow(*row) for row in self._all(self._sql["ALL_PENDING"])]
 
+    def audit_head(self) -> bytes | None:
+        """The last record of the audit."""
+        return next((row[0] for row in self._all(self._sql["AUDIT_HEAD"])), None)
+
     def messages(self) -> Generator[tuple[MessageRow, bytes], None, None]:
         """Every message with its head and body, by position."""
         for values in self._stream("ALL_MESSAGES"):
@@ -205,6 +209,11 @@ class SQLite:
         with self._written() as session:
             asked = [rows_max, before_ms, before_position]
             return session.execute(self._sql["PRUNE"], asked).rowcount
+
+    def prune_audit(self, before_ms: int) -> None:
+        """Delete the records of the audit that are older than this."""
+        with self._written() as session:
+            session.execute(self._sql["PRUNE_AUDIT"], [before_ms])
 
     def shortage(self) -> str | None:
         """Too little space, on the disk and in the file, which never becomes smaller.

@@ -67,6 +67,13 @@ IDS: Final = (
 PENDING_GONE: Final = "DELETE FROM {p}pending WHERE kind = ? AND name = ?"
 PENDING: Final = "INSERT INTO {p}pending VALUES (?, ?, ?, ?)"
 
+AUDIT: Final = "INSERT INTO {p}audit VALUES (?, ?, ?)"
+AUDIT_HEAD: Final = "SELECT record FROM {p}audit ORDER BY number DESC LIMIT 1"
+PRUNE_AUDIT: Final = (
+    "DELETE FROM {p}audit WHERE at_ms < ? AND number < (SELECT max(number) FROM {p}audit)"
+)
+"""The last one stays: the next one continues it."""
+
 DEFINITIONS: Final = (
     "SELECT definition FROM {p}destination ORDER BY number",
     "SELECT definition FROM {p}durable_subscription ORDER BY number",

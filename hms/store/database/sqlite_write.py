@@ -43,6 +43,7 @@ def write(session: sqlite3.Connection, sql: Statements, transaction: Transaction
     _remember(session, sql, transaction.memory.stored())
     session.executemany(sql["PENDING_GONE"], transaction.pending.gone())
     session.executemany(sql["PENDING"], transaction.pending.rows())
+    session.executemany(sql["AUDIT"], transaction.audit)
 
 
 def _message_values(transaction: Transaction) -> Iterator[tuple[object, ...]]:

@@ -25,6 +25,7 @@ from hms.store.database.pending import PendingRows, committed_of
 from hms.store.database.rows import Entry
 from hms.store.database.schema import VERSIONS
 from hms.store.database.table_records import (
+    audit_of,
     bounds_of,
     dictionary_of,
     memory_of,
@@ -123,6 +124,7 @@ class DatabaseStore:
             rows = backend.pending()
             self._committed = committed_of(rows)
             yield from pending_of(meta, rows)
+            yield from audit_of(meta, backend.audit_head())
 
     @property
     def recovery_bytes(self) -> int:
@@ -184,6 +186,7 @@ class DatabaseStore:
             self._upkeep.departed.take(time.monotonic()),
             time.time_ns() // 1_000_000,
             keeps_history=self._settings.history_bytes > 0,
+            audit=translation.audit,
         )
 
     def _asked(self, outage: Outage, ask: Callable[[], T]) -> T:

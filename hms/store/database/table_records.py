@@ -14,6 +14,7 @@ from hms.records import (
     Kept,
     Memory,
     Record,
+    RecordType,
     Snapshot,
     Stay,
     decode_definition,
@@ -56,6 +57,12 @@ def pending_of(meta: Meta, rows: Iterable[PendingRow]) -> Records:
     """Branches in doubt and decisions."""
     for row in rows:
         yield meta.last_lsn, row.kind, 1, memoryview(row.record), 0
+
+
+def audit_of(meta: Meta, head: bytes | None) -> Records:
+    """What the next record of the audit continues."""
+    if head is not None:
+        yield meta.last_lsn, RecordType.AUDIT, 1, memoryview(head), 0
 
 
 def messages_of(meta: Meta, backend: Backend, unheld: Callable[[int], None]) -> Records:

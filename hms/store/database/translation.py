@@ -20,13 +20,14 @@ from hms.records import (
     defined,
     identity,
 )
+from hms.records.audit import decode_audit
 from hms.records.message_states import Steps
 from hms.records.transitions import Payload, Transition, transitions_of
 from hms.store.database.deduplication_rows import Remembered
 from hms.store.database.message_steps import LETTERS
 from hms.store.database.pending import PendingRows
 from hms.store.database.row_changes import Changes
-from hms.store.database.rows import DefinitionRow, Entry, MessageRow, Meta
+from hms.store.database.rows import AuditRow, DefinitionRow, Entry, MessageRow, Meta
 
 NODE_INDEX_SHIFT = 40
 """A message id's upper bits are the index of the node that gave it (docs/decisions/0004)."""
@@ -37,6 +38,7 @@ class Translation:
 
     def __init__(self, meta: Meta, remembered: Remembered, pending: PendingRows) -> None:
         self.changes = Changes()
+        self.audit: list[AuditRow] = []
         self._meta, self._remembered, self.pending = meta, remembered, pending
         self._next_number, self._next_seq = meta.next_number, meta.next_seq
         self._now_ms = meta.now_ms
@@ -48,6 +50,7 @@ class Translation:
             RecordType.ENDED: pending.ended,
             RecordType.DECIDED: pending.decided,
             RecordType.FORGOTTEN: pending.forgotten,
+            RecordType.AUDIT: self._audited,
         }
 
     @property
@@ -101,7 +104,12 @@ class Translation:
         self.pending.identified(identity(identity_).parts[0])
 
     def audited(self, number: int, head: bytes) -> None:
-        """A database keeps no audit, and the node says so when it boots."""
+        """The records are in their own table."""
+
+    def _audited(self, payload: Payload, _position: int) -> None:
+        record = bytes(payload)
+        entry = decode_audit(record)
+        self.audit.append(AuditRow(entry.number, entry.at_ms, record))
 
     def node_event(self, event: NodeEvent) -> None:
         """The last one is in the store's own row."""

@@ -9,6 +9,7 @@ from hms.store.database.departed_messages import Departed
 
 PRUNE_EVERY_S: Final = 5.0
 PRUNE_ROWS: Final = 5_000
+PRUNE_AUDIT_EVERY_S: Final = 3600.0
 LOOK_BYTES: Final = 4 << 20
 """After so much it is looked how much is free."""
 RENEW_SHARE: Final = 3
@@ -18,8 +19,8 @@ RENEW_SHARE: Final = 3
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
     """Times are in seconds. batches_max and entries_max: of the engine's memory, how many batches
-    of a producer and how many producers. history_bytes 0: no history; history_age_s 0: no limit of
-    age."""
+    of a producer and how many producers. history_bytes 0: no history; history_age_s and
+    audit_keep_s 0: no limit of age."""
 
     lease_s: float = 15.0
     retry_s: float = 60.0
@@ -27,6 +28,7 @@ class DatabaseSettings:
     entries_max: int = 10_000
     history_bytes: int = 16 << 30
     history_age_s: float = 0.0
+    audit_keep_s: float = 0.0
 
 
 class Upkeep:
@@ -38,7 +40,7 @@ class Upkeep:
         self.shortage: str | None = None
         """Why nothing new should be stored."""
         self._unseen_bytes = 0
-        self._prune_at = 0.0
+        self._prune_at = self._prune_audit_at = 0.0
         self.renewed()
 
     @property
@@ -91,6 +93,10 @@ class Upkeep:
     def _prune(self, next_position: int) -> None:
         """Delete what the history need not keep, in steps that hold nobody up."""
         settings = self._settings
+        if settings.audit_keep_s and time.monotonic() >= self._prune_audit_at:
+            before_ms = time.time_ns() // 1_000_000 - round(settings.audit_keep_s * 1000)
+            self._backend.prune_audit(before_ms)
+            self._prune_audit_at = time.monotonic() + PRUNE_AUDIT_EVERY_S
         oldest_ms = time.time_ns() // 1_000_000 - round(settings.history_age_s * 1000)
         before_ms = oldest_ms if settings.history_age_s else 0
         first_position = next_position - settings.history_bytes

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from hms.store.interface import CleaningStep, LiveData
 from hms.store.journal.archive_mark import archived_below
+from hms.store.journal.audit_files import keep_audit, retire_audit
 from hms.store.journal.disk import Disk
 from hms.store.journal.preallocated_segment import PreallocatedSegment
 from hms.store.journal.segment_walk import (
@@ -54,6 +55,8 @@ class LogLimits(NamedTuple):
     """0: no limit of age."""
     is_archive_required: bool = False
     """What no archive has yet stays in the history, beyond every limit."""
+    audit_keep_s: float = 0.0
+    """How long the audit of segments that are gone is kept; 0: for ever."""
 
 
 class _Nothing:
@@ -429,7 +432,8 @@ class SegmentManager:
         is_pinned = number in self._pinned
         suffix = PINNED_SUFFIX if is_pinned else LOG_SUFFIX
         file = segment_file(self._directory, number, suffix)
-        if self._is_kept(number) and (not is_pinned or self._has_successor(number)):
+        is_kept = self._is_kept(number) and (not is_pinned or self._has_successor(number))
+        if is_kept or not keep_audit(self._disk, file):
             self._history_bytes += size
             self._disk.rename(file, segment_file(self._directory, number, HISTORY_SUFFIX))
         else:
@@ -472,9 +476,11 @@ class SegmentManager:
                 break
             if is_required and number >= below:
                 break
-            self._remove_history(number)
+            if not self._remove_history(number):
+                break
             total -= size
         self._history_bytes = total
+        retire_audit(self._disk, self._directory, self._limits.audit_keep_s)
 
     def _history_bytes_max(self) -> int:
         """Beside the log and what is prepared for it, within the log's limit."""
@@ -493,16 +499,22 @@ class SegmentManager:
         number, size, _ = first
         if self._limits.is_archive_required and number >= self._archived_below():
             return False
-        self._remove_history(number)
+        if not self._remove_history(number):
+            return False
         self._history_bytes -= size
         self._given_up += 1
         if self._given_up == 1:
             _log.warning("space is scarce: the history's oldest segments are removed")
         return True
 
-    def _remove_history(self, number: int) -> None:
+    def _remove_history(self, number: int) -> bool:
+        """False when its audit could not be kept."""
+        file = segment_file(self._directory, number, HISTORY_SUFFIX)
+        if not keep_audit(self._disk, file):
+            return False
         self._forget(number)
-        self._disk.unlink(segment_file(self._directory, number, HISTORY_SUFFIX))
+        self._disk.unlink(file)
+        return True
 
     def _history(self) -> Iterator[tuple[int, int, float]]:
         """Number, size and age of each segment of the history; any of them may go meanwhile."""

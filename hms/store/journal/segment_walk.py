@@ -32,6 +32,8 @@ PINNED_SUFFIX: Final = ".pinned"
 """A segment behind the log that holds live messages, which the log tells of as they lie."""
 ERASED_SUFFIX: Final = ".erased"
 """A copy of one that has left the log, in which erased messages are blank."""
+AUDIT_SUFFIX: Final = ".audit"
+"""The records of the audit of a segment that is gone (audit_files.py)."""
 SUFFIXES: Final = (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX)
 """In the order in which a segment gets them, so that who tries one after the other finds it."""
 _NAME: Final = re.compile(r"(\d{16})(\.log|\.pinned|\.history)")

@@ -32,9 +32,9 @@ NOTHING = Meta(0, 0, 0, 0, 0, 0, 0, "", 0)
 
 def test_every_type_of_record_has_its_rows():
     """A type that was added and forgotten here would stop every node on a database. A node of a
-    cluster keeps a log; boot refuses it a database. A secured one at a database keeps no audit,
-    and says so when it boots. Its tables have no segments that could be pinned."""
-    of_logs = {"OFFERED", "ARRIVED", "OFFER_ENDED", "PEERS", "ENTRIES", "AUDIT", "PINNED"}
+    cluster keeps a log; boot refuses it a database. Its tables have no segments that could be
+    pinned."""
+    of_logs = {"OFFERED", "ARRIVED", "OFFER_ENDED", "PEERS", "ENTRIES", "PINNED"}
     wanted = {kind for kind in RecordType if kind.name not in of_logs}
 
     pending = PendingRows(OrderedDict(), 1)

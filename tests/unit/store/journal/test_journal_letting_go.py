@@ -1,14 +1,24 @@
 """Segments that the log does not need: nobody is served their bytes, or stopped by them."""
 
 import contextlib
+import os
 
 import pytest
 from journal_support import NotingDisk, contents, flip, recovered, running, segments
 
 from hms.errors.catalogue import StoreCorrupt
+from hms.records import RecordType
 from hms.store.interface import SEGMENT_SHIFT, SegmentGoneError
 from hms.store.journal import RealDisk, read_segment
+from hms.store.journal.audit_files import (
+    audit_files,
+    audit_payloads,
+    retire_audit,
+    write_audit_file,
+)
+from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.format import Author, pack_segment_header
+from hms.store.journal.reader import list_segments
 from hms.store.journal.store_examination import examine
 from tests.crash.cleaning import ALL_HISTORY, NO_HISTORY, SHORT_HISTORY, busy
 
@@ -165,3 +175,74 @@ def test_figures_are_told_while_the_history_is_removed(tmp_path):
     removed.clear()
     run.journal._ring.limit_history()
     run.journal.close()
+
+
+@pytest.mark.parametrize("setting", [NO_HISTORY, SHORT_HISTORY])
+def test_the_audit_of_a_segment_that_goes_stays(tmp_path, setting):
+    """Every record once and in order, also when the process dies before the segment is gone."""
+    run, told = running(tmp_path, setting), []
+    for number in range(12):
+        told.append(b"audit %d" % number)
+        run.journal.append(RecordType.AUDIT, 1, (told[-1],))
+        busy(6)(run)
+    run.journal.close()
+
+    def found():
+        files = [one for file in audit_files(REAL_DISK, tmp_path) for one in kept(file)]
+        log = [bytes(one[3]) for i in list_segments(tmp_path) for one in read_segment(i.file)
+               if one[1] == RecordType.AUDIT]  # fmt: skip
+        assert files
+        return files + log
+
+    assert found() == told
+    last = max(tmp_path.glob("*.audit"))
+    again = min(file for file in segments(tmp_path) if file.suffix in (".log", ".history"))
+    copy = last.with_name(f"{again.stem}.audit")
+    copy.write_bytes(last.read_bytes())  # the crash: its segment is there, too
+    assert found() == told
+
+
+def test_a_disk_that_takes_no_more_audit_keeps_its_segment(tmp_path):
+    """It is lost neither here nor there, and goes on when there is room again."""
+
+    class FullDisk(NotingDisk):
+        is_full = False
+
+        def open(self, path, flags):
+            if self.is_full and path.suffix == ".audit-new":
+                raise OSError(28, "No space left on device")
+            return super().open(path, flags)
+
+    disk = FullDisk()
+    run = running(tmp_path, SHORT_HISTORY, disk)
+    run.journal.append(RecordType.AUDIT, 1, (b"audit",))
+    run.journal.commit()
+    disk.is_full = True
+    busy(45)(run)
+    assert not list(tmp_path.glob("*.audit"))
+    held = len(list(tmp_path.glob("*.history")))
+    disk.is_full = False
+    busy(10)(run)
+    assert len(list(tmp_path.glob("*.history"))) < held
+    (file,) = tmp_path.glob("*.audit")
+    assert kept(file) == [b"audit"]
+    run.journal.close()
+
+
+def test_an_audit_that_is_older_than_it_is_kept_goes(tmp_path):
+    """With a file that was cut, which is told and not read over."""
+    for number in (1, 2):
+        write_audit_file(REAL_DISK, tmp_path / f"{number:016d}.audit", [b"one", b"two"])
+    old, cut = sorted(tmp_path.glob("*.audit"))
+    os.utime(old, (0, 0))
+    retire_audit(REAL_DISK, tmp_path, 0)
+    assert old.exists()
+    retire_audit(REAL_DISK, tmp_path, 3600)
+    assert not old.exists()
+    cut.write_bytes(cut.read_bytes()[:-1])
+    with pytest.raises(StoreCorrupt, match="ends in a record"):
+        kept(cut)
+
+
+def kept(file):
+    return list(audit_payloads(REAL_DISK, file))

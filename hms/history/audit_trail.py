@@ -1,0 +1,46 @@
+"""The records of a store's audit, in their order: what is kept of segments that are gone, and what
+stands in the log and its history; or the table of a database."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from hms.errors.catalogue import StoreCorrupt
+from hms.history.tables import audit_of_tables
+from hms.records import RecordType
+from hms.records.audit import AuditEntry, decode_audit
+from hms.store.journal.audit_files import audit_files, audit_payloads
+from hms.store.journal.disk import REAL_DISK
+from hms.store.journal.reader import list_segments, read_segment
+
+__all__ = ["entries_of_log", "entries_of_tables"]
+
+
+def entries_of_log(folder: Path, newest: int | None = None) -> Iterator[AuditEntry]:
+    """newest: of so many segments only. StoreCorrupt, StoreUnavailable."""
+    every = list_segments(folder)
+    if newest is None:
+        for file in audit_files(REAL_DISK, folder):
+            for at, payload in enumerate(audit_payloads(REAL_DISK, file)):
+                yield _decoded(payload, f"{file}, record {at + 1}")
+    for info in every if newest is None else every[-newest:]:
+        for _, kind, _, payload, _ in read_segment(info.file):
+            if kind == RecordType.AUDIT:
+                yield _decoded(payload, str(info.file))
+
+
+def entries_of_tables(
+    address: str, password: str | None = None, above: int = 0
+) -> Iterator[AuditEntry]:
+    """Those with a higher number than that. address: as of a history. DatabaseUnavailable."""
+    for payload in audit_of_tables(address, password, above):
+        yield _decoded(payload, address.rpartition("@")[2])
+
+
+def _decoded(payload: bytes | memoryview, where: str) -> AuditEntry:
+    try:
+        return decode_audit(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        detail = f"a record of the audit cannot be read: {fault}"
+        raise StoreCorrupt(file=where, offset=0, lsn=0, detail=detail) from fault
