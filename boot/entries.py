@@ -85,6 +85,12 @@ class Config:
         """The copies of a node's log."""
         return [one for one in self.replicas.values() if one.nodename == node.name]
 
+    def copies_min_of(self, node: Node) -> int:
+        """The fewest copies with which a node confirms anything."""
+        if node.copies_min is not None:
+            return node.copies_min
+        return min(len(self.replicas_of(node)) - 1, 2)
+
     def servers_of(self, node: Node) -> list[Server]:
         """The servers that a node runs."""
         return [server for server in self.servers.values() if self._is_on(node, server.svgname)]

@@ -36,8 +36,9 @@ from hms.boot.monitoring.state_file import StateFile, state_file_of
 from hms.boot.monitoring.vitals import Vitals
 from hms.boot.monitoring.watch import Watch
 from hms.boot.monitoring.watch_parts import Parts
-from hms.boot.ready import tell_failed, tell_progress, tell_ready
+from hms.boot.ready import tell_failed, tell_progress, tell_ready, tell_standby
 from hms.boot.recovering import recover
+from hms.boot.roles import forget_role, tell_role
 from hms.boot.scheduler import EvenScheduler, after_ms
 from hms.boot.securing import make_securing
 from hms.boot.server_keys import make_server_keys
@@ -170,7 +171,7 @@ class NodeProcess:
             signal.signal(number, self._on_signal)
         self._servers.start(addresses[0])
         log.info("node %s listens at %s", self._node.name, ", ".join(addresses))
-        threading.Thread(target=self._tell_ready, args=(ready_fd,), daemon=True).start()
+        threading.Thread(target=self._tell_ready, args=(self._ready_fd,), daemon=True).start()
         try:
             self._gateway.run()
         except OverflowError as fault:
@@ -234,13 +235,29 @@ class NodeProcess:
         self._journal.start(self._dictionary)
         self._look_for_files()
         append_records(self._journal, fx.records)
-        self._journal.commit()
+        self._commit_first()
         self._journal.maintain()
         waiting = self._waiting()
         self._deleted = found - waiting
         if self._deleted:
             log.warning("the COLD boot deleted %d messages", self._deleted)
         log.info("recovered %d messages from %d records", waiting, records)
+
+    def _commit_first(self) -> None:
+        """The first records of this boot are safe; where copies are missing for that, whoever boots
+        is told that this machine stands by for them."""
+        if self._taken.beat is not None:
+            self._taken.beat.on_blocked = self._stands_by
+        self._journal.commit()
+        if self._taken.beat is not None:
+            self._taken.beat.on_blocked = lambda _what: None
+            forget_role(self._node)
+
+    def _stands_by(self, what: str) -> None:
+        tell_role(self._node, what, str(self._node.store))
+        fd, self._ready_fd = self._ready_fd, None
+        if fd is not None:
+            tell_standby(fd)
 
     def _waiting(self) -> int:
         return sum(place.line.waiting_count for place in self._engine.state.places.values())

@@ -9,7 +9,7 @@ from hms.boot.sections import ARBITER, NODE, REPLICA, SVRGROUP
 
 __all__ = ["check_replicas"]
 
-COPIES = 2
+COPIES_MIN, COPIES_MAX = 2, 7
 _TLS = ("sslmode=require", "sslmode=verify-ca", "sslmode=verify-full")
 
 
@@ -52,9 +52,12 @@ def _check_node(node: Found, own: list[Found], has_arbiter: bool, report: Report
     if own and not has_arbiter:
         text = f"{own[0].title} needs an [arbiter], which decides who of {', '.join(names)} leads"
         report.add(own[0].path, text)
-    if own and len(own) != COPIES:
+    if own and not COPIES_MIN <= len(own) <= COPIES_MAX:
         text = f"node {node.name} has {len(own)} replica{'s' * (len(own) > 1)}: there can be two"
-        report.add(own[-1].path, f"{own[-1].title}: {text}, not more or fewer, in this version")
+        report.add(own[-1].path, f"{own[-1].title}: {text} to {COPIES_MAX}")
+    if not own and node.values["confirm"] == "ALL":
+        text = f"{node.title} confirm: the node has no replicas; add [replica.NAME] for each copy"
+        report.add((*node.path, "confirm"), text)
     if own and (node.values["copies_min"] or 0) > len(own):
         text = f"{node.title} copies_min is above the number of its replicas, {len(own)}"
         report.add((*node.path, "copies_min"), text)

@@ -6,7 +6,7 @@ The copy follows until it leads; then the node process reads its log as after a 
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final, NamedTuple
 
 from hms.boot import compose
@@ -22,6 +22,7 @@ from hms.server.arbiter import Arbiter, Configuration, Member, Standing
 from hms.server.arbiter.etcd import EtcdArbiter
 from hms.server.arbiter.postgresql import PostgresqlArbiter
 from hms.server.links.keys import read_key_file
+from hms.server.replicas.candidate import Candidate
 from hms.server.replicas.confirmation import Limits
 from hms.server.replicas.copy_state import (
     CopyState,
@@ -29,10 +30,11 @@ from hms.server.replicas.copy_state import (
     read_state,
     state_of,
 )
-from hms.server.replicas.follower import Follower
+from hms.server.replicas.follower import Follower, Won
 from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Listening, Peer
 from hms.server.replicas.primary import Primary
+from hms.server.replicas.promises import Lead
 from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
 from hms.server.replicas.standby_door import StandbyDoor
 from hms.store.journal import Journal
@@ -79,62 +81,88 @@ def lead(
     config: Config, node: Node, waits: Callable[[str], None], pauses: Callable[[], None]
 ) -> Led:
     """Follow until this copy leads; returns with its log opened, in the epoch that was granted."""
-    arbiter = make_arbiter(config, node)
-    group = _group(config, node)
-    REAL_DISK.make_dir(node.store)
-    lock = DirectoryLock(REAL_DISK, node.store)
-    try:
-        state = _state(arbiter, group, config, node)
-        leadership = Leadership(
-            group.me, state.copy_id, state.starts + 1, state.promised, state.log, group.lease_s
-        )
-        door = _door(config, node, leadership)
+    with ExitStack() as until_opened:
+        arbiter, group = make_arbiter(config, node), _group(config, node)
+        REAL_DISK.make_dir(node.store)
+        lock = DirectoryLock(REAL_DISK, node.store)
+        try:
+            state = _state(arbiter, group, config, node)
+            about = group.me, state.copy_id, state.starts + 1, state.promised, state.log
+            leadership = Leadership(*about, group.lease_s)
+            door = _door(config, node, leadership)
+            until_opened.callback(door.close)
 
-        def stands_by(what: str) -> None:
-            door.open()
-            waits(what)
+            def stands_by(what: str) -> None:
+                door.open()
+                waits(what)
 
-        follower = Follower(
-            group, node.store, REAL_DISK, arbiter, leadership, state, stands_by, pauses
+            both = stands_by, pauses
+            follower = Follower(group, node.store, REAL_DISK, arbiter, leadership, state, *both)
+            won, socket = _won(group, node, arbiter, leadership, follower, stands_by, pauses)
+        except BaseException:
+            arbiter.close()
+            raise
+        finally:
+            lock.release()
+        primary = Primary(
+            group,
+            node.store,
+            REAL_DISK,
+            arbiter,
+            leadership,
+            won.configuration,
+            socket,
+            silent_since_s=won.silent_since_s,
         )
         try:
-            won = follower.run()
-        finally:
-            door.close()
-    except BaseException:
-        arbiter.close()
-        raise
-    finally:
-        lock.release()
-    try:
-        socket = Listening(group)
-    except BaseException:
-        arbiter.resign()
-        arbiter.close()
-        raise
-    primary = Primary(
-        group,
+            store = _store(config, node, primary)
+        except BaseException:
+            primary.stop()
+            raise
+        return Led(store, primary, FilesDisk(primary))
+
+
+def _store(config: Config, node: Node, primary: Primary) -> Journal:
+    return Journal.open(
         node.store,
-        REAL_DISK,
-        arbiter,
-        leadership,
-        won.configuration,
-        socket,
-        silent_since_s=won.silent_since_s,
+        segment_bytes=node.segment_bytes,
+        node_uid=compose.node_uid(config, node),
+        limits=compose.log_limits(node),
+        disk=ReplicaDisk(primary),
+        epoch=primary.epoch,
     )
-    try:
-        store = Journal.open(
-            node.store,
-            segment_bytes=node.segment_bytes,
-            node_uid=compose.node_uid(config, node),
-            limits=compose.log_limits(node),
-            disk=ReplicaDisk(primary),
-            epoch=won.configuration.epoch,
-        )
-    except BaseException:
-        primary.stop()
-        raise
-    return Led(store, primary, FilesDisk(primary))
+
+
+def _won(
+    group: Group,
+    node: Node,
+    arbiter: Arbiter,
+    leadership: Leadership,
+    follower: Follower,
+    waits: Callable[[str], None],
+    pauses: Callable[[], None],
+) -> tuple[Won, Listening]:
+    """An epoch that enough copies have promised; until then this one follows."""
+    while True:
+        won = follower.run()
+        try:
+            socket = Listening(group)
+        except BaseException:
+            arbiter.resign()
+            raise
+        about = arbiter, leadership, won.configuration, socket
+        candidate = Candidate(group, node.store, REAL_DISK, *about)
+        if candidate.promises.needed > 1:
+            waits(f"the promises of {candidate.promises.needed} copies")
+        try:
+            outcome = candidate.run(pauses)
+        except BaseException:
+            with suppress(ArbiterUnavailable):
+                arbiter.resign()
+            socket.close()
+            raise
+        if isinstance(outcome, Lead):
+            return won, socket
 
 
 def _door(config: Config, node: Node, leadership: Leadership) -> StandbyDoor:
@@ -165,7 +193,7 @@ def begin_replicas(config: Config, node: Node) -> Configuration:
             log=state.log,
             epoch=epoch,
             members=(Member(group.me, state.copy_id, state.starts),),
-            copies_min=node.copies_min,
+            copies_min=config.copies_min_of(node),
         )
         if not arbiter.begin(first):
             _refuse_begun(arbiter, config, node)
@@ -220,7 +248,12 @@ def _group(config: Config, node: Node) -> Group:
         one.name: Peer(one.name, one.address, one.public_key or "")
         for one in config.replicas_of(node)
     }
-    limits = Limits(node.copies_min, node.replica_timeout_s, node.replica_lost_s)
+    limits = Limits(
+        config.copies_min_of(node),
+        node.replica_timeout_s,
+        node.replica_lost_s,
+        is_all=node.confirm == "ALL",
+    )
     return Group(node.name, node.replica, peers, config.arbiter.lease_s, limits, keys)
 
 

@@ -37,9 +37,11 @@ LOOK_S = 0.2
 
 
 class Claim(Protocol):
-    """What proves that the store is still ours; on_fenced is told once when it is not."""
+    """What proves that the store is still ours; on_fenced is told once when it is not; on_blocked
+    what a sync waits for, when it waits for other machines."""
 
     on_fenced: Callable[[BaseException], None]
+    on_blocked: Callable[[str], None]
 
     def stop(self) -> None:
         """Give it up."""

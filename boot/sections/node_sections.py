@@ -105,7 +105,11 @@ class Node(Named, frozen=True, kw_only=True):
         Name | None, key(otherwise="none: the node has one copy of its log", example="a")
     ] = None
     """Which [replica.NAME] this machine is."""
-    copies_min: Annotated[int, Meta(ge=1, le=2)] = 1
+    confirm: Literal["MAJORITY", "ALL"] = "MAJORITY"
+    """How many of the copies that count must have synced a record before it is confirmed."""
+    copies_min: Annotated[
+        int | None, Meta(ge=1, le=7), key(otherwise="1 with two replicas, else 2")
+    ] = None
     """With fewer copies that count nothing is confirmed; 2: a machine alone waits."""
     replica_timeout_s: Annotated[float, Meta(ge=0.5, le=3600)] = 2
     """A replica that is silent for so long counts no more, when a confirmation waits for it."""

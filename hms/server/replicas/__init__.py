@@ -2,6 +2,7 @@
 others, and confirms what enough of them have synced.
 
     leadership     who leads: epochs, promises, when to campaign (sans-IO)
+    promises       which copy may open an epoch, and which one goes furthest (sans-IO)
     confirmation   what enough copies have, and which copies count (sans-IO)
     catching_up    what a copy lacks of the primary's log (sans-IO)
     frames         what goes over the link
@@ -10,6 +11,7 @@ others, and confirms what enough of them have synced.
     replica_disk   the disk of a primary, which sends what the log and the files write
     primary        the link of a primary, and its lease
     follower       a copy that follows, until it takes over
+    candidate      a copy that was granted an epoch, until it leads or gives way
     link           the sockets of both
     standby_door   what a follower tells clients: who leads
 """

@@ -11,22 +11,25 @@ from typing import NamedTuple
 from msgspec import structs
 
 from hms.server.arbiter.interface import Configuration, Member
+from hms.server.replicas.promises import promises_needed
 
 __all__ = ["Confirmation", "Limits", "copies_needed"]
 
 
-def copies_needed(members: int) -> int:
-    """A majority, which of two is both."""
-    return members // 2 + 1
+def copies_needed(members: int, *, is_all: bool = False) -> int:
+    """A majority, which of two is both; is_all: every one."""
+    return members if is_all else members // 2 + 1
 
 
 class Limits(NamedTuple):
     """copies_min: with fewer members nothing is confirmed; timeout_s: silence that blocks a
-    confirmation for so long ends a membership, lost_s: any silence."""
+    confirmation for so long ends a membership, lost_s: any silence; is_all: a confirmation takes
+    every member, not the majority."""
 
     copies_min: int = 1
     timeout_s: float = 2.0
     lost_s: float = 60.0
+    is_all: bool = False
 
 
 class _Peer:
@@ -47,9 +50,13 @@ class _Peer:
 class Confirmation:
     """The primary's view of its group, in one epoch."""
 
-    def __init__(self, now: Configuration, me: Member, limits: Limits, since_s: float) -> None:
-        """since_s: since when the others are silent, if none comes."""
-        self.now, self._me, self._limits, self._since_s = now, me, limits, since_s
+    def __init__(
+        self, now: Configuration, me: Member, limits: Limits, since_s: float, begun_s: float
+    ) -> None:
+        """since_s: since when the others are silent, if none comes, for a confirmation that waits
+        for them; begun_s: when this term began."""
+        self.now, self._me, self._limits = now, me, limits
+        self._since_s, self._begun_s = since_s, begun_s
         self.asked: Configuration | None = None
         """A change that is prepared, or whose outcome is not known yet: both rules hold."""
         self._is_sent = False
@@ -155,7 +162,7 @@ class Confirmation:
             self.now,
             version=self.now.version + 1,
             members=tuple(kept),
-            copies=copies_needed(len(kept)),
+            copies=copies_needed(len(kept), is_all=self._limits.is_all),
         )
 
     def _admitted(self, now_s: float) -> list[Member] | None:
@@ -168,31 +175,40 @@ class Confirmation:
         return None
 
     def _kept(self, now_s: float) -> list[Member] | None:
-        """Without one that is silent, or not whole for as long."""
-        is_blocked = self.own > self.confirmed
-        silent_s = self._limits.timeout_s if is_blocked else self._limits.lost_s
-        for one in self.now.members:
-            if one.copy_id == self._me.copy_id or not self._is_away(one, now_s, silent_s):
-                continue
-            kept = [other for other in self.now.members if other is not one]
-            if len(kept) >= self._limits.copies_min:
-                return kept
-        return None
+        """Without those that are silent, or not whole for as long: sooner when a confirmation
+        waits for them, as the others are too few."""
+        here = self._present_of(self.now, now_s, self._limits.timeout_s)
+        is_blocked = self.own > self.confirmed and len(here) < self.now.copies
+        kept = here if is_blocked else self._present_of(self.now, now_s, self._limits.lost_s)
+        is_other = len(kept) < len(self.now.members)
+        return kept if is_other and len(kept) >= self._limits.copies_min else None
+
+    def _present_of(self, rule: Configuration, now_s: float, silent_s: float) -> list[Member]:
+        """Its members that are not away, this one among them."""
+        mine = self._me.copy_id
+        return [
+            one
+            for one in rule.members
+            if one.copy_id == mine or not self._is_away(one, now_s, silent_s)
+        ]
 
     def _is_away(self, one: Member, now_s: float, silent_s: float) -> bool:
         peer = self._peers.get(one.copy_id)
         if peer is None:
-            return now_s - self._since_s >= silent_s
+            is_lost = silent_s >= self._limits.lost_s
+            return now_s - (self._begun_s if is_lost else self._since_s) >= silent_s
         begun_s = peer.heard_s if peer.is_whole else min(peer.heard_s, peer.joined_s)
         return now_s - begun_s >= silent_s
 
     def _are_here(self, rule: Configuration, now_s: float) -> bool:
-        """Those that a prepared change counts are whole, and are heard."""
-        others = (one for one in rule.members if one.copy_id != self._me.copy_id)
-        return all(
-            self._mark_of(one.copy_id) and not self._is_away(one, now_s, self._limits.timeout_s)
-            for one in others
-        )
+        """Of those that a prepared change counts as many as it takes are whole, and are heard; and
+        the one that it adds."""
+        here = {
+            one
+            for one in self._present_of(rule, now_s, self._limits.timeout_s)
+            if self._mark_of(one.copy_id) or one.copy_id == self._me.copy_id
+        }
+        return len(here) >= rule.copies and {*rule.members} - {*self.now.members} <= here
 
     def asking(self, new: Configuration) -> None:
         """A change is prepared: from here on both rules hold, until it is known what the arbiter
@@ -210,6 +226,26 @@ class Confirmation:
         """What the arbiter has, after it was asked."""
         self.now, self.asked, self._is_sent = now, None, False
         self._advance()
+
+    def in_sync(self, now_s: float) -> list[Member]:
+        """Members that have all, and are heard; this one among them."""
+        return [
+            one
+            for one in self._present_of(self.now, now_s, self._limits.timeout_s)
+            if one.copy_id == self._me.copy_id
+            or ((peer := self._peers.get(one.copy_id)) is not None and peer.is_whole)
+        ]
+
+    def lacking(self, now_s: float) -> tuple[int, int, str]:
+        """Copies that are in sync, how many a confirmation takes, and their names."""
+        here = [one.name for one in self.in_sync(now_s)]
+        return len(here), max(self.now.copies, self._limits.copies_min), ", ".join(here)
+
+    def failures_survived(self, now_s: float) -> int:
+        """How many copies may be lost now, with their disks, so that nothing confirmed is lost and
+        another one takes over by itself."""
+        have = len(self.in_sync(now_s))
+        return max(0, min(self.now.copies - 1, have - promises_needed(self.now)))
 
     def lacks(self, name: str, now_s: float) -> str:
         """Why a replica could not lead at once with everything; "" when it could."""

@@ -25,9 +25,11 @@ from hms.server.replicas.frames import (
     Cut,
     Drop,
     Envelope,
+    Fence,
     FileGone,
     FilePart,
     Keep,
+    Promised,
     Rejoin,
     Resume,
     Said,
@@ -224,14 +226,18 @@ class Follower:
     def _receive(self, parts: list[bytes]) -> Said | None:
         """What is to be answered at once, if anything."""
         envelope, data = decode(parts)
+        said, who = envelope.said, (envelope.epoch, envelope.replica, envelope.start)
+        if isinstance(said, Fence) and not self._leadership.may_promise(*who, self._clock_s()):
+            return None  # it asks again
         self._admit(envelope)
-        said = envelope.said
         match said:
             case Beat():
                 return BeatAck(said.at_s)
             case Bye():
                 self._leadership.left()
                 self._looked_s = float("-inf")
+            case Fence():
+                return self._promised(envelope.epoch)
             case Rejoin():
                 self._copy.sync()
                 self._join()
@@ -259,6 +265,13 @@ class Follower:
             self._promise()
         self._heard_s = self._clock_s()
         me.heard(self._heard_s)
+
+    def _promised(self, epoch: int) -> Promised:
+        """What was promised is durable by now, and so is what this copy says that it has."""
+        self._copy.sync()
+        end, is_clean = self._copy.tail()
+        self._waits(f"{self._leadership.leader[0]} (epoch {epoch}, which begins)")
+        return Promised(self._state.copy_id, epoch, end, is_clean)
 
     def _next(self, said: Told, data: bytes) -> None:
         if not self._is_resumed and not isinstance(said, Drop | Aside):

@@ -22,10 +22,12 @@ __all__ = [
     "Cut",
     "Drop",
     "Envelope",
+    "Fence",
     "FileGone",
     "FilePart",
     "Join",
     "Keep",
+    "Promised",
     "Rejoin",
     "Resume",
     "Said",
@@ -154,6 +156,20 @@ class BeatAck(_Said, frozen=True):
     at_s: float
 
 
+class Fence(_Said, frozen=True):
+    """A candidate asks for a promise: no frame of a lower epoch than its own is taken any more."""
+
+
+class Promised(_Said, frozen=True):
+    """A copy has promised the epoch of a Fence, for good. end: epoch and number of its last
+    segment, and the offset behind its last record; is_clean: it lost nothing of what it had."""
+
+    copy_id: str
+    epoch: int
+    end: tuple[int, int, int]
+    is_clean: bool
+
+
 class Bye(_Said, frozen=True):
     """Its sender stops."""
 
@@ -174,6 +190,8 @@ Said = (
     | Ack
     | Beat
     | BeatAck
+    | Fence
+    | Promised
     | Bye
 )
 

@@ -1,14 +1,16 @@
 """Leadership: when a copy follows, when it campaigns, and which frames it accepts (sans-IO).
 
     FOLLOWING  --campaign won-->  LEADING  --a higher epoch, or no proof for lease_s-->  DEPOSED
+        ^                            |
+        +---- too few promises, or another copy goes further: the lease is given back
 
 A lease decides only when to try and when to stop answering. What is confirmed is decided by epochs
 and copies (confirmation): a primary that was replaced finds nobody who takes its frames. An epoch
 is granted once, to one start of one copy; a copy promises an epoch, durably, before it takes the
 first frame of it, and takes none of a lower one from then on.
 
-With A copies needed of N, T = N - A + 1 promises are. The owner of a group of two has its own: the
-candidate was a member, so it has all that was ever confirmed.
+With A copies needed of N, T = N - A + 1 promises are (promises). The owner of a group of two has
+its own: the candidate was a member, so it has all that was ever confirmed.
 """
 
 from enum import StrEnum
@@ -62,6 +64,8 @@ class Leadership:
         """The arbiter was read in this start: what it has of this copy may be of this start."""
         self.is_left = False
         """The primary said that it stops."""
+        self._waits_until_s = float("-inf")
+        """It gave a lease back: others are to try first."""
         self.leader = "", 0
         """Who leads, "" for nobody, and in which epoch, as far as it is known here."""
 
@@ -97,14 +101,17 @@ class Leadership:
             return Follow(now.primary, f"{now.primary} (epoch {now.epoch}, whose log it gets)")
         if standing.leader is not None:
             return Follow(now.primary, f"{now.primary} (epoch {now.epoch})")
-        if standing.preferred not in ("", self.me):
-            return Follow(now.primary, f"{standing.preferred} (which is to take over)")
-        if len(now.members) - now.copies + 1 > 1:
-            return Follow(now.primary, "too few promises of other copies")
+        return self._when_free(now, standing.preferred, now_s)
+
+    def _when_free(self, now: Configuration, preferred: str, now_s: float) -> Follow | Campaign:
+        """What a member does while nobody leads. preferred: who is to lead, "" for anyone."""
         others = [one for one in now.members if one.copy_id != self.copy_id]
-        if now.primary == self.me or not others or self.is_silent(now_s):
-            return Campaign(now.version)
-        return Follow(now.primary, f"{now.primary} (silent)")
+        if preferred not in ("", self.me):
+            return Follow(now.primary, f"{preferred} (which is to take over)")
+        if not preferred and now_s < self._waits_until_s:
+            return Follow(now.primary, "other copies (which may take over first)")
+        is_free = preferred or now.primary == self.me or not others or self.is_silent(now_s)
+        return Campaign(now.version) if is_free else Follow(now.primary, f"{now.primary} (silent)")
 
     def member_of(self, now: Configuration) -> Member | None:
         """This copy among those that count; a new disk under an old name is none (H12)."""
@@ -125,6 +132,11 @@ class Leadership:
         self._source, self.promised, self.leader = source, epoch, (primary, epoch)
         return True
 
+    def may_promise(self, epoch: int, primary: str, start: int, now_s: float) -> bool:
+        """A candidate is promised its epoch when the primary before it has been silent for a lease,
+        or has said that it stops: until then that one may answer what needs no record."""
+        return self._source == (epoch, primary, start) or self.is_silent(now_s)
+
     def heard(self, now_s: float) -> None:
         """A frame of the primary was accepted."""
         self._heard_s, self.is_left = now_s, False
@@ -142,6 +154,14 @@ class Leadership:
         assert now.epoch > self.promised
         self.role, self.epoch, self.promised = Role.LEADING, now.epoch, now.epoch
         self._proved_s = asked_s
+
+    def gave_back(self, now_s: float) -> None:
+        """The epoch was not opened, and its lease is given back: follow again. What was promised
+        stays so; others may campaign first."""
+        assert self.role is not Role.FOLLOWING
+        self.role, self.epoch, self._source = Role.FOLLOWING, 0, None
+        self.is_left = True
+        self._waits_until_s = now_s + self.lease_s
 
     def proved(self, asked_s: float) -> None:
         """A renewal, or enough copies, said so of a question that was asked then."""

@@ -26,6 +26,7 @@ from hms.server.replicas.frames import (
     Segment,
     Write,
 )
+from hms.server.replicas.promises import End
 from hms.store.files import is_whole_file
 from hms.store.journal.audit_files import keep_audit
 from hms.store.journal.disk import CREATE, PRIVATE_DISK, UPDATE, Disk, write_all
@@ -92,6 +93,22 @@ class LogCopy:
             deque(walk.records(), maxlen=0)
             return walk.at
         return SEGMENT_HEADER_BYTES
+
+    def tail(self) -> tuple[End, bool]:
+        """How far this copy goes, and whether it may say so: its last segment is there, and ends in
+        zeros or in a write that a crash tore. What is damaged there may have been confirmed."""
+        number = max(segment_numbers(self._disk, self._folder, LOG_SUFFIX), default=0)
+        if not number:
+            return End(), False
+        file = segment_file(self._folder, number)
+        try:
+            info = read_info(self._disk, file, number, is_last=True)
+            walk = Walk(self._disk, self._fd(number), info)
+            deque(walk.records(), maxlen=0)
+        except StoreCorrupt:
+            return End(0, number, 0), False
+        is_clean = not walk.is_at_seal() and (walk.is_at_end() or walk.is_torn())
+        return End(info.epoch, number, walk.at), is_clean
 
     def _whole_files(self) -> list[str]:
         with suppress(FileNotFoundError):
@@ -165,6 +182,7 @@ class LogCopy:
             there = self._disk.pread(fd, min(len(data), end - said.offset), said.offset)
             if there != data[: len(there)]:
                 self._copy_aside(said.number)
+                self._zero(said.number, said.offset)
         write_all(self._disk, fd, [data], said.offset)
         self._unsynced.add(said.number)
 
@@ -174,9 +192,16 @@ class LogCopy:
         if said.end < self._tails.get(said.number, 0):
             self._copy_aside(said.number)
         if SEGMENT_HEADER_BYTES <= said.end < size:
-            self._disk.ftruncate(fd, said.end)
-            self._disk.allocate(fd, size)
-            self._disk.fsync(fd)
+            self._zero(said.number, said.end)
+
+    def _zero(self, number: int, end: int) -> None:
+        """Zeros from there on, safe when this returns: a write that a crash tears there is known by
+        them."""
+        fd = self._fd(number)
+        size = self._disk.size(fd)
+        self._disk.ftruncate(fd, end)
+        self._disk.allocate(fd, size)
+        self._disk.fsync(fd)
 
     def _drop(self, said: Drop) -> None:
         """From the newest on, so that a crash leaves no gap."""

@@ -78,6 +78,8 @@ BEATS_PER_LEASE: Final = 5
 RENEWALS_PER_LEASE: Final = 3
 LOOKS_PER_LEASE: Final = 10
 JOIN_S: Final = 10.0
+BLOCKED_AFTER_S: Final = 1.0
+"""A confirmation that waits for so long behind replica_timeout_s is told of."""
 
 
 class _Link:
@@ -115,8 +117,12 @@ class Primary:
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership = leadership
         me = Member(group.me, leadership.copy_id, leadership.start)
-        self._confirmation = Confirmation(granted, me, group.limits, silent_since_s)
+        limits = group.limits
+        self._confirmation = Confirmation(granted, me, limits, silent_since_s, clock_s())
         self.on_fenced: Callable[[BaseException], None] = lambda _fault: None
+        self.on_blocked: Callable[[str], None] = lambda _what: None
+        """Told what a confirmation waits for, when copies do not come."""
+        self._blocked_since_s: float | None = None
         self.epoch = granted.epoch
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
@@ -181,8 +187,21 @@ class Primary:
         """See Copies."""
         with self._changed:
             mark = self._synced_here()
+            since_s = self._clock_s()
             while not self._is_confirmed(mark):
-                self._advanced.wait()
+                self._advanced.wait(BLOCKED_AFTER_S)
+                if self._clock_s() - since_s > self._group.limits.timeout_s + BLOCKED_AFTER_S:
+                    self._warn_blocked(since_s)
+            self._blocked_since_s = None
+
+    def _warn_blocked(self, since_s: float) -> None:
+        """Once, until something is confirmed again."""
+        if self._blocked_since_s is None:
+            self._blocked_since_s = since_s
+            have, needed, names = self._confirmation.lacking(self._clock_s())
+            what = f"{needed} copies, of which {have} are here: {names}"
+            log.warning("nothing is confirmed: %s waits for %s", self._group.node, what)
+            self.on_blocked(what)
 
     def _synced_here(self) -> int:
         """The mark up to which all is synced here."""

@@ -38,6 +38,8 @@ SUFFIXES: Final = (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX)
 """In the order in which a segment gets them, so that who tries one after the other finds it."""
 _NAME: Final = re.compile(r"(\d{16})(\.log|\.pinned|\.history)")
 WINDOW_BYTES: Final = 4 * 1024 * 1024
+SECTOR_BYTES: Final = 512
+"""A disk writes one in full or not at all."""
 
 
 class SegmentInfo(NamedTuple):
@@ -221,6 +223,21 @@ class Walk:
         """Nothing was written here."""
         view, at = self._view(RECORD_HEADER_BYTES)
         return not any(view[at : at + RECORD_HEADER_BYTES])
+
+    def is_at_end(self) -> bool:
+        """Nothing was written here, nor behind it."""
+        return last_written(self._disk, self._fd, self.at) == self.at
+
+    def is_torn(self) -> bool:
+        """The record here was not written in full: a sector of it is still zero, as before. One
+        that was, and does not verify, is damaged. Zeros of its own look the same."""
+        if self.is_proved_synced():
+            return False
+        header = self.header()
+        size = RECORD_HEADER_BYTES if header is None else record_bytes(header.length)
+        data = self._disk.pread(self._fd, size, self.at)
+        cuts = [0, *range(-self.at % SECTOR_BYTES or SECTOR_BYTES, size, SECTOR_BYTES), size]
+        return any(not any(data[one:other]) for one, other in pairwise(cuts))
 
     def forget_window(self) -> None:
         """Read again from the file: a writer may have gone on."""

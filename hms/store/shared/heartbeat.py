@@ -21,6 +21,8 @@ class Heartbeat:
 
     def __init__(self, folder: Path, lease_s: float) -> None:
         self.on_fenced: Callable[[BaseException], None] = lambda _fault: None
+        self.on_blocked: Callable[[str], None] = lambda _what: None
+        """Never called: a sync waits for no other machine."""
         self._folder, self._pause_s = folder, lease_s / BEATS_PER_LEASE
         self._over = threading.Event()
         self._count = 0

@@ -62,8 +62,17 @@ def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
         ({"b": 'mode = "ASYNC"'}, "mode: every replica is synchronous"),
         ({"b": 'NODENAME = "M"'}, "NODENAME: there is no node 'M'"),
         ({"a": 'public_key = "x"'}, "public_key: must be 40 characters"),
-        ({"b": '[replica.c]\naddress = "tcp://127.0.0.1:7712"'}, "has 3 replicas: there can be"),
-        ({"node": "copies_min = 3"}, "copies_min: "),
+        (
+            {
+                "b": "".join(
+                    f'[replica.x{n}]\naddress = "tcp://127.0.0.1:{n}"\n' for n in range(1, 8)
+                )
+            },
+            "node N has 9 replicas: there can be two to 7",
+        ),
+        ({"node": "copies_min = 3"}, "copies_min is above the number of its replicas, 2"),
+        ({"node": "copies_min = 0"}, "copies_min: 0 is out of range"),
+        ({"node": 'confirm = "SOME"'}, "confirm: "),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_line(tmp_path, parts, told):
@@ -85,7 +94,7 @@ def test_what_cannot_be_is_refused_with_its_line(tmp_path, parts, told):
         ("http://127.0.0.1", "http://10.0.0.9", "beyond loopback and not encrypted: use https://"),
         ("http://127.0.0.1:2379", "postgresql://h/d", "kind 'etcd' wants http:// or https://"),
         ("http://127.0.0.1:2379", "http://u:geheim@h", "a password does not stand in hms.conf"),
-        ("[replica.b]\n", "[rm.x]\n", "node N has 1 replica: there can be two"),
+        ("[replica.b]\n", "[rm.x]\n", "node N has 1 replica: there can be two to 7"),
         ('[arbiter]\nkind = "etcd"\n', "[alerts]\n", "needs an [arbiter]"),
     ],
 )

@@ -15,6 +15,7 @@ from hms.errors.catalogue import (
 )
 from hms.server.arbiter import Configuration, Leader, Member, Standing
 from hms.server.replicas.catching_up import plan, resumes_at
+from hms.server.replicas.confirmation import Confirmation, Limits
 from hms.server.replicas.frames import (
     FORMAT,
     Aside,
@@ -28,6 +29,7 @@ from hms.server.replicas.frames import (
 )
 from hms.server.replicas.leadership import Campaign, Follow, Leadership
 from hms.server.replicas.log_copy import ASIDE_MAX, LogCopy, aside_names
+from hms.server.replicas.promises import End, GiveWay, Lead, Promises
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.format import (
     Author,
@@ -234,3 +236,156 @@ def test_no_clock_that_can_be_set_is_read_by_the_copies():
 
     clocks = {name for name in names if name.startswith(("time.", "datetime."))}
     assert clocks == {"time.clock_gettime", "time.CLOCK_BOOTTIME"}
+
+
+THREE = (*MEMBERS, Member("c", "3" * 32, 2))
+
+
+ONE_ALONE = Limits(copies_min=1, timeout_s=2, lost_s=60)
+
+
+def three(**changes):
+    given = {"version": 5, "log": LOG, "epoch": 4, "primary": "b", "start": 8, "copies": 2}
+    return Configuration(**{**given, "members": THREE, **changes})
+
+
+def test_of_three_copies_two_promise_before_one_leads_and_the_furthest_one_does():
+    """By the epoch of the last segment first: a longer one of an older epoch was not adopted."""
+    asked = Promises(three())
+    assert asked.needed == 2
+    asked.promised("2" * 32, End(3, 9, 400), is_clean=True)
+    assert asked.verdict("2" * 32) is None
+    asked.promised("2" * 32, End(3, 9, 400), is_clean=True)
+    assert asked.verdict("2" * 32) is None  # the same one twice
+    asked.promised("9" * 32, End(3, 9, 400), is_clean=True)
+    assert asked.verdict("2" * 32) is None  # no member
+    asked.promised("3" * 32, End(3, 9, 800), is_clean=False)
+    assert asked.verdict("2" * 32) is None  # damaged
+    asked.promised("1" * 32, End(2, 9, 900), is_clean=True)
+    assert asked.verdict("2" * 32) == Lead(("b", "a"))
+    asked.promised("3" * 32, End(3, 9, 408), is_clean=True)
+    assert asked.verdict("2" * 32) == GiveWay("c")
+
+
+@pytest.mark.parametrize(
+    ("members", "copies", "needed"), [(1, 1, 1), (2, 2, 1), (3, 2, 2), (3, 3, 1), (5, 3, 3)]
+)
+def test_promises_and_confirmations_overlap_in_a_copy(members, copies, needed):
+    """A + T > N."""
+    every = tuple(Member(f"r{n}", f"{n}" * 32) for n in range(members))
+
+    assert Promises(three(members=every, copies=copies)).needed == needed
+    assert copies + needed == members + 1
+
+
+def confirming(now, *names, limits=ONE_ALONE):
+    """The primary b of three, with these copies whole at mark 1."""
+    made = Confirmation(now, THREE[1], limits, 100, 100)
+    made.written = 1
+    for one in THREE:
+        if one.name in names:
+            made.joined(one, 100)
+            made.whole(one.copy_id, 1)
+    return made
+
+
+def test_one_of_three_that_stalls_keeps_nobody_waiting():
+    """Two of three confirm; it is removed when it was silent for lost_s, not before."""
+    made = confirming(three(), "a")
+    made.synced(1)
+    assert not made.is_confirmed(1)
+    made.acked("1" * 32, 1)
+
+    assert made.is_confirmed(1)
+    assert made.failures_survived(101) == 0  # c is away, and a take-over takes two
+    for at in (110, 120, 130, 140, 150, 160):
+        made.heard("1" * 32, at)
+    assert made.wanted(159) is None
+    assert [one.name for one in made.wanted(160).members] == ["a", "b"]
+
+
+def test_with_confirm_all_the_one_that_is_silent_counts_no_more_soon():
+    """Every confirmation waits for it."""
+    made = confirming(three(copies=3), "a", limits=Limits(2, 2, 60, is_all=True))
+    made.synced(1)
+    made.acked("1" * 32, 1)
+    assert not made.is_confirmed(1)
+    made.heard("1" * 32, 102)
+
+    new = made.wanted(102.5)
+    assert ([one.name for one in new.members], new.copies) == (["a", "b"], 2)
+    made.asking(new)
+    assert made.may_ask(new)
+    assert not made.is_confirmed(1)  # both rules hold
+    made.settled(new)
+    assert made.is_confirmed(1)
+
+
+def test_both_others_are_given_up_at_once_and_only_where_copies_min_lets_them():
+    """One alone of three confirms with copies_min 1; with 2 it waits."""
+    for copies_min, left in ((1, ["b"]), (2, None)):
+        made = confirming(three(), limits=Limits(copies_min, 2, 60))
+        made.synced(1)
+        new = made.wanted(103)
+        assert (new and [one.name for one in new.members]) == left
+        assert made.lacking(103) == (1, 2, "b")
+
+
+def test_a_copy_that_has_all_of_three_survives_one_failure():
+    """And with confirm ALL two."""
+    for copies, survives in ((2, 1), (3, 2)):
+        made = confirming(three(copies=copies), "a", "c")
+        made.synced(1)
+        made.acked("1" * 32, 1)
+        made.acked("3" * 32, 1)
+        assert made.failures_survived(101) == survives
+
+
+def test_a_tail_is_torn_where_a_sector_is_still_zero_and_else_damaged(tmp_path):
+    """What is damaged may have been confirmed: such a copy does not count for a take-over."""
+    one = LogCopy(REAL_DISK, tmp_path)
+    assert one.tail() == (End(), False)
+    header, data = segment(1, 3, b"first   ", b"s" * 1500)
+    one.take(Segment(0, 1, 8192, ".log"), header)
+    one.take(Write(0, 1, 64, crc32(data)), data)
+    one.sync()
+    end, file = End(3, 1, 64 + len(data)), tmp_path / f"{1:016d}.log"
+    assert one.tail() == (end, True)
+    whole = file.read_bytes()
+
+    file.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
+    torn_at, is_clean = one.tail()
+    assert (torn_at < end, is_clean) == (True, True)
+
+    file.write_bytes(whole[:1024] + b"x" + whole[1025:])
+    assert one.tail() == (torn_at, False)
+    file.write_bytes(bytes(64) + whole[64:])
+    assert not one.tail()[1]
+    one.close()
+
+
+def test_a_copy_promises_when_the_primary_before_was_silent_for_a_lease():
+    """Until then that one may answer what needs no record."""
+    one = copy()
+    assert one.accepts(3, "a", 4)
+    one.heard(104)
+
+    assert not one.may_promise(4, "c", 2, 108)
+    assert one.may_promise(4, "c", 2, 109)
+    one.left()
+    assert one.may_promise(4, "c", 2, 105)
+
+
+def test_whoever_goes_furthest_is_preferred_and_one_that_gave_way_waits():
+    """The lease is given back to it; it does not wait for silence."""
+    one = copy()
+    assert one.decide(Standing(three(epoch=3, primary="a", start=4), None, "b"), 101) == Campaign(5)
+    one.won(three(epoch=4), 101)
+
+    one.gave_back(102)
+
+    assert isinstance(one.decide(Standing(three(), None, "c"), 103), Follow)
+    assert isinstance(one.decide(Standing(three()), 106), Follow)
+    assert one.decide(Standing(three()), 107) == Campaign(5)
+    assert one.decide(Standing(three(), None, "b"), 103) == Campaign(5)
+    assert one.promised == 4
