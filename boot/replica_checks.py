@@ -70,7 +70,6 @@ def _check_alone(node: Found, every: list[Found], names: list[str], report: Repo
         "database": values["database"] is not None and "a database is copied by its own means",
         "shared": values["shared"] and "a store is shared, or copied; not both",
         "BOOT": values["boot"] == "COLD" and "a take-over would delete all: use hms boot --cold",
-        "archive": values["archive"] == "REQUIRED" and "the archive's mark is not copied",
     }
     for word, why in faults.items():
         if why and node.is_good(word.lower()):

@@ -38,6 +38,7 @@ from hms.server.replicas.promises import Lead
 from hms.server.replicas.replica_disk import FilesDisk, ReplicaDisk
 from hms.server.replicas.standby_door import StandbyDoor
 from hms.store.journal import Journal
+from hms.store.journal.confirmed_place import begin_place
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.lock import DirectoryLock
 from hms.store.journal.reader import list_segments
@@ -97,7 +98,16 @@ def lead(
                 waits(what)
 
             both = stands_by, pauses
-            follower = Follower(group, node.store, REAL_DISK, arbiter, leadership, state, *both)
+            follower = Follower(
+                group,
+                node.store,
+                REAL_DISK,
+                arbiter,
+                leadership,
+                state,
+                *both,
+                limits=compose.log_limits(node),
+            )
             won, socket = _won(group, node, arbiter, leadership, follower, stands_by, pauses)
         except BaseException:
             arbiter.close()
@@ -185,6 +195,7 @@ def begin_replicas(config: Config, node: Node) -> Configuration:
         lock = DirectoryLock(REAL_DISK, node.store)
         try:
             state = begin_copy(REAL_DISK, node.store, group.me)
+            begin_place(REAL_DISK, node.store)
             epoch = max((one.epoch for one in list_segments(node.store)), default=0)
         finally:
             lock.release()

@@ -111,7 +111,9 @@ def archive(
         as_own(),
     ):
         place = place_of(session, shown)
-        run = _Run(session, os.fspath(store), place, allow_gap, on_piece, newest)
+        run = _Run(
+            session, os.fspath(store), place, allow_gap, on_piece, newest, is_known=where is None
+        )
         run.clean()
         run.take_all()
         while interval_s is not None and not is_stopping(interval_s):
@@ -160,6 +162,16 @@ def _alone(store: PathName, where: str) -> Iterator[None]:
         os.close(fd)
 
 
+def _refuse_away(store: str, place: ArchivePlace) -> None:
+    """A mark moves with a replicated log, a folder of one machine does not: an archive begun anew
+    there would have a part of the log twice, or lack one."""
+    mark = read_mark(store)
+    if mark is not None and mark.until_offset:
+        detail = f"it has offsets below {mark.until_offset}, says the store, and nothing is there: "
+        detail += "it is on another machine, or was removed; name a place with --where"
+        raise ArchiveError(where=place.where, detail=detail)
+
+
 class _Run:
     """One run over one store; see archive()."""
 
@@ -171,6 +183,8 @@ class _Run:
         allow_gap: bool,
         on_piece: Tell,
         newest: Segment | None = None,
+        *,
+        is_known: bool = False,
     ) -> None:
         self._spark, self._store, self._place = spark, store, place
         self._on_piece, self._newest = on_piece, newest
@@ -178,6 +192,8 @@ class _Run:
         self._rows = self._files = self._size = self._merged = 0
         found = load_manifest(place)
         self._is_new = found is None
+        if found is None and is_known:
+            _refuse_away(store, place)
         known = found or new_manifest(store)
         self._first = known.until_offset
         self._manifest = checked(known, place, store, allow_gap=allow_gap)

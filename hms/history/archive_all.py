@@ -1,16 +1,18 @@
 """All of a log: also the segment that is being written, which an archive leaves to the next run.
 
 A node is asked to begin a new segment, so that the present one is finished. Of a store that no node
-has the newest segment is finished as it stands: the next boot begins another one.
+has the newest segment is finished as it stands: the next boot begins another one. A copy of a
+replicated log gets it from its primary, which is asked to seal.
 """
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from hms.errors.catalogue import StoreLocked
+from hms.errors.catalogue import ArchiveError, StoreLocked
 from hms.history import seals
 from hms.history.archive import ArchiveReport, Tell, archive
-from hms.history.segments import PathName, Segment, unwritten
+from hms.history.segments import PathName, Segment, is_copy, sealed, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["archive_all", "seal"]
+
+COPY_S: Final = 30.0
+LOOK_S: Final = 0.05
 
 
 def archive_all(
@@ -38,11 +43,25 @@ def archive_all(
 
 
 def _newest(store: PathName, address: "Callable[[], str]") -> Segment | None:
+    if is_copy(store):
+        _await_sealed(store, seal(address()))
+        return None
     try:
         return unwritten(Path(store))
     except StoreLocked:
         seal(address())
         return None
+
+
+def _await_sealed(store: PathName, offset: int) -> None:
+    """Until a copy has what its primary has sealed. ArchiveError when it does not get it."""
+    until_s = time.monotonic() + COPY_S
+    while max((one.until_offset for one in sealed(store)), default=0) < offset:
+        if time.monotonic() >= until_s:
+            detail = f"{store} does not have the log up to offset {offset - 1} after {COPY_S:g} s: "
+            detail += "look whether this copy follows (hms replica status)"
+            raise ArchiveError(where="?", detail=detail)
+        time.sleep(LOOK_S)
 
 
 def seal(address: str) -> int:

@@ -2,8 +2,9 @@
 
 A node may write, let go and use files again meanwhile. What looks like damage in a file that has
 lost its name is none: the file is the log's no more. A record that is written but not synced is
-never shown, since a crash could take it back and give its number to another one: a reader of the
-newest segment syncs it first, which costs nothing where the node has done it already.
+never shown, since a crash could take it back and give its number to another one: whoever reads the
+newest segment syncs it first, which costs nothing where the node has done it already. A copy of a
+replicated log is read up to the place that its primary told it, see confirmed_place.
 """
 
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from hms.errors.catalogue import HistoryError, HistoryGone, StoreCorrupt, StoreUnavailable
 from hms.history.scope import Scope
 from hms.records import Identity, Snapshot, Writer
+from hms.store.journal.confirmed_place import Place, confirmed_place
 from hms.store.journal.disk import REAL_DISK
 from hms.store.journal.reader import list_segments, read_segment
 from hms.store.journal.salvage import held
@@ -37,6 +39,7 @@ __all__ = [
     "Segment",
     "Tail",
     "identity_of_log",
+    "is_copy",
     "records_of",
     "sealed",
     "segments_for",
@@ -97,12 +100,16 @@ class Tail:
 
     def end(self) -> int:
         """The first offset that is not there yet, or not safe."""
-        last = _newest(self._path)
+        place = confirmed_place(Path(self._path))
+        last = _newest(self._path) if place is None else _newest_of_copy(self._path, place)
         with opened(REAL_DISK, last.file) as fd:
             walk = Walk(REAL_DISK, fd, last)
             if last.salt == self._salt:
                 walk.at, walk.lsn = self._at, self._lsn
-            deque(walk.records(), maxlen=0)
+            if place is None:
+                deque(walk.records(), maxlen=0)
+            else:
+                _walk_to(walk, place.offset if last.number == place.segment else 0)
             if walk.lsn > self._lsn:
                 _sync(fd, last)
         self._salt, self._at, self._lsn = last.salt, walk.at, walk.lsn
@@ -135,6 +142,21 @@ def _newest(path: PathName) -> SegmentInfo:
     return survey(path)[-1]
 
 
+def _newest_of_copy(path: PathName, place: Place) -> SegmentInfo:
+    """The segment in which the confirmed part of a copy ends; where that one has left the log, or
+    has not come yet, the part ends at the beginning of the one behind it, or of the newest."""
+    found = survey(path)
+    return next((info for info in found if info.number >= place.segment), found[-1])
+
+
+def _walk_to(walk: Walk, offset: int) -> None:
+    """Up to a place that lies behind a record."""
+    if walk.at < offset:
+        for _ in walk.records():
+            if walk.at >= offset:
+                return
+
+
 def _sync(fd: int, info: SegmentInfo) -> None:
     try:
         os.fdatasync(fd)
@@ -144,14 +166,26 @@ def _sync(fd: int, info: SegmentInfo) -> None:
         raise StoreUnavailable(path=str(info.file), detail=str(fault)) from fault
 
 
+def is_copy(path: PathName) -> bool:
+    """Whether a store is a copy of a replicated log: it ends where its primary says."""
+    return confirmed_place(Path(path)) is not None
+
+
 def sealed(path: PathName) -> list[Segment]:
-    """The segments that nobody writes any more, oldest first."""
-    return [_segment(one, other.first_lsn) for one, other in pairwise(survey(path))]
+    """The segments that nobody writes any more, oldest first; of a copy what is confirmed."""
+    place, found = confirmed_place(Path(path)), survey(path)
+    return [
+        _segment(one, other.first_lsn)
+        for one, other in pairwise(found)
+        if place is None or one.number < place.segment
+    ]
 
 
 def unwritten(path: PathName) -> Segment | None:
     """The newest segment up to its end, of a store that no node has: the next boot begins another
     one. None when nothing is in it. StoreLocked when a node has the store."""
+    if is_copy(path):
+        return None
     with held(REAL_DISK, Path(path)):
         end, last = Tail(path).end(), survey(path)[-1]
     return _segment(last, end) if last.first_lsn < end else None

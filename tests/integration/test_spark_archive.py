@@ -1,6 +1,7 @@
 """The archive through a real Spark: exactly once, whatever step a run dies at, and one table."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -23,7 +24,9 @@ from hms.history.archive_command import archive_command
 from hms.history.archive_mark import archive_lines
 from hms.history.archive_place import LocalPlace
 from hms.history.manifest import load_manifest, store_manifest
-from hms.history.segments import sealed
+from hms.history.segments import sealed, survey
+from hms.store.journal.confirmed_place import ConfirmedPlace, Place, begin_place
+from hms.store.journal.disk import REAL_DISK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 MODULE = vars(sys.modules["hms.history.archive"])
@@ -204,6 +207,29 @@ def test_small_files_of_a_day_become_one(spark, store, monkeypatch):
     monkeypatch.setattr(compaction, "GRACE_MS", -1)
     run(spark, store)
     assert set(place(store).files("data")) == {file.name for file in manifest.files}
+
+
+def test_an_archive_goes_on_at_another_copy_of_the_log(spark, store, tmp_path):
+    """After a switchover the other machine archives: no gap, nothing twice, and nothing that is not
+    confirmed."""
+    begin_place(REAL_DISK, store)
+    first = run(spark, store)
+    other = tmp_path / "other" / "store"
+    shutil.copytree(store, other)
+    journal = reopened(other)
+    fill(journal, 2001, days=(2,))
+    journal.close()
+
+    assert archive(spark, other).until_offset == first.until_offset  # as far as its primary told
+    ConfirmedPlace(REAL_DISK, other).tell(Place(survey(other)[-1].number, 1 << 20))
+    moved = archive(spark, other)
+
+    assert moved.first_offset == first.until_offset < moved.until_offset
+    assert load_manifest(place(store)).gaps == []
+    alone = read(spark, str(store.parent / "archive"))
+    offsets = sorted(row.offset for row in alone.select("offset").collect())
+    assert len(offsets) == len(set(offsets)) == first.rows + moved.rows
+    assert rows_of(read(spark, other)) == rows_of(read(spark, other, archive="none"))
 
 
 def test_any_url_of_hadoop_is_a_place(spark, store):

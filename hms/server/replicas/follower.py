@@ -15,6 +15,7 @@ from msgspec import structs
 
 from hms.errors.catalogue import ArbiterUnavailable, ReplicaFrameBad, StoreFailed
 from hms.server.arbiter.interface import Arbiter, Configuration
+from hms.server.replicas.archive_marks import ArchiveMarks
 from hms.server.replicas.copy_state import CopyState, write_state
 from hms.server.replicas.frames import (
     Ack,
@@ -22,26 +23,24 @@ from hms.server.replicas.frames import (
     Beat,
     BeatAck,
     Bye,
-    Cut,
+    ConfirmedUpTo,
     Drop,
     Envelope,
     Fence,
-    FileGone,
-    FilePart,
-    Keep,
+    Mark,
     Promised,
     Rejoin,
     Resume,
     Said,
-    Segment,
     Whole,
-    Write,
     decode,
 )
 from hms.server.replicas.leadership import Campaign, Leadership
 from hms.server.replicas.link import Group, Line, Speaking, now_s
-from hms.server.replicas.log_copy import LogCopy, Told
+from hms.server.replicas.log_copy import NO_LIMITS, LogCopy, Told
+from hms.store.journal.confirmed_place import ConfirmedPlace, Place
 from hms.store.journal.disk import Disk
+from hms.store.journal.segment_manager import LogLimits
 
 __all__ = ["Follower", "Won"]
 
@@ -77,11 +76,14 @@ class Follower:
         pauses: Callable[[], None],
         line: Callable[[Group, str], Line] = Speaking,
         clock_s: Callable[[], float] = now_s,
+        limits: LogLimits = NO_LIMITS,
     ) -> None:
         self._group, self._folder, self._disk, self._arbiter = group, folder, disk, arbiter
         self._leadership, self._state = leadership, state
         self._waits, self._pauses = waits, pauses
-        self._copy = LogCopy(disk, folder)
+        self._copy = LogCopy(disk, folder, limits)
+        self._confirmed = ConfirmedPlace(disk, folder)
+        self._marks = ArchiveMarks(disk, folder)
         self._make_line, self._clock_s = line, clock_s
         self._link: Line | None = None
         self._heard_s = self._joined_s = self._looked_s = float("-inf")
@@ -91,9 +93,9 @@ class Follower:
 
     def run(self) -> Won:
         """Follow, until a campaign is won."""
-        self.begin()
         pause_s = self._group.lease_s / LOOKS_PER_LEASE
         try:
+            self.begin()
             while True:
                 if (won := self.step(pause_s)) is not None:
                     return won
@@ -105,6 +107,7 @@ class Follower:
 
     def begin(self) -> None:
         """The process started."""
+        self._confirmed.begin()
         self._leadership.begin(self._clock_s())
 
     def step(self, pause_s: float) -> Won | None:
@@ -182,6 +185,7 @@ class Follower:
     def _join(self) -> None:
         self._joined_s, self._is_resumed = self._clock_s(), False
         self._taken = self._mark = 0
+        self._marks.again()
         self._say(self._copy.joins(self._state.copy_id, self._leadership.promised))
 
     def _hang_up(self) -> None:
@@ -230,9 +234,21 @@ class Follower:
         if isinstance(said, Fence) and not self._leadership.may_promise(*who, self._clock_s()):
             return None  # it asks again
         self._admit(envelope)
+        if isinstance(said, Told):
+            self._next(said, data)
+            return None
+        return self._hear(envelope)
+
+    def _hear(self, envelope: Envelope) -> Said | None:
+        """Something that is not of the log."""
+        said = envelope.said
         match said:
             case Beat():
+                if mark := self._marks.news():
+                    self._say(Mark(mark))
                 return BeatAck(said.at_s)
+            case Mark():
+                self._marks.take(said.mark)
             case Bye():
                 self._leadership.left()
                 self._looked_s = float("-inf")
@@ -248,8 +264,8 @@ class Follower:
                 self._mark = max(self._mark, said.mark)
                 self._taken += 1
                 self._waits(f"{envelope.replica} (epoch {envelope.epoch}, in sync)")
-            case Segment() | Write() | Cut() | Drop() | Aside() | Keep() | FilePart() | FileGone():
-                self._next(said, data)
+            case ConfirmedUpTo():
+                self._confirmed.tell(Place(said.number, said.offset))
             case _:
                 raise ReplicaFrameBad(detail=f"a primary does not say {type(said).__name__}")
         return None

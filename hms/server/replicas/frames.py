@@ -4,10 +4,11 @@ Two parts for each message. A frame of another log, epoch or start is refused by
 `mark` numbers what the primary has written; 0 for bytes that a copy gets because it lacks them.
 """
 
-from typing import Final
+from typing import Annotated, Final
 from zlib import crc32
 
 import msgspec
+from msgspec import Meta
 
 from hms.errors.catalogue import ReplicaFrameBad
 
@@ -19,6 +20,7 @@ __all__ = [
     "Beat",
     "BeatAck",
     "Bye",
+    "ConfirmedUpTo",
     "Cut",
     "Drop",
     "Envelope",
@@ -27,6 +29,8 @@ __all__ = [
     "FilePart",
     "Join",
     "Keep",
+    "Mark",
+    "PastPart",
     "Promised",
     "Rejoin",
     "Resume",
@@ -50,13 +54,15 @@ class _Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 class Join(_Said, frozen=True):
     """A copy wants the log. segments: header by number, of all that it has; ends: where the bytes
-    of the last ones end; files: those that are there in full."""
+    of the last ones end; files: those that are there in full; past: segments that only its history
+    has."""
 
     copy_id: str
     promised: int
     segments: dict[int, bytes]
     ends: dict[int, int]
     files: list[str]
+    past: list[int] = []
 
 
 class Rejoin(_Said, frozen=True):
@@ -124,6 +130,16 @@ class FilePart(_Said, frozen=True):
     crc: int
 
 
+class PastPart(_Said, frozen=True):
+    """Bytes of a segment that only the history has are behind it; is_last: it is whole with
+    them."""
+
+    number: int
+    offset: int
+    is_last: bool
+    crc: int
+
+
 class FileGone(_Said, frozen=True):
     """A file is not needed any more."""
 
@@ -170,6 +186,19 @@ class Promised(_Said, frozen=True):
     is_clean: bool
 
 
+class ConfirmedUpTo(_Said, frozen=True):
+    """Everything before this place of a segment is confirmed: a reader of the copy may have it."""
+
+    number: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    offset: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Mark(_Said, frozen=True):
+    """What an archive has of the log, as its mark says that lies beside a copy."""
+
+    mark: Annotated[bytes, Meta(max_length=1 << 20)]
+
+
 class Bye(_Said, frozen=True):
     """Its sender stops."""
 
@@ -185,6 +214,7 @@ Said = (
     | Cut
     | Keep
     | FilePart
+    | PastPart
     | FileGone
     | Whole
     | Ack
@@ -192,6 +222,8 @@ Said = (
     | BeatAck
     | Fence
     | Promised
+    | ConfirmedUpTo
+    | Mark
     | Bye
 )
 
@@ -227,6 +259,6 @@ def decode(parts: list[bytes]) -> tuple[Envelope, bytes]:
     if envelope.form != FORMAT:
         raise ReplicaFrameBad(detail=f"its format is {envelope.form}, {FORMAT} is known")
     said, data = envelope.said, parts[1]
-    if isinstance(said, Write | FilePart) and said.crc != crc32(data):
+    if isinstance(said, Write | FilePart | PastPart) and said.crc != crc32(data):
         raise ReplicaFrameBad(detail="its bytes do not verify")
     return envelope, data

@@ -23,14 +23,17 @@ from hms.server.replicas.frames import (
     FilePart,
     Join,
     Keep,
+    PastPart,
     Segment,
     Write,
 )
 from hms.server.replicas.promises import End
 from hms.store.files import is_whole_file
+from hms.store.journal.archive_mark import archived_below
 from hms.store.journal.audit_files import keep_audit
 from hms.store.journal.disk import CREATE, PRIVATE_DISK, UPDATE, Disk, write_all
 from hms.store.journal.format import SEGMENT_HEADER_BYTES, unpack_segment_header
+from hms.store.journal.segment_manager import LogLimits
 from hms.store.journal.segment_walk import (
     HISTORY_SUFFIX,
     LOG_SUFFIX,
@@ -43,15 +46,17 @@ from hms.store.journal.segment_walk import (
     segment_numbers,
 )
 
-__all__ = ["ASIDE_MAX", "FILES_FOLDER", "LogCopy", "Told", "aside_names"]
+__all__ = ["ASIDE_MAX", "FILES_FOLDER", "NO_LIMITS", "LogCopy", "Told", "aside_names"]
 
 FILES_FOLDER: Final = "files"
+NO_LIMITS: Final = LogLimits()
 _INCOMING: Final = "incoming"
+_INCOMING_PAST: Final = "incoming.past"
 OPEN_MAX: Final = 2
 ASIDE_SUFFIX: Final = ".aside"
 ASIDE_MAX: Final = 16
 """So many segments that were set aside are kept, the newest."""
-Told = Segment | Write | Cut | Drop | Aside | Keep | FilePart | FileGone
+Told = Segment | Write | Cut | Drop | Aside | Keep | FilePart | PastPart | FileGone
 
 log = logging.getLogger("hms.replicas")
 
@@ -60,12 +65,13 @@ class LogCopy:
     """The folder of a copy's store; one thread. Raises OSError, and ReplicaFrameBad for what does
     not fit to what is there."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
-        self._disk, self._folder = disk, folder
+    def __init__(self, disk: Disk, folder: Path, limits: LogLimits = NO_LIMITS) -> None:
+        self._disk, self._folder, self._limits = disk, folder, limits
         self._files = folder / FILES_FOLDER
         self._open: dict[int, int] = {}
         self._unsynced: set[int] = set()
         self._part: tuple[str, int] | None = None
+        self._past: tuple[int, int] | None = None
         self._tails: dict[int, int] = {}
         """Where the records end of segments that may have more, or others, than the primary's."""
         disk.make_dir(folder)
@@ -80,7 +86,8 @@ class LogCopy:
         last = sorted(headers)[-1:]
         ends = {number: self._end(number) for number in last}
         self._tails = dict(ends)
-        return Join(copy_id, promised, headers, ends, self._whole_files())
+        past = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
+        return Join(copy_id, promised, headers, ends, self._whole_files(), past)
 
     def _end(self, number: int) -> int:
         """Behind the last record that verifies: a power cut may have left any part of what was not
@@ -132,6 +139,8 @@ class LogCopy:
                 self._keep(said)
             case FilePart():
                 self._file(said, data)
+            case PastPart():
+                self._past_part(said, data)
             case FileGone():
                 self._disk.unlink(self._files / _checked(said.name))
 
@@ -150,6 +159,7 @@ class LogCopy:
         self._open.clear()
         self._unsynced.clear()
         self._end_part()
+        self._end_past()
 
     # segments
 
@@ -266,11 +276,15 @@ class LogCopy:
 
     def _keep(self, said: Keep) -> None:
         pinned, history = set(said.pinned), set(said.history)
+        first = min([said.oldest, *history])
         for suffix in (LOG_SUFFIX, PINNED_SUFFIX, HISTORY_SUFFIX):
             for number in segment_numbers(self._disk, self._folder, suffix):
                 if suffix == LOG_SUFFIX and number >= said.oldest:
                     continue
+                if suffix == HISTORY_SUFFIX and number < first:
+                    continue
                 self._leave(number, suffix, pinned, history)
+        self._limit_past(first)
         self._disk.fsync_dir(self._folder)
 
     def _leave(self, number: int, suffix: str, pinned: set[int], history: set[int]) -> None:
@@ -284,6 +298,53 @@ class LogCopy:
             self._disk.unlink(file)
         elif wanted != suffix:
             self._disk.rename(file, segment_file(self._folder, number, wanted))
+
+    # the history
+
+    def _limit_past(self, first: int) -> None:
+        """A primary may have less of the history than this copy, as it came later. What is older
+        than all of its goes by this copy's own limits, the oldest first."""
+        limits, sizes = self._limits, dict[int, tuple[int, float]]()
+        for number in segment_numbers(self._disk, self._folder, HISTORY_SUFFIX):
+            file = segment_file(self._folder, number, HISTORY_SUFFIX)
+            sizes[number] = self._disk.size_and_age(file)
+        total = sum(size for size, _ in sizes.values())
+        kept = archived_below(self._disk, self._folder) if limits.is_archive_required else first
+        for number, (size, age_s) in sizes.items():
+            is_old = 0 < limits.history_age_s < age_s
+            if number >= min(first, kept) or (total <= limits.history_bytes_max and not is_old):
+                return
+            self._disk.unlink(segment_file(self._folder, number, HISTORY_SUFFIX))
+            total -= size
+
+    def _past_part(self, said: PastPart, data: bytes) -> None:
+        """A segment has its name when its last part is taken, synced; one that is there stays."""
+        incoming = self._folder / _INCOMING_PAST
+        if said.offset == 0:
+            self._end_past()
+            self._disk.unlink(incoming)
+            self._past = said.number, self._disk.open(incoming, CREATE)
+        if self._past is None or self._past[0] != said.number:
+            raise ReplicaFrameBad(detail=f"segment {said.number} does not begin at its beginning")
+        fd = self._past[1]
+        if self._disk.size(fd) != said.offset:
+            raise ReplicaFrameBad(detail=f"segment {said.number} has a gap at {said.offset}")
+        write_all(self._disk, fd, [data], said.offset)
+        if said.is_last:
+            self._disk.fsync(fd)
+            self._end_past()
+            names = {segment_file(self._folder, said.number, one).name for one in SUFFIXES}
+            if names & set(self._disk.list_dir(self._folder)):
+                self._disk.unlink(incoming)
+            else:
+                file = segment_file(self._folder, said.number, HISTORY_SUFFIX)
+                self._disk.rename(incoming, file)
+                self._disk.fsync_dir(self._folder)
+
+    def _end_past(self) -> None:
+        past, self._past = self._past, None
+        if past is not None:
+            self._disk.close(past[1])
 
     def _find(self, number: int) -> Path | None:
         for suffix in (LOG_SUFFIX, PINNED_SUFFIX):

@@ -24,6 +24,7 @@ from hms.errors.catalogue import (
 )
 from hms.errors.tree import HmsError
 from hms.server.arbiter.interface import Arbiter, Configuration, Member
+from hms.server.replicas.archive_marks import ArchiveMarks
 from hms.server.replicas.catching_up import plan, resumes_at
 from hms.server.replicas.confirmation import Confirmation
 from hms.server.replicas.frames import (
@@ -34,6 +35,7 @@ from hms.server.replicas.frames import (
     Beat,
     BeatAck,
     Bye,
+    ConfirmedUpTo,
     Cut,
     Drop,
     Envelope,
@@ -41,6 +43,8 @@ from hms.server.replicas.frames import (
     FilePart,
     Join,
     Keep,
+    Mark,
+    PastPart,
     Rejoin,
     Resume,
     Said,
@@ -54,6 +58,7 @@ from hms.server.replicas.leadership import Leadership, Role
 from hms.server.replicas.link import Group, Socket, now_s
 from hms.server.replicas.log_copy import FILES_FOLDER
 from hms.store.files import is_whole_file
+from hms.store.journal.confirmed_place import NOTHING, ConfirmedPlace, Place
 from hms.store.journal.disk import READ, Disk
 from hms.store.journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from hms.store.journal.segment_walk import (
@@ -63,6 +68,7 @@ from hms.store.journal.segment_walk import (
     all_files,
     last_written,
     opened,
+    segment_file,
     segment_numbers,
 )
 
@@ -72,6 +78,8 @@ log = logging.getLogger("hms.replicas")
 
 WINDOW_FRAMES: Final = 16
 """A copy that catches up has so many frames of BYTES_MAX on their way to it."""
+PAST_FRAMES: Final = 2
+"""One that has the log gets the history in its shadow (P13)."""
 BEHIND_FRAMES_MAX: Final = 1024
 """A copy that has so many on their way to it joins again."""
 BEATS_PER_LEASE: Final = 5
@@ -80,6 +88,8 @@ LOOKS_PER_LEASE: Final = 10
 JOIN_S: Final = 10.0
 BLOCKED_AFTER_S: Final = 1.0
 """A confirmation that waits for so long behind replica_timeout_s is told of."""
+PLACE_S: Final = 0.1
+"""How often readers of the copies are told up to where they may read."""
 
 
 class _Link:
@@ -93,6 +103,10 @@ class _Link:
         self.end = 0
         self.ends: dict[int, int] = {}
         self.files: deque[str] = deque()
+        self.past: deque[int] = deque()
+        """Segments of the history that it lacks, the newest first, so that there is no gap; the
+        first one from `past_at` on."""
+        self.past_at = 0
         self.is_whole = self.is_known = False
         self.sent = self.taken = 0
         """Frames."""
@@ -136,6 +150,11 @@ class Primary:
         """Of segments that were written in this start."""
         self._current = 0
         self._must_keep = False
+        self._places: deque[tuple[int, Place]] = deque()
+        """Where the marks lie that were synced here and are not confirmed yet."""
+        self._readable = ConfirmedPlace(disk, folder)
+        self._marks = ArchiveMarks(disk, folder)
+        self._place, self._place_at_s = NOTHING, float("-inf")
         self._passed = 0
         """The mark up to which what was written is on its way."""
         self._fault: HmsError | None = None
@@ -206,7 +225,9 @@ class Primary:
     def _synced_here(self) -> int:
         """The mark up to which all is synced here."""
         mark = self._confirmation.written
+        self._places.append((mark, Place(self._current, self._ends.get(self._current, 0))))
         self._confirmation.synced(mark)
+        self._find_place()
         if not self._confirmation.is_confirmed(mark):
             self._changed.notify_all()
         return mark
@@ -215,6 +236,12 @@ class Primary:
         """Enough copies have it; raises when this copy leads no more."""
         self._check()
         return self._confirmation.is_confirmed(mark)
+
+    def _find_place(self) -> None:
+        """Up to where all is confirmed, and on its way to each copy."""
+        limit = min(self._confirmation.confirmed, self._passed)
+        while self._places and self._places[0][0] <= limit:
+            self._place = self._places.popleft()[1]
 
     def kept(self) -> None:
         """See Copies."""
@@ -398,8 +425,11 @@ class Primary:
     def _serve(self) -> None:
         while not self._is_over and self._fault is None:
             pause_s = 0.0 if self._has_more() else max(0.0, self._beat_at_s - self._clock_s())
+            if self._is_place_new:
+                pause_s = min(pause_s, PLACE_S)
             self._socket.wait(pause_s)
             self._serve_once()
+        self._tell_place()
         self._to_all(Bye())
 
     def _serve_once(self) -> None:
@@ -408,15 +438,39 @@ class Primary:
         self._send_outbox()
         for link in list(self._links.values()):
             self._catch_up(link)
-        if (at_s := self._clock_s()) >= self._beat_at_s:
+        at_s = self._clock_s()
+        if at_s >= self._place_at_s:
+            self._place_at_s = at_s + PLACE_S
+            self._tell_place()
+        if at_s >= self._beat_at_s:
             self._beat_at_s = at_s + self._group.lease_s / BEATS_PER_LEASE
             self._to_all(Beat(at_s))
+            if mark := self._marks.news():
+                self._to_all(Mark(mark))
+
+    def _tell_place(self) -> None:
+        """To who reads this copy, and to the copies that have all before it."""
+        with self._changed:
+            self._find_place()
+            place = self._place
+        if place == self._readable.place:
+            return
+        self._readable.tell(place)
+        for link in list(self._links.values()):
+            if link.is_whole:
+                self._send(link.route, ConfirmedUpTo(*place))
+
+    @property
+    def _is_place_new(self) -> bool:
+        return bool(self._places) or self._place != self._readable.place
 
     def _has_more(self) -> bool:
         return any(self._may_send(link) for link in self._links.values())
 
     def _may_send(self, link: _Link) -> bool:
-        return not link.is_whole and link.sent - link.taken < WINDOW_FRAMES
+        if link.is_whole:
+            return bool(link.past) and link.sent - link.taken < PAST_FRAMES
+        return link.sent - link.taken < WINDOW_FRAMES
 
     def _receive(self, route: bytes, parts: list[bytes]) -> None:
         try:
@@ -435,6 +489,9 @@ class Primary:
 
     def _said(self, link: _Link, said: Said) -> None:
         copy_id = link.member.copy_id
+        if isinstance(said, Mark):
+            self._marks.take(said.mark)
+            return
         with self._changed:
             self._confirmation.heard(copy_id, self._clock_s())
             match said:
@@ -486,9 +543,13 @@ class Primary:
             link.ends = said.ends
             here = self._files_here()
             link.files.extend(sorted(here - files))
+            history = segment_numbers(self._disk, self._folder, HISTORY_SUFFIX)
+            theirs = {*said.past, *said.segments}
+            link.past.extend(sorted(set(history) - theirs, reverse=True))
             is_fit = not (found.drop or found.diverged)
             if is_fit:
                 self._links[route] = link
+                self._marks.again()
                 self._confirmation.joined(link.member, self._clock_s())
         log.info("%s joins, %d segments to get", name, len(found.lacking))
         if not is_fit:
@@ -572,6 +633,8 @@ class Primary:
                 self._send_file(link, link.files.popleft(), 0)
             elif link.todo:
                 self._some_of(link, link.todo[0])
+            elif link.is_whole:
+                self._some_past(link, link.past[0])
             else:
                 self._make_whole(link)
 
@@ -606,6 +669,24 @@ class Primary:
                 is_done = False
         if is_done and number != self._current:
             self._tell(link, Cut(number, link.end))
+
+    def _some_past(self, link: _Link, number: int) -> None:
+        """The next bytes of a segment of the history; the older ones go with one that is gone."""
+        file = segment_file(self._folder, number, HISTORY_SUFFIX)
+        try:
+            with opened(self._disk, file, READ) as fd:
+                size = self._disk.size(fd)
+                data = self._disk.pread(fd, BYTES_MAX, link.past_at)
+        except FileNotFoundError:
+            link.past.clear()
+            return
+        is_last = link.past_at + len(data) >= size
+        said = PastPart(number, link.past_at, is_last=is_last, crc=crc32(data))
+        self._tell(link, said, data)
+        link.past_at += len(data)
+        if is_last:
+            link.past.popleft()
+            link.past_at = 0
 
     def _sends_up_to(self, link: _Link, number: int) -> int:
         """The end, or where the seal stands: that goes when the next segment has begun, as in the
@@ -644,6 +725,8 @@ class Primary:
             self._confirmation.whole(link.member.copy_id, mark)
         self._tell(link, self._keeps())
         self._tell(link, Whole(mark))
+        if self._readable.place != NOTHING:
+            self._send(link.route, ConfirmedUpTo(*self._readable.place))
         log.info("%s has the whole log", link.member.name)
 
     def _send_file(self, link: _Link, name: str, mark: int) -> None:

@@ -26,8 +26,7 @@ def archived_below(disk: Disk, directory: Path) -> int:
     """The first segment that the archive does not have. A mark that cannot be read is none, nor is
     one of another log: of a store that was in this directory before, or of a copy that went on."""
     try:
-        with opened(disk, directory / ARCHIVE_MARK) as fd:
-            mark = json.loads(disk.pread(fd, _BYTES_MAX, 0))
+        mark = json.loads(mark_bytes(disk, directory))
         number, offset = int(mark["until_segment"]), int(mark["until_offset"])
         told = Writer(str(mark.get("store", "")), str(mark.get("boot", "")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -36,6 +35,21 @@ def archived_below(disk: Disk, directory: Path) -> int:
     if info is None or info.first_lsn != offset or _is_other(disk, info, told):
         return 0
     return number
+
+
+def mark_bytes(disk: Disk, directory: Path) -> bytes:
+    """The file as it is; nothing when there is none."""
+    with suppress(FileNotFoundError), opened(disk, directory / ARCHIVE_MARK) as fd:
+        return disk.pread(fd, _BYTES_MAX, 0)
+    return b""
+
+
+def archived_offset(data: bytes) -> int | None:
+    """The first offset that the archive does not have, as a mark says; None when it is none."""
+    try:
+        return int(json.loads(data)["until_offset"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _is_other(disk: Disk, info: SegmentInfo, told: Writer) -> bool:

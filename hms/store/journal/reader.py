@@ -66,6 +66,8 @@ def read_segment(
             if until_lsn is not None and record[0] > until_lsn:
                 return
             yield record
+            if until_lsn is not None and record[0] + record[2] > until_lsn:
+                return  # what stands behind it in a copy may be written over
 
 
 def _info(disk: Disk, file: Path) -> SegmentInfo:

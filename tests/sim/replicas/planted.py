@@ -11,6 +11,7 @@ from hms.server.replicas.confirmation import Confirmation, _Peer
 from hms.server.replicas.follower import Follower
 from hms.server.replicas.leadership import Campaign, Leadership
 from hms.server.replicas.log_copy import LogCopy
+from hms.server.replicas.primary import Primary
 from hms.store.journal.segment_walk import last_written
 
 
@@ -36,6 +37,15 @@ def promise_not_kept(patch):
         self._state = structs.replace(self._state, promised=self._leadership.promised)
 
     patch.setattr(Follower, "_promise", promise)
+
+
+def unconfirmed_shown(patch):
+    """A reader is told of what this copy has, not of what is confirmed."""
+
+    def find(self):
+        self._place = self._places[-1][1] if self._places else self._place
+
+    patch.setattr(Primary, "_find_place", find)
 
 
 def learner_counted(patch):
@@ -115,5 +125,6 @@ PLANTS = [
     gone_back_counted,
     shrunk_before_the_answer,
     admitted_while_it_lacks_some,
+    unconfirmed_shown,
     gap_taken_for_whole,
 ]

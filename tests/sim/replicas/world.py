@@ -25,6 +25,7 @@ from hms.server.replicas.leadership import Leadership
 from hms.server.replicas.link import Group, Peer
 from hms.server.replicas.log_copy import ASIDE_MAX, aside_names
 from hms.server.replicas.primary import Primary
+from hms.store.journal.confirmed_place import NOTHING, place_in
 from hms.store.journal.disk import CREATE, write_all
 from hms.store.journal.format import (
     RECORD_HEADER_BYTES,
@@ -222,6 +223,7 @@ class World:
         self.faults, self.terms = [], {}
         self.confirmed, self.last_place, self.role_changes = [], None, 0
         self.switchovers = 0
+        self.read = NOTHING, b""
         self.set_aside = self.attacks = 0
         self.clocks = {
             name: (self.rng.uniform(-1e6, 1e6), self.rng.uniform(0.99, 1.01)) for name in NAMES
@@ -295,8 +297,29 @@ class World:
         """H6: whoever leads holds every record that was confirmed before."""
         there = dict(found)
         missing = [lsn for lsn, body in self.confirmed if there.get(lsn) != body]
+        self.check_read(name)
         if missing:
             self.fault(f"H6: {name} leads and lacks {len(missing)} confirmed, from {missing[0]} on")
+
+    def look_at_readable(self):
+        """What a reader of a copy may see by now."""
+        for name in NAMES:
+            disk = self.disks[name]
+            told = disk.names.get("CONFIRMED")
+            place = None if told is None else place_in(bytes(told.cache))
+            if place is not None and place > self.read[0]:
+                file = disk.names.get(segment_file(FOLDER, place.segment).name)
+                there = b"" if file is None else bytes(file.cache[: place.offset])
+                if len(there) < place.offset:
+                    self.fault(f"H9: {name} may be read up to {place}, and has {len(there)} bytes")
+                self.read = place, there
+
+    def check_read(self, name):
+        """H9: whoever leads has all that a reader of any copy may have seen."""
+        place, seen = self.read
+        file = self.disks[name].names.get(segment_file(FOLDER, place.segment).name)
+        if seen and (file is None or bytes(file.cache[: place.offset]) != seen):
+            self.fault(f"H9: {name} leads and lacks what was readable, up to {place}")
 
     def confirm(self, name, epoch, records, place):
         """H10 and H4."""
@@ -416,6 +439,7 @@ class World:
                 continue
             for _ in range(self.rng.randint(1, 3)):
                 self.turn(name)
+        self.look_at_readable()
         self.check_durable()
         self.check_promises()
         self.check_members()

@@ -54,7 +54,6 @@ def test_two_replicas_and_an_arbiter_are_a_node(tmp_path):
         ({"node": 'database = "sqlite:x"'}, "database: with replicas not"),
         ({"node": 'shared = true\nruntime = "run"'}, "shared: with replicas not"),
         ({"node": 'BOOT = "COLD"'}, "BOOT: with replicas not"),
-        ({"node": 'archive = "REQUIRED"'}, "archive: with replicas not"),
         ({"group": "HMSPORT = 7800"}, "HMSPORT: a node with replicas is in no cluster"),
         ({"arbiter": "lease_s = 2"}, "lease_s: 2 is out of range"),
         ({"arbiter": 'user = "x"'}, "user: not available"),
