@@ -219,7 +219,7 @@ class Console:
             rows = (found if selector else found.everything()).list()
         listed = [
             {
-                "": _box(row["id"]),
+                "choose": _box(row["id"]),
                 "id": link("/message", row["id"], place=place, id=row["id"]),
                 "sent": time_text(row["time_ms"]),
                 "type": row["type"],
@@ -271,6 +271,7 @@ class Console:
                 orders = [listed, button("Return", "return"), button("Delete", "delete")]
                 hidden = {"place": place, "token": session.token, "back": "/letters"}
                 parts.append(form("/order", orders, hidden) if rows else listed)
+        parts = parts or [Html("<p>No queue of dead letters that you may see.</p>")]
         return self._page("Dead letters", parts, session, request)
 
     def _clients(self, request: Request, session: ConsoleSession) -> Answer:
@@ -373,7 +374,7 @@ def _box(message_id: str) -> Html:
 def _letter(place: str, row: dict[str, Any]) -> dict[str, Any]:
     said = row["properties"]
     return {
-        "": _box(row["id"]),
+        "choose": _box(row["id"]),
         "id": link("/message", row["id"], place=place, id=row["id"]),
         "reason": said.get("$DeadReason", ""),
         "origin": join([said.get("$DeadOrigin", ""), " ", said.get("$DeadSubscription") or ""]),

@@ -34,7 +34,7 @@ POLICY = (
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # under no-referrer a browser calls the Origin of a form null
     "Cache-Control": "no-store",
     "Connection": "close",
 }

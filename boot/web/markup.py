@@ -104,7 +104,7 @@ def page(title: str, node: str, body: Iterable[Any], here: str = "", user: Any =
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{shown(title)} - {shown(node)}</title>"
-        '<link rel="stylesheet" href="/console.css"></head><body>'
+        '<link rel="icon" href="data:,"><link rel="stylesheet" href="/console.css"></head><body>'
         '<a class="skip" href="#main">To the content</a>'
         f'<header><p class="node">HMS {shown(node)}</p><nav aria-label="Pages"><ul>{entries}</ul>'
         f"</nav>{shown(user)}</header>"

@@ -10,7 +10,7 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import sync_playwright
 
 __all__ = ["Watched", "chromium", "opened"]
@@ -27,6 +27,11 @@ ARGUMENTS = [
 ]
 HERE = ("http://127.0.0.1:", "file:", "data:", "about:")
 WAIT_S = 60
+TABS_MAX = 200
+REPORT = """document.addEventListener("securitypolicyviolation",
+    found => console.error(`policy: ${found.violatedDirective} ${found.blockedURI}`))"""
+RULES_OF_LOOKS = ["color-contrast", "target-size", "scrollable-region-focusable"]
+"""Those whose outcome may differ by width and by light or dark alone."""
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -61,6 +66,7 @@ class Watched:
     """One page, and what its console, its policy, its scripts and its requests said."""
 
     def __init__(self, context):
+        context.add_init_script(REPORT)
         self.page = context.new_page()
         self.asked = []
         self._said = []
@@ -78,14 +84,41 @@ class Watched:
         """Lines of the console, refusals of the policy among them, and requests to elsewhere."""
         return [*self._said, *(f"elsewhere: {one}" for one in self.asked if not _is_here(one))]
 
-    def violations(self):
-        """What axe-core finds on the page as it is: rule, place and reason, one a line."""
-        found = Axe().run(self.page, options={"runOnly": RULES, "resultTypes": ["violations"]})
+    def violations(self, *, is_brief=False):
+        """What axe-core finds on the page as it is: rule, place and reason, one a line. is_brief:
+        as the whole was looked at before, in another look."""
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(AXE_SCRIPT)
+        rules = RULES_OF_LOOKS if is_brief else RULES
+        options = {"runOnly": rules, "resultTypes": ["violations"]}
+        ask = "options => axe.run(options).then(found => found.violations)"
         return [
             f"{one['id']}: {node['html']}: {node['failureSummary']}"
-            for one in found.response["violations"]
+            for one in self.page.evaluate(ask, options)
             for node in one["nodes"]
         ]
+
+    def reach(self, selector, number=0):
+        """Press Tab until this element has the focus, which must be seen then."""
+        wanted = self.page.locator(selector).nth(number).element_handle()
+        for _ in range(TABS_MAX):
+            self.page.keyboard.press("Tab")
+            if wanted.evaluate("one => one === document.activeElement"):
+                seen = wanted.evaluate("one => getComputedStyle(one).outlineStyle")
+                assert seen != "none", f"the focus on {selector} is not seen"
+                return
+        raise AssertionError(f"Tab does not lead to {selector}")
+
+    def press(self, selector, number=0):
+        """Reach it, press Enter, and wait for the page that it leads to."""
+        self.reach(selector, number)
+        with self.page.expect_navigation():
+            self.page.keyboard.press("Enter")
+
+    def type(self, selector, text):
+        """Reach a line and write into it."""
+        self.reach(selector)
+        self.page.keyboard.type(text)
 
     def picture(self, folder, name):
         """The whole page as FOLDER/NAME.png."""

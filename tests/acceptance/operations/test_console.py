@@ -1,19 +1,11 @@
 """The console of a real node: every page, every order, and what another site cannot do."""
 
 import re
-import threading
 from http.client import HTTPConnection
 from urllib.parse import urlencode
 
-import pytest
-
 import hms
-from hms.boot.monitoring.health import Health
-from hms.boot.web.console import Console
 from hms.boot.web.console_sessions import SESSIONS_MAX, Sessions
-from hms.boot.web.http_server import WebServer
-from hms.boot.web.node_link import NodeLink
-from hms.boot.web.site import Site
 from tests.support.secured import PASSWORD, document, secured_node
 
 CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}, "late": {}}, "topic": {"news": {}}}}
@@ -63,42 +55,6 @@ class Browser:
         assert status == 303, asked
         said = re.search(r'class="said" role="status">([^<]*)<', self.get(headers["Location"]))
         return asked, said[1] if said else ""
-
-
-@pytest.fixture
-def serving():
-    """A console in this process, for a node."""
-    closing = []
-
-    def start(address, *, is_secured=False):
-        def connect(user="", password=""):
-            return hms.connect(address, user=user, password=password, reconnect=False)
-
-        def health():
-            return Health("node1", "ready", is_live=True, is_ready=True, text="ready")
-
-        sessions = Sessions(connect, is_secured=is_secured)
-        link = NodeLink(connect)
-        console = Console("node1", health, sessions)
-        server = WebServer(
-            "127.0.0.1", 0, Site("node1", health, link, "", 1000, console.handle).handle
-        )
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        closing.extend(
-            [sessions.close, link.close, server.server_close, thread.join, server.shutdown]
-        )
-        return server
-
-    yield start
-    while closing:
-        closing.pop()()
-
-
-@pytest.fixture
-def serve(node, serving):
-    """The console of an open node."""
-    return lambda: serving(node.address)
 
 
 PAGES = (

@@ -1,0 +1,186 @@
+"""The console in Debian's Chromium: every page and every order, by the keyboard alone.
+
+HMS_PICTURES=FOLDER keeps its pictures, otherwise they are in the folder of the test.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import hms
+from tests.support.browser import chromium, opened
+from tests.support.secured import PASSWORD, document, secured_node
+
+CONFIG = {"hms": {"queue": {"orders": {"redelivery_limit": 1}, "late": {}}, "topic": {"news": {}}}}
+WAIT_S = 30
+ORIGIN = "http://127.0.0.1:{}"
+MARKUP = "<script>alert(1)</script><img src=http://evil.example/x onerror=alert(2)>\"'>"
+NARROW, WIDE = 360, 1440
+LOOKS = [(NARROW, "light", True), (NARROW, "dark", False)]
+LOOKS += [(WIDE, "light", False), (WIDE, "dark", True)]
+"""Each width whole once, light and dark by what may differ."""
+MAY = [
+    *(f"view {what}:*" for what in ("node", "queue", "topic", "client")),
+    *(f"{action} queue:*" for action in ("browse", "produce", "purge", "configure")),
+    *(f"{action} queue:HMS.*" for action in ("view", "browse", "purge")),
+    "operate client:*",
+]
+REFUSED = r"error: Failed to load resource: the server responded with a status of 40[01] \(.*\)"
+"""What the browser writes of a page that asks for a login, and of one that says what is missing."""
+SAID = "p[role=status]"
+
+
+class Operator:
+    """Goes through the console; looks at each kind of page, once, in all its looks."""
+
+    def __init__(self, watched, address, pictures):
+        self.watched, self.page, self.address = watched, watched.page, address
+        self.pictures = pictures
+        self.found = []
+
+    def look(self, name):
+        """The page at both widths, light and dark."""
+        assert self.page.locator("script, style, [style], img").count() == 0
+        for width, scheme, is_whole in LOOKS:
+            self.page.set_viewport_size({"width": width, "height": 800})
+            self.page.emulate_media(color_scheme=scheme)
+            wide = self.page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                self.found.append(f"{name} is {wide} pixels wide at {width}")
+            found = self.watched.violations(is_brief=not is_whole)
+            self.found += [f"{name} {width} {scheme} {one}" for one in found]
+            self.watched.picture(self.pictures, f"{name}-{width}-{scheme}")
+
+    def go(self, path):
+        self.page.goto(self.address + path)
+
+    def order(self, button, name=""):
+        """Press it, say yes, and return what was said."""
+        self.watched.press(button)
+        if name:
+            self.look(name)
+        self.watched.press("main form button")
+        return self.page.locator(SAID).inner_text()
+
+
+def test_the_keyboard_alone_does_all_of_it_at_every_width_light_and_dark(tmp_path, serving):
+    """At three in the morning on a telephone, and by who sees no screen; what strangers have sent
+    stays text, and nothing of it reaches another host."""
+    pictures = Path(os.environ.get("HMS_PICTURES") or tmp_path / "pictures")
+    held = document(clerk=MAY)
+    with (
+        secured_node(tmp_path, held, CONFIG) as node,
+        hms.connect(node.address, client_id=MARKUP, client_name=MARKUP) as stranger,
+        chromium() as browser,
+    ):
+        session = stranger.session(ack=hms.AckMode.CLIENT)
+        producer = session.producer("orders")
+        for _ in range(5):
+            producer.send(MARKUP.encode(), {"Who": MARKUP}, type=MARKUP)
+        server = serving(node.address, is_secured=True)
+        with opened(browser) as watched:
+            operator = Operator(watched, ORIGIN.format(server.port), pictures)
+            walk(operator, session, node)
+            assert operator.found == []
+            assert [one for one in watched.said() if not re.fullmatch(REFUSED, one)] == []
+        with opened(browser) as watched:
+            planted(watched)
+
+
+def walk(operator, session, node):
+    """Every page and every order."""
+    watched, page = operator.watched, operator.page
+    operator.go("/")
+    operator.look("login")
+    watched.type("input[name=user]", "clerk")
+    watched.type("input[name=password]", "guessed")
+    watched.press("form button")
+    assert page.locator("[role=alert]").count() == 1
+    watched.type("input[name=user]", "clerk")
+    watched.type("input[name=password]", PASSWORD)
+    watched.press("form button")
+    operator.look("overview")
+    watched.reach(".skip")
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#main"
+    watched.press("nav a[href='/destinations']")
+    operator.look("destinations")
+    watched.type("input[name=name]", "orders")
+    watched.press("main form button")
+    watched.press("a[href='/queue?name=orders']")
+    operator.look("queue")
+    assert operator.order("button[value=pause]", "question") == "orders is paused."
+    assert operator.order("button[value=resume]") == "orders goes on."
+    of_messages(operator, session)
+    of_letters(operator, session)
+    of_clients(operator, node)
+    operator.go("/queue?name=orders")
+    assert operator.order("button[value=purge]").startswith("Deleted 2 messages")
+    watched.press("header form button")
+    assert page.locator("input[type=password]").count() == 1
+
+
+def of_messages(operator, session):
+    """Find, look at one, move and delete; an order without a choice does nothing."""
+    watched, page = operator.watched, operator.page
+    watched.press("a[href='/messages?place=queue%3Aorders']")
+    operator.look("messages")
+    watched.type("input[name=selector]", "Who LIKE '<script%'")
+    watched.press("main form button")
+    assert page.locator("tbody tr").count() == 5
+    watched.press("tbody a")
+    assert MARKUP in page.locator("pre").inner_text()
+    operator.look("message")
+    watched.press("main a")
+    watched.press("button[value=delete]")
+    assert "No message is chosen" in page.locator("[role=alert]").inner_text()
+    operator.look("fault")
+    operator.go("/messages?place=queue:orders")
+    watched.reach("tbody input")
+    page.keyboard.press("Space")
+    watched.type("input[name=to]", "late")
+    assert operator.order("button[value=move]").startswith("Moved to late: 1 message:")
+    watched.reach("tbody input")
+    page.keyboard.press("Space")
+    assert operator.order("button[value=delete]").startswith("Deleted 1 message:")
+
+
+def of_letters(operator, session):
+    """Two dead letters: one goes back, one is deleted."""
+    watched, page = operator.watched, operator.page
+    consumer = session.consumer("orders", prefetch=1)
+    for _ in range(2):
+        assert consumer.receive(WAIT_S) is not None
+        session.recover()
+    consumer.close()
+    watched.press("nav a[href='/letters']")
+    operator.look("letters")
+    for button, said in (("return", "Sent back 1 message:"), ("delete", "Deleted 1 message:")):
+        watched.reach("tbody input")
+        page.keyboard.press("Space")
+        assert operator.order(f"button[value={button}]").startswith(said)
+
+
+def of_clients(operator, node):
+    """One is shown and closed."""
+    watched, page = operator.watched, operator.page
+    with hms.connect(node.address, client_name="flood", reconnect=False) as flood:
+        watched.press("nav a[href='/clients']")
+        operator.look("clients")
+        number = page.locator("tr", has_text="flood").locator("a").inner_text()
+        watched.press(f"a[href='/client?id={number}']")
+        operator.look("client")
+        watched.type("input[name=reason]", "enough")
+        assert operator.order("button[value=close]") == f"Client {number} is closed."
+        assert flood
+
+
+def planted(watched):
+    """That the browser would have said so: a page with a foreign picture, a script and no names."""
+    watched.page.set_content(
+        "<main><img src=http://evil.example/x><script>console.log('ran')</script><input></main>"
+    )
+    said = " ".join(watched.said())
+    assert ("log: ran" in said, "elsewhere: http://evil.example/x" in said) == (True, True)
+    found = " ".join(watched.violations())
+    assert all(rule in found for rule in ("image-alt", "label", "html-has-lang"))
