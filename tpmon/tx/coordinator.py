@@ -75,11 +75,19 @@ class Coordinator:
         self._commit_last(voted)
         prepared = [b for b in voted if not (b.is_last or b.is_of_the_log)]
         with_decision = [b for b in voted if b.is_of_the_log]
-        if not prepared and len(with_decision) == 1 and not any(b.is_last for b in voted):
-            return self._commit_one_phase(with_decision[0])
-        if not prepared and not with_decision:
-            return Outcome([])
+        is_one = len(with_decision) == 1 and not any(b.is_last for b in voted)
+        if not prepared and (is_one or not with_decision):
+            return self._end_without_decision(with_decision)
         return self._decide_and_commit(prepared, with_decision, is_waited=is_waited)
+
+    def _end_without_decision(self, left: Sequence[Branch]) -> Outcome:
+        """All others only read: the node has to hear that nobody will decide, or the transaction
+        is active there, one more each time, until the connection ends."""
+        try:
+            return self._commit_one_phase(left[0]) if left else Outcome([])
+        finally:
+            with suppress(HmsError):
+                self._log.end(self._gtrid)
 
     def _register(self, branches: Sequence[Branch], register: Callable[[], None]) -> None:
         """Before anything is prepared the node must know that somebody still may decide."""

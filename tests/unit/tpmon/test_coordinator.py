@@ -119,10 +119,12 @@ def test_one_participant_needs_neither_vote_nor_decision(desk):
 
 
 def test_who_only_read_is_left_out_of_the_second_phase(desk):
-    """A read-only vote ends the branch."""
+    """A read-only vote ends the branch; the node hears that there is nothing to decide, or it has
+    one more active transaction until the connection ends."""
     desk.commit(desk.branch("a", prepare=xa.XA_RDONLY), desk.branch("b", prepare=xa.XA_RDONLY))
 
-    assert sorted(desk.journal) == ["begin", "prepare a", "prepare b"]
+    assert sorted(desk.journal[:3]) == ["begin", "prepare a", "prepare b"]
+    assert desk.journal[3:] == ["end"]
 
 
 def test_the_nodes_own_branch_is_committed_with_the_decision(desk):
@@ -136,7 +138,16 @@ def test_only_the_nodes_own_branch_left_is_committed_in_one_phase(desk):
     """The others have only read."""
     desk.commit(desk.branch("a", prepare=xa.XA_RDONLY), desk.branch("hms", of_log=True))
 
-    assert desk.journal == ["begin", "prepare a", "one hms"]
+    assert desk.journal == ["begin", "prepare a", "one hms", "end"]
+
+
+def test_the_node_hears_of_the_end_also_where_its_own_branch_is_refused(desk):
+    """Whatever came of it, nobody will decide."""
+    reads = desk.branch("a", prepare=xa.XA_RDONLY)
+    with pytest.raises(TransactionRolledBack):
+        desk.commit(reads, desk.branch("hms", of_log=True, one=xa.XA_RBROLLBACK))
+
+    assert desk.journal[-1] == "end"
 
 
 def test_one_veto_rolls_all_back(desk):
