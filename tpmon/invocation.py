@@ -209,7 +209,8 @@ def _result(head: InvokeHead, returned: Any, answer_bytes_max: int) -> Outcome:
 def _judged(head: InvokeHead, verdict: Reject | Retry) -> Outcome:
     """What becomes of a listener's message; a call just failed."""
     _LOGGER.warning("service %s: %s: %s", head.service, type(verdict).__name__, verdict.detail)
-    failed = _failed(head, _said(verdict))
+    said = _shown(str(verdict.fields["detail"])) if head.is_message else _said(verdict)
+    failed = _failed(head, said)
     is_reject = isinstance(verdict, Reject)
     delay_ms = 0 if is_reject else round(verdict.delay_s * 1000)
     judged = REJECTED if is_reject else RETRY
@@ -239,5 +240,9 @@ def _said(fault: BaseException) -> str:
         said = str(fault)
     except Exception:  # noqa: BLE001 - it is the application's
         return kind
-    shown = said[:DETAIL_CHARACTERS_MAX].encode(errors="backslashreplace").decode()
-    return f"{kind}: {shown}" if shown else kind
+    return f"{kind}: {shown}" if (shown := _shown(said)) else kind
+
+
+def _shown(text: str) -> str:
+    """As much as is sent, and nothing that cannot be."""
+    return text[:DETAIL_CHARACTERS_MAX].encode(errors="backslashreplace").decode()

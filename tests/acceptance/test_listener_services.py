@@ -59,6 +59,7 @@ def test_a_rejected_message_is_a_dead_letter_at_once(served):
 
     assert dead.body == b"reject"
     assert (dead.property("$DeadReason"), dead.property("$DeadCount")) == ("REJECTED", 1)
+    assert dead.property("$DeadText") == "never"
     assert queue_of(conn, "judged")["delivered"] == 1
 
 
