@@ -1,12 +1,13 @@
 """hms boot, hms down and hms status."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import click
 
+from hms.boot.cli.cells import written_time
 from hms.boot.cli.target import Target, show_values, target_options
 from hms.boot.cli.values import value_options
 from hms.boot.counts import counted
@@ -160,7 +161,21 @@ def status(target: Target) -> None:
 
 
 def _show_status(target: Target, said: dict[str, Any]) -> None:
+    if not target.is_json and (told := said.get("recovery")):
+        said = {**said, "recovery": _recovery_lines(told)}
     show_values(target, said, usual=_USUAL, inner=_INNER)
+
+
+def _recovery_lines(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A line for each resource manager, and for each transaction that waits for one."""
+    lines: list[dict[str, Any]] = []
+    for one in told.get("resources", ()):
+        rest = {name: value for name, value in one.items() if name not in ("name", "state")}
+        rest["since"] = written_time(rest.get("since", 0) * 1000)
+        lines.append(
+            {one["name"]: one["state"], **{k: value for k, value in rest.items() if value}}
+        )
+    return lines + [dict(one) for one in told.get("transactions", ())]
 
 
 def _look_at(config: Config, node: Node) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hms.boot.cli.cells import cell
 from hms.boot.cli.sending import named
 from hms.boot.cli.target import Target, target_options
 from hms.boot.cli.values import TIMES_OF_A_LETTER, print_values
@@ -171,12 +172,15 @@ def _numbers(limit: int | None) -> Iterable[int]:
 
 
 def _print(target: Target, message: Any, *, is_headed: bool) -> None:
-    """The body alone, as it came, or after its id; with --json everything, one on a line."""
+    """The body alone, as it came, or after its id and the reason of a dead letter; with --json
+    everything, one on a line."""
     if target.is_json:
         click.echo(json.dumps(describe(message), default=str))
         return
     if is_headed:
-        mark = "(in flight) " if message.is_in_flight else ""
+        reason = message.reserved("$DeadReason")
+        mark = f"({cell(reason)}) " if reason else ""
+        mark += "(in flight) " if message.is_in_flight else ""
         click.echo(f"{message.message_id}  {mark}", nl=False)
     body = message.body
     click.echo(body if isinstance(body, str | bytes) else json.dumps(plain(body)))

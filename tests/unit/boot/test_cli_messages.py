@@ -11,7 +11,7 @@ from field_buffer.types import Int
 from hms.boot.cli import main
 from hms.boot.cli.target import Target
 from hms.errors.catalogue import ConnectionRefused, DestinationKindMismatch, RequestTimeout
-from hms.wire.packed_messages import DeliveredRow
+from hms.wire.packed_messages import DeliveredRow, Head, encode_head
 from hms.wire.structures import ResultHead
 from tests.unit.boot.test_web_server import ANSWER
 
@@ -230,6 +230,25 @@ def test_browsing_takes_nothing(node, run):
 
     assert said.output == "000000000003  x\n000000000002  x\n"
     assert (len(node.waiting), node.taken) == (3, [])
+
+
+def test_a_dead_letter_is_browsed_with_its_reason(node, run):
+    """That is what its reader asks first."""
+    head = encode_head(Head({}, b"", "", "", "", {"$DeadReason": "REJECTED"}))
+    row = DeliveredRow(7, 1000, 0, 0, len(head), 3, 4, hms.Message(b"").kind, 1)
+    node.waiting.append(hms.Message.received(row, head, b"tea", hms.Queue("HMS.DLQ")))
+
+    assert run("browse", "HMS.DLQ").output == "000000000007  (REJECTED) tea\n"
+
+
+def test_the_status_tells_of_resource_managers_in_words(node, run):
+    """Not as "since 1795650430.539", with an empty word behind each name."""
+    west = {"name": "west", "state": "down", "reason": "no route", "since": 60.0, "committed": 0}
+    node.answers["status"] = {"recovery": {"resources": [west], "transactions": []}}
+
+    said = run("status").output
+
+    assert said == "recovery  west down, reason no route, since 1970-01-01T00:01:00.000+00:00\n"
 
 
 def test_lists_are_tables_or_json(node, run):
