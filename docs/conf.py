@@ -14,15 +14,20 @@ html_theme = "furo"
 html_title = "HMS"
 html_show_copyright = False
 html_copy_source = False
-pygments_style = "friendly"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+pygments_style = "a11y-light"
 pygments_dark_style = "monokai"
 
 _PAGE = re.compile(r"^(?:-|\d+\.) \[[^\]]+\]\((?P<page>[^)#:]+)\.md\)", re.MULTILINE)
 
 
 def add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Make the lists of an index its table of contents too, so that each stands once."""
-    if not page.endswith("index"):
+    """Make the lists of the index the table of contents too, so that each stands once. Decisions
+    are found by their own index: sixty of them would be half of the contents beside each page."""
+    if page.startswith("decisions/") and page != "decisions/index":
+        source[0] = f"---\norphan: true\n---\n{source[0]}"
+    if page != "index":
         return
     for part in source[0].split("\n## "):
         caption, _, text = part.partition("\n")
