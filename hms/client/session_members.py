@@ -72,9 +72,14 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
         retain: bool = False,
         compress: bool | str = False,
     ) -> _P:
-        """A producer for a queue or topic; ttl_s 0: its messages never expire; delay_s: so long
-        they are delivered to nobody (F-D4); retain: the topic keeps the last one for those who
-        subscribe later; compress: their bodies, by "zlib" (True) or "zstd" (F-D7)."""
+        """A producer for a queue or topic.
+
+        persistent: whether its messages survive a crash of the node; ttl_s: seconds until a message
+        expires, 0 for never; priority: 0 to 9, the highest is delivered first; delay_s: seconds
+        until a message can be delivered (F-D4); name: what operators see it by; retain: the
+        topic keeps the last message for later subscribers; compress: compress bodies with "zlib"
+        (True) or "zstd" (F-D7). DestinationNotFound.
+        """
         destination = parse_destination(dest)
         check_text("name", name)
         if check_flag("retain", retain):
@@ -108,12 +113,13 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
     ) -> _C:
         """A consumer of a queue, or a non-durable subscriber of a topic.
 
-        prefetch, prefetch_bytes: how many messages, and bytes of them, may be on their way to it,
-        sent and not yet received; one message always may. listener: the service to be called for
-        every message, in an asynchronous session; redelivery_delay_s: how long what failed here
-        waits before it comes again; ordered: what failed in listen() comes again before what was
-        prefetched behind it; priority: a consumer with a higher one gets what there is as far as
-        its prefetch goes, others the rest, -128 to 127. SelectorSyntaxError, DestinationNotFound.
+        selector: only messages that fit it; prefetch, prefetch_bytes: the most messages, and the
+        most bytes of them, that the node sends before they are received, at least one message;
+        name: what operators see it by; listener: the service that is called for every message,
+        in an asynchronous session; redelivery_delay_s: seconds before a message that failed here is
+        delivered again; ordered: a message that failed in listen() is delivered again before those
+        that were prefetched behind it; priority: -128 to 127, the consumer with the highest is
+        served first, as far as its prefetch goes. SelectorSyntaxError, DestinationNotFound.
         """
         options = _named(name, selector, listener)
         options |= _redelivery(redelivery_delay_s, is_ordered=check_flag("ordered", ordered))
@@ -141,13 +147,17 @@ class SessionMembers(SessionSteps, Generic[_P, _C, _B]):
         prefetch_bytes: int | None = None,
         priority: int = 0,
     ) -> _C:
-        """A subscriber; durable: the name of a subscription that outlives it; shared: others may
-        share that one, or with `name` one that is not durable (F-E6); no_local: not what this
-        connection publishes, for a durable one also while it is closed, nor others of its client
-        id; scheme: TOPIC with wildcards + and #, or CHARACTER with * and ?;
-        retained: ALL, only NEW publications, or by REQUEST; life_s: of a durable subscription, 0
-        for ever; into: a queue that gets what it takes, with correlation_id, instead of this
-        subscriber. The rest as of consumer(). DurableNameInUse, TopicStringError."""
+        """A subscriber of a topic; what is not named here is as of consumer().
+
+        durable: the name of a subscription that outlives the subscriber; shared: other subscribers
+        may share that subscription, or with `name` one that is not durable (F-E6); no_local:
+        without what this connection and others of its client id publish, for a durable one also
+        while it is closed; scheme: TOPIC with wildcards + and #, or CHARACTER with * and ?;
+        retained: ALL, only NEW publications, or by REQUEST; life_s: seconds that a durable
+        subscription lives, 0 without end; into: a queue that gets the messages
+        instead of this subscriber; correlation_id: what they carry there. DurableNameInUse,
+        TopicStringError.
+        """
         destination = topic_of(topic) if isinstance(topic, str) else topic
         if not isinstance(destination, Topic):
             raise InvalidArgument(what="subscriber()", detail=f"{destination} is not a topic")
