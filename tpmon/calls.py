@@ -105,7 +105,7 @@ def tpcall(
     """Call a service and wait for its reply; ServiceNotFound, ServiceTimeout, ServerLost,
     NodeSilent. timeout_s: how long this call waits, instead of what tpset_timeout() has set.
 
-    flags: TPNOBLOCK fails (TPEBLOCK) when no server is free; TPNOTIME waits for ever; TPNOCHANGE
+    flags: TPNOBLOCK fails (TPEBLOCK) when no server is free; TPNOTIME waits forever; TPNOCHANGE
     takes only a reply of the data's own type (TPEOTYPE); TPNOTRAN, TPSIGRSTRT.
     """
     check_flags("tpcall()", flags, _CALL | TPNOCHANGE)

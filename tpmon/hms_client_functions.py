@@ -63,7 +63,7 @@ def hms_sendex(
     ttl: int = 0,
     flags: int = 0,
 ) -> None:
-    """Send; on success the message has its id. ttl is in seconds, 0 for ever."""
+    """Send; on success the message has its id. ttl is in seconds, 0 forever."""
     is_persistent = dlvmode == HMS_DLV_PERSISTENT
     prod.send(msg, persistent=is_persistent, ttl_s=ttl, priority=priority)
 
@@ -147,7 +147,7 @@ hms_close_receiver = hms_close_subscriber = hms_close_durable_subscriber = hms_c
 
 @keeps_tperrno
 def hms_recvex(cons: Consumer, timeout: int = 0, flags: int = 0) -> Message:
-    """The next message; waits so many seconds, 0 for ever. ReceiveTimeout (TPETIME)."""
+    """The next message; waits so many seconds, 0 forever. ReceiveTimeout (TPETIME)."""
     message = cons.receive(timeout or None)
     if message is None:
         raise ReceiveTimeout(destination=str(cons.destination), timeout_s=timeout)
@@ -155,7 +155,7 @@ def hms_recvex(cons: Consumer, timeout: int = 0, flags: int = 0) -> Message:
 
 
 def hms_recv(cons: Consumer, flags: int = 0) -> Message:
-    """The next message; waits for ever."""
+    """The next message; waits forever."""
     return hms_recvex(cons, 0, flags)
 
 

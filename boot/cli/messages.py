@@ -40,7 +40,7 @@ _SELECTION = (
     click.option("--type", "type_", default="", help="Of this JMSType."),
     click.option("--min-count", type=click.IntRange(0), default=0, help="Delivered so often."),
     click.option("--state", type=click.Choice(["waiting", "delayed", "in_flight"])),
-    click.option("--limit", type=click.IntRange(1), help="So many at most."),
+    click.option("--limit", type=click.IntRange(1), help="The most messages."),
     click.option("--newest", is_flag=True, help="The newest first."),
 )
 
@@ -204,7 +204,7 @@ def expire(target: Target, place: str, **rest: Any) -> None:
 @target_options
 @click.argument("place")
 @click.option("--priority", type=click.IntRange(0, 9))
-@click.option("--ttl", "ttl_s", type=click.FloatRange(0), help="Seconds from now on; 0: for ever.")
+@click.option("--ttl", "ttl_s", type=click.FloatRange(0), help="Seconds from now on; 0: forever.")
 @click.option("--deliver-at", help="Not before this time, such as 2026-05-01T08:00.")
 @_changing
 def alter(

@@ -108,7 +108,7 @@ def subscribe(
 @click.argument("queue")
 @click.option("--oldest-first", is_flag=True, help="As they will be received; else newest first.")
 @click.option("--selector", help="Only messages that fit.")
-@click.option("--limit", "--count", "limit", type=click.IntRange(1), help="So many at most.")
+@click.option("--limit", "--count", "limit", type=click.IntRange(1), help="The most messages.")
 @click.option("--in-flight", is_flag=True, help="Those that consumers have too, marked.")
 @click.option("--headers", is_flag=True, help="Header fields and properties of each, too.")
 def browse(

@@ -239,7 +239,7 @@ class Node(Named, frozen=True, kw_only=True):
     file_life_s: Annotated[float, Meta(ge=60, le=10 * YEAR_S), key(engine="file_life_ms")] = 86_400
     """How long a file is kept that stopped to come, or that no message names."""
     blocktime: Annotated[float, Meta(ge=0, le=86_400)] = field(name="BLOCKTIME", default=30)
-    """How long a call waits when neither caller nor service says it; 0: for ever."""
+    """How long a call waits when neither caller nor service says it; 0: forever."""
     prefetch_max: Annotated[int, Meta(ge=1, le=65_535), key(engine="prefetch_max")] = 1 << 13
     """The most messages on their way to a consumer: sent, not received by its application."""
     prefetch_bytes: Annotated[Size, Meta(ge=1, le=1 << 31)] = 16 << 20

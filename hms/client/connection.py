@@ -111,7 +111,7 @@ def connect(
     they stand, "round_robin" over the connections of the process, or "random".
 
     With reconnect a lost connection is opened again, and calls wait through the outage up to
-    request_timeout_s; reconnect_period_s 0 tries for ever. A port where nothing listens is told
+    request_timeout_s; reconnect_period_s 0 tries forever. A port where nothing listens is told
     at once; with connect_timeout_s it is tried again for so many seconds. On a thread of the
     library are called: exception_listener with a lost connection at once, and with sends and
     acknowledgements that failed while no call waited for them; event_listener with every Event.

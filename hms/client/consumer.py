@@ -36,7 +36,7 @@ class Consumer(ConsumerSteps):
         return self._listening.is_current
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message; None when the time is over. Without a time it waits for ever, but no
+        """The next message; None when the time is over. Without a time it waits forever, but no
         longer than request_timeout_s through an outage (F-K8): ConnectionLost."""
         driver = self._driver
         if self._inbox.buffer:  # looked at again under the lock

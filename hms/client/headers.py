@@ -6,7 +6,7 @@ sender: correlation_id, reply_to, type. Each has a reserved property; three of t
 where it differs from JMS:
 
     $TimeStamp    after a send the seconds from it to its reply, after a receive epoch seconds
-    $Expiration   the time to live in seconds, 0.0 for ever
+    $Expiration   the time to live in seconds, 0.0 forever
     $Destination  the name alone
 """
 

@@ -287,7 +287,7 @@ class AsyncMessages(_Selection):
         deliver_at: When | None = None,
         told: Told | None = None,
     ) -> Outcome:
-        """Another priority, time to live from now on (0: for ever), or time of delivery."""
+        """Another priority, time to live from now on (0: forever), or time of delivery."""
         return await self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
     async def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:
@@ -374,7 +374,7 @@ class Messages(_Selection):
         deliver_at: When | None = None,
         told: Told | None = None,
     ) -> Outcome:
-        """Another priority, time to live from now on (0: for ever), or time of delivery."""
+        """Another priority, time to live from now on (0: forever), or time of delivery."""
         return self._change("message.alter", self._alter(priority, ttl_s, deliver_at), told)
 
     def _change(self, verb: str, asked: dict[str, Any], told: Told | None) -> Outcome:

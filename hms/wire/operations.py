@@ -275,7 +275,7 @@ class MoveMessages(SelectMessages, frozen=True):
 
 class ReturnLetters(SelectMessages, frozen=True):
     """Dead letters. to: a queue instead of where they came from; returns_max: those that were sent
-    back so often stay; ttl_ms, from now on, 0: for ever."""
+    back so often stay; ttl_ms, from now on, 0: forever."""
 
     to: Text = ""
     returns_max: U63 = 3
@@ -283,7 +283,7 @@ class ReturnLetters(SelectMessages, frozen=True):
 
 
 class AlterMessages(SelectMessages, frozen=True):
-    """priority, -1: as it is; ttl_ms, from now on, 0: for ever, -1: as it is; deliver_at_ms: not
+    """priority, -1: as it is; ttl_ms, from now on, 0: forever, -1: as it is; deliver_at_ms: not
     before, 0: at once, -1: as it is."""
 
     priority: int = -1

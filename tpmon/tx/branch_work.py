@@ -81,7 +81,7 @@ class Work:
 
     @property
     def time_left_s(self) -> float | None:
-        """Until it can only be rolled back; None for ever."""
+        """Until it can only be rolled back; None for no limit."""
         return None if self._deadline is None else max(0.0, self._deadline - monotonic())
 
     def set_rollback_only(self, reason: str = "the application wants it") -> None:

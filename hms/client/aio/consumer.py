@@ -39,7 +39,7 @@ class Consumer(Opened, ConsumerSteps):
 
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message; None when the time is over. Cancelled, it has taken none. Without a
-        time it waits for ever, but no longer than request_timeout_s through an outage (F-K8)."""
+        time it waits forever, but no longer than request_timeout_s through an outage (F-K8)."""
         return await self._driver.run(self.receiving(timeout_s))
 
     async def receive_nowait(self) -> Message | None:

@@ -62,7 +62,7 @@ def check_seconds(what: str, value: Any, least: float = 0, most: float = SECONDS
 
 
 def check_patience(what: str, value: Any) -> float | None:
-    """How long to wait: None for ever; a time below 0 is one that is over already."""
+    """How long to wait: None for no limit; a time below 0 is one that is over already."""
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value <= SECONDS_MAX:

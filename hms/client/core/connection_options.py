@@ -19,7 +19,7 @@ _TIMES = "reconnect_interval_s", "reconnect_period_s", "request_timeout_s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Times are seconds; reconnect_period_s 0: try for ever. connect_timeout_s: how long a first
+    """Times are seconds; reconnect_period_s 0: try forever. connect_timeout_s: how long a first
     connection is tried, also where nothing listens yet; None: 10 s, and not where nothing listens.
 
     exception_listener is called, on a thread of the library, with every error that no call raises;

@@ -3,12 +3,20 @@
 Each idiom has stood in them, and each has a plain word: a noun as the subject, an active verb.
 """
 
+import inspect
 import re
 from collections.abc import Iterator
 
 import click
 import pytest
 
+import field_buffer
+import hms
+import hms.aio
+import hms.testing
+import tpmon
+import tpmon.tx
+import tpmon.xa
 from hms.boot.cli import main
 from hms.boot.config import sample
 from hms.boot.counts import counted
@@ -29,6 +37,15 @@ WORDS = {
 }
 IDIOMS = {
     **WORDS,
+    r"\b(close[sd]?|closing|ends?|ended|stop(s|ped)?|shut) in order\b": "cleanly",
+    r"\bis not up for\b": "peers that stay down for",
+    r"\bwhat came to\b": "messages moved to",
+    r"\bso (many|much) (more|at most|are|is|from|of them)\b": "maximum number of, at most",
+    r"\ba \w+ too many\b": "enforce max_producers",
+    r"\b(is|are|was) connected to again\b": "is reconnected",
+    r"\bfor ever\b": "forever",
+    r"\bin (its|their|his) stead\b": "instead",
+    r"\bfor want of\b": "without",
     r"\b1 nodes\b|\b1 messages\b": "the singular",
     _ARTICLE: "an",
     r"(?<!\.)\.\.(?![./])(?=\s|$)": "one full stop",
@@ -68,6 +85,19 @@ def _texts() -> Iterator[tuple[str, str]]:
     for number, kind in BY_NUMBER.items():
         yield f"HMS-{number}", f"{kind.text}. {kind.cure_text} {kind.shell_text}"
     yield "hms.conf", sample()
+    for module in (hms, hms.aio, hms.testing, tpmon, tpmon.tx, tpmon.xa, field_buffer):
+        for name in module.__all__:
+            yield from _docstrings(getattr(module, name), f"{module.__name__}.{name}")
+
+
+def _docstrings(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Of a public name and, where it is a class, of what its users call."""
+    if inspect.isclass(value) or inspect.isroutine(value):
+        yield path, _CODE.sub("", inspect.getdoc(value) or "")
+    for name in dir(value) if inspect.isclass(value) else ():
+        member = inspect.getattr_static(value, name)
+        if not name.startswith("_") and (callable(member) or isinstance(member, property)):
+            yield f"{path}.{name}", _CODE.sub("", inspect.getdoc(member) or "")
 
 
 def _found(text: str, idioms: dict[str, str] = IDIOMS) -> list[str]:
