@@ -23,7 +23,7 @@ main = LazyGroup(
         "metrics": ("hms.boot.cli.monitoring:metrics", "Metrics as text for Prometheus."),
         "alert": ("hms.boot.cli.alerts:alert", "Alerts: what is wrong, and what was."),
         "log": ("hms.boot.cli.alerts:log", "The node's log: change its level."),
-        "top": ("hms.boot.cli.top:top", "Rates and the busiest destinations, again and again."),
+        "top": ("hms.boot.cli.top:top", "Rates and the busiest destinations, refreshed."),
         "web": ("hms.boot.cli.monitoring:web", "Health, metrics and a console over HTTP."),
         "config": ("hms.boot.cli.config:config", "Check, show or write hms.conf."),
         "store": (
@@ -101,7 +101,7 @@ main = LazyGroup(
         "history": ("hms.history.command:history", "Read and replay what happened (Spark)."),
         "completion": (
             "hms.boot.cli.completion:completion",
-            "What a shell offers at the tabulator.",
+            "Completion for bash, zsh and fish.",
         ),
         "man": ("hms.boot.cli.man:man", "Write the manual pages."),
         "errors": ("hms.boot.cli.errors:errors", "What an error means and what to do."),

@@ -22,7 +22,16 @@ RUN = [
     for page in PAGES
     if page.stem not in ELSEWHERE and any(block.runs for block in blocks(page))
 ]
-SMALL = ("reference", "asyncio", "large-files", "schedules", "retries", "testing", "sizing")
+SMALL = (
+    "reference",
+    "replay",
+    "asyncio",
+    "large-files",
+    "schedules",
+    "retries",
+    "testing",
+    "sizing",
+)
 SMALL += ("transactions", *(f"coming-from-{one}" for one in ("rabbitmq", "jms", "tmax")))
 ALONE = [page for page in RUN if not set(SMALL) & {page.stem, *page.parts}]
 BOOKS = [*([page] for page in ALONE), [page for page in RUN if page not in ALONE]]
