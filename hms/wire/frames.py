@@ -120,11 +120,6 @@ CLIENT_KINDS = {code: kind for code, kind in KINDS.items() if kind < Kind.WELCOM
 _ACTIONS = {int(action): action for action in Action}
 
 
-def encode_envelope(kind: Kind, correlation: int, count: int, payload_bytes: int) -> bytes:
-    """The first part of a frame."""
-    return ENVELOPE.pack(MAGIC, VERSION, kind, correlation, count, payload_bytes)
-
-
 def frame(kind: Kind, payload: bytes = b"", correlation: int = 0, count: int = 1) -> list[bytes]:
     """A whole frame, ready for send_multipart."""
     return [ENVELOPE.pack(MAGIC, VERSION, kind, correlation, count, len(payload)), payload]
@@ -288,19 +283,3 @@ def _delay_ms(ranges: list[tuple[int, int]]) -> int:
     if not ranges:
         raise ProtocolError(detail="a RETRY without its delay")
     return min(ranges.pop(0)[1], RETRY_MS_MAX)
-
-
-def as_ranges(message_ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Message ids, in the order given, as ranges of consecutive ones."""
-    ranges: list[tuple[int, int]] = []
-    first = last = -2
-    for message_id in message_ids:
-        if message_id == last + 1:
-            last = message_id
-            continue
-        if first >= 0:
-            ranges.append((first, last))
-        first = last = message_id
-    if first >= 0:
-        ranges.append((first, last))
-    return ranges

@@ -38,6 +38,7 @@ from hms.wire import branch_requests, frames
 from hms.wire import structures as wire
 from hms.wire.commands import OPERATIONS
 from hms.wire.frames import Envelope, Kind
+from hms.wire.id_ranges import as_ranges
 from hms.wire.packed_messages import ROW, Head, encode_head
 from tests.sim.disk import SimDisk
 from tests.sim.setting import NODE_UID, STORE, Alone, Progress
@@ -490,7 +491,7 @@ class World:
         items = []
         for handle, consumer in connection.consumers.items():
             ids = sorted(consumer.out)[: rng.randrange(6)]
-            spans = frames.as_ranges(ids) or [(1, rng.choice(LARGE))]
+            spans = as_ranges(ids) or [(1, rng.choice(LARGE))]
             action = rng.choice(list(frames.Action))
             items.append(
                 frames.Settlement(action, handle, consumer.epoch, rng.choice((1, 9)), spans)

@@ -7,7 +7,7 @@ that waits as a whole is one stub, and becomes the block that it was (packed_blo
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
 
@@ -27,13 +27,14 @@ from hms.records import (
     decode_sent,
 )
 from hms.records.transitions import Payload
-from hms.wire.packed_messages import KIND_FILE, ROW
+from hms.wire.packed_messages import KIND_FILE, ROW, Row
 
 __all__ = [
     "Found",
     "PinnedBatch",
     "PinnedReader",
     "PinnedStub",
+    "messages_of",
     "no_pinned",
     "pinned_messages",
     "resolve",
@@ -252,10 +253,9 @@ def pinned_messages(kind: int, payload: Payload, at: int) -> Iterator[tuple[int,
         yield from _moved(payload, at)
 
 
-def _sent(payload: Payload, at: int) -> Iterator[tuple[int, StoredMessage]]:
-    record = decode_sent(payload)
-    rows = record.rows()
-    messages = make_messages(
+def messages_of(record: Sent, rows: Sequence[Row]) -> list[StoredMessage]:
+    """The messages of a SENT record, whose rows these are."""
+    return make_messages(
         rows,
         record.payloads(rows),
         record.first_message_id,
@@ -263,6 +263,11 @@ def _sent(payload: Payload, at: int) -> Iterator[tuple[int, StoredMessage]]:
         record.timestamp_ms,
         is_persistent=True,
     )
+
+
+def _sent(payload: Payload, at: int) -> Iterator[tuple[int, StoredMessage]]:
+    record = decode_sent(payload)
+    messages = messages_of(record, record.rows())
     start = at + record.pack_offset + ROW.size * record.message_count
     return zip(offsets_of(messages, start), messages, strict=True)
 

@@ -24,12 +24,13 @@ from hms.engine.log.pinned_recovery import (
     PinnedStub,
     in_blocks,
     message_of,
+    messages_of,
     no_pinned,
     resolve,
     take_batches,
 )
 from hms.engine.log.state_records import STATE_TRANSITIONS, StateTables
-from hms.engine.messages import OVERHEAD_BYTES, StoredMessage, make_messages
+from hms.engine.messages import OVERHEAD_BYTES, StoredMessage
 from hms.engine.queue.delays import due_times
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.schedule.schedule_records import recover_schedules
@@ -146,14 +147,7 @@ class Recovery(StateTables):
         if self._landed_packed(record, position):
             return
         rows = record.rows()
-        messages = make_messages(
-            rows,
-            record.payloads(rows),
-            record.first_message_id,
-            record.first_seq,
-            record.timestamp_ms,
-            is_persistent=True,
-        )
+        messages = messages_of(record, rows)
         if KIND_FILE in [row.kind for row in rows]:
             messages = state.files.watched(messages)
         due = due_times(rows, record.first_message_id, record.timestamp_ms)

@@ -24,9 +24,10 @@ from hms.engine.messages import (
 from hms.engine.queue.consumer_view import ConsumerView
 from hms.engine.queue.dead_letters import DeadReason, Death, keep, target_of
 from hms.engine.queue.destinations import SCHEDULED, Queue, Subscription
-from hms.engine.queue.pending_list import RANGES_PER_RECORD, runs_of
+from hms.engine.queue.pending_list import RANGES_PER_RECORD
 from hms.engine.state import State
 from hms.records import Cause, RecordType, group, ranges
+from hms.wire.id_ranges import as_ranges
 from hms.wire.packed_messages import FLAG_LAST, KIND_FILE
 
 CHUNK_MESSAGES = 256
@@ -355,7 +356,7 @@ def write_ranges(
         only = messages[0]
         spans = [(only.id, only.id)] if only.is_persistent else []
     else:
-        spans = runs_of([m.id for m in messages if m.is_persistent])
+        spans = as_ranges([m.id for m in messages if m.is_persistent])
     if not spans:
         return
     if len(spans) <= RANGES_PER_RECORD:

@@ -23,6 +23,7 @@ from hms.engine.queue.delays import Delayed
 from hms.engine.queue.expiry_index import ExpiryIndex
 from hms.engine.queue.incoming import EXPIRING, FILES, HEADS, ORDERED
 from hms.engine.queue.ready_queue import ReadyQueue
+from hms.wire.id_ranges import as_ranges
 from hms.wire.packed_messages import KIND_FILE
 
 _seq = attrgetter("seq")
@@ -498,20 +499,4 @@ RANGES_PER_RECORD = 1024
 
 def ids_of(messages: Iterable[StoredMessage]) -> list[tuple[int, int]]:
     """The ids of messages, in the order given, as ranges of consecutive ones."""
-    return runs_of([message.id for message in messages])
-
-
-def runs_of(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Ids, in the order given, as ranges of consecutive ones."""
-    ranges: list[tuple[int, int]] = []
-    first = last = -2
-    for one in ids:
-        if one == last + 1:
-            last = one
-            continue
-        if first >= 0:
-            ranges.append((first, last))
-        first = last = one
-    if first >= 0:
-        ranges.append((first, last))
-    return ranges
+    return as_ranges([message.id for message in messages])

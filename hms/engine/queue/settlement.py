@@ -19,13 +19,13 @@ from hms.engine.messages import StoredMessage, length_of
 from hms.engine.queue.dead_letters import DeadReason, Death, keep, rejected, target_of
 from hms.engine.queue.destinations import Queue, Subscription
 from hms.engine.queue.dispatch import acknowledge, dispatch, write_ranges
-from hms.engine.queue.pending_list import runs_of
 from hms.engine.queue.queue_send import ACKNOWLEDGED_BYTES
 from hms.engine.session.session_objects import Consumer
 from hms.engine.settings import DEAD_LETTER_QUEUE
 from hms.engine.state import State
 from hms.errors.catalogue import TransactionTooLarge
 from hms.records import Cause, RecordType
+from hms.wire.id_ranges import as_ranges
 
 LIMIT_PROPERTY = "JMS_HMS_RedeliveryLimit"
 """A message's own redelivery limit, as a property that its sender sets."""
@@ -100,9 +100,9 @@ def slice_of(
             return spans, None
         if width <= WIDE * len(out):
             ids = [i for first, last in spans for i in range(first, last + 1) if i in out]
-            spans = Runs(runs_of(dict.fromkeys(ids)))
+            spans = Runs(as_ranges(dict.fromkeys(ids)))
         else:
-            spans = Runs(runs_of(_ids_within(out, list(spans))))
+            spans = Runs(as_ranges(_ids_within(out, list(spans))))
     count = 0
     for at, (first, last) in enumerate(spans):
         count += last - first + 1
